@@ -1,0 +1,5 @@
+//! Baton (draft map)
+pub mod clock;
+pub mod protocol;
+pub mod role;
+pub mod store;

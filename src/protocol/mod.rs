@@ -1,0 +1,15 @@
+//! protocol (draft map)
+mod event;
+mod names;
+mod standing;
+mod timing;
+mod wire;
+
+pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
+pub use names::{Attempt, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
+pub use standing::{Promise, Standing};
+pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};
+pub use wire::{
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, Stamped,
+};

@@ -1,0 +1,225 @@
+//! Newtypes for what must not be mixed up: names, sessions, attempts, tokens and moments.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The name of a role: a DNS label (`a-z`, `0-9`, `-`; at most 63 bytes), so that it fits a key, a metric label,
+/// a Kubernetes label and a path segment unescaped.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RoleName(String);
+
+/// Why a text is not a role name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleNameError {
+    /// The offending text.
+    pub given: String,
+}
+
+impl fmt::Display for RoleNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is not a role name: use a DNS label, 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+            self.given
+        )
+    }
+}
+
+impl std::error::Error for RoleNameError {}
+
+impl RoleName {
+    /// Checks that `name` is a DNS label.
+    pub fn new(name: impl Into<String>) -> Result<Self, RoleNameError> {
+        let given = name.into();
+        let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let bytes = given.as_bytes();
+        let fits = (1..=63).contains(&bytes.len())
+            && bytes.iter().all(|b| alphanumeric(*b) || *b == b'-')
+            && alphanumeric(bytes[0])
+            && alphanumeric(bytes[bytes.len() - 1]);
+        if fits { Ok(Self(given)) } else { Err(RoleNameError { given }) }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RoleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for RoleName {
+    type Err = RoleNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::new(text)
+    }
+}
+
+/// One start of one process: a UUID, so that two pods that share a name never share a lease.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(u128);
+
+impl SessionId {
+    /// A session from 128 random bits (the caller's, since this floor has no randomness).
+    pub const fn from_u128(bits: u128) -> Self {
+        Self(bits)
+    }
+}
+
+/// 32 hexadecimal digits: the form in keys, messages and logs.
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u128::from_str_radix(text, 16).map(Self)
+    }
+}
+
+/// Counts the campaigns of one session. A repeated request carries the same attempt, a new campaign a greater one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt(pub u64);
+
+impl Attempt {
+    /// The attempt after this one.
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Who asks for, or has, a lease: the session and its attempt. Never the pod's name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Candidate {
+    /// The process that asks.
+    pub session: SessionId,
+    /// Which of its campaigns this is.
+    pub attempt: Attempt,
+}
+
+/// A fencing token: greater for every later term of a role (R3). Zero stands for "none seen yet".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+impl Token {
+    /// No token: smaller than every real one.
+    pub const NONE: Self = Self(0);
+    /// Tokens stay below 2^53, so that a JSON client which reads numbers as doubles reads them exactly.
+    pub const LIMIT: u64 = 1 << 53;
+
+    /// A token, unless it would reach 2^53.
+    pub const fn new(value: u64) -> Option<Self> {
+        if value < Self::LIMIT { Some(Self(value)) } else { None }
+    }
+
+    /// The token as a number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A moment on this replica's own clock, which goes on while the machine sleeps (CLOCK_BOOTTIME): nanoseconds since an
+/// origin that is the same for all moments of one process, and means nothing to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mono(u64);
+
+impl Mono {
+    /// The moment `nanos` after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Mono {
+    type Output = Self;
+
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Mono {
+    type Output = Self;
+
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// A moment on the store's clock: microseconds since the Unix epoch, as the store believes. It may be stepped at any
+/// time, so nothing that must be safe is timed by it alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreTime(pub u64);
+
+impl StoreTime {
+    /// The moment `span` later.
+    pub fn plus(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn role_names_are_dns_labels() {
+        for good in ["scheduler", "a", "0", "a-b-c", &"x".repeat(63)] {
+            assert_eq!(RoleName::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "-a", "a-", "A", "a.b", "a/0", "a b", "ä", &"x".repeat(64)] {
+            assert_eq!(RoleName::new(bad).unwrap_err().given, bad);
+        }
+    }
+
+    #[test]
+    fn sessions_survive_their_text_form() {
+        let session = SessionId::from_u128(0xfeed_0000_1234);
+        assert_eq!(session.to_string().parse(), Ok(session));
+        assert_eq!(session.to_string().len(), 32);
+    }
+
+    #[test]
+    fn tokens_stop_short_of_what_a_double_holds() {
+        assert_eq!(Token::new((1 << 53) - 1).map(Token::get), Some((1 << 53) - 1));
+        assert_eq!(Token::new(1 << 53), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! What a replica and the store say to each other. Every request is one atomic step on the store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::names::{Candidate, SessionId, StoreTime, Token};
+
+/// A reply with the store's clock at the moment it answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamped<T> {
+    /// The reply.
+    pub reply: T,
+    /// The store's clock when it answered. For reporting steps of that clock; nothing is timed by it.
+    pub store_time: StoreTime,
+}
+
+/// What a candidate last knew of a role's record, and how long ago (R5 *vanished*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knowledge {
+    /// The renewal count it saw or heard.
+    pub count: u64,
+    /// Time since then on the candidate's own clock.
+    pub age: Duration,
+}
+
+/// Who has a lease, as far as the store tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The process that has it.
+    pub session: SessionId,
+    /// Its name for people: the pod's name as a rule. Never decides anything.
+    pub identity: Arc<str>,
+}
+
+/// R1: asks for the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CampaignRequest {
+    /// Who asks.
+    pub candidate: Candidate,
+    /// The asker's name for people.
+    pub identity: Arc<str>,
+    /// How long the lease shall last when granted.
+    pub lease_duration: Duration,
+    /// The greatest token this replica ever saw (R3).
+    pub floor: Token,
+    /// What it knows of the record, unless that is older than 1.25 leases.
+    pub knowledge: Option<Knowledge>,
+    /// False for `guard: off`: R5 is not asked for.
+    pub guard: bool,
+}
+
+/// The answer to a [`CampaignRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CampaignReply {
+    /// The lease is the candidate's, under this token.
+    Granted { token: Token, count: u64 },
+    /// Another has it.
+    Held { holder: Holder, token: Token, remaining: Duration, count: u64 },
+    /// R5 holds the role shut for new grants.
+    Guarded { cause: GuardCause, remaining: Duration, token: Token, count: u64 },
+    /// The lease is gone without a release and this candidate knows nothing recent: it shall wait half a lease and ask
+    /// again (R5 *vanished*).
+    LookAgain { token: Token, count: u64 },
+    /// The attempt is over already: a later attempt of the session has the lease, or this one released it. Only a
+    /// request that was delayed on its way is answered so.
+    Stale { token: Token, count: u64 },
+}
+
+/// Why R5 holds a role shut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GuardCause {
+    /// Another server process wrote the record: a restart or a failover.
+    Generation,
+    /// There is no record, and the server started less than a lease ago.
+    Empty,
+    /// The record's token is below one that a replica has seen.
+    Regression,
+    /// The lease is gone without a release although it was renewed a moment ago.
+    Vanished,
+}
+
+impl GuardCause {
+    /// Every cause, for registering series at zero.
+    pub const ALL: [Self; 4] = [Self::Generation, Self::Empty, Self::Regression, Self::Vanished];
+
+    /// The word in metrics, messages and keys.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Generation => "generation",
+            Self::Empty => "empty",
+            Self::Regression => "regression",
+            Self::Vanished => "vanished",
+        }
+    }
+
+    /// The cause with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.as_str() == word)
+    }
+}
+
+impl fmt::Display for GuardCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Extends the lease, or puts it back when the store lost it (R4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenewRequest {
+    /// The incumbent.
+    pub candidate: Candidate,
+    /// Its name for people.
+    pub identity: Arc<str>,
+    /// The token of its term.
+    pub token: Token,
+    /// How long the lease shall last from now.
+    pub lease_duration: Duration,
+    /// How many listened to the last heartbeat: passed on, so that candidates spread their wake-ups (R8).
+    pub audience: u32,
+    /// False for `guard: off`.
+    pub guard: bool,
+}
+
+/// The answer to a [`RenewRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RenewReply {
+    /// Extended. `reasserted` when the store had lost the lease (R4). `audience`: how many heard the heartbeat.
+    Renewed { count: u64, reasserted: bool, audience: u32 },
+    /// The term is over: another's lease, a later token, or a release.
+    Lost { token: Token, holder: Option<Holder> },
+}
+
+/// R7: compare-and-delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseRequest {
+    /// Whose lease.
+    pub candidate: Candidate,
+    /// Its token; [`Token::NONE`] when the reply that would have told it never came: session and attempt name the lease alone.
+    pub token: Token,
+    /// How many listened to the last heartbeat.
+    pub audience: u32,
+}
+
+/// The answer to a [`ReleaseRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseReply {
+    /// The lease was the candidate's and is free now.
+    Released,
+    /// It was not the candidate's (any more); nothing changed.
+    NotHeld,
+}
+
+/// What the store publishes with every change of a lease (R8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// What happened.
+    pub kind: AnnouncementKind,
+    /// The token concerned.
+    pub token: Token,
+    /// The renewal count after it.
+    pub count: u64,
+    /// Who did it.
+    pub holder: Holder,
+    /// How many listened last time.
+    pub audience: u32,
+}
+
+/// What an [`Announcement`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AnnouncementKind {
+    /// A new term began.
+    Grant,
+    /// A lease was renewed or put back: the heartbeat.
+    Heartbeat,
+    /// A lease was released.
+    Release,
+}
+
+impl AnnouncementKind {
+    /// The word in the message.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Grant => "grant",
+            Self::Heartbeat => "heartbeat",
+            Self::Release => "release",
+        }
+    }
+
+    /// The kind with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Grant, Self::Heartbeat, Self::Release].into_iter().find(|kind| kind.as_str() == word)
+    }
+}

@@ -1,0 +1,274 @@
+//! What the rest of the program may do with a role: ask, wait for changes, resign, report drained.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::SharedClock;
+use crate::protocol::{Mono, Promise, RoleName, Standing, State, Token, View};
+
+/// The answer to `GET /leader/{role}` (section 4 of the contract).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// The role asked for.
+    #[serde(serialize_with = "display")]
+    pub role: RoleName,
+    /// Whether this replica leads, for `valid_for_ms` from now on.
+    pub leader: bool,
+    /// A state word.
+    #[serde(serialize_with = "display")]
+    pub state: State,
+    /// This replica.
+    #[serde(serialize_with = "display")]
+    pub identity: Arc<str>,
+    /// Who leads, as far as is known *now*.
+    #[serde(serialize_with = "display_some")]
+    pub holder: Option<Arc<str>>,
+    /// The fencing token, only while leading.
+    #[serde(serialize_with = "number")]
+    pub token: Option<Token>,
+    /// Milliseconds for which the caller may act on `leader: true`.
+    pub valid_for_ms: Option<u64>,
+    /// Since when the state is what it is.
+    pub since: Timestamp,
+    /// Grows with every change of this object but `valid_for_ms`.
+    pub index: u64,
+    /// Why this replica does not lead.
+    pub reason: Option<String>,
+}
+
+// The floor below knows nothing of serde, and shall not.
+fn display<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn display_some<S: Serializer>(value: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_deref().serialize(serializer)
+}
+
+fn number<S: Serializer>(value: &Option<Token>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.map(Token::get).serialize(serializer)
+}
+
+/// What the driver published last.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The election's view.
+    pub view: View,
+    /// Since when the state is what it is.
+    pub since: Timestamp,
+    /// Grows with every change.
+    pub index: u64,
+}
+
+/// What may be asked of a role's task.
+#[derive(Debug)]
+pub enum Command {
+    /// Give the role up and stay out for the cooldown.
+    Resign { cooldown: Option<Duration>, done: oneshot::Sender<Result<(), CommandError>> },
+    /// The app has stopped acting as leader.
+    Drained { done: oneshot::Sender<Result<(), CommandError>> },
+    /// The app's health check changed its mind.
+    AppHealth { healthy: bool },
+    /// Drain, release and end the task.
+    Shutdown,
+    /// End at once (a second signal).
+    Abandon,
+}
+
+/// Why a role's task did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// Only the leader can resign.
+    #[error("this replica does not lead {role}{}", holder.as_ref().map(|h| format!("; {h} does")).unwrap_or_default())]
+    NotLeading { role: RoleName, holder: Option<Arc<str>> },
+    /// Nothing is being drained, and this replica does not lead.
+    #[error("{role} is not draining on this replica")]
+    NotDraining { role: RoleName },
+    /// The task has ended: the process shuts down, or the role was removed.
+    #[error("{role} is no longer run by this replica")]
+    Ended { role: RoleName },
+}
+
+struct Shared {
+    name: RoleName,
+    identity: Arc<str>,
+    clock: SharedClock,
+    standing: Arc<Standing>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    commands: mpsc::Sender<Command>,
+}
+
+/// A role of this replica, seen from outside. Cheap to clone, readable from any thread.
+#[derive(Clone)]
+pub struct RoleHandle {
+    shared: Arc<Shared>,
+}
+
+impl RoleHandle {
+    /// The outside of a role whose inside holds the other ends: the driver's, or a test's.
+    pub fn new(
+        name: RoleName,
+        identity: Arc<str>,
+        clock: SharedClock,
+        standing: Arc<Standing>,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        commands: mpsc::Sender<Command>,
+    ) -> Self {
+        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands }) }
+    }
+
+    /// The role's name.
+    pub fn name(&self) -> &RoleName {
+        &self.shared.name
+    }
+
+    /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody.
+    pub fn answer(&self) -> Answer {
+        // The snapshot first: a term that ends in between then shows as not leading, never as leading without a promise.
+        let snapshot = self.snapshot();
+        let now = self.shared.clock.now();
+        let promise = self.shared.standing.promise(now);
+        self.describe(&snapshot, now, promise)
+    }
+
+    /// Whether this replica leads at this moment; promises nothing beyond it.
+    pub fn leads(&self) -> bool {
+        self.shared.standing.leads(self.shared.clock.now())
+    }
+
+    /// The term's token and the time until its deadline, while leading. For metrics.
+    pub fn remaining(&self) -> Option<(Token, Duration)> {
+        self.shared.standing.remaining(self.shared.clock.now())
+    }
+
+    /// What the driver published last. Its state may be behind the deadline; [`Self::answer`] is not.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.shared.snapshots.borrow())
+    }
+
+    /// Wakes on every change of the role. Compare [`Snapshot::index`].
+    pub fn changes(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.shared.snapshots.clone()
+    }
+
+    /// Waits until the index has moved past `index`. Ends early when the role's task ends.
+    pub async fn changed_past(&self, index: u64) {
+        let mut changes = self.changes();
+        // An error means that the task has ended: there will be no other change to wait for.
+        let _ = changes.wait_for(|snapshot| snapshot.index > index).await;
+    }
+
+    /// Hands the role over and stays out for `cooldown` (the driver's default when absent). Returns when the drain has begun.
+    ///
+    /// # Errors
+    /// [`CommandError::NotLeading`] when there is nothing to hand over, [`CommandError::Ended`] when the task has ended.
+    pub async fn resign(&self, cooldown: Option<Duration>) -> Result<(), CommandError> {
+        self.ask(|done| Command::Resign { cooldown, done }).await
+    }
+
+    /// The app's word that its work as leader has stopped: ends a drain early.
+    ///
+    /// # Errors
+    /// [`CommandError::NotDraining`], [`CommandError::Ended`].
+    pub async fn drained(&self) -> Result<(), CommandError> {
+        self.ask(|done| Command::Drained { done }).await
+    }
+
+    /// Sends a command that has no answer. Lost when the task has ended, which is what it would have asked for.
+    pub async fn tell(&self, command: Command) {
+        let _ = self.shared.commands.send(command).await;
+    }
+
+    /// Waits until the role's task has ended.
+    pub async fn ended(&self) {
+        self.shared.commands.closed().await;
+    }
+
+    async fn ask(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<(), CommandError>>) -> Command,
+    ) -> Result<(), CommandError> {
+        let ended = || CommandError::Ended { role: self.shared.name.clone() };
+        let (done, answer) = oneshot::channel();
+        self.shared.commands.send(command(done)).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    fn describe(&self, snapshot: &Snapshot, now: Mono, promise: Option<Promise>) -> Answer {
+        let Snapshot { view, since, index } = snapshot;
+        let known_holder = view.holder.as_ref().filter(|(_, until)| now < *until).map(|(name, _)| Arc::clone(name));
+        let (state, holder, reason) = match (promise, view.state) {
+            (Some(_), _) => (State::Leading, Some(Arc::clone(&self.shared.identity)), None),
+            // The deadline has passed and the driver has not said so yet: the deadline is right.
+            (None, State::Leading) => {
+                (State::Campaigning, None, Some("the lease ran out before it could be renewed".to_owned()))
+            }
+            (None, state) => (state, known_holder, view.reason.clone()),
+        };
+        Answer {
+            role: self.shared.name.clone(),
+            leader: promise.is_some(),
+            state,
+            identity: Arc::clone(&self.shared.identity),
+            holder,
+            token: promise.map(|p| p.token),
+            valid_for_ms: promise.map(|p| u64::try_from(p.valid_for.as_millis()).unwrap_or(u64::MAX)),
+            since: *since,
+            index: *index,
+            reason,
+        }
+    }
+}
+
+/// The roles of this replica, which a reload may change while they are read.
+#[derive(Clone)]
+pub struct Roles {
+    table: Arc<ArcSwap<RoleTable>>,
+}
+
+#[derive(Default)]
+struct RoleTable {
+    roles: BTreeMap<RoleName, RoleHandle>,
+    default_role: Option<RoleName>,
+}
+
+impl Default for Roles {
+    fn default() -> Self {
+        Self { table: Arc::new(ArcSwap::from_pointee(RoleTable::default())) }
+    }
+}
+
+impl Roles {
+    /// The roles from now on; `default_role` is what `/leader` means when there are several.
+    pub fn replace(&self, roles: Vec<RoleHandle>, default_role: Option<RoleName>) {
+        let roles = roles.into_iter().map(|role| (role.name().clone(), role)).collect();
+        self.table.store(Arc::new(RoleTable { roles, default_role }));
+    }
+
+    /// The role with this name.
+    pub fn get(&self, name: &str) -> Option<RoleHandle> {
+        let table = self.table.load();
+        RoleName::new(name).ok().and_then(|name| table.roles.get(&name).cloned())
+    }
+
+    /// What `/leader` without a name means: the default role, or the only one. None when that is ambiguous.
+    pub fn default_role(&self) -> Option<RoleHandle> {
+        let table = self.table.load();
+        match &table.default_role {
+            Some(name) => table.roles.get(name).cloned(),
+            None if table.roles.len() == 1 => table.roles.values().next().cloned(),
+            None => None,
+        }
+    }
+
+    /// Every role, by name.
+    pub fn all(&self) -> Vec<RoleHandle> {
+        self.table.load().roles.values().cloned().collect()
+    }
+}

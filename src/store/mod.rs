@@ -1,0 +1,104 @@
+//! Where leases are kept: one trait, and its adapters.
+//!
+//! An adapter carries requests to its store and brings the replies back; it decides nothing. It never retries by itself: a
+//! request that got no answer in time is [`StoreError::Unknown`], and the election decides what follows.
+
+pub mod memory;
+pub mod redis;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
+
+use crate::protocol::{
+    Announcement, CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName,
+    Stamped,
+};
+
+/// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one early
+/// does not undo its request.
+#[async_trait]
+pub trait LeaseStore: Send + Sync + 'static {
+    /// Asks for a role's lease (R1).
+    async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError>;
+
+    /// Extends or reasserts a lease (R4).
+    async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError>;
+
+    /// Gives a lease back (R7).
+    async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError>;
+
+    /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses the oldest messages, then hears
+    /// [`News::Gap`]. May be called before the store is reachable.
+    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News>;
+
+    /// What is known of the store's well-being; changes are pushed.
+    fn health(&self) -> watch::Receiver<StoreHealth>;
+
+    /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
+
+    /// How long a request may take at the most. Shorter than every renewal period.
+    fn command_timeout(&self) -> Duration;
+}
+
+/// What a listener hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The store published this.
+    Said(Announcement),
+    /// The subscription is new or was renewed: messages may have been missed, so look once.
+    Gap,
+}
+
+/// How the store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreHealth {
+    /// Not reached yet, or no more; why, in words for people (no secret in them).
+    Down { reason: String },
+    /// It answers.
+    Up,
+}
+
+/// The outcome of [`LeaseStore::purge`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purge {
+    /// Its keys are gone.
+    Purged,
+    /// There was nothing.
+    Absent,
+    /// It has a lease: it is in use.
+    InUse,
+}
+
+/// Why a request has no reply. The texts hold no secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Sent, or perhaps sent, and not answered in time: neither granted nor refused (R2).
+    #[error("no answer from the store within {after:?}")]
+    Unknown {
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// There is no connection, so that nothing was sent, or the connection broke.
+    #[error("the store cannot be reached: {reason}")]
+    Unreachable {
+        /// Why, in words.
+        reason: String,
+    },
+    /// The store answered that it will not: wrong password, read-only replica, out of memory, too old, …
+    #[error("the store refuses: {reason}")]
+    Refused {
+        /// What it said, and what would help.
+        reason: String,
+    },
+    /// A key of ours holds what we did not write. It is left as it is.
+    #[error("{key} holds something that is not Baton's ({why}); move it away or choose another keyPrefix")]
+    Garbage {
+        /// Which key.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
