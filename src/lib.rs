@@ -1,5 +1,6 @@
 //! Baton (draft map)
 pub mod clock;
+pub mod config;
 pub mod protocol;
 pub mod role;
 pub mod store;

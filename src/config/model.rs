@@ -1,0 +1,214 @@
+//! The validated configuration: types that can only be built by the checks in this module's siblings, so that the rest of
+//! the program never meets an impossible value.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::protocol::{RoleName, Timing};
+
+/// Everything `baton run` needs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This replica's name for people. Never decides anything.
+    pub identity: Arc<str>,
+    /// The app's side.
+    pub api: ApiConfig,
+    /// The kubelet's and Prometheus's side.
+    pub telemetry: TelemetryConfig,
+    /// Where leases are kept.
+    pub store: StoreConfig,
+    /// The roles to campaign for; names are unique.
+    pub roles: Vec<RoleConfig>,
+    /// What `/leader` means when there are several roles; one of `roles`.
+    pub default_role: Option<RoleName>,
+    /// How to log.
+    pub log: LogConfig,
+}
+
+/// `api:`
+#[derive(Clone, Debug)]
+pub struct ApiConfig {
+    /// Where to listen. Loopback, unless there is a token.
+    pub listen: SocketAddr,
+    /// The bearer token that every request must carry.
+    pub token: Option<Secret>,
+}
+
+/// `telemetry:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TelemetryConfig {
+    /// Where to listen.
+    pub listen: SocketAddr,
+}
+
+/// `store:`, exactly one.
+#[derive(Clone, Debug)]
+pub enum StoreConfig {
+    /// Redis behind one URL.
+    Redis(Box<RedisConfig>),
+    /// In this process only.
+    Memory,
+}
+
+/// `store.redis:`
+#[derive(Clone, Debug)]
+pub struct RedisConfig {
+    /// The URL as given, which may hold a password: it is a secret.
+    pub url: SecretString,
+    /// The user, unless the URL names one.
+    pub username: Option<Secret>,
+    /// The password, unless the URL has one.
+    pub password: Option<Secret>,
+    /// Certificates for `rediss:`.
+    pub tls: TlsConfig,
+    /// What every key and channel begins with.
+    pub key_prefix: String,
+    /// When a command counts as unanswered.
+    pub command_timeout: Duration,
+    /// How many replicas must acknowledge (R6).
+    pub replication: Replication,
+    /// Whether R5 holds.
+    pub guard: Guard,
+}
+
+/// `store.redis.tls:`. Paths of PEM files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// Certificate authorities to trust instead of the built-in ones.
+    pub ca_file: Option<PathBuf>,
+    /// The client's certificate and its key: both or none.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// `store.redis.replication:` (R6)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replication {
+    /// How many replicas; zero asks for none.
+    pub acks: u32,
+    /// WAIT (in memory) or WAITAOF (on disk).
+    pub mode: AckMode,
+    /// How long to wait for them; less than the command timeout.
+    pub timeout: Duration,
+}
+
+/// `store.redis.replication.mode:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckMode {
+    /// `wait`
+    Wait,
+    /// `waitaof`
+    WaitAof,
+}
+
+/// `store.redis.guard:` (R5)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// `strict`
+    Strict,
+    /// `off`: available sooner after a restart of Redis, at the price of two leaders at once.
+    Off,
+}
+
+/// One of `roles:`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleConfig {
+    /// Its name.
+    pub name: RoleName,
+    /// Its timings.
+    pub timing: Timing,
+    /// The app's health check that gates campaign and renewal.
+    pub app_check: Option<AppCheck>,
+}
+
+/// `roles[].appCheck:`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppCheck {
+    /// `httpGet.host`, 127.0.0.1 when absent; the app is in the same pod.
+    pub host: String,
+    /// `httpGet.port`
+    pub port: u16,
+    /// `httpGet.path`, beginning with a slash.
+    pub path: String,
+    /// How often.
+    pub period: Duration,
+    /// When one check counts as failed; at most the period.
+    pub timeout: Duration,
+    /// How many failures in a row make the app unhealthy; one success makes it healthy again.
+    pub failure_threshold: u32,
+}
+
+/// `log:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The least important level that is logged.
+    pub level: LogLevel,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// `log.level:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// `log.format:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Json,
+    Text,
+}
+
+/// A secret and where it comes from. Its `Debug` shows the place, never the secret.
+#[derive(Clone)]
+pub enum Secret {
+    /// Given by value: from the environment, or written into the file.
+    Value(SecretString),
+    /// In a file, read anew whenever it is needed, so that a rotated secret is used at the next connection.
+    File(PathBuf),
+}
+
+impl Secret {
+    /// The secret now, without the line break that editors and `echo` add.
+    ///
+    /// # Errors
+    /// The file's path and why it cannot be read.
+    pub fn read(&self) -> std::io::Result<SecretString> {
+        match self {
+            Self::Value(secret) => Ok(secret.clone()),
+            Self::File(path) => match std::fs::read_to_string(path) {
+                Ok(text) => Ok(SecretString::from(text.trim_end_matches(['\r', '\n']).to_owned())),
+                Err(error) => Err(std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(_) => f.write_str("Secret(given)"),
+            Self::File(path) => write!(f, "Secret({})", path.display()),
+        }
+    }
+}
+
+/// Two secrets of the configuration are the same when they come from the same place with the same text; a reload asks.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Value(a), Self::Value(b)) => a.expose_secret() == b.expose_secret(),
+            (Self::File(a), Self::File(b)) => a == b,
+            _ => false,
+        }
+    }
+}
