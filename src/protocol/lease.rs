@@ -134,8 +134,9 @@ impl LeaseCell {
                 let Some(known) = request.knowledge else {
                     return Ok((CampaignReply::LookAgain { token: record.token, count: record.count }, None));
                 };
-                let recent = known.age < request.lease_duration * 5 / 4;
-                if recent && known.count < record.count && record.guarded(now).is_none() {
+                let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
+                let gone_early = known.count == record.count && !known.remaining.is_zero();
+                if (renewed_since || gone_early) && record.guarded(now).is_none() {
                     record.guard_for(GuardCause::Vanished, now.plus(request.lease_duration));
                 }
             }
