@@ -119,7 +119,7 @@ impl LeaseCell {
                 if lease.candidate.attempt > me.attempt {
                     return Ok((stale, None));
                 }
-            } else if !overdue(lease, &record, request) {
+            } else if !(self.rules.heartbeats && overdue(lease, &record, request)) {
                 let remaining = lease.expires_at.since(now);
                 let (holder, token) = (lease.holder(), lease.token);
                 return Ok((CampaignReply::Held { holder, token, remaining, count: record.count }, None));
