@@ -17,8 +17,8 @@ pub enum ProblemKind {
     BadBody,
     /// No role was named, there are several, and none of them is the default.
     AmbiguousRole,
-    /// HTTP/1.1 without a `Host`.
-    MissingHost,
+    /// HTTP/1.1 without a `Host`, or more than one.
+    BadHost,
     /// The bearer token is missing or wrong.
     Unauthorized,
     /// The `Host` is not one of this listener's names.
@@ -59,7 +59,7 @@ impl ProblemKind {
         Self::BadParameter,
         Self::BadBody,
         Self::AmbiguousRole,
-        Self::MissingHost,
+        Self::BadHost,
         Self::Unauthorized,
         Self::ForeignHost,
         Self::ForeignOrigin,
@@ -87,7 +87,7 @@ impl ProblemKind {
             Self::AmbiguousRole => {
                 ("urn:baton:problem:ambiguous-role", StatusCode::BAD_REQUEST, "several roles, and none is the default")
             }
-            Self::MissingHost => ("urn:baton:problem:missing-host", StatusCode::BAD_REQUEST, "no Host header"),
+            Self::BadHost => ("urn:baton:problem:bad-host", StatusCode::BAD_REQUEST, "not exactly one Host"),
             Self::Unauthorized => {
                 ("urn:baton:problem:unauthorized", StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong")
             }
@@ -103,9 +103,7 @@ impl ProblemKind {
             Self::RequestTimeout => {
                 ("urn:baton:problem:request-timeout", StatusCode::REQUEST_TIMEOUT, "the request came too slowly")
             }
-            Self::NotLeading => {
-                ("urn:baton:problem:not-leading", StatusCode::CONFLICT, "this replica does not lead")
-            }
+            Self::NotLeading => ("urn:baton:problem:not-leading", StatusCode::CONFLICT, "this replica does not lead"),
             Self::NotDraining => ("urn:baton:problem:not-draining", StatusCode::CONFLICT, "nothing is draining"),
             Self::BodyTooLarge => {
                 ("urn:baton:problem:body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")

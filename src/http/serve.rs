@@ -17,7 +17,6 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::activity::{Activity, Overdue, WatchedBody, WatchedStream};
 use super::problem::{Problem, ProblemKind};
@@ -179,9 +178,9 @@ async fn converse<S, B>(
                 Some((moment, overdue)) if moment <= activity.now() => break overdue,
                 Some((moment, _)) => {
                     let left = moment.since(activity.now()).clamp(TICK_MIN, tick_max);
-                    tick.as_mut().reset(Instant::now() + left);
+                    tick.set(tokio::time::sleep(left));
                 }
-                None => tick.as_mut().reset(Instant::now() + tick_max),
+                None => tick.set(tokio::time::sleep(tick_max)),
             },
         }
     };

@@ -25,7 +25,9 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let lines: Box<dyn Layer<_> + Send + Sync> = match config.format {
-        LogFormat::Json => Box::new(fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false).with_writer(writer)),
+        LogFormat::Json => Box::new(
+            fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false).with_writer(writer),
+        ),
         LogFormat::Text => Box::new(fmt::layer().with_ansi(colour).with_writer(writer)),
     };
     Registry::default().with(filter(config.level)).with(lines)

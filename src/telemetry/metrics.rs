@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
@@ -152,15 +153,9 @@ impl Builder {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Metrics {
-    /// The series without a role at zero; [`Self::add_role`] adds the others.
-    pub fn new() -> Self {
+    /// The series without a role at zero; [`Self::add_role`] adds the others. `started_at`: when this process began.
+    pub fn new(started_at: Timestamp) -> Self {
         let build = Builder(Registry::new());
         let metrics = Self {
             campaigns: build.counters(
@@ -229,7 +224,7 @@ impl Metrics {
                 &["outcome"],
             ),
             roles: Mutex::default(),
-            started_at_s: jiff::Timestamp::now().as_duration().as_secs_f64(),
+            started_at_s: started_at.as_duration().as_secs_f64(),
             registry: build.0,
         };
         metrics.zero_what_has_no_role();
@@ -416,7 +411,7 @@ mod tests {
 
     #[test]
     fn every_series_of_a_role_is_there_at_zero_before_anything_happens() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("a"));
         let text = metrics.render(&[], false).unwrap();
         for (series, count) in [
@@ -444,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_removed_role_leaves_no_series_behind() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("gone"));
         metrics.add_role(&role("kept"));
         metrics.remove_role(&role("gone"));
@@ -454,7 +449,7 @@ mod tests {
 
     #[test]
     fn leadership_is_what_the_reading_says_at_the_scrape() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("a"));
         let token = Token::new((1 << 53) - 1).unwrap();
         let reading = Reading { role: role("a"), leading: Some((token, Duration::from_millis(1_500))) };
@@ -468,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_term_counts_once_however_often_it_is_seen() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("a"));
         for token in [5, 5, 7, 6, 7] {
             metrics.term_seen(&role("a"), Token::new(token).unwrap());
