@@ -1,0 +1,5 @@
+//! The two listeners over real sockets.
+
+mod answers;
+mod client;
+mod stage;
