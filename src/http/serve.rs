@@ -65,6 +65,8 @@ const EVICTION_AGE_MIN: Duration = Duration::from_secs(1);
 const REFUSALS_MAX: usize = 64;
 /// What hyper may hold of one connection's unread request or unsent answer.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// The largest head of a request; then 431. An app's own requests have a few hundred bytes.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// The pause after a failed accept, which as a rule means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The shortest pause between two looks at one connection's notes.
@@ -159,7 +161,7 @@ async fn converse<S, B>(
     let io = TokioIo::new(WatchedStream::new(stream, Arc::clone(&activity)));
     let mut builder = http1::Builder::new();
     // The bounds on time are kept below, apart for heads and for idleness, which hyper would count as one.
-    builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX);
+    builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX).max_header_size(HEAD_BYTES_MAX);
     let mut connection = builder.serve_connection(io, watched);
     let mut stop = pin!(stopped(stopping));
     let mut asked_to_stop = false;

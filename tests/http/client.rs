@@ -58,6 +58,24 @@ impl Client {
         let _ = self.stream.write_all(bytes).await;
     }
 
+    /// Sends as much as goes; false once the server has hung up. Waits while the server does not read.
+    pub async fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).await.is_ok()
+    }
+
+    /// Whether something came that was not read yet.
+    pub fn is_readable(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        match self.stream.try_read(&mut buffer) {
+            Ok(read) => {
+                assert!(read > 0, "closed without a word");
+                self.unread.extend_from_slice(&buffer[..read]);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
     pub fn head(&self, line: &str, headers: &[(&str, &str)]) -> String {
         let mut head = format!("{line} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {

@@ -2,4 +2,13 @@
 
 mod answers;
 mod client;
+mod contract;
+mod docs;
+mod events;
+mod fuzz;
+mod limits;
+mod long_poll;
+mod schema;
+mod security;
 mod stage;
+mod telemetry;

@@ -2,7 +2,7 @@
 //! when it wants it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use baton::api::ApiOptions;
@@ -45,6 +45,8 @@ pub enum Cue {
 pub struct Staged {
     pub handle: RoleHandle,
     cues: mpsc::Sender<Cue>,
+    /// The task's own, so that its end is seen by who watches.
+    published: Weak<watch::Sender<Arc<Snapshot>>>,
     task: JoinHandle<()>,
 }
 
@@ -73,12 +75,22 @@ impl Staged {
         let since = jiff::Timestamp::now();
         let snapshot = Arc::new(Snapshot { view: election.view(clock.now()), since, index: 0 });
         let (published, snapshots) = watch::channel(snapshot);
+        let published = Arc::new(published);
+        let watched = Arc::downgrade(&published);
         let (sender, commands) = mpsc::channel(4);
         let (cues, cue_receiver) = mpsc::channel(4);
         let standing = Arc::clone(election.standing());
         let handle = RoleHandle::new(name(role), IDENTITY.into(), Arc::clone(&clock), standing, snapshots, sender);
-        let play = Play { role: name(role), election, clock, published, cue, token: FIRST_TOKEN - 1, lease };
-        Self { handle, cues, task: tokio::spawn(play.run(commands, cue_receiver)) }
+        let play = Play {
+            role: name(role),
+            election,
+            clock,
+            published: Arc::clone(&published),
+            cue,
+            token: FIRST_TOKEN - 1,
+            lease,
+        };
+        Self { handle, cues, published: watched, task: tokio::spawn(play.run(commands, cue_receiver)) }
     }
 
     /// Changes what the store says, and has the election look.
@@ -97,6 +109,21 @@ impl Staged {
         self.until(|snapshot| snapshot.view.state == baton::protocol::State::Leading).await;
     }
 
+    /// How many wait for this role to change.
+    pub fn watchers(&self) -> usize {
+        self.published.upgrade().map_or(0, |published| published.receiver_count())
+    }
+
+    /// Waits until as many as wanted do.
+    pub async fn until_watchers(&self, wanted: impl Fn(usize) -> bool) {
+        let polling = async {
+            while !wanted(self.watchers()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("{} watchers", self.watchers()));
+    }
+
     /// Ends the role's task, as a crash or a removal would.
     pub fn end(&self) {
         self.task.abort();
@@ -107,7 +134,7 @@ struct Play {
     role: RoleName,
     election: Election,
     clock: SharedClock,
-    published: watch::Sender<Arc<Snapshot>>,
+    published: Arc<watch::Sender<Arc<Snapshot>>>,
     cue: Cue,
     token: u64,
     lease: Duration,
