@@ -60,6 +60,13 @@ impl Record {
         self.guard.and_then(|(cause, until)| (now < until).then(|| (cause, until.since(now))))
     }
 
+    /// No guard is longer than a lease: one that seems so was set before the store's clock was stepped back.
+    fn cap_guard(&mut self, longest: StoreTime) {
+        if let Some((_, until)) = &mut self.guard {
+            *until = longest.min(*until);
+        }
+    }
+
     fn guard_for(&mut self, cause: GuardCause, until: StoreTime) {
         if self.guard.is_none_or(|(_, present)| present < until) {
             self.guard = Some((cause, until));
@@ -103,6 +110,7 @@ impl LeaseCell {
         self.prepare(server, request.lease_duration, guard);
         let mut record = self.record.clone().unwrap_or_default();
         let (now, me) = (server.now, request.candidate);
+        record.cap_guard(now.plus(request.lease_duration));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
         if let Some(lease) = &mut self.lease {
             if lease.candidate == me {
