@@ -142,8 +142,9 @@ impl LeaseCell {
                 let Some(known) = request.knowledge else {
                     return Ok((CampaignReply::LookAgain { token: record.token, count: record.count }, None));
                 };
-                let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
-                let gone_early = known.count == record.count && !known.remaining.is_zero();
+                let (then, now_at) = ((known.token, known.count), (record.token, record.count));
+                let renewed_since = then < now_at && known.age < request.lease_duration * 5 / 4;
+                let gone_early = then == now_at && !known.remaining.is_zero();
                 if (renewed_since || gone_early) && record.guarded(now).is_none() {
                     record.guard_for(GuardCause::Vanished, now.plus(request.lease_duration));
                 }
@@ -293,7 +294,9 @@ fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTime) -> Resu
 /// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so the
 /// holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
 fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
-    request.knowledge.is_some_and(|known| known.count == record.count && known.age >= lease.duration)
+    request
+        .knowledge
+        .is_some_and(|known| known.token == record.token && known.count == record.count && known.age >= lease.duration)
 }
 
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {

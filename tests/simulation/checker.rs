@@ -11,7 +11,7 @@ pub struct Checker {
     pub two_leaders: u64,
     /// P2: terms whose token is not greater than every earlier one's.
     pub token_regressions: u64,
-    /// P5: renewals of a standing incumbent that the store refused.
+    /// P5: renewals of a standing incumbent that the store refused, before the first split.
     pub refused_incumbents: u64,
     /// True time with a leader.
     pub led_for: Nanos,
@@ -21,6 +21,7 @@ pub struct Checker {
     pub first: Option<String>,
     /// Terms begun.
     pub terms: u64,
+    split_seen: bool,
     top: Token,
     looked_at: Nanos,
 }
@@ -50,7 +51,15 @@ impl Checker {
         self.top = self.top.max(token);
     }
 
+    /// A side of a split may grant a term that the other side's store hears of later: from then on a refusal may be right.
+    pub fn split(&mut self) {
+        self.split_seen = true;
+    }
+
     pub fn refused_incumbent(&mut self, now: Nanos, at: usize) {
+        if self.split_seen {
+            return;
+        }
         self.refused_incumbents += 1;
         self.complain(now, || format!("P5: the store refuses a renewal of replica {at}, which leads"));
     }

@@ -170,6 +170,7 @@ impl World {
             return takes;
         }
         self.stores[old].deposed = true;
+        self.checker.split();
         for at in 0..self.replicas.len() {
             self.replicas[at].side = self.rng.bool().then_some(old);
         }

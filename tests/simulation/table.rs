@@ -1,5 +1,5 @@
 //! `cargo run --release --example simulate -- table [RUNS]` prints the table of docs/guarantees.md: what each rule is worth.
-//! `… -- seed N` replays one mixed run of the tests with its log; `… -- seed N ROW FAULT` one of the table's.
+//! `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the tests with its log; `… -- seed N ROW FAULT` one of the table's.
 
 use std::process::ExitCode;
 
@@ -17,13 +17,39 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["table"] => table(1_000),
         ["table", runs] if runs.parse::<u64>().is_ok() => table(runs.parse().unwrap_or(1_000)),
+        ["find", runs] if runs.parse::<u64>().is_ok() => find(runs.parse().unwrap_or(0), mixed_scenario),
+        ["find", runs, row, fault] => match (runs.parse(), row.parse::<usize>(), fault.parse::<usize>()) {
+            (Ok(runs), Ok(row), Ok(fault)) if row < ROWS.len() && fault < Fault::ALL.len() => {
+                find(runs, |seed| table_scenario(seed, ROWS[row].1, ROWS[row].2, Fault::ALL[fault]));
+            }
+            _ => return usage(),
+        },
         ["seed", seed, rest @ ..] if seed.parse::<u64>().is_ok() => return replay(seed.parse().unwrap_or(0), rest),
-        _ => {
-            eprintln!("usage: simulate table [RUNS] | simulate seed N [ROW FAULT]   (rows 0 to 6, faults 0 to 11)");
-            return ExitCode::from(64);
-        }
+        _ => return usage(),
     }
     ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!(
+        "usage: simulate table [RUNS] | simulate find RUNS [ROW FAULT] | simulate seed N [ROW FAULT]\n\
+         rows are 0 to 6 and faults 0 to 11, in the table's order; without them, the mixed runs of the tests"
+    );
+    ExitCode::from(64)
+}
+
+/// Prints the seeds that break a promise, and how.
+fn find(runs: u64, scenario: impl Fn(u64) -> world::Scenario + Sync) {
+    let mut found: Vec<(u64, String)> = run_many(runs, scenario, Vec::new, |found, seed, verdict| {
+        if !verdict.is_clean() {
+            found.push((seed, verdict.first.unwrap_or_default()));
+        }
+    })
+    .concat();
+    found.sort();
+    for (seed, what) in found {
+        println!("seed {seed}: {what}");
+    }
 }
 
 fn table(runs: u64) {
@@ -60,10 +86,7 @@ fn replay(seed: u64, rest: &[&str]) -> ExitCode {
     let mut scenario = match (rest.len(), number(0, ROWS.len()), number(1, Fault::ALL.len())) {
         (0, ..) => mixed_scenario(seed),
         (2, Some(row), Some(fault)) => table_scenario(seed, ROWS[row].1, ROWS[row].2, Fault::ALL[fault]),
-        _ => {
-            eprintln!("usage: simulate seed N [ROW FAULT]   (rows 0 to 6, faults 0 to 11)");
-            return ExitCode::from(64);
-        }
+        _ => return usage(),
     };
     scenario.log = true;
     let verdict = run(scenario);
