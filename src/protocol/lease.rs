@@ -45,7 +45,10 @@ impl Lease {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Record {
+    /// The last term's.
     token: Token,
+    /// The greatest token that a candidate has seen and this store knew nothing of (R5 *regression*).
+    floor: Token,
     count: u64,
     released: bool,
     /// Who had the last term.
@@ -58,6 +61,13 @@ struct Record {
 impl Record {
     fn guarded(&self, now: StoreTime) -> Option<(GuardCause, Duration)> {
         self.guard.and_then(|(cause, until)| (now < until).then(|| (cause, until.since(now))))
+    }
+
+    /// No guard is longer than a lease: one that seems so was set before the store's clock was stepped back.
+    fn cap_guard(&mut self, longest: StoreTime) {
+        if let Some((_, until)) = &mut self.guard {
+            *until = longest.min(*until);
+        }
     }
 
     fn guard_for(&mut self, cause: GuardCause, until: StoreTime) {
@@ -103,6 +113,7 @@ impl LeaseCell {
         self.prepare(server, request.lease_duration, guard);
         let mut record = self.record.clone().unwrap_or_default();
         let (now, me) = (server.now, request.candidate);
+        record.cap_guard(now.plus(request.lease_duration));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
         if let Some(lease) = &mut self.lease {
             if lease.candidate == me {
@@ -131,7 +142,8 @@ impl LeaseCell {
             }
             // A session cannot be in doubt about its own term: it is here because that is over.
             if guard && self.rules.vanished && !record.released && last.is_none() {
-                let Some(known) = request.knowledge else {
+                // What it knows of an earlier term says nothing of this one.
+                let Some(known) = request.knowledge.filter(|known| known.token == record.token) else {
                     return Ok((CampaignReply::LookAgain { token: record.token, count: record.count }, None));
                 };
                 let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
@@ -141,21 +153,20 @@ impl LeaseCell {
                 }
             }
         }
-        if guard && self.rules.tokens && record.token < request.floor && record.guarded(now).is_none() {
-            record.token = request.floor;
-            record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
+        if guard && self.rules.tokens && record.token.max(record.floor) < request.floor {
+            // Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and a
+            // second guard after the first would only cost time. The last term's token stays: an incumbent may still renew.
+            record.floor = request.floor;
+            if record.guarded(now).is_none() {
+                record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
+            }
         }
         if guard && let Some((cause, remaining)) = record.guarded(now) {
-            let reply = CampaignReply::Guarded {
-                cause,
-                remaining,
-                token: record.token.max(request.floor),
-                count: record.count,
-            };
+            let reply = CampaignReply::Guarded { cause, remaining, token: record.token, count: record.count };
             self.record = Some(record);
             return Ok((reply, None));
         }
-        let token = next_token(self.rules, record.token, request.floor, now)?;
+        let token = next_token(self.rules, record.token.max(record.floor), request.floor, now)?;
         let count = record.count + 1;
         self.record = Some(Record { token, count, released: false, writer: Some(me), ..record });
         let lease = self.lease.insert(Lease {
@@ -190,7 +201,9 @@ impl LeaseCell {
                 return (RenewReply::Lost { token: record.token, holder }, None);
             }
         };
-        record.count += 1;
+        // The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody
+        // had renewed.
+        record.count = record.count.max(request.count) + 1;
         if reasserted {
             record.token = request.token;
             record.released = false;
@@ -285,7 +298,9 @@ fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTime) -> Resu
 /// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so the
 /// holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
 fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
-    request.knowledge.is_some_and(|known| known.count == record.count && known.age >= lease.duration)
+    request
+        .knowledge
+        .is_some_and(|known| known.token == record.token && known.count == record.count && known.age >= lease.duration)
 }
 
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {
