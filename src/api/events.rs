@@ -1,8 +1,8 @@
 //! `GET /events`: every role at once, then every change, as Server-Sent Events.
 //!
-//! An event that says `leader: true` is a promise with an expiry like any other answer, so while this replica leads it is
-//! repeated when half of that time is over. An event is made when the client is ready to take it, never queued: what it
-//! says of time is true when it is sent.
+//! An event that says `leader: true` is a promise with an expiry like any other answer, so while this replica leads it
+//! is repeated when half of that time is over. An event is made when the client is ready to take it, never queued: what
+//! it says of time is true when it is sent.
 
 use std::convert::Infallible;
 use std::hash::Hasher;
@@ -124,8 +124,8 @@ impl Feed {
         self.followed.sort_by(|a, b| a.role.name().cmp(b.role.name()));
     }
 
-    /// A client that comes back with the identifier of what is still so need not be told again: only who leads, because that
-    /// promise runs out.
+    /// A client that comes back with the identifier of what is still so need not be told again: only who leads, because
+    /// that promise runs out.
     fn skip_what_is_known(&mut self) {
         for followed in self.followed.iter_mut().filter(|followed| !followed.role.leads()) {
             let snapshot = followed.role.snapshot();
@@ -145,8 +145,8 @@ impl Feed {
             let answer = self.followed[*at].role.answer();
             self.followed[*at].told = Some(told(&answer, self.now()));
             let event = Event::default().event("role").json_data(&answer).map_err(|_| Closed)?;
-            // Only the last one of several changes carries the identifier: a client that breaks off before it has not heard
-            // of all of them, and shall hear them again.
+            // Only the last one of several changes carries the identifier: a client that breaks off before it has not
+            // heard of all of them, and shall hear them again.
             place.send(if Some(at) == due.last() { event.id(self.id_of_told()) } else { event });
         }
         Ok(!due.is_empty())

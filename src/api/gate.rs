@@ -1,7 +1,7 @@
 //! Refuses what does not come from our app, before anything else looks at it.
 //!
-//! Loopback is no protection from a browser on the same machine: any web page may send requests to 127.0.0.1, and with a
-//! name that resolves there (DNS rebinding) even read the answers. Such requests carry a foreign `Origin` or `Host`.
+//! Loopback is no protection from a browser on the same machine: any web page may send requests to 127.0.0.1, and with
+//! a name that resolves there (DNS rebinding) even read the answers. Such requests carry a foreign `Origin` or `Host`.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -77,8 +77,8 @@ fn foreign_host(host: &str) -> Problem {
     )
 }
 
-/// Whether `host` (a name or address, and a port unless that is 80) is one of this listener's names: localhost, a loopback
-/// address, or the address that the connection came to.
+/// Whether `host` (a name or address, and a port unless that is 80) is one of this listener's names: localhost, a
+/// loopback address, or the address that the connection came to.
 fn is_ours(host: &str, ends: Ends) -> bool {
     let (name, port) = match host.rsplit_once(':') {
         // A colon inside of brackets belongs to an IPv6 address without a port.

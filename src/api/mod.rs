@@ -1,7 +1,7 @@
 //! The app's listener: who leads, for how long that may be acted upon, and the two words an app may say back.
 //!
-//! A request passes three doors: [`crate::http`] bounds the connection, the [`gate`] refuses what does not come from our
-//! app, and the [`router`] finds the call. A warp filter carries the request from one to the next.
+//! A request passes three doors: [`crate::http`] bounds the connection, the [`gate`] refuses what does not come from
+//! our app, and the [`router`] finds the call. A warp filter carries the request from one to the next.
 //!
 //! | file | calls |
 //! |---|---|
@@ -44,8 +44,8 @@ pub use router::{BODY_BYTES_MAX, ROUTES};
 /// What the listener needs besides the roles.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {
-    /// The bearer token that every request must carry, if there is one. It must be there for a non-loopback address; the
-    /// configuration sees to that.
+    /// The bearer token that every request must carry, if there is one. It must be there for a non-loopback address;
+    /// the configuration sees to that.
     pub token: Option<Secret>,
     /// What clients may cost.
     pub limits: Limits,

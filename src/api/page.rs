@@ -17,7 +17,8 @@ pub(super) fn page(context: &Context) -> Response {
     let text = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Baton</title></head><body>\n\
          <h1>Baton</h1>\n<table border=\"1\">\n\
-         <tr><th>role</th><th>this replica</th><th>state</th><th>leader</th><th>token</th><th>since</th><th>why</th></tr>\n\
+         <tr><th>role</th><th>this replica</th><th>state</th><th>leader</th><th>token</th><th>since</th>\
+         <th>why</th></tr>\n\
          {rows}</table>\n<p>The API: <a href=\"/openapi.yaml\">openapi.yaml</a></p>\n</body></html>\n"
     );
     let mut response = Response::new(Bytes::from(text).into());

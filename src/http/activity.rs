@@ -1,7 +1,7 @@
 //! What a connection is doing, so that one which does nothing useful can be told from one that works.
 //!
-//! hyper owns the socket while it serves, so the socket is wrapped to note bytes and stalls, and the service and its bodies
-//! to note requests. The accept loop reads these notes now and then; nothing here costs a timer per request.
+//! hyper owns the socket while it serves, so the socket is wrapped to note bytes and stalls, and the service and its
+//! bodies to note requests. The accept loop reads these notes now and then; nothing here costs a timer per request.
 
 use std::io;
 use std::pin::Pin;

@@ -4,8 +4,8 @@
 //! * [`Limits`]: what one client may cost.
 //! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
 //!
-//! No route lives here. hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a bound
-//! on stalled writes, a bound on connections, a shutdown that ends) is added around it.
+//! No route lives here. hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a
+//! bound on stalled writes, a bound on connections, a shutdown that ends) is added around it.
 
 mod activity;
 mod problem;

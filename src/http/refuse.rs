@@ -31,8 +31,8 @@ fn text(problem: &Problem) -> Vec<u8> {
     let retry = if problem.kind() == ProblemKind::TooManyConnections { "retry-after: 1\r\n" } else { "" };
     let body = problem.to_json();
     let head = format!(
-        "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n{retry}connection: close\r\n\
-         content-length: {}\r\n\r\n",
+        "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n{retry}\
+         connection: close\r\ncontent-length: {}\r\n\r\n",
         status.as_u16(),
         status.canonical_reason().unwrap_or(""),
         body.len()

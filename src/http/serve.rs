@@ -74,8 +74,8 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves HTTP/1.1 on `listener` until `shutdown` completes, then lets the open connections finish for `limits.grace` at
-/// the most. `make_service` is called once for each connection. Returns when every connection is closed.
+/// Serves HTTP/1.1 on `listener` until `shutdown` completes, then lets the open connections finish for `limits.grace`
+/// at the most. `make_service` is called once for each connection. Returns when every connection is closed.
 pub async fn serve<M, S, B>(
     listener: TcpListener,
     limits: Limits,

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tracing::{debug, info, trace, warn};
 
-use super::metrics::{Metrics, ReloadOutcome};
+use super::labels::ReloadOutcome;
+use super::metrics::Metrics;
 use crate::protocol::{CampaignOutcome, Event, RenewalOutcome, RoleName, State};
 
 /// What happens to the process rather than to one of its roles. The texts hold no secret.
@@ -122,7 +123,8 @@ fn log_attempt(role: &RoleName, event: &Event) {
             match outcome {
                 RenewalOutcome::Ok => trace!(%role, %token, outcome = outcome_word, duration_ms, "renewed"),
                 RenewalOutcome::Reasserted => {
-                    warn!(%role, %token, outcome = outcome_word, duration_ms, "the store had lost the lease; it is put back");
+                    let outcome = outcome_word;
+                    warn!(%role, %token, outcome, duration_ms, "the store had lost the lease; it is put back");
                 }
                 RenewalOutcome::Lost => {
                     debug!(%role, %token, outcome = outcome_word, duration_ms, "the renewal found the term over");
@@ -171,7 +173,7 @@ fn log_surroundings(role: &RoleName, event: &Event) {
         Event::Guarded { cause, remaining } => {
             let (reason, remaining_ms) = (cause.as_str(), ms(*remaining));
             let state = State::Guarded.as_str();
-            warn!(%role, state, reason, remaining_ms, "the store may have forgotten a lease; no new leader until it ran out");
+            warn!(%role, state, reason, remaining_ms, "the store may have forgotten a lease; nobody new may lead yet");
         }
         Event::IdentityClash { session } => {
             warn!(%role, %session, "another process campaigns under this replica's identity; give each its own");

@@ -33,8 +33,8 @@ where
     Registry::default().with(filter(config.level)).with(lines)
 }
 
-/// Our own lines at the level asked for. Libraries speak up only when something is wrong: at finer levels they write whole
-/// commands and frames, which could hold a password, so no setting lets them.
+/// Our own lines at the level asked for. Libraries speak up only when something is wrong: at finer levels they write
+/// whole commands and frames, which could hold a password, so no setting lets them.
 fn filter(level: LogLevel) -> Targets {
     let own = match level {
         LogLevel::Error => Level::ERROR,

@@ -9,106 +9,40 @@ use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
 
+use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 use super::process;
 use crate::protocol::{CampaignOutcome, GuardCause, LossReason, ReleaseReason, RenewalOutcome, RoleName, Token};
+
+/// What each family means.
+mod help {
+    pub(super) const CAMPAIGNS: &str = "Campaigns of this replica by outcome: granted, held by another, guarded (the \
+        store may have forgotten a lease), or error (no usable answer).";
+    pub(super) const CONTENTION: &str = "Terms that another replica won while this one was trying to win them.";
+    pub(super) const RENEWALS: &str = "Renewals by outcome: ok, reasserted (the store had lost the lease), lost (the \
+        term is over) or error (no usable answer).";
+    pub(super) const RENEWAL_DURATION: &str = "Time from sending a renewal to its answer, or to giving it up.";
+    pub(super) const LOST_LEASES: &str = "Terms of this replica that ended against its will: expired, superseded by \
+        another, or given up because the app was unhealthy.";
+    pub(super) const RELEASES: &str = "Leases that this replica gave back, by reason.";
+    pub(super) const TRANSITIONS: &str = "Terms of any replica that this one has seen: each fencing token counts once, \
+        when it is first seen, including the term that stood when this replica started.";
+    pub(super) const STORE_GUARDS: &str = "Times that the store was closed to new leaders because it may have \
+        forgotten a lease that still stands, by cause.";
+    pub(super) const IDENTITY_CLASHES: &str =
+        "Times that another process was seen to campaign under this replica's identity.";
+    pub(super) const STORE_CLOCK_STEPS: &str = "Times that the store's clock moved against this replica's.";
+    pub(super) const STORE_COMMAND_DURATION: &str =
+        "Time from sending a command to the store to its answer, or to giving it up.";
+    pub(super) const CONFIG_RELOADS: &str =
+        "Changed configuration files by outcome: ok (in force), or refused (it has problems, the old one stays).";
+}
 
 /// Upper bounds in seconds, from a local Redis (a quarter of a millisecond) to a command timeout of several seconds.
 const SECONDS_BUCKETS: [f64; 14] =
     [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
-/// What a role is at the moment of a scrape.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// Which role.
-    pub role: RoleName,
-    /// Its term's token and the time until its deadline, while this replica leads.
-    pub leading: Option<(Token, Duration)>,
-}
-
-/// The commands of a store, as a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StoreCommand {
-    /// R1.
-    Campaign,
-    /// R4.
-    Renew,
-    /// R7.
-    Release,
-    /// Forgetting a removed role.
-    Purge,
-}
-
-impl StoreCommand {
-    /// Every command, for registering series at zero.
-    pub const ALL: [Self; 4] = [Self::Campaign, Self::Renew, Self::Release, Self::Purge];
-
-    /// The word in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Campaign => "campaign",
-            Self::Renew => "renew",
-            Self::Release => "release",
-            Self::Purge => "purge",
-        }
-    }
-}
-
-/// How a store command ended, as a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CommandOutcome {
-    /// It was answered.
-    Ok,
-    /// It was not answered in time.
-    Unknown,
-    /// There was no connection, or it broke.
-    Unreachable,
-    /// The store answered that it will not.
-    Refused,
-    /// A key holds what Baton did not write.
-    Garbage,
-}
-
-impl CommandOutcome {
-    /// Every outcome, for registering series at zero.
-    pub const ALL: [Self; 5] = [Self::Ok, Self::Unknown, Self::Unreachable, Self::Refused, Self::Garbage];
-
-    /// The word in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Unreachable => "unreachable",
-            Self::Refused => "refused",
-            Self::Garbage => "garbage",
-        }
-    }
-}
-
-/// What became of a changed configuration file, as a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ReloadOutcome {
-    /// It is in force.
-    Ok,
-    /// It has problems; the old one stays.
-    Refused,
-}
-
-impl ReloadOutcome {
-    /// Every outcome, for registering series at zero.
-    pub const ALL: [Self; 2] = [Self::Ok, Self::Refused];
-
-    /// The word in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Refused => "refused",
-        }
-    }
-}
-
-/// Every series of elections and the store, in a registry of its own. Shared by reference; counts from any thread.
-pub struct Metrics {
-    registry: Registry,
+/// The families with a series for each role.
+struct RoleFamilies {
     campaigns: IntCounterVec,
     contention: IntCounterVec,
     renewals: IntCounterVec,
@@ -119,6 +53,12 @@ pub struct Metrics {
     store_guards: IntCounterVec,
     identity_clashes: IntCounterVec,
     store_clock_steps: IntCounterVec,
+}
+
+/// Every series of elections and the store, in a registry of its own. Shared by reference; counts from any thread.
+pub struct Metrics {
+    registry: Registry,
+    of_roles: RoleFamilies,
     store_command_duration: HistogramVec,
     config_reloads: IntCounterVec,
     /// The roles that have series, and the greatest token of each whose beginning was counted.
@@ -132,7 +72,7 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// Builds one family and registers it. Names, labels and helps are constants below.
+/// Builds families and registers them. Names, labels and helps are constants of this file.
 struct Builder(Registry);
 
 impl Builder {
@@ -143,13 +83,45 @@ impl Builder {
             .expect("metric names and labels are well-formed and unique")
     }
 
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    fn counters(&self, name: &str, labels: &[&str], help: &str) -> IntCounterVec {
         self.register(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    fn seconds(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
+    fn seconds(&self, name: &str, labels: &[&str], help: &str) -> HistogramVec {
         let options = HistogramOpts::new(name, help).buckets(SECONDS_BUCKETS.to_vec());
         self.register(HistogramVec::new(options, labels))
+    }
+}
+
+impl RoleFamilies {
+    fn new(build: &Builder) -> Self {
+        Self {
+            campaigns: build.counters("baton_campaigns_total", &["role", "outcome"], help::CAMPAIGNS),
+            contention: build.counters("baton_contention_total", &["role"], help::CONTENTION),
+            renewals: build.counters("baton_renewals_total", &["role", "outcome"], help::RENEWALS),
+            renewal_duration: build.seconds("baton_renewal_duration_seconds", &["role"], help::RENEWAL_DURATION),
+            lost_leases: build.counters("baton_lost_leases_total", &["role", "reason"], help::LOST_LEASES),
+            releases: build.counters("baton_releases_total", &["role", "reason"], help::RELEASES),
+            transitions: build.counters("baton_transitions_total", &["role"], help::TRANSITIONS),
+            store_guards: build.counters("baton_store_guards_total", &["role", "cause"], help::STORE_GUARDS),
+            identity_clashes: build.counters("baton_identity_clashes_total", &["role"], help::IDENTITY_CLASHES),
+            store_clock_steps: build.counters("baton_store_clock_steps_total", &["role"], help::STORE_CLOCK_STEPS),
+        }
+    }
+
+    /// The counters, each with the words of its second label, if it has one.
+    fn counters(&self) -> [(&IntCounterVec, Vec<&'static str>); 9] {
+        [
+            (&self.campaigns, CampaignOutcome::ALL.map(CampaignOutcome::as_str).to_vec()),
+            (&self.renewals, RenewalOutcome::ALL.map(RenewalOutcome::as_str).to_vec()),
+            (&self.lost_leases, LossReason::ALL.map(LossReason::as_str).to_vec()),
+            (&self.releases, ReleaseReason::ALL.map(ReleaseReason::as_str).to_vec()),
+            (&self.store_guards, GuardCause::ALL.map(GuardCause::as_str).to_vec()),
+            (&self.contention, Vec::new()),
+            (&self.transitions, Vec::new()),
+            (&self.identity_clashes, Vec::new()),
+            (&self.store_clock_steps, Vec::new()),
+        ]
     }
 }
 
@@ -157,72 +129,15 @@ impl Metrics {
     /// The series without a role at zero; [`Self::add_role`] adds the others. `started_at`: when this process began.
     pub fn new(started_at: Timestamp) -> Self {
         let build = Builder(Registry::new());
+        let command_labels = ["command", "outcome"];
         let metrics = Self {
-            campaigns: build.counters(
-                "baton_campaigns_total",
-                "Campaigns of this replica by outcome: granted, held by another, guarded (the store may have forgotten a \
-                 lease), or error (no usable answer).",
-                &["role", "outcome"],
-            ),
-            contention: build.counters(
-                "baton_contention_total",
-                "Terms that another replica won while this one was trying to win them.",
-                &["role"],
-            ),
-            renewals: build.counters(
-                "baton_renewals_total",
-                "Renewals by outcome: ok, reasserted (the store had lost the lease), lost (the term is over) or error (no \
-                 usable answer).",
-                &["role", "outcome"],
-            ),
-            renewal_duration: build.seconds(
-                "baton_renewal_duration_seconds",
-                "Time from sending a renewal to its answer, or to giving it up.",
-                &["role"],
-            ),
-            lost_leases: build.counters(
-                "baton_lost_leases_total",
-                "Terms of this replica that ended against its will: expired, superseded by another, or given up because \
-                 the app was unhealthy.",
-                &["role", "reason"],
-            ),
-            releases: build.counters(
-                "baton_releases_total",
-                "Leases that this replica gave back, by reason.",
-                &["role", "reason"],
-            ),
-            transitions: build.counters(
-                "baton_transitions_total",
-                "Terms of any replica that this one has seen: each fencing token counts once, when it is first seen, \
-                 including the term that stood when this replica started.",
-                &["role"],
-            ),
-            store_guards: build.counters(
-                "baton_store_guards_total",
-                "Times that the store was closed to new leaders because it may have forgotten a lease that still stands, \
-                 by cause.",
-                &["role", "cause"],
-            ),
-            identity_clashes: build.counters(
-                "baton_identity_clashes_total",
-                "Times that another process was seen to campaign under this replica's identity.",
-                &["role"],
-            ),
-            store_clock_steps: build.counters(
-                "baton_store_clock_steps_total",
-                "Times that the store's clock moved against this replica's.",
-                &["role"],
-            ),
+            of_roles: RoleFamilies::new(&build),
             store_command_duration: build.seconds(
                 "baton_store_command_duration_seconds",
-                "Time from sending a command to the store to its answer, or to giving it up.",
-                &["command", "outcome"],
+                &command_labels,
+                help::STORE_COMMAND_DURATION,
             ),
-            config_reloads: build.counters(
-                "baton_config_reloads_total",
-                "Changed configuration files by outcome: ok (in force), or refused (it has problems, the old one stays).",
-                &["outcome"],
-            ),
+            config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
             roles: Mutex::default(),
             started_at_s: started_at.as_duration().as_secs_f64(),
             registry: build.0,
@@ -247,24 +162,10 @@ impl Metrics {
         self.roles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn role_counters(&self) -> [(&IntCounterVec, Vec<&'static str>); 9] {
-        [
-            (&self.campaigns, CampaignOutcome::ALL.map(CampaignOutcome::as_str).to_vec()),
-            (&self.renewals, RenewalOutcome::ALL.map(RenewalOutcome::as_str).to_vec()),
-            (&self.lost_leases, LossReason::ALL.map(LossReason::as_str).to_vec()),
-            (&self.releases, ReleaseReason::ALL.map(ReleaseReason::as_str).to_vec()),
-            (&self.store_guards, GuardCause::ALL.map(GuardCause::as_str).to_vec()),
-            (&self.contention, Vec::new()),
-            (&self.transitions, Vec::new()),
-            (&self.identity_clashes, Vec::new()),
-            (&self.store_clock_steps, Vec::new()),
-        ]
-    }
-
     /// Registers every series of a role at zero. A role that has them already keeps its counts.
     pub fn add_role(&self, role: &RoleName) {
         self.lock().entry(role.clone()).or_default();
-        for (family, words) in self.role_counters() {
+        for (family, words) in self.of_roles.counters() {
             if words.is_empty() {
                 family.with_label_values(&[role.as_str()]);
             }
@@ -272,14 +173,14 @@ impl Metrics {
                 family.with_label_values(&[role.as_str(), word]);
             }
         }
-        self.renewal_duration.with_label_values(&[role.as_str()]);
+        self.of_roles.renewal_duration.with_label_values(&[role.as_str()]);
     }
 
     /// Removes every series of a role that is no longer configured.
     pub fn remove_role(&self, role: &RoleName) {
         self.lock().remove(role);
         // Removing what is not there is what was asked for.
-        for (family, words) in self.role_counters() {
+        for (family, words) in self.of_roles.counters() {
             if words.is_empty() {
                 let _ = family.remove_label_values(&[role.as_str()]);
             }
@@ -287,7 +188,7 @@ impl Metrics {
                 let _ = family.remove_label_values(&[role.as_str(), word]);
             }
         }
-        let _ = self.renewal_duration.remove_label_values(&[role.as_str()]);
+        let _ = self.of_roles.renewal_duration.remove_label_values(&[role.as_str()]);
     }
 
     /// Counts a store command. `took`: from sending to the answer, or to giving it up.
@@ -297,36 +198,36 @@ impl Metrics {
     }
 
     pub(super) fn campaigned(&self, role: &RoleName, outcome: CampaignOutcome) {
-        self.campaigns.with_label_values(&[role.as_str(), outcome.as_str()]).inc();
+        self.of_roles.campaigns.with_label_values(&[role.as_str(), outcome.as_str()]).inc();
     }
 
     pub(super) fn contended(&self, role: &RoleName) {
-        self.contention.with_label_values(&[role.as_str()]).inc();
+        self.of_roles.contention.with_label_values(&[role.as_str()]).inc();
     }
 
     pub(super) fn renewed(&self, role: &RoleName, outcome: RenewalOutcome, took: Duration) {
-        self.renewals.with_label_values(&[role.as_str(), outcome.as_str()]).inc();
-        self.renewal_duration.with_label_values(&[role.as_str()]).observe(took.as_secs_f64());
+        self.of_roles.renewals.with_label_values(&[role.as_str(), outcome.as_str()]).inc();
+        self.of_roles.renewal_duration.with_label_values(&[role.as_str()]).observe(took.as_secs_f64());
     }
 
     pub(super) fn lost(&self, role: &RoleName, reason: LossReason) {
-        self.lost_leases.with_label_values(&[role.as_str(), reason.as_str()]).inc();
+        self.of_roles.lost_leases.with_label_values(&[role.as_str(), reason.as_str()]).inc();
     }
 
     pub(super) fn released(&self, role: &RoleName, reason: ReleaseReason) {
-        self.releases.with_label_values(&[role.as_str(), reason.as_str()]).inc();
+        self.of_roles.releases.with_label_values(&[role.as_str(), reason.as_str()]).inc();
     }
 
     pub(super) fn guarded(&self, role: &RoleName, cause: GuardCause) {
-        self.store_guards.with_label_values(&[role.as_str(), cause.as_str()]).inc();
+        self.of_roles.store_guards.with_label_values(&[role.as_str(), cause.as_str()]).inc();
     }
 
     pub(super) fn identity_clashed(&self, role: &RoleName) {
-        self.identity_clashes.with_label_values(&[role.as_str()]).inc();
+        self.of_roles.identity_clashes.with_label_values(&[role.as_str()]).inc();
     }
 
     pub(super) fn store_clock_stepped(&self, role: &RoleName) {
-        self.store_clock_steps.with_label_values(&[role.as_str()]).inc();
+        self.of_roles.store_clock_steps.with_label_values(&[role.as_str()]).inc();
     }
 
     pub(super) fn config_reloaded(&self, outcome: ReloadOutcome) {
@@ -339,7 +240,7 @@ impl Metrics {
         let counted = roles.entry(role.clone()).or_default();
         if token > *counted {
             *counted = token;
-            self.transitions.with_label_values(&[role.as_str()]).inc();
+            self.of_roles.transitions.with_label_values(&[role.as_str()]).inc();
         }
     }
 
@@ -384,7 +285,6 @@ impl Metrics {
             status.with_label_values(&label).set(is_leader);
             remaining.with_label_values(&label).set(left.as_secs_f64());
             // Tokens stay below 2^53, so a double holds them exactly.
-            #[allow(clippy::cast_precision_loss)]
             token.with_label_values(&label).set(held.get() as f64);
         }
         let up = Gauge::new("baton_store_up", "1 while the store answers, else 0.")?;

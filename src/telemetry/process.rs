@@ -64,7 +64,6 @@ fn fds_open() -> Option<f64> {
 }
 
 fn fds_max() -> Option<f64> {
-    #[allow(clippy::cast_precision_loss)]
     getrlimit(Resource::Nofile).current.map(|limit| limit as f64)
 }
 
@@ -78,7 +77,7 @@ mod tests {
         assert_eq!(families.len(), 7, "{families:?}");
         for family in families {
             let metric = &family.get_metric()[0];
-            let value = metric.get_gauge().value().max(metric.get_counter().value());
+            let value = metric.get_gauge().get_value().max(metric.get_counter().get_value());
             // A process this young may have used less than one tick of CPU time.
             assert!(value > 0.0 || family.name() == "process_cpu_seconds_total", "{family:?}");
         }

@@ -78,8 +78,8 @@ pub struct TelemetryServer {
 }
 
 impl TelemetryServer {
-    /// Completes when the thread has ended, for whatever reason. Before [`Self::shutdown`] that is a bug, and the process
-    /// should end with it: without this listener nobody would notice what else goes wrong.
+    /// Completes when the thread has ended, for whatever reason. Before [`Self::shutdown`] that is a bug, and the
+    /// process should end with it: without this listener nobody would notice what else goes wrong.
     pub async fn ended(&mut self) {
         // The thread never sends; its end drops the sender, even when it panics.
         let _ = (&mut self.ended).await;

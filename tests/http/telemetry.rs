@@ -154,7 +154,6 @@ async fn leadership_is_computed_at_the_scrape() {
     role.until_leading().await;
     let watched = Watched::start(&[&role]);
     let labelled = |metric: &str| format!("{metric}{{role=\"scheduler\"}}");
-    #[allow(clippy::cast_precision_loss)]
     let token = FIRST_TOKEN as f64;
     assert!((watched.series(&labelled("baton_fencing_token")).await - token).abs() < f64::EPSILON);
     assert!(watched.series(&labelled("baton_lease_remaining_seconds")).await > 0.0);
