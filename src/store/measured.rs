@@ -77,3 +77,66 @@ impl<S: LeaseStore> LeaseStore for Measured<S> {
         self.store.command_timeout()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootClock;
+
+    /// A store that answers every purge with the same error.
+    struct Failing(Option<StoreError>);
+
+    #[async_trait]
+    impl LeaseStore for Failing {
+        async fn campaign(&self, _: &RoleName, _: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
+            unreachable!("only purges are asked for")
+        }
+
+        async fn renew(&self, _: &RoleName, _: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
+            unreachable!("only purges are asked for")
+        }
+
+        async fn release(&self, _: &RoleName, _: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
+            unreachable!("only purges are asked for")
+        }
+
+        fn listen(&self, _: &RoleName) -> mpsc::Receiver<News> {
+            mpsc::channel(1).1
+        }
+
+        fn health(&self) -> watch::Receiver<StoreHealth> {
+            watch::channel(StoreHealth::Up).1
+        }
+
+        async fn purge(&self, _: &RoleName) -> Result<Purge, StoreError> {
+            self.0.clone().map_or(Ok(Purge::Purged), Err)
+        }
+
+        fn command_timeout(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+    }
+
+    #[tokio::test]
+    async fn every_outcome_is_counted_under_its_word_and_passed_on() {
+        let text = String::new;
+        let outcomes = [
+            (None, "ok"),
+            (Some(StoreError::Unknown { after: Duration::ZERO }), "unknown"),
+            (Some(StoreError::Unreachable { reason: text() }), "unreachable"),
+            (Some(StoreError::Refused { reason: text() }), "refused"),
+            (Some(StoreError::Garbage { key: text(), why: text() }), "garbage"),
+        ];
+        for (error, word) in outcomes {
+            let metrics = Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH));
+            let store = Measured::new(Failing(error.clone()), Arc::clone(&metrics), Arc::new(BootClock));
+            let role = RoleName::new("scheduler").unwrap();
+            assert_eq!(store.purge(&role).await, error.map_or(Ok(Purge::Purged), Err));
+            let exposed = metrics.render(&[], true).unwrap();
+            let counted: Vec<_> = exposed.lines().filter(|l| l.contains("_count{") && l.ends_with(" 1")).collect();
+            let series =
+                format!("baton_store_command_duration_seconds_count{{command=\"purge\",outcome=\"{word}\"}} 1");
+            assert_eq!(counted, [series.as_str()]);
+        }
+    }
+}

@@ -182,3 +182,67 @@ fn log_surroundings(role: &RoleName, event: &Event) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::config::{LogConfig, LogFormat, LogLevel};
+    use crate::protocol::{GuardCause, LossReason, ReleaseReason, SessionId, Token};
+    use crate::telemetry::logging::caught::logged;
+
+    fn line(level: LogLevel, event: &Event) -> Option<Value> {
+        let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
+        let role = RoleName::new("scheduler").unwrap();
+        let text = logged(LogConfig { level, format: LogFormat::Json }, || telemetry.record(&role, event));
+        assert!(text.lines().count() <= 1, "one event, one line: {text}");
+        text.lines().next().map(|line| serde_json::from_str(line).unwrap())
+    }
+
+    #[test]
+    fn every_event_has_one_line_with_the_fields_that_alerts_rely_on() {
+        let (token, took) = (Token::new(7).unwrap(), Duration::from_millis(1_500));
+        let reason = ReleaseReason::Resigned;
+        let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
+        let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
+        let rows: [(Event, &str, &[(&str, &str)]); 10] = [
+            (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading")]),
+            (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
+            (
+                Event::Draining { token, reason, remaining: took },
+                "INFO",
+                &[("state", "draining"), ("reason", "resigned")],
+            ),
+            (
+                Event::Released { token, reason, held_for: took },
+                "INFO",
+                &[("reason", "resigned"), ("duration_ms", "1500")],
+            ),
+            (Event::Abandoned { token, remaining: took }, "WARN", &[("token", "7"), ("remaining_ms", "1500")]),
+            (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished")]),
+            (Event::Following { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("token", "7")]),
+            (Event::IdentityClash { session: SessionId::from_u128(1) }, "WARN", &[]),
+            (Event::StoreClockStepped { by_ms: -5 }, "WARN", &[("by_ms", "-5")]),
+            (Event::Renewed { outcome: RenewalOutcome::Error, took, token }, "WARN", &[("outcome", "error")]),
+        ];
+        for (event, level, fields) in rows {
+            let line = line(LogLevel::Info, &event).unwrap();
+            assert_eq!((&line["level"], &line["role"]), (&level.into(), &"scheduler".into()), "{line}");
+            for (name, value) in fields {
+                let given = line[*name].as_str().map_or_else(|| line[*name].to_string(), str::to_owned);
+                assert_eq!(given, *value, "{name} of {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_goes_well_all_the_time_is_not_logged_at_the_usual_level() {
+        let (token, took) = (Token::new(7).unwrap(), Duration::from_millis(2));
+        let renewed = Event::Renewed { outcome: RenewalOutcome::Ok, took, token };
+        let held = Event::Campaigned { outcome: CampaignOutcome::Held };
+        assert_eq!((line(LogLevel::Info, &renewed), line(LogLevel::Info, &held)), (None, None));
+        assert!(line(LogLevel::Trace, &renewed).is_some() && line(LogLevel::Debug, &held).is_some());
+    }
+}

@@ -47,12 +47,13 @@ fn filter(level: LogLevel) -> Targets {
     Targets::new().with_default(others).with_target("baton", own)
 }
 
+/// Catches lines for tests.
 #[cfg(test)]
-mod tests {
+pub(super) mod caught {
     use std::io::Write;
     use std::sync::{Arc, Mutex};
 
-    use super::*;
+    use super::{LogConfig, subscriber};
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -68,13 +69,20 @@ mod tests {
         }
     }
 
-    fn logged(config: LogConfig, act: impl FnOnce()) -> String {
+    /// What `act` logs.
+    pub(crate) fn logged(config: LogConfig, act: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
         tracing::subscriber::with_default(subscriber(config, false, move || writer.clone()), act);
         let bytes = lines.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::caught::logged;
+    use super::*;
 
     #[test]
     fn a_json_line_has_its_fields_at_the_top() {
