@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::hash::Hasher;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{self, Either};
@@ -29,11 +30,11 @@ const ROLES_CHECK: Duration = Duration::from_secs(1);
 const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Answers with the stream. It ends when the client goes, or when the listener shuts down.
-pub(super) fn stream(context: &Context, last_event_id: Option<&HeaderValue>) -> Response {
+pub(super) fn stream(context: &Arc<Context>, last_event_id: Option<&HeaderValue>) -> Response {
     // One place only: the feed waits for the client before it looks at a role.
     let (sender, mut receiver) = mpsc::channel(1);
     let known = last_event_id.and_then(|id| id.to_str().ok()).map(str::to_owned);
-    let feed = Feed { context: context.clone(), sender, followed: Vec::new() };
+    let feed = Feed { context: Arc::clone(context), sender, followed: Vec::new() };
     tokio::spawn(async move {
         // A closed stream is how every feed ends; there is nobody left to tell.
         let _ = feed.run(known).await;
@@ -59,7 +60,7 @@ struct Told {
 
 struct Followed {
     role: RoleHandle,
-    changes: watch::Receiver<std::sync::Arc<Snapshot>>,
+    changes: watch::Receiver<Arc<Snapshot>>,
     told: Option<Told>,
     /// The role's task has ended: its last word is told once.
     ended: bool,
@@ -79,7 +80,7 @@ impl Followed {
 }
 
 struct Feed {
-    context: Context,
+    context: Arc<Context>,
     sender: mpsc::Sender<Event>,
     followed: Vec<Followed>,
 }

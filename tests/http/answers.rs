@@ -126,7 +126,7 @@ async fn resigning_hands_over_and_stays_out_for_the_cooldown() {
     assert_eq!(resigned.status, 202);
     assert_eq!((&resigned.json()["leader"], &resigned.json()["state"]), (&json!(false), &json!("draining")));
     let out = ask_until(server.address, "GET /leader", |reply| reply.json()["state"] != "draining").await.json();
-    assert!(out["reason"].as_str().unwrap().contains("cooldown"), "{out}");
+    assert!(out["reason"].as_str().unwrap().contains("resigned"), "{out}");
     assert!(!role.handle.leads());
     let again = ask(server.address, "POST /leader/scheduler/resign").await;
     assert_eq!((again.status, again.problem().as_str()), (409, "not-leading"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::client::{Client, ask};
+use crate::client::{Client, PATIENCE, ask};
 use crate::stage::{Cue, Server, Staged, follower_fixture, leader_fixture};
 
 /// One Server-Sent Event, or a comment.
@@ -57,12 +57,16 @@ impl Events {
 
     /// The next event of a role.
     async fn role(&mut self) -> (Value, Option<String>) {
-        loop {
-            let event = self.next().await.expect("the stream goes on");
-            if event.name.as_deref() == Some("role") {
-                return (serde_json::from_str(&event.data).unwrap(), event.id);
+        let reading = async {
+            loop {
+                let event = self.next().await.expect("the stream goes on");
+                if event.name.as_deref() == Some("role") {
+                    return (serde_json::from_str(&event.data).unwrap(), event.id);
+                }
             }
-        }
+        };
+        // Heartbeats keep a stream open that tells nothing.
+        tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("no event of a role for {PATIENCE:?}"))
     }
 }
 
