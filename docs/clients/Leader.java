@@ -6,7 +6,7 @@ import java.net.http.HttpResponse.BodyHandlers;
 import java.time.Duration;
 import java.util.regex.Pattern;
 
-/** Works only while Baton promises that this replica leads: java Leader.java [http://127.0.0.1:4040/leader/scheduler] */
+/** Works only while Baton promises that this replica leads: java Leader.java [URL of /leader/{role}] */
 public class Leader {
     static final long STEP_MAX_NANOS = 200_000_000; // the longest that one step of the work takes
     static final Pattern ANSWER =
