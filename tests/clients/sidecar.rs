@@ -107,21 +107,23 @@ fn get(state: &Mutex<State>) -> (&'static str, String) {
         std::thread::sleep(delay); // the fault itself: a slow reply
     }
     let leader = |token: u64, valid_for_ms: u64| {
-        format!(
-            "{{\"role\":\"scheduler\",\"leader\":true,\"state\":\"leading\",\"identity\":\"web-0\",\"holder\":\"web-0\",\
-             \"token\":{token},\"valid_for_ms\":{valid_for_ms},\"since\":\"2026-11-20T10:00:00Z\",\"index\":17,\
-             \"reason\":null}}"
-        )
+        let whole = r#"{"role":"scheduler","leader":true,"state":"leading","identity":"web-0","holder":"web-0",
+            "token":T,"valid_for_ms":V,"since":"2026-11-20T10:00:00Z","index":17,"reason":null}"#;
+        one_line(whole).replace("T,", &format!("{token},")).replace("V,", &format!("{valid_for_ms},"))
     };
-    let follower = "{\"role\":\"scheduler\",\"leader\":false,\"state\":\"standby\",\"identity\":\"web-0\",\
-                    \"holder\":\"web-1\",\"token\":null,\"valid_for_ms\":null,\"since\":\"2026-11-20T10:00:00Z\",\
-                    \"index\":16,\"reason\":\"web-1 leads\"}";
+    let follower = r#"{"role":"scheduler","leader":false,"state":"standby","identity":"web-0","holder":"web-1",
+        "token":null,"valid_for_ms":null,"since":"2026-11-20T10:00:00Z","index":16,"reason":"web-1 leads"}"#;
     let reply = match answer {
-        Answer::Follower => ("200 OK", follower.to_owned()),
+        Answer::Follower => ("200 OK", one_line(follower)),
         Answer::Garbage => ("200 OK", "leader: true".to_owned()),
         Answer::Failure => ("500 Internal Server Error", leader(97, 5_000)),
         Answer::Leader { token, valid_for_ms, .. } => ("200 OK", leader(token, valid_for_ms)),
     };
     state.lock().unwrap().asked += 1;
     reply
+}
+
+/// JSON as the sidecar writes it: in one line.
+fn one_line(json: &str) -> String {
+    json.lines().map(str::trim).collect()
 }
