@@ -116,7 +116,8 @@ fn commands(text: &str) -> Vec<(usize, String)> {
         for span in spans {
             let span = span.trim().trim_start_matches("$ ");
             let typed = span.strip_prefix("baton ");
-            let run = span.strip_prefix("cargo run ").and_then(|rest| rest.split_once("-- ")).map(|(_, rest)| rest);
+            let run = span.strip_prefix("cargo run ").and_then(|rest| rest.split_once("-- "));
+            let run = run.filter(|(options, _)| !options.contains("--example")).map(|(_, rest)| rest);
             let word = typed.or(run).and_then(|rest| rest.split_whitespace().next());
             found.extend(word.filter(|word| !word.starts_with('-')).map(|word| (number, word.to_owned())));
         }
@@ -188,8 +189,8 @@ fn the_word_checkers_complain_about_bad_examples() {
     let help = "Baton\n\nCommands:\n  run   Runs\n  dev   Tries\n\nOptions:\n  -h\n";
     let known = listed_commands(help);
     assert_eq!(known.iter().collect::<Vec<_>>(), ["dev", "run"]);
-    let text =
-        "Type `baton run --config x` or `baton fly`. The baton is passed.\n```sh\ncargo run --release -- swim\n```\n";
+    let text = "Type `baton run --config x` or `baton fly`. The baton is passed.\n```sh\ncargo run --release -- swim\n\
+                cargo run --example other -- sink\n```\n";
     let complaints = check_commands(&[page("a.md", text)], &known);
     assert_eq!(complaints, ["a.md:1: there is no `baton fly`", "a.md:3: there is no `baton swim`"]);
 }
