@@ -14,6 +14,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("clock", 1),
     ("process", 1),
     ("shutdown", 1),
+    ("http", 1),
     ("store", 2),
     ("role", 3),
     ("api", 4),
