@@ -84,6 +84,16 @@ fn nothing_is_left_unfinished_or_skipped_without_a_reason() {
     assert_none("unfinished", rust().iter().flat_map(|(file, facts)| check_unfinished(file, facts)).collect());
 }
 
+/// The lints of lib.rs that keep clocks, blind panics and stray output out of what ships: a merge may lose them silently.
+#[test]
+fn the_library_switches_its_own_lints_on() {
+    let lib = files().into_iter().find(|file| file.path == "src/lib.rs").unwrap().text;
+    let wanted = ["disallowed_methods", "unwrap_used", "panic", "print_stdout", "print_stderr", "await_holding_lock"];
+    let attribute = lib.split("#![warn(").nth(1).and_then(|rest| rest.split(")]").next()).unwrap_or_default();
+    let lost = wanted.iter().filter(|lint| !attribute.contains(&format!("clippy::{lint}")));
+    assert_none("src/lib.rs no longer warns of", lost.map(|lint| (*lint).to_owned()).collect());
+}
+
 #[test]
 fn the_tidiness_checkers_complain_about_bad_examples() {
     let file = |path: &str, text: &str| TextFile { path: path.to_owned(), text: text.to_owned() };
