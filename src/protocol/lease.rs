@@ -150,9 +150,13 @@ impl LeaseCell {
                 }
             }
         }
-        if guard && self.rules.tokens && record.token < request.floor && record.guarded(now).is_none() {
+        if guard && self.rules.tokens && record.token < request.floor {
+            // Under a guard the floor is taken over all the same: what it tells of was forgotten before the guard began, and
+            // a second guard after the first would only cost time.
             record.token = request.floor;
-            record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
+            if record.guarded(now).is_none() {
+                record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
+            }
         }
         if guard && let Some((cause, remaining)) = record.guarded(now) {
             let reply = CampaignReply::Guarded {
