@@ -22,6 +22,8 @@ mod problem;
 mod raw;
 mod reload;
 mod schema;
+#[cfg(test)]
+mod schema_tests;
 mod structure;
 mod watch;
 mod yaml;

@@ -79,7 +79,7 @@ pub struct RedisConfig {
 /// `store.redis.tls:`. Paths of PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// Certificate authorities to trust instead of the built-in ones.
+    /// Certificate authorities to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// The client's certificate and its key: both or none.
     pub client: Option<(PathBuf, PathBuf)>,

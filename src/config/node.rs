@@ -43,7 +43,7 @@ impl NodeSeed<'_> {
     fn spend<E: Error>(&self) -> Result<(), E> {
         match self.budget.get().checked_sub(1) {
             Some(rest) => self.budget.set(rest),
-            None => return Err(E::custom("too many values once aliases are replaced by what they stand for")),
+            None => return Err(E::custom("too many values, counting what aliases stand for")),
         }
         Ok(())
     }

@@ -39,12 +39,24 @@ impl Problem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     pub(super) file: String,
-    pub(super) problems: Vec<Problem>,
+    problems: Vec<Problem>,
+    /// How many more there were.
+    left_out: usize,
+    /// The secret and certificate files that the refused configuration names.
     pub(super) files: Vec<PathBuf>,
 }
 
+/// More problems than anybody reads; a file with more of them is no configuration at all.
+const PROBLEMS_MAX: usize = 100;
+
 impl ConfigError {
-    /// Every problem, in the order of the file; at least one.
+    pub(super) fn new(file: String, mut problems: Vec<Problem>, files: Vec<PathBuf>) -> Self {
+        let left_out = problems.len().saturating_sub(PROBLEMS_MAX);
+        problems.truncate(PROBLEMS_MAX);
+        Self { file, problems, left_out, files }
+    }
+
+    /// The problems in the order of the file: at least one, and all of them up to a hundred.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -55,7 +67,7 @@ impl ConfigError {
     }
 
     pub(super) fn single(file: &Path, problem: Problem) -> Self {
-        Self { file: file.display().to_string(), problems: vec![problem], files: Vec::new() }
+        Self::new(file.display().to_string(), vec![problem], Vec::new())
     }
 }
 
@@ -64,7 +76,10 @@ impl fmt::Display for ConfigError {
         for problem in &self.problems {
             writeln!(f, "{}", problem.in_file(&self.file))?;
         }
-        let count = self.problems.len();
+        if self.left_out > 0 {
+            writeln!(f, "{}: … and {} more", self.file, self.left_out)?;
+        }
+        let count = self.problems.len() + self.left_out;
         write!(f, "{count} problem{} in {}", if count == 1 { "" } else { "s" }, self.file)
     }
 }

@@ -129,7 +129,7 @@ pub(super) struct RawRedis {
     extend("dependentRequired" = {"certFile": ["keyFile"], "keyFile": ["certFile"]})
 )]
 pub(super) struct RawTls {
-    /// The certificate authorities to trust instead of the built-in ones.
+    /// The certificate authorities to trust instead of the system's.
     #[schemars(with = "Option<leaf::File>")]
     pub(super) ca_file: Option<Scalar>,
     /// The client's certificate; needs `keyFile`.

@@ -32,7 +32,7 @@ pub(super) fn check_text(text: &str, file: &str, environment: &Environment) -> R
         Err(error) => {
             let (line, column) = (error.at.map(|at| at.line), error.at.map(|at| at.column));
             let problem = Problem { path: String::new(), line, column, message: error.message };
-            return Err(ConfigError { file: file.to_owned(), problems: vec![problem], files: Vec::new() });
+            return Err(ConfigError::new(file.to_owned(), vec![problem], Vec::new()));
         }
     };
     let mut checker = Checker::new(Positions::of(text), environment);
@@ -181,7 +181,7 @@ impl<'e> Checker<'e> {
             }
             _ => {
                 debug_assert!(!self.problems.is_empty(), "a configuration was refused without a reason");
-                Err(ConfigError { file: file.to_owned(), problems: self.problems, files: self.files })
+                Err(ConfigError::new(file.to_owned(), self.problems, self.files))
             }
         }
     }

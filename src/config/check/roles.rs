@@ -6,7 +6,7 @@ use super::Checker;
 use crate::config::model::{AppCheck, RoleConfig};
 use crate::config::position::Path;
 use crate::config::raw::{RawAppCheck, RawHttpGet, RawRole, Scalar};
-use crate::protocol::{RoleName, Timing};
+use crate::protocol::{RoleName, Timing, TimingProblem};
 
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 const CHECK_PERIOD: Duration = Duration::from_secs(2);
@@ -99,11 +99,26 @@ impl Checker<'_> {
         match Timing::new(lease, renew, margin, validity) {
             Ok(timing) => Some(timing),
             Err(problems) => {
-                for problem in problems {
-                    self.problem(&path.key(problem.field()), problem.to_string());
-                }
+                let written: Vec<&str> =
+                    keys.into_iter().zip(values).filter_map(|(key, value)| value.as_ref().map(|_| key)).collect();
+                self.timing_problems(&problems, &written, path);
                 None
             }
+        }
+    }
+
+    /// Reports what is wrong with timings where it can be put right: at the keys that are written in the file. What follows
+    /// only from a default that was derived from a wrong value is not worth telling.
+    fn timing_problems(&mut self, problems: &[TimingProblem], written: &[&str], path: &Path) {
+        let (mut of_written, others): (Vec<&TimingProblem>, Vec<&TimingProblem>) =
+            problems.iter().partition(|problem| written.contains(&problem.field()));
+        if of_written.is_empty() {
+            of_written = others;
+        }
+        for problem in of_written {
+            let key = if written.contains(&problem.field()) { Some(problem.field()) } else { written.first().copied() };
+            let at = key.map_or_else(|| path.clone(), |key| path.key(key));
+            self.problem(&at, problem.to_string());
         }
     }
 

@@ -40,10 +40,10 @@ pub(super) fn inspect(text: &str) -> Result<UrlFacts, Vec<String>> {
     let Some((deployment, tls)) = scheme(url.scheme()) else {
         return Err(vec![format!("has an unknown scheme; use {SCHEMES}, as in redis://host:6379/0")]);
     };
-    let mut problems = Vec::new();
     if url.host_str().is_none_or(str::is_empty) {
-        problems.push(format!("names no host; {EXAMPLE}"));
+        return Err(vec![format!("names no host; {EXAMPLE}")]);
     }
+    let mut problems = Vec::new();
     if url.fragment().is_some() {
         problems.push("holds a `#`; in a password write it as %23".to_owned());
     }
