@@ -93,7 +93,7 @@ fn scale(number: &str, unit_millis: u64) -> Result<u64, DurationError> {
     let digits: u64 = fraction.parse().map_err(|_| DurationError::Malformed)?;
     let scaled = digits * unit_millis;
     let divisor = 10_u64.pow(u32::try_from(fraction.len()).map_err(|_| DurationError::TooFine)?);
-    if scaled % divisor != 0 {
+    if !scaled.is_multiple_of(divisor) {
         return Err(DurationError::TooFine);
     }
     whole.checked_mul(unit_millis).and_then(|ms| ms.checked_add(scaled / divisor)).ok_or(DurationError::TooLong)

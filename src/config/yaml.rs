@@ -28,9 +28,15 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     }
     let budget = Cell::new(VALUES_MAX);
     NodeSeed { budget: &budget }.deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|error| {
-        let at = error.location().map(|at| Position { line: at.line(), column: at.column() });
+        let at = error.location().map(|at| within(text, Position { line: at.line(), column: at.column() }));
         explain(text, &error.to_string(), at)
     })
+}
+
+/// At the end of a text that does not end with a line break, the parser names the line after the last.
+fn within(text: &str, at: Position) -> Position {
+    let last = text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count() + 1;
+    if at.line > last { Position { line: last, column: 1 } } else { at }
 }
 
 fn explain(text: &str, error: &str, at: Option<Position>) -> SyntaxError {

@@ -166,7 +166,7 @@ async fn a_rotated_secret_is_told_and_which_it_was() {
     assert!(watcher.look().await.is_none());
     std::fs::write(&password, "two").unwrap();
     let loaded = changed(watcher.look().await);
-    assert_eq!(loaded.rotated, [password.clone()]);
+    assert_eq!(loaded.rotated.as_slice(), std::slice::from_ref(&password));
     assert!(watcher.look().await.is_none());
     std::fs::write(&password, "").unwrap();
     assert!(refused(watcher.look().await).contains("is empty; it must hold the secret"));
