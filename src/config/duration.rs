@@ -1,7 +1,7 @@
 //! Durations as people write them: `500ms`, `15s`, `1.5s`, `1h30m`. Never a bare number, whose unit one would guess.
 //!
-//! The crates that parse durations accept more than this (`15 seconds`, `1M`, `P1D`), and every extra spelling is another
-//! one that a chart, a schema and a reader must know.
+//! The crates that parse durations accept more than this (`15 seconds`, `1M`, `P1D`), and every extra spelling is
+//! another one that a chart, a schema and a reader must know.
 
 use std::fmt;
 use std::time::Duration;

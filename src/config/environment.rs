@@ -7,8 +7,8 @@ use std::fmt;
 pub enum AbsentFiles {
     /// It is needed here and now: `run`.
     Refuse,
-    /// The file is checked on another machine than the one it is for: `check-config`. Absence is a warning; a file that is
-    /// there and empty or unreadable is refused all the same.
+    /// The file is checked on another machine than the one it is for: `check-config`. Absence is a warning; a file
+    /// that is there and empty or unreadable is refused all the same.
     Warn,
 }
 
@@ -60,7 +60,8 @@ impl Environment {
         self.absent_files == AbsentFiles::Warn
     }
 
-    /// Replaces `${NAME}` and `${NAME:-default}` by what they stand for, and `$$` by `$`. Any other `$` stands for itself.
+    /// Replaces `${NAME}` and `${NAME:-default}` by what they stand for, and `$$` by `$`. Any other `$` stands for
+    /// itself.
     ///
     /// # Errors
     /// What is wrong, without any variable's value.

@@ -5,11 +5,11 @@
 //!   └──position──▶ lines and columns for every problem ──────────┘
 //! ```
 //!
-//! * [`load`](Config::load) reads a file, [`check_text`] a text. Both return a [`Loaded`], or a [`ConfigError`] with every
-//!   problem at once.
+//! * [`load`](Config::load) reads a file, [`check_text`] a text. Both return a [`Loaded`], or a [`ConfigError`] with
+//!   every problem at once.
 //! * [`Config`] and what is in it can only come from there, so the rest of the program never meets an impossible value.
-//! * [`Watcher`] tells when the file, or a secret it names, has changed; [`Config::restart_needed`] and [`Config::live_changes`]
-//!   tell what a change means.
+//! * [`Watcher`] tells when the file, or a secret it names, has changed; [`Config::restart_needed`] and
+//!   [`Config::live_changes`] tell what a change means.
 //! * [`schema`] is the JSON Schema for editors.
 
 mod check;
@@ -70,7 +70,8 @@ impl Config {
     }
 }
 
-/// Checks a configuration text; `file` is its name in messages. Reads no file but the secrets and certificates it names.
+/// Checks a configuration text; `file` is its name in messages. Reads no file but the secrets and certificates it
+/// names.
 ///
 /// # Errors
 /// Every problem of the text.

@@ -1,5 +1,5 @@
-//! The validated configuration: types that can only be built by the checks in this module's siblings, so that the rest of
-//! the program never meets an impossible value.
+//! The validated configuration: types that can only be built by the checks in this module's siblings, so that the
+//! rest of the program never meets an impossible value.
 
 use std::fmt;
 use std::net::SocketAddr;

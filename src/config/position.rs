@@ -123,8 +123,8 @@ impl Positions {
         Self { root, duplicates: indexer.duplicates }
     }
 
-    /// Where the value's key stands, or the nearest thing around it that has a place: a value that came in by an alias is
-    /// reported where the alias is, a missing key where its mapping begins.
+    /// Where the value's key stands, or the nearest thing around it that has a place: a value that came in by an
+    /// alias is reported where the alias is, a missing key where its mapping begins.
     pub(super) fn find(&self, path: &Path) -> Option<Position> {
         let mut spot = &self.root;
         let mut found = spot.at;

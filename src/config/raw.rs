@@ -1,5 +1,6 @@
-//! The file's shape, before any value is checked. `baton schema` and the structure check are both made from these types,
-//! so that what editors accept and what Baton accepts cannot drift apart. Their doc comments are the schema's descriptions.
+//! The file's shape, before any value is checked. `baton schema` and the structure check are both made from these
+//! types, so that what editors accept and what Baton accepts cannot drift apart. Their doc comments are the schema's
+//! descriptions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,8 +90,8 @@ pub(super) struct RawMemory {}
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Redis", extend("required" = ["url"]))]
 pub(super) struct RawRedis {
-    /// Where it is: `redis://host:6379/0`, or rediss (TLS), redis-sentinel, redis-cluster. May hold a password, so it is
-    /// treated as a secret.
+    /// Where it is: `redis://host:6379/0`, or rediss (TLS), redis-sentinel, redis-cluster. May hold a password, so it
+    /// is treated as a secret.
     #[schemars(with = "Option<leaf::Url>")]
     pub(super) url: Option<Scalar>,
     /// The user, when the URL names none. Excludes `usernameFile`.
@@ -110,8 +111,8 @@ pub(super) struct RawRedis {
     /// What every key and channel begins with.
     #[schemars(with = "Option<leaf::KeyPrefix>", extend("default" = "baton"))]
     pub(super) key_prefix: Option<Scalar>,
-    /// When a command counts as unanswered. Less than every role's renewPeriod. Default: 1s, or half the shortest renewPeriod
-    /// when that is 1s or less.
+    /// When a command counts as unanswered. Less than every role's renewPeriod. Default: 1s, or half the shortest
+    /// renewPeriod when that is 1s or less.
     #[schemars(with = "Option<leaf::Span>")]
     pub(super) command_timeout: Option<Scalar>,
     /// How many replicas must acknowledge a grant or renewal.
@@ -151,7 +152,8 @@ pub(super) struct RawReplication {
     /// `wait`: replicas have it in memory; `waitaof`: on disk (Redis 7.2).
     #[schemars(with = "Option<leaf::AckWord>", extend("default" = "wait"))]
     pub(super) mode: Option<Scalar>,
-    /// How long to wait for them. Less than commandTimeout. Default: 500ms, or half of commandTimeout when that is less.
+    /// How long to wait for them. Less than commandTimeout. Default: 500ms, or half of commandTimeout when that is
+    /// less.
     #[schemars(with = "Option<leaf::Span>")]
     pub(super) timeout: Option<Scalar>,
 }
@@ -164,7 +166,8 @@ pub(super) struct RawRole {
     /// Its name: a DNS label.
     #[schemars(with = "Option<leaf::Role>")]
     pub(super) name: Option<Scalar>,
-    /// How long the store keeps a lease that is not renewed: 100ms to 24h, and more than 2 x renewPeriod + stepDownMargin.
+    /// How long the store keeps a lease that is not renewed: 100ms to 24h, and more than 2 x renewPeriod +
+    /// stepDownMargin.
     #[schemars(with = "Option<leaf::Span>", extend("default" = "15s"))]
     pub(super) lease_duration: Option<Scalar>,
     /// How often the leader renews. Default: leaseDuration / 3.

@@ -174,6 +174,7 @@ impl<const MIN: u32, const MAX: u32> JsonSchema for Count<MIN, MAX> {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["integer", "string"], "minimum": MIN, "maximum": MAX, "pattern": format!("^{REFERENCE}$")})
+        let pattern = format!("^{REFERENCE}$");
+        json_schema!({"type": ["integer", "string"], "minimum": MIN, "maximum": MAX, "pattern": pattern})
     }
 }

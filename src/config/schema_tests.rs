@@ -1,4 +1,5 @@
-//! The schema against a validator that editors use: what it accepts, what it refuses, and that both are what the check says.
+//! The schema against a validator that editors use: what it accepts, what it refuses, and that both are what the
+//! check says.
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! The structure check: the file against its schema, key by key, so that every misspelt, missing and misplaced key is found
-//! at once. Single values are left to the checks of their fields, which can say what would be right.
+//! The structure check: the file against its schema, key by key, so that every misspelt, missing and misplaced key is
+//! found at once. Single values are left to the checks of their fields, which can say what would be right.
 
 use serde_json::{Map, Value};
 

@@ -1,8 +1,8 @@
 //! Notices that the configuration has changed.
 //!
-//! Kubernetes updates a mounted ConfigMap by moving a symbolic link, which file watches on the file itself miss and which
-//! keeps modification times meaningless. So the content is read again and again, which for a small file costs nothing.
-//! The content of the secrets and certificates it names counts too, as a hash that is never shown.
+//! Kubernetes updates a mounted ConfigMap by moving a symbolic link, which file watches on the file itself miss and
+//! which keeps modification times meaningless. So the content is read again and again, which for a small file costs
+//! nothing. The content of the secrets and certificates it names counts too, as a hash that is never shown.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

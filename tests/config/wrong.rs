@@ -133,7 +133,7 @@ fn impossible_timings_are_told() {
         ),
         (
             "0\nroles:\n  - name: scheduler",
-            "0\n    commandTimeout: 2s\nroles:\n  - {name: a, leaseDuration: 6s}\n  - name: b\n  - {name: c, leaseDuration: 3s}",
+            "0\n    commandTimeout: 2s\nroles: [{name: a, leaseDuration: 6s}, {name: b}, {name: c, leaseDuration: 3s}]",
             &[(5, command_timeout, "less than every role's renewPeriod, here 2s"), (5, command_timeout, "(role c)")],
         ),
         (
@@ -178,6 +178,7 @@ fn single_values_of_the_wrong_sort_are_told() {
         (redis, "0\n    replication: {acks: -1}\nroles", &[(5, acks, "from 0 to 16")]),
         (redis, "0\n    replication: {acks: 1.5}\nroles", &[(5, acks, "whole number")]),
         (redis, "0\n    replication: {acks: '1'}\nroles", &[(5, acks, "without quotes")]),
+        (redis, "0\n    replication: {acks: many}\nroles", &[(5, acks, "write a whole number from 0 to 16")]),
         (redis, "0\n    replication: {acks: 1e99}\nroles", &[(5, acks, "whole number")]),
         (
             redis,

@@ -1,7 +1,7 @@
 //! From raw input to a [`Config`]: every check, every problem at once.
 //!
-//! A value that is refused is recorded and left out, and whatever would be judged by it is not judged: one mistake makes
-//! one problem.
+//! A value that is refused is recorded and left out, and whatever would be judged by it is not judged: one mistake
+//! makes one problem.
 
 mod roles;
 mod scalar;
@@ -41,7 +41,8 @@ pub(super) fn check_text(text: &str, file: &str, environment: &Environment) -> R
     let schema = schema::document();
     let config = match Structure::new(&schema).sound(&mut checker, &node).map(serde_json::from_value::<RawConfig>) {
         Some(Ok(raw)) => config(&mut checker, &raw),
-        // The structure check lets through only what the raw types take; should it not, the file is refused, not the process.
+        // The structure check lets through only what the raw types take; should it not, the file is refused, not the
+        // process.
         Some(Err(error)) => {
             checker.problem(&Path::default(), format!("does not fit the schema: {error}"));
             None

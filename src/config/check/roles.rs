@@ -72,8 +72,8 @@ impl Checker<'_> {
             self.problem(
                 path,
                 format!(
-                    "{shown} is not a role name; use a DNS label: 1 to 63 of a-z, 0-9 and `-`, beginning and ending with \
-                     a letter or digit"
+                    "{shown} is not a role name; use a DNS label: 1 to 63 of a-z, 0-9 and `-`, beginning and ending \
+                     with a letter or digit"
                 ),
             );
         }
@@ -107,8 +107,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports what is wrong with timings where it can be put right: at the keys that are written in the file. What follows
-    /// only from a default that was derived from a wrong value is not worth telling.
+    /// Reports what is wrong with timings where it can be put right: at the keys that are written in the file. What
+    /// follows only from a default that was derived from a wrong value is not worth telling.
     fn timing_problems(&mut self, problems: &[TimingProblem], written: &[&str], path: &Path) {
         let (mut of_written, others): (Vec<&TimingProblem>, Vec<&TimingProblem>) =
             problems.iter().partition(|problem| written.contains(&problem.field()));

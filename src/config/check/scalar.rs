@@ -72,19 +72,19 @@ impl Checker<'_> {
     /// A whole number in a range. A text is taken if it comes from the environment, where everything is a text.
     pub(super) fn count(&mut self, value: Option<&Scalar>, path: &Path, range: RangeInclusive<u32>) -> Option<u32> {
         let value = value?;
-        let text = match value {
-            Scalar::Number(text) => Some(text),
-            Scalar::Text(text) if self.sources.contains_key(path) => Some(text),
-            Scalar::Text(_) | Scalar::Bool(_) => None,
+        let (text, counts) = match value {
+            Scalar::Number(text) => (text.as_str(), true),
+            Scalar::Text(text) => (text.as_str(), self.sources.contains_key(path)),
+            Scalar::Bool(_) => ("", false),
         };
-        let plain = text.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-        if let Some(count) = plain.and_then(|text| text.parse().ok()).filter(|count| range.contains(count)) {
-            return Some(count);
+        let number = if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None };
+        match number.filter(|number| range.contains(number)) {
+            Some(count) if counts => return Some(count),
+            _ => {}
         }
-        let shown = self.shown(value, path);
-        let quoted = if text.is_none() && matches!(value, Scalar::Text(_)) { ", without quotes" } else { "" };
-        let (from, to) = (range.start(), range.end());
-        self.problem(path, format!("{shown} is not right here; write a whole number from {from} to {to}{quoted}"));
+        let quotes = if number.is_some() && !counts { ", without quotes" } else { "" };
+        let (shown, from, to) = (self.shown(value, path), range.start(), range.end());
+        self.problem(path, format!("{shown} is not right here; write a whole number from {from} to {to}{quotes}"));
         None
     }
 

@@ -35,8 +35,8 @@ impl Checker<'_> {
             }
         };
         let why = if name.contains("$(") {
-            "holds an unexpanded `$(`; Kubernetes fills in `$(NAME)` only in a container's `env`, `command` and `args`, \
-             so set POD_NAME from the downward API (fieldRef metadata.name) and write `${POD_NAME}` here"
+            "holds an unexpanded `$(`; Kubernetes fills in `$(NAME)` only in a container's `env`, `command` and \
+             `args`, so set POD_NAME from the downward API (fieldRef metadata.name) and write `${POD_NAME}` here"
         } else if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
             "holds spaces or control characters; use a name such as the pod's"
         } else if name.len() > IDENTITY_BYTES_MAX {
@@ -76,7 +76,8 @@ impl Checker<'_> {
         self.listen(given, &path.key("listen"), default).map(|listen| TelemetryConfig { listen })
     }
 
-    /// Two listeners cannot share a port, unless on two addresses of which neither means all. Port 0 is a free one each.
+    /// Two listeners cannot share a port, unless on two addresses of which neither means all. Port 0 is a free one
+    /// each.
     pub(super) fn distinct_listeners(&mut self, api: SocketAddr, telemetry: SocketAddr, path: &Path) {
         let overlap = api.ip() == telemetry.ip() || api.ip().is_unspecified() || telemetry.ip().is_unspecified();
         if api.port() != 0 && api.port() == telemetry.port() && overlap {

@@ -138,8 +138,8 @@ impl Checker<'_> {
     fn tls(&mut self, raw: Option<&RawTls>, facts: Option<UrlFacts>, path: &Path) -> Option<TlsConfig> {
         let Some(raw) = raw else { return (!self.has_bad_within(path)).then(TlsConfig::default) };
         if facts.is_some_and(|facts| !facts.tls) {
-            let message = "is given, but the url does not ask for TLS, so nothing would be encrypted; begin the url with \
-                           `rediss`, or remove tls";
+            let message = "is given, but the url does not ask for TLS, so nothing would be encrypted; begin the url \
+                           with `rediss`, or remove tls";
             self.problem(path, message.to_owned());
         }
         let ca_file = self.file(raw.ca_file.as_ref(), &path.key("caFile"), pem);

@@ -1,5 +1,5 @@
-//! The URL of a Redis, judged as the Redis client will read it. No message here holds any part of the URL, for a mistake in
-//! it may have moved the password anywhere.
+//! The URL of a Redis, judged as the Redis client will read it. No message here holds any part of the URL, for a
+//! mistake in it may have moved the password anywhere.
 
 use url::{ParseError, Url};
 
@@ -105,9 +105,11 @@ fn check_query(url: &Url, deployment: Deployment, problems: &mut Vec<String>) {
         named |= key == "sentinelServiceName" && !value.is_empty();
         if !known.contains(&key.as_ref()) {
             problems.push(match known {
-                [] => "has a query (`?…`), which only redis-sentinel: and redis-cluster: have; in a password write `?` as \
-                       %3F"
-                    .to_owned(),
+                [] => {
+                    "has a query (`?…`), which only redis-sentinel: and redis-cluster: have; in a password write `?` \
+                       as %3F"
+                        .to_owned()
+                }
                 _ => format!("has an unknown query parameter; known are {}", known.join(", ")),
             });
         } else if key == "node" {
