@@ -100,14 +100,14 @@ fn the_command_timeout_shrinks_with_the_fastest_role_unless_it_is_given() {
 }
 
 #[test]
-fn a_promise_never_outlasts_the_lease_by_default() {
-    let text =
-        BASE.replace("- name: scheduler", "- {name: a, leaseDuration: 15s, renewPeriod: 2s, stepDownMargin: 10s}");
-    let timing = good(&text).roles[0].timing;
-    assert_eq!(timing.answer_validity(), ms(2_000));
-    let text =
-        BASE.replace("- name: scheduler", "- {name: a, leaseDuration: 15s, renewPeriod: 1s, stepDownMargin: 12900ms}");
-    assert_eq!(good(&text).roles[0].timing.answer_validity(), ms(1_000));
+fn two_listeners_on_any_free_port_or_on_two_addresses_do_not_collide() {
+    for (api, telemetry) in [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:4040", "127.0.0.2:4040")] {
+        let config = good(&format!("api: {{listen: '{api}'}}\ntelemetry: {{listen: '{telemetry}'}}\n{BASE}"));
+        assert_eq!(
+            (config.api.listen.to_string(), config.telemetry.listen.to_string()),
+            (api.into(), telemetry.into())
+        );
+    }
 }
 
 #[test]

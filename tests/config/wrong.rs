@@ -92,6 +92,7 @@ fn durations_without_a_unit_or_sense_are_told() {
     let lease = "roles[0].leaseDuration";
     expect_each(&[
         (role, "  - {name: a, leaseDuration: 15}", &[(6, lease, "`15` has no unit; write seconds as `15s`")]),
+        (role, "  - {name: a, leaseDuration: 60, renewPeriod: 20s}", &[(6, lease, "`60` has no unit")]),
         (role, "  - {name: a, leaseDuration: '15'}", &[(6, lease, "`15` has no unit")]),
         (role, "  - {name: a, leaseDuration: 1.5}", &[(6, lease, "`1.5` has no unit")]),
         (role, "  - {name: a, leaseDuration: -5}", &[(6, lease, "`-5` is not a duration")]),

@@ -94,8 +94,8 @@ impl Checker<'_> {
         let lease = lease.unwrap_or(LEASE_DURATION);
         let renew = renew.unwrap_or_else(|| Timing::default_renew_period(lease));
         let margin = margin.unwrap_or_else(|| Timing::default_step_down_margin(lease));
-        // A long renewal period with a wide margin leaves less than it for a promise.
-        let validity = validity.unwrap_or_else(|| renew.min(lease.saturating_sub(margin)));
+        // Never more than a lease can promise: a lease is longer than two renewal periods and the margin.
+        let validity = validity.unwrap_or(renew);
         match Timing::new(lease, renew, margin, validity) {
             Ok(timing) => Some(timing),
             Err(problems) => {
