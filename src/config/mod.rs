@@ -10,7 +10,7 @@
 //! * [`Config`] and what is in it can only come from there, so the rest of the program never meets an impossible value.
 //! * [`Watcher`] tells when the file, or a secret it names, has changed; [`Config::restart_needed`] and
 //!   [`Config::live_changes`] tell what a change means.
-//! * [`schema`] is the JSON Schema for editors.
+//! * [`schema()`] is the JSON Schema for editors.
 
 mod check;
 mod duration;
