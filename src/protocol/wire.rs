@@ -18,10 +18,15 @@ pub struct Stamped<T> {
 /// What a candidate last knew of a role's record, and how long ago (R5 *vanished*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knowledge {
+    /// The record's token. A count says nothing without it: two sides of a split count alike.
+    pub token: Token,
     /// The renewal count it saw or heard.
     pub count: u64,
     /// Time since then on the candidate's own clock.
     pub age: Duration,
+    /// For how much longer the lease that it knew of should stand, as far as it can tell: after a heartbeat a whole lease, less
+    /// the time since and some slack. Zero when it knows of none. A lease that is gone earlier, without a release, vanished.
+    pub remaining: Duration,
 }
 
 /// Who has a lease, as far as the store tells.
@@ -115,6 +120,8 @@ pub struct RenewRequest {
     pub identity: Arc<str>,
     /// The token of its term.
     pub token: Token,
+    /// The renewal count as the incumbent knows it.
+    pub count: u64,
     /// How long the lease shall last from now.
     pub lease_duration: Duration,
     /// How many listened to the last heartbeat: passed on, so that candidates spread their wake-ups (R8).

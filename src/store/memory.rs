@@ -1,1 +1,163 @@
-//! x
+//! Leases in this process: for `baton dev`, and for tests that need no Redis. It lives and dies with its users, so there is
+//! nothing that it could have forgotten: the first campaign of a role is granted at once.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
+
+use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::clock::SharedClock;
+use crate::protocol::{
+    Announcement, CampaignReply, CampaignRequest, LeaseCell, Mono, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, RoleName, Rules, Server, Stamped, StoreTime,
+};
+
+/// How many messages a listener may be behind before it is told of a gap.
+const LISTENER_BUFFER: usize = 256;
+/// Nothing here waits, but the contract asks for a bound.
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// See the module.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: SharedClock,
+    born: Mono,
+    health: watch::Sender<StoreHealth>,
+    roles: Mutex<HashMap<RoleName, Place>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    cell: LeaseCell,
+    listeners: Vec<Listener>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    news: mpsc::Sender<News>,
+    /// It was full once: the next thing it hears is that it missed something.
+    missed: bool,
+}
+
+impl Listener {
+    /// False when it is gone.
+    fn tell(&mut self, announcement: &Announcement) -> bool {
+        if self.missed {
+            match self.news.try_send(News::Gap) {
+                Ok(()) => self.missed = false,
+                Err(mpsc::error::TrySendError::Full(_)) => return true,
+                Err(mpsc::error::TrySendError::Closed(_)) => return false,
+            }
+        }
+        match self.news.try_send(News::Said(announcement.clone())) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.missed = true;
+                true
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+        }
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { cell: LeaseCell::never_held(Rules::ALL), listeners: Vec::new() }
+    }
+
+    /// Tells every listener, and says how many there are.
+    fn publish(&mut self, announcement: &Announcement) -> u32 {
+        self.listeners.retain_mut(|listener| listener.tell(announcement));
+        u32::try_from(self.listeners.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl MemoryStore {
+    /// A store that knows of no role. Its clock is `clock` counted from the Unix epoch's first microsecond on, so tokens are
+    /// only good for this process.
+    pub fn new(clock: SharedClock) -> Self {
+        let born = clock.now();
+        let (health, _) = watch::channel(StoreHealth::Up);
+        Self { clock, born, health, roles: Mutex::new(HashMap::new()) }
+    }
+
+    fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, Place>> {
+        // A cell is valid after every step, also after one that another thread panicked behind.
+        self.roles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn step<R>(&self, role: &RoleName, step: impl FnOnce(&mut Place, Server<'_>) -> R) -> Stamped<R> {
+        let now = self.clock.now();
+        let server = Server { now: StoreTime(now.as_nanos() / 1_000), uptime: now.since(self.born), run_id: "memory" };
+        let mut roles = self.roles();
+        let place = roles.entry(role.clone()).or_insert_with(Place::new);
+        Stamped { reply: step(place, server), store_time: server.now }
+    }
+}
+
+#[async_trait]
+impl LeaseStore for MemoryStore {
+    async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
+        let Stamped { reply, store_time } = self.step(role, |place, server| {
+            let (reply, news) = place.cell.campaign(server, &request)?;
+            news.map(|news| place.publish(&news));
+            Ok(reply)
+        });
+        let exhausted = |_: crate::protocol::TokensExhausted| StoreError::Refused {
+            reason: "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned(),
+        };
+        Ok(Stamped { reply: reply.map_err(exhausted)?, store_time })
+    }
+
+    async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
+        Ok(self.step(role, |place, server| {
+            let (mut reply, news) = place.cell.renew(server, &request);
+            if let (Some(news), RenewReply::Renewed { audience, .. }) = (news, &mut reply) {
+                *audience = place.publish(&news);
+            }
+            reply
+        }))
+    }
+
+    async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
+        Ok(self.step(role, |place, server| {
+            let (reply, news) = place.cell.release(server, &request);
+            news.map(|news| place.publish(&news));
+            reply
+        }))
+    }
+
+    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+        let (news, listener) = mpsc::channel(LISTENER_BUFFER);
+        // A channel that was just made has room.
+        let _ = news.try_send(News::Gap);
+        let mut roles = self.roles();
+        let place = roles.entry(role.clone()).or_insert_with(Place::new);
+        place.listeners.push(Listener { news, missed: false });
+        listener
+    }
+
+    fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.health.subscribe()
+    }
+
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        let now = StoreTime(self.clock.now().as_nanos() / 1_000);
+        let mut roles = self.roles();
+        Ok(match roles.get_mut(role) {
+            None => Purge::Absent,
+            Some(place) if place.cell.is_held(now) => Purge::InUse,
+            Some(place) => {
+                place.cell = Place::new().cell;
+                Purge::Purged
+            }
+        })
+    }
+
+    fn command_timeout(&self) -> Duration {
+        COMMAND_TIMEOUT
+    }
+}

@@ -1,0 +1,308 @@
+//! The store's side of the protocol: what one atomic step does to the lease and the record of one role.
+//!
+//! This is the reference. The memory store runs it, the simulation runs it, and the Lua scripts of the Redis store are held
+//! against it by random operations.
+//!
+//! A role has two things in the store. The **lease** is there while somebody holds the role and goes away by its TTL. The
+//! **record** stays: the last token, a count of every grant, renewal and release, whether the last term was released, who
+//! wrote it, under which server process, and until when R5 holds the role shut.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::names::{Candidate, StoreTime, Token};
+use super::rules::Rules;
+use super::wire::{
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest,
+    RenewReply, RenewRequest,
+};
+
+/// What a step may know of the server that runs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Server<'a> {
+    /// Its clock.
+    pub now: StoreTime,
+    /// How long it has been running.
+    pub uptime: Duration,
+    /// Differs for every start of every server.
+    pub run_id: &'a str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lease {
+    candidate: Candidate,
+    identity: Arc<str>,
+    token: Token,
+    duration: Duration,
+    expires_at: StoreTime,
+}
+
+impl Lease {
+    fn holder(&self) -> Holder {
+        Holder { session: self.candidate.session, identity: Arc::clone(&self.identity) }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Record {
+    /// The last term's.
+    token: Token,
+    /// The greatest token that a candidate has seen and this store knew nothing of (R5 *regression*).
+    floor: Token,
+    count: u64,
+    released: bool,
+    /// Who had the last term.
+    writer: Option<Candidate>,
+    /// The server process that wrote last; none while nothing was written under R5.
+    run_id: Option<Arc<str>>,
+    guard: Option<(GuardCause, StoreTime)>,
+}
+
+impl Record {
+    fn guarded(&self, now: StoreTime) -> Option<(GuardCause, Duration)> {
+        self.guard.and_then(|(cause, until)| (now < until).then(|| (cause, until.since(now))))
+    }
+
+    /// No guard is longer than a lease: one that seems so was set before the store's clock was stepped back.
+    fn cap_guard(&mut self, longest: StoreTime) {
+        if let Some((_, until)) = &mut self.guard {
+            *until = longest.min(*until);
+        }
+    }
+
+    fn guard_for(&mut self, cause: GuardCause, until: StoreTime) {
+        if self.guard.is_none_or(|(_, present)| present < until) {
+            self.guard = Some((cause, until));
+        }
+    }
+}
+
+/// The lease and the record of one role.
+#[derive(Clone, Debug)]
+pub struct LeaseCell {
+    rules: Rules,
+    lease: Option<Lease>,
+    record: Option<Record>,
+}
+
+/// A reply, and what is published with it in the same step.
+pub type Outcome<R> = (R, Option<Announcement>);
+
+impl LeaseCell {
+    /// A role that the store knows nothing of.
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, lease: None, record: None }
+    }
+
+    /// A role of a store that cannot have forgotten anything, because it lives and dies with its users: free, as after a
+    /// release, so that the first campaign is granted at once.
+    pub fn never_held(rules: Rules) -> Self {
+        Self { rules, lease: None, record: Some(Record { released: true, ..Record::default() }) }
+    }
+
+    /// R1 with R3 and R5.
+    ///
+    /// # Errors
+    /// [`TokensExhausted`] when the next token would reach 2^53; nothing is changed then.
+    pub fn campaign(
+        &mut self,
+        server: Server<'_>,
+        request: &CampaignRequest,
+    ) -> Result<Outcome<CampaignReply>, TokensExhausted> {
+        let guard = request.guard;
+        self.prepare(server, request.lease_duration, guard);
+        let mut record = self.record.clone().unwrap_or_default();
+        let (now, me) = (server.now, request.candidate);
+        record.cap_guard(now.plus(request.lease_duration));
+        let stale = CampaignReply::Stale { token: record.token, count: record.count };
+        if let Some(lease) = &mut self.lease {
+            if lease.candidate == me {
+                lease.expires_at = now.plus(request.lease_duration);
+                lease.duration = request.lease_duration;
+                // An extension counts like any renewal: others conclude from an unchanged count that nobody renewed.
+                record.count += 1;
+                let reply = CampaignReply::Granted { token: lease.token, count: record.count };
+                let news = announce(AnnouncementKind::Grant, lease.token, record.count, lease.holder(), 0);
+                self.record = Some(record);
+                return Ok((reply, Some(news)));
+            }
+            if lease.candidate.session == me.session {
+                if lease.candidate.attempt > me.attempt {
+                    return Ok((stale, None));
+                }
+            } else if !(self.rules.heartbeats && overdue(lease, &record, request)) {
+                let remaining = lease.expires_at.since(now);
+                let (holder, token) = (lease.holder(), lease.token);
+                return Ok((CampaignReply::Held { holder, token, remaining, count: record.count }, None));
+            }
+        } else {
+            let last = record.writer.filter(|writer| writer.session == me.session);
+            if last.is_some_and(|last| last.attempt > me.attempt || (last.attempt == me.attempt && record.released)) {
+                return Ok((stale, None));
+            }
+            // A session cannot be in doubt about its own term: it is here because that is over.
+            if guard && self.rules.vanished && !record.released && last.is_none() {
+                // What it knows of an earlier term says nothing of this one.
+                let Some(known) = request.knowledge.filter(|known| known.token == record.token) else {
+                    return Ok((CampaignReply::LookAgain { token: record.token, count: record.count }, None));
+                };
+                let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
+                let gone_early = known.count == record.count && !known.remaining.is_zero();
+                if (renewed_since || gone_early) && record.guarded(now).is_none() {
+                    record.guard_for(GuardCause::Vanished, now.plus(request.lease_duration));
+                }
+            }
+        }
+        if guard && self.rules.tokens && record.token.max(record.floor) < request.floor {
+            // Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and a
+            // second guard after the first would only cost time. The last term's token stays: an incumbent may still renew.
+            record.floor = request.floor;
+            if record.guarded(now).is_none() {
+                record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
+            }
+        }
+        if guard && let Some((cause, remaining)) = record.guarded(now) {
+            let reply = CampaignReply::Guarded { cause, remaining, token: record.token, count: record.count };
+            self.record = Some(record);
+            return Ok((reply, None));
+        }
+        let token = next_token(self.rules, record.token.max(record.floor), request.floor, now)?;
+        let count = record.count + 1;
+        self.record = Some(Record { token, count, released: false, writer: Some(me), ..record });
+        let lease = self.lease.insert(Lease {
+            candidate: me,
+            identity: Arc::clone(&request.identity),
+            token,
+            duration: request.lease_duration,
+            expires_at: now.plus(request.lease_duration),
+        });
+        let news = announce(AnnouncementKind::Grant, token, count, lease.holder(), 0);
+        Ok((CampaignReply::Granted { token, count }, Some(news)))
+    }
+
+    /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.
+    pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> Outcome<RenewReply> {
+        self.prepare(server, request.lease_duration, request.guard);
+        let mut record = self.record.clone().unwrap_or_default();
+        let expires_at = server.now.plus(request.lease_duration);
+        let reasserted = match &mut self.lease {
+            Some(lease) if lease.candidate == request.candidate && lease.token == request.token => {
+                lease.expires_at = expires_at;
+                lease.duration = request.lease_duration;
+                false
+            }
+            None if self.rules.reassert
+                && (record.token < request.token || (record.token == request.token && !record.released)) =>
+            {
+                true
+            }
+            other => {
+                let holder = other.as_ref().map(Lease::holder);
+                return (RenewReply::Lost { token: record.token, holder }, None);
+            }
+        };
+        // The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody
+        // had renewed.
+        record.count = record.count.max(request.count) + 1;
+        if reasserted {
+            record.token = request.token;
+            record.released = false;
+            record.writer = Some(request.candidate);
+            self.lease = Some(Lease {
+                candidate: request.candidate,
+                identity: Arc::clone(&request.identity),
+                token: request.token,
+                duration: request.lease_duration,
+                expires_at,
+            });
+        }
+        let count = record.count;
+        self.record = Some(record);
+        let holder = Holder { session: request.candidate.session, identity: Arc::clone(&request.identity) };
+        let news = announce(AnnouncementKind::Heartbeat, request.token, count, holder, request.audience);
+        (RenewReply::Renewed { count, reasserted, audience: 0 }, Some(news))
+    }
+
+    /// R7: gives the lease back, if it is this candidate's. Never another's.
+    pub fn release(&mut self, server: Server<'_>, request: &ReleaseRequest) -> Outcome<ReleaseReply> {
+        self.expire(server.now);
+        let ours = |lease: &Lease| {
+            lease.candidate == request.candidate && (request.token == Token::NONE || lease.token == request.token)
+        };
+        let Some(lease) = self.lease.take_if(|lease| ours(lease)) else {
+            return (ReleaseReply::NotHeld, None);
+        };
+        let record = self.record.get_or_insert_default();
+        record.count += 1;
+        record.released = true;
+        let news = announce(AnnouncementKind::Release, lease.token, record.count, lease.holder(), request.audience);
+        (ReleaseReply::Released, Some(news))
+    }
+
+    /// Whether somebody has the lease now.
+    pub fn is_held(&self, now: StoreTime) -> bool {
+        self.lease.as_ref().is_some_and(|lease| now < lease.expires_at)
+    }
+
+    /// Whether the store knows anything of the role.
+    pub fn is_known(&self) -> bool {
+        self.lease.is_some() || self.record.is_some()
+    }
+
+    /// A fault: the lease is evicted or deleted behind our back. The record stays.
+    pub fn evict_lease(&mut self) {
+        self.lease = None;
+    }
+
+    /// A fault: everything is forgotten, as by FLUSHALL or a restart without data.
+    pub fn forget(&mut self) {
+        self.lease = None;
+        self.record = None;
+    }
+
+    fn expire(&mut self, now: StoreTime) {
+        self.lease.take_if(|lease| lease.expires_at <= now);
+    }
+
+    /// What every step does first: lets the TTL take its course, and notices another generation of the server (R5).
+    fn prepare(&mut self, server: Server<'_>, lease_duration: Duration, guard: bool) {
+        self.expire(server.now);
+        if !(guard && self.rules.generation) {
+            return;
+        }
+        let empty = self.record.is_none();
+        let record = self.record.get_or_insert_default();
+        let run_id = || Some(Arc::from(server.run_id));
+        if empty {
+            record.run_id = run_id();
+            if let Some(left) = lease_duration.checked_sub(server.uptime) {
+                record.guard_for(GuardCause::Empty, server.now.plus(left));
+            }
+        } else if record.run_id.as_deref() != Some(server.run_id) {
+            record.run_id = run_id();
+            record.guard_for(GuardCause::Generation, server.now.plus(lease_duration));
+        }
+    }
+}
+
+/// The next token would reach 2^53: the store's clock, or a replica's floor, is centuries ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokensExhausted;
+
+/// R3: above everything that is remembered, by the record, by the candidate, or by the store's clock.
+fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTime) -> Result<Token, TokensExhausted> {
+    let before = if rules.tokens { stored.get().max(floor.get()).max(now.0) } else { stored.get() };
+    Token::new(before.saturating_add(1)).ok_or(TokensExhausted)
+}
+
+/// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so the
+/// holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
+fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
+    request
+        .knowledge
+        .is_some_and(|known| known.token == record.token && known.count == record.count && known.age >= lease.duration)
+}
+
+fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {
+    Announcement { kind, token, count, holder, audience }
+}
