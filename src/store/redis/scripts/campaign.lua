@@ -1,0 +1,92 @@
+-- R1: asks for the lease, with R3 (tokens) and R5 (guard). Answers one of
+--   granted token count | held token count remaining_ms session identity | guarded token count remaining_us cause
+--   | look token count | stale token count | exhausted
+-- each after its name with the store's clock. protocol/lease.rs is the reference for what happens when.
+--
+-- ARGV: channel session attempt identity lease_ms guard floor known_count known_age_ms (the last two empty when unknown)
+local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local guard, floor = ARGV[6] == '1', tonumber(ARGV[7])
+local known_count, known_age_ms = tonumber(ARGV[8]), tonumber(ARGV[9])
+
+local lease, bad = read_lease()
+if bad then
+  return bad
+end
+local stored
+stored, bad = read_record()
+if bad then
+  return bad
+end
+local record, changed = prepare(stored, lease_ms, guard)
+-- What prepare found out stays, whatever the answer is.
+if changed then
+  write_record(record)
+end
+
+local function stale()
+  return { 'stale', text(now), text(record.token), text(record.count) }
+end
+
+if lease then
+  if lease.session == session and lease.attempt == attempt then
+    -- The reply to this very request was lost. It counts like any renewal: others conclude from an unchanged count that
+    -- nobody renewed.
+    record.count = record.count + 1
+    write_record(record)
+    extend_lease(lease_ms)
+    publish('grant', lease.token, record.count, '0', session, lease.identity)
+    return { 'granted', text(now), text(lease.token), text(record.count) }
+  end
+  if lease.session == session then
+    if lease.attempt > attempt then
+      return stale()
+    end
+    -- An older attempt of this session: its term is over, and the new one begins at once.
+  else
+    -- The candidate saw the count stand still for the holder's whole lease, on its own clock: the holder's deadline has
+    -- passed, whatever this clock says of the TTL (it was stepped back).
+    local overdue = known_count and known_count == record.count and known_age_ms >= lease.lease_ms
+    if not overdue then
+      return {
+        'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session, lease.identity,
+      }
+    end
+  end
+else
+  local mine = record.session == session
+  if mine and (record.attempt > attempt or (record.attempt == attempt and record.released)) then
+    return stale()
+  end
+  -- A session cannot be in doubt about its own term: it is here because that is over.
+  if guard and not record.released and not mine then
+    if not known_count then
+      return { 'look', text(now), text(record.token), text(record.count) }
+    end
+    if known_age_ms < lease_ms * 1.25 and known_count < record.count and not is_guarded(record) then
+      guard_until(record, 'vanished', now + lease_ms * 1000)
+    end
+  end
+end
+
+if guard and record.token < floor and not is_guarded(record) then
+  record.token = floor
+  guard_until(record, 'regression', now + lease_ms * 1000)
+end
+if guard and is_guarded(record) then
+  write_record(record)
+  return {
+    'guarded', text(now), text(math.max(record.token, floor)), text(record.count), text(record.guard_until - now),
+    record.guard_cause,
+  }
+end
+
+local token = math.max(record.token, floor, now) + 1
+if token >= 9007199254740992 then -- 2^53
+  return { 'exhausted', text(now) }
+end
+record.token, record.count, record.released = token, record.count + 1, false
+record.session, record.attempt = session, attempt
+write_record(record)
+write_lease(session, attempt, token, identity, lease_ms)
+publish('grant', token, record.count, '0', session, identity)
+return { 'granted', text(now), text(token), text(record.count) }
