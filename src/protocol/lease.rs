@@ -119,7 +119,7 @@ impl LeaseCell {
                 if lease.candidate.attempt > me.attempt {
                     return Ok((stale, None));
                 }
-            } else if !overdue(lease, &record, request) {
+            } else if !(self.rules.heartbeats && overdue(lease, &record, request)) {
                 let remaining = lease.expires_at.since(now);
                 let (holder, token) = (lease.holder(), lease.token);
                 return Ok((CampaignReply::Held { holder, token, remaining, count: record.count }, None));
@@ -134,8 +134,9 @@ impl LeaseCell {
                 let Some(known) = request.knowledge else {
                     return Ok((CampaignReply::LookAgain { token: record.token, count: record.count }, None));
                 };
-                let recent = known.age < request.lease_duration * 5 / 4;
-                if recent && known.count < record.count && record.guarded(now).is_none() {
+                let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
+                let gone_early = known.count == record.count && !known.remaining.is_zero();
+                if (renewed_since || gone_early) && record.guarded(now).is_none() {
                     record.guard_for(GuardCause::Vanished, now.plus(request.lease_duration));
                 }
             }

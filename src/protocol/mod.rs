@@ -1,4 +1,7 @@
 //! protocol (draft map)
+mod clockwatch;
+mod dice;
+mod election;
 mod event;
 mod lease;
 mod names;
@@ -7,6 +10,7 @@ mod standing;
 mod timing;
 mod wire;
 
+pub use election::{Action, Election, Failure, Input, Profile, RequestId};
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use lease::{LeaseCell, Outcome, Server, TokensExhausted};
 pub use names::{Attempt, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};

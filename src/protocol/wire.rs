@@ -22,6 +22,9 @@ pub struct Knowledge {
     pub count: u64,
     /// Time since then on the candidate's own clock.
     pub age: Duration,
+    /// For how much longer the lease that it knew of should stand, as far as it can tell: after a heartbeat a whole lease, less
+    /// the time since and some slack. Zero when it knows of none. A lease that is gone earlier, without a release, vanished.
+    pub remaining: Duration,
 }
 
 /// Who has a lease, as far as the store tells.

@@ -1,0 +1,73 @@
+//! Notices when the store's clock is stepped: it then moves against this replica's clock by more than two honest clocks can.
+
+use std::time::Duration;
+
+use super::names::{Mono, StoreTime};
+
+/// What two clocks may drift apart: each up to 1 %.
+const DRIFT_DIVISOR: i64 = 50;
+/// Below this a step is not worth a word.
+const STEP_MIN_US: i64 = 100_000;
+
+/// The bounds that one reply sets on how far the store's clock is ahead of ours.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    at: Mono,
+    least_us: i64,
+    most_us: i64,
+}
+
+/// Remembers the last bounds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClockWatch {
+    last: Option<Bounds>,
+}
+
+impl ClockWatch {
+    /// Takes a reply's stamp: the store read its clock between `sent_at` and `now`. Returns by how many milliseconds it was
+    /// stepped since the reply before, when it was.
+    pub(super) fn observe(&mut self, sent_at: Mono, now: Mono, stamp: StoreTime) -> Option<i64> {
+        let micros = |at: Mono| i64::try_from(at.as_nanos() / 1_000).unwrap_or(i64::MAX);
+        let stamp = i64::try_from(stamp.0).unwrap_or(i64::MAX);
+        let new = Bounds { at: now, least_us: stamp - micros(now), most_us: stamp - micros(sent_at) };
+        let old = self.last.replace(new)?;
+        let between = i64::try_from(now.since(old.at).as_micros()).unwrap_or(i64::MAX);
+        let allowed = STEP_MIN_US + between / DRIFT_DIVISOR;
+        if new.least_us > old.most_us + allowed {
+            Some((new.least_us - old.most_us) / 1_000)
+        } else if new.most_us < old.least_us - allowed {
+            Some((new.most_us - old.least_us) / 1_000)
+        } else {
+            None
+        }
+    }
+}
+
+/// How much of a heartbeat's lease a candidate does not count on: messages are delayed.
+pub(super) fn slack(lease: Duration) -> Duration {
+    lease / 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Mono {
+        Mono::from_nanos(ms * 1_000_000)
+    }
+
+    fn stamp(ms: u64) -> StoreTime {
+        StoreTime(1_700_000_000_000_000 + ms * 1_000)
+    }
+
+    #[test]
+    fn steps_are_reported_and_drift_and_delay_are_not() {
+        let mut watch = ClockWatch::default();
+        assert_eq!(watch.observe(ms(0), ms(10), stamp(5)), None, "the first reply only sets the bounds");
+        assert_eq!(watch.observe(ms(5_000), ms(5_900), stamp(5_880)), None, "a slow reply is not a step");
+        assert_eq!(watch.observe(ms(10_000), ms(10_010), stamp(10_100)), None, "one per cent fast is drift");
+        assert_eq!(watch.observe(ms(15_000), ms(15_010), stamp(45_100)), Some(29_990));
+        assert_eq!(watch.observe(ms(20_000), ms(20_010), stamp(50_100)), None, "reported once");
+        assert_eq!(watch.observe(ms(25_000), ms(25_010), stamp(15_100)), Some(-39_990));
+    }
+}

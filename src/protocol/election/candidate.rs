@@ -1,0 +1,218 @@
+//! The side that wants the lease: when to look, and what the answers mean (R1, R5, R8).
+
+use std::time::Duration;
+
+use super::super::event::{CampaignOutcome, Event, ReleaseReason};
+use super::super::names::{Mono, Token};
+use super::super::wire::{Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, Stamped};
+use super::{Action, Election, Failure, Flight, Kind, Phase, RequestId, Term};
+
+/// How far wake-ups are spread for each replica that listens (R8): so much that one grant is heard before many look.
+const SPREAD_PER_LISTENER: Duration = Duration::from_micros(300);
+/// The widest spread, whatever the audience.
+const SPREAD_MAX: Duration = Duration::from_millis(50);
+
+impl Election {
+    /// A candidate may look unless its app is unwell, it is leaving, or a look is out already.
+    pub(super) fn may_look(&self) -> bool {
+        self.app_healthy && !self.leaving && !self.in_flight(Kind::Campaign, self.attempt)
+    }
+
+    pub(super) fn candidate_timeout(&mut self, now: Mono) {
+        if self.may_look() && now >= self.look_at {
+            self.campaign(now);
+        }
+    }
+
+    /// Plans the next look: not before a cooldown is over, and not within a lease of a heartbeat.
+    pub(super) fn look(&mut self, now: Mono, at: Mono) {
+        let quiet = if self.profile.rules.heartbeats {
+            self.insight.quiet_until(self.profile.timing.lease_duration())
+        } else {
+            None
+        };
+        let soonest = quiet.filter(|until| now < *until).map_or(at, |until| until.max(at)).max(self.out_until);
+        self.look_at = soonest + self.spread();
+    }
+
+    /// A few random milliseconds, more where many listen, so that they do not all look at once.
+    fn spread(&mut self) -> Duration {
+        let most = (SPREAD_PER_LISTENER * self.insight.audience.max(2)).min(SPREAD_MAX);
+        self.dice.between(Duration::ZERO, most)
+    }
+
+    fn campaign(&mut self, now: Mono) {
+        if !self.unanswered {
+            self.attempt = self.attempt.next();
+        }
+        self.unanswered = false;
+        self.look_again = false;
+        let timing = self.profile.timing;
+        // Within the listening period only a release opens the role; a candidate that claims to know nothing gets just that.
+        let knowledge = if now < self.listen_until { None } else { self.insight.knowledge(now, &timing) };
+        let request = CampaignRequest {
+            candidate: self.candidate(self.attempt),
+            identity: self.profile.identity.clone(),
+            lease_duration: timing.lease_duration(),
+            floor: self.insight.floor,
+            knowledge,
+            guard: self.profile.guard,
+        };
+        let id = self.depart(now, Kind::Campaign, self.attempt);
+        self.actions.push_back(Action::Campaign { id, request });
+    }
+
+    pub(super) fn campaigned(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<CampaignReply>, Failure>) {
+        let Some(flight) = self.arrive(id, Kind::Campaign) else { return };
+        self.note_answer(now, flight, &reply);
+        let current = matches!(self.phase, Phase::Candidate) && flight.attempt == self.attempt && !self.unanswered;
+        match reply {
+            Ok(Stamped { reply: CampaignReply::Granted { token, count }, .. }) => {
+                self.granted(now, flight, token, count, current);
+            }
+            Ok(Stamped { reply, .. }) => self.refused(now, flight, reply, current),
+            Err(_) => {
+                self.tell(Event::Campaigned { outcome: CampaignOutcome::Error });
+                if current && self.leaving {
+                    // It may have been granted: session and attempt name it, though its token is not known.
+                    self.give_back(now, flight.attempt, Token::NONE, ReleaseReason::Unused, now);
+                } else if current {
+                    self.unanswered = true;
+                    let at = now + self.retry_delay();
+                    self.look(now, at);
+                }
+            }
+        }
+        self.end_if_idle();
+    }
+
+    fn granted(&mut self, now: Mono, flight: Flight, token: Token, count: u64, current: bool) {
+        self.tell(Event::Campaigned { outcome: CampaignOutcome::Granted });
+        let behind = self.profile.rules.tokens && token <= self.insight.floor;
+        self.insight.learn(token, count, now);
+        let deadline = flight.sent_at + self.profile.timing.term_span();
+        if !current || self.leaving || !self.app_healthy || behind {
+            // Ended by a heartbeat, by a health check or by a later token while the answer was out: nobody shall wait for it.
+            if matches!(self.phase, Phase::Candidate) {
+                self.give_back(now, flight.attempt, token, ReleaseReason::Unused, now);
+            }
+        } else if now >= deadline {
+            let at = now + self.retry_delay();
+            self.look(now, at);
+        } else {
+            self.guarded = None;
+            self.insight.forget_rival(token);
+            let next_renewal = now.max(flight.sent_at + self.profile.timing.renew_period());
+            let term = Term { attempt: flight.attempt, token, since: now, deadline, next_renewal };
+            self.phase = Phase::Leading(term);
+            self.standing.open(token, deadline);
+            self.tell(Event::Elected { token });
+        }
+    }
+
+    fn refused(&mut self, now: Mono, flight: Flight, reply: CampaignReply, current: bool) {
+        let timing = self.profile.timing;
+        let (outcome, wait) = match reply {
+            CampaignReply::Held { holder, token, remaining, count } => {
+                if current && token > self.insight.floor && self.insight.floor > Token::NONE {
+                    self.tell(Event::Contended { winner: holder.identity.clone(), token });
+                }
+                self.insight.learn(token, count, now);
+                self.guarded = None;
+                // Counted from when the store may have read its clock at the earliest.
+                let until = flight.sent_at + remaining.min(timing.lease_duration());
+                self.follow(holder, token, until);
+                (CampaignOutcome::Held, remaining.min(timing.look_span()))
+            }
+            CampaignReply::Guarded { cause, remaining, token, count } => {
+                self.insight.learn(token, count, now);
+                let remaining = remaining.min(timing.lease_duration());
+                if self.guarded.is_none_or(|(known, until)| known != cause || until <= now) {
+                    self.tell(Event::Guarded { cause, remaining });
+                }
+                self.guarded = Some((cause, now + remaining));
+                (CampaignOutcome::Guarded, remaining)
+            }
+            CampaignReply::LookAgain { token, count } => {
+                self.insight.learn(token, count, now);
+                self.guarded = None;
+                if self.listen_until <= now {
+                    self.listen_until = now + timing.listen_span();
+                }
+                (CampaignOutcome::Guarded, self.listen_until.since(now))
+            }
+            CampaignReply::Stale { token, count } => {
+                self.insight.learn(token, count, now);
+                (CampaignOutcome::Error, Duration::ZERO)
+            }
+            CampaignReply::Granted { .. } => return,
+        };
+        self.tell(Event::Campaigned { outcome });
+        if current {
+            let wait = if self.look_again { Duration::ZERO } else { wait };
+            self.look(now, now + wait);
+        }
+    }
+
+    fn follow(&mut self, holder: Holder, token: Token, until: Mono) {
+        let identity = holder.identity.clone();
+        if self.insight.follow(holder, token, until) {
+            self.tell(Event::Following { holder: identity, token });
+        }
+    }
+
+    pub(super) fn heard(&mut self, now: Mono, news: Announcement) {
+        if news.holder.session == self.profile.session {
+            return;
+        }
+        self.insight.audience = news.audience.max(self.insight.audience / 2);
+        match news.kind {
+            AnnouncementKind::Release => self.heard_release(now, &news),
+            AnnouncementKind::Grant | AnnouncementKind::Heartbeat => self.heard_incumbent(now, news),
+        }
+    }
+
+    fn heard_release(&mut self, now: Mono, news: &Announcement) {
+        if !matches!(self.phase, Phase::Candidate) || !self.insight.forget_rival(news.token) {
+            return;
+        }
+        self.insight.learn(news.token, news.count, now);
+        self.look_again = true;
+        self.look(now, now);
+    }
+
+    fn heard_incumbent(&mut self, now: Mono, news: Announcement) {
+        if news.holder.identity == self.profile.identity && self.insight.is_new_clash(news.holder.session) {
+            self.tell(Event::IdentityClash { session: news.holder.session });
+        }
+        if !matches!(self.phase, Phase::Candidate) || !self.profile.rules.heartbeats {
+            self.insight.floor = self.insight.floor.max(news.token);
+            self.doubt(now, news.token);
+            return;
+        }
+        if !self.insight.hear(news.token, news.count, now) {
+            return;
+        }
+        if self.in_flight(Kind::Campaign, self.attempt) {
+            // Another leads: whatever answer is still out is about the past. The next campaign is a new attempt.
+            if news.kind == AnnouncementKind::Grant {
+                self.tell(Event::Contended { winner: news.holder.identity.clone(), token: news.token });
+            }
+            self.attempt = self.attempt.next();
+        }
+        self.unanswered = false;
+        self.look_again = false;
+        self.guarded = None;
+        self.follow(news.holder, news.token, now + self.profile.timing.lease_duration());
+        self.look(now, now);
+    }
+
+    /// Something may have been missed, a release for example, so the last heartbeat no longer forbids a look. What was known
+    /// still goes along with it, so that the store does not take a lease that vanished for one that ended.
+    pub(super) fn missed_messages(&mut self, now: Mono) {
+        if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
+            self.look_again = true;
+            self.look_at = self.look_at.min((now + self.spread()).max(self.out_until));
+        }
+    }
+}

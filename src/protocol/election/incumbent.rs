@@ -1,0 +1,213 @@
+//! The side that has the lease: renewing it, losing it, draining it and giving it back (R2, R4, R7).
+
+use std::time::Duration;
+
+use super::super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
+use super::super::names::{Attempt, Mono, Token};
+use super::super::wire::{ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
+use super::{Action, Drain, Election, Failure, Kind, Phase, Release, RequestId, Term};
+
+impl Election {
+    /// When the next renewal goes out; none while one is out.
+    pub(super) fn renewal_due(&self, term: &Term) -> Option<Mono> {
+        (!self.in_flight(Kind::Renew, term.attempt)).then_some(term.next_renewal)
+    }
+
+    pub(super) fn leading_timeout(&mut self, now: Mono, term: Term) {
+        if now >= term.deadline {
+            self.lose(now, term, LossReason::Expired);
+        } else if self.renewal_due(&term).is_some_and(|due| now >= due) {
+            self.renew(now, term);
+        }
+    }
+
+    pub(super) fn draining_timeout(&mut self, now: Mono, drain: Drain) {
+        if now >= drain.until {
+            self.out_until = now + drain.cooldown;
+            self.give_back(now, drain.term.attempt, drain.term.token, drain.reason, drain.term.since);
+        } else if drain.reason != ReleaseReason::Unhealthy
+            && self.renewal_due(&drain.term).is_some_and(|due| now >= due)
+        {
+            self.renew(now, drain.term);
+        }
+    }
+
+    fn renew(&mut self, now: Mono, term: Term) {
+        let request = RenewRequest {
+            candidate: self.candidate(term.attempt),
+            identity: self.profile.identity.clone(),
+            token: term.token,
+            lease_duration: self.profile.timing.lease_duration(),
+            audience: self.insight.audience,
+            guard: self.profile.guard,
+        };
+        let id = self.depart(now, Kind::Renew, term.attempt);
+        self.actions.push_back(Action::Renew { id, request });
+    }
+
+    pub(super) fn renewed(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<RenewReply>, Failure>) {
+        let Some(flight) = self.arrive(id, Kind::Renew) else { return };
+        self.note_answer(now, flight, &reply);
+        let took = now.since(flight.sent_at);
+        let outcome = match &reply {
+            Ok(Stamped { reply: RenewReply::Renewed { reasserted: true, .. }, .. }) => RenewalOutcome::Reasserted,
+            Ok(Stamped { reply: RenewReply::Renewed { .. }, .. }) => RenewalOutcome::Ok,
+            Ok(Stamped { reply: RenewReply::Lost { .. }, .. }) => RenewalOutcome::Lost,
+            Err(_) => RenewalOutcome::Error,
+        };
+        // A term past its deadline is over for good, even if a late renewal succeeds (R2).
+        let Some(mut term) = self.term().filter(|term| term.attempt == flight.attempt) else {
+            self.end_if_idle();
+            return;
+        };
+        self.tell(Event::Renewed { outcome, took, token: term.token });
+        match reply {
+            Ok(Stamped { reply: RenewReply::Renewed { count, audience, .. }, .. }) => {
+                self.insight.learn(term.token, count, now);
+                self.insight.audience = audience;
+                term.deadline = term.deadline.max(flight.sent_at + self.profile.timing.term_span());
+                term.next_renewal = now.max(flight.sent_at + self.profile.timing.renew_period());
+                self.keep(term);
+            }
+            Ok(Stamped { reply: RenewReply::Lost { token, holder }, .. }) => {
+                self.insight.floor = self.insight.floor.max(token);
+                if let Some(holder) = holder.filter(|holder| holder.session != self.profile.session) {
+                    let until = flight.sent_at + self.profile.timing.lease_duration();
+                    self.insight.follow(holder, token, until);
+                }
+                self.lose(now, term, LossReason::Superseded);
+            }
+            Err(_) => {
+                term.next_renewal = now + self.retry_delay();
+                self.keep(term);
+            }
+        }
+    }
+
+    /// Another was heard with a later token: the store shall say now, not at the next period, whether this term still stands.
+    pub(super) fn doubt(&mut self, now: Mono, token: Token) {
+        if let Phase::Leading(term) = &mut self.phase
+            && token > term.token
+        {
+            term.next_renewal = now;
+        }
+    }
+
+    fn term(&self) -> Option<Term> {
+        match self.phase {
+            Phase::Leading(term) | Phase::Draining(Drain { term, .. }) => Some(term),
+            Phase::Candidate | Phase::Releasing(_) | Phase::Ended => None,
+        }
+    }
+
+    /// Puts a term's new times where it stands; a draining one stays closed to readers.
+    fn keep(&mut self, term: Term) {
+        match &mut self.phase {
+            Phase::Leading(current) => {
+                *current = term;
+                self.standing.open(term.token, term.deadline);
+            }
+            Phase::Draining(drain) => drain.term = term,
+            Phase::Candidate | Phase::Releasing(_) | Phase::Ended => {}
+        }
+    }
+
+    /// A term ends against this replica's will. Its promises need no care: none outlives the deadline, and where the store
+    /// says that it is superseded there is nothing left to keep for them.
+    fn lose(&mut self, now: Mono, term: Term, reason: LossReason) {
+        self.standing.close();
+        if let Phase::Draining(drain) = self.phase {
+            // It no longer led, and was to be given up anyway.
+            self.out_until = now + drain.cooldown;
+        } else {
+            self.tell(Event::Lost { token: term.token, reason, held_for: now.since(term.since) });
+        }
+        self.phase = Phase::Candidate;
+        let at = now + self.retry_delay();
+        self.look(now, at);
+        self.end_if_idle();
+    }
+
+    pub(super) fn resign(&mut self, now: Mono, cooldown: Duration) {
+        if let Phase::Leading(term) = self.phase {
+            self.drain(now, term, ReleaseReason::Resigned, cooldown);
+        }
+    }
+
+    pub(super) fn drained(&mut self, now: Mono) {
+        if let Phase::Draining(drain) = &mut self.phase {
+            self.standing.forget_promises();
+            drain.until = now;
+            self.handle_timeout(now);
+        }
+    }
+
+    /// R7: stops leading at once, and keeps the lease until the last promise has run out.
+    pub(super) fn drain(&mut self, now: Mono, term: Term, reason: ReleaseReason, cooldown: Duration) {
+        let until = self.standing.close();
+        self.tell(Event::Draining { token: term.token, reason, remaining: until.since(now) });
+        self.phase = Phase::Draining(Drain { term, reason, until, cooldown });
+        self.handle_timeout(now);
+    }
+
+    /// Sends the release; the lease is not the replica's from now on, whatever the answer.
+    pub(super) fn give_back(&mut self, now: Mono, attempt: Attempt, token: Token, reason: ReleaseReason, since: Mono) {
+        let give_up_at = now + self.profile.timing.renew_period();
+        let release = Release { attempt, token, reason, since, retry_at: give_up_at, give_up_at };
+        self.phase = Phase::Releasing(release);
+        self.send_release(now, release);
+    }
+
+    fn send_release(&mut self, now: Mono, release: Release) {
+        let request = ReleaseRequest {
+            candidate: self.candidate(release.attempt),
+            token: release.token,
+            audience: self.insight.audience,
+        };
+        let id = self.depart(now, Kind::Release, release.attempt);
+        self.actions.push_back(Action::Release { id, request });
+    }
+
+    pub(super) fn releasing_timeout(&mut self, now: Mono, release: Release) {
+        if now >= release.give_up_at {
+            self.after_release(now);
+        } else if now >= release.retry_at && !self.in_flight(Kind::Release, release.attempt) {
+            self.phase = Phase::Releasing(Release { retry_at: release.give_up_at, ..release });
+            self.send_release(now, release);
+        }
+    }
+
+    pub(super) fn released(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure>) {
+        let Some(flight) = self.arrive(id, Kind::Release) else { return };
+        self.note_answer(now, flight, &reply);
+        let Phase::Releasing(release) = self.phase else {
+            self.end_if_idle();
+            return;
+        };
+        if release.attempt != flight.attempt {
+            return;
+        }
+        match reply {
+            Ok(Stamped { reply, .. }) => {
+                if reply == ReleaseReply::Released {
+                    let held_for = now.since(release.since);
+                    self.tell(Event::Released { token: release.token, reason: release.reason, held_for });
+                }
+                self.after_release(now);
+            }
+            Err(_) => {
+                let retry_at = now + self.retry_delay();
+                self.phase = Phase::Releasing(Release { retry_at, ..release });
+            }
+        }
+    }
+
+    fn after_release(&mut self, now: Mono) {
+        if self.leaving {
+            self.phase = Phase::Ended;
+        } else {
+            self.phase = Phase::Candidate;
+            self.look(now, now);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a replica knows of the others: the greatest token, the renewal count, who leads, and when it last heard so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::clockwatch::{ClockWatch, slack};
+use super::super::names::{Mono, SessionId, Token};
+use super::super::timing::Timing;
+use super::super::wire::{Holder, Knowledge};
+
+#[derive(Clone, Debug)]
+struct Rival {
+    holder: Holder,
+    token: Token,
+    /// Until when its lease should stand, on this replica's clock.
+    until: Mono,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Insight {
+    /// The greatest token ever seen (R3).
+    pub(super) floor: Token,
+    /// How many listened to the last heartbeat, as far as somebody told.
+    pub(super) audience: u32,
+    pub(super) clock: ClockWatch,
+    /// The record's count, and when it was learnt.
+    known: Option<(u64, Mono)>,
+    rival: Option<Rival>,
+    /// The last heartbeat of another, and its token.
+    heartbeat: Option<(Token, Mono)>,
+    /// Other processes with this replica's name that were reported already.
+    clashes: Vec<SessionId>,
+}
+
+impl Insight {
+    /// What to tell the store (R5 *vanished*): nothing that is older than 1.25 leases.
+    pub(super) fn knowledge(&self, now: Mono, timing: &Timing) -> Option<Knowledge> {
+        let (count, at) = self.known?;
+        let age = now.since(at);
+        let stands = self.rival.as_ref().map_or(Duration::ZERO, |rival| rival.until.since(now));
+        let remaining = stands.saturating_sub(slack(timing.lease_duration()));
+        (age < timing.knowledge_span()).then_some(Knowledge { count, age, remaining })
+    }
+
+    /// A reply of the store told the count. `at`: when the store may have read it at the latest.
+    pub(super) fn learn(&mut self, token: Token, count: u64, at: Mono) {
+        self.floor = self.floor.max(token);
+        self.known = Some((count, at));
+    }
+
+    /// The store says that another leads. True when that is news.
+    pub(super) fn follow(&mut self, holder: Holder, token: Token, until: Mono) -> bool {
+        self.floor = self.floor.max(token);
+        let news = self.rival.as_ref().is_none_or(|rival| rival.token != token || rival.holder != holder);
+        self.rival = Some(Rival { holder, token, until });
+        news
+    }
+
+    /// A heartbeat or a grant of another was heard. False for one that is older than what was heard before.
+    pub(super) fn hear(&mut self, token: Token, count: u64, now: Mono) -> bool {
+        if self.heartbeat.is_some_and(|(newest, _)| token < newest) {
+            return false;
+        }
+        self.heartbeat = Some((token, now));
+        self.learn(token, count, now);
+        true
+    }
+
+    /// A release was heard, or the lease was found free: nobody is known to lead. False when a later term was heard of.
+    pub(super) fn forget_rival(&mut self, token: Token) -> bool {
+        if self.heartbeat.is_some_and(|(newest, _)| token < newest) {
+            return false;
+        }
+        self.floor = self.floor.max(token);
+        self.rival = None;
+        self.heartbeat = None;
+        true
+    }
+
+    /// Until when a heartbeat forbids to look: one lease from when it was heard, on this replica's own clock (R8).
+    pub(super) fn quiet_until(&self, lease: Duration) -> Option<Mono> {
+        self.heartbeat.map(|(_, at)| at + lease)
+    }
+
+    /// The leader's name and until when it is worth telling.
+    pub(super) fn rival(&self, now: Mono) -> Option<(Arc<str>, Mono)> {
+        let rival = self.rival.as_ref().filter(|rival| now < rival.until)?;
+        Some((Arc::clone(&rival.holder.identity), rival.until))
+    }
+
+    /// True once for each other process that uses this replica's name.
+    pub(super) fn is_new_clash(&mut self, session: SessionId) -> bool {
+        // A handful at most; a hundred restarts under one name say nothing new.
+        let new = !self.clashes.contains(&session) && self.clashes.len() < 100;
+        if new {
+            self.clashes.push(session);
+        }
+        new
+    }
+}

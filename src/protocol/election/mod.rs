@@ -1,0 +1,422 @@
+//! The state machine of one role on one replica, in the shape of quinn-proto's `Connection`: inputs and the passing of time
+//! go in, actions come out, and somebody else owns the clock, the store and the network. Extra calls are harmless.
+
+mod candidate;
+mod incumbent;
+mod insight;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::dice::Dice;
+use super::event::{Event, ReleaseReason, State, View};
+use super::names::{Attempt, Candidate, Mono, SessionId, Token};
+use super::rules::Rules;
+use super::standing::Standing;
+use super::timing::Timing;
+use super::wire::{
+    Announcement, CampaignReply, CampaignRequest, GuardCause, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    Stamped,
+};
+use insight::Insight;
+
+/// Who campaigns, and how.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// This start of this process.
+    pub session: SessionId,
+    /// Its name for people.
+    pub identity: Arc<str>,
+    /// The role's timings.
+    pub timing: Timing,
+    /// False for `guard: off` (R5).
+    pub guard: bool,
+    /// The app has a health check: it counts as unwell until the first one succeeds.
+    pub app_checked: bool,
+    /// The rules in force; [`Rules::ALL`] outside the simulation.
+    pub rules: Rules,
+    /// Seeds the spreading of wake-ups and retries.
+    pub seed: u64,
+}
+
+/// Ties a reply to its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(u64);
+
+/// What the driver shall do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send this and bring the reply back as [`Input::Campaigned`].
+    Campaign { id: RequestId, request: CampaignRequest },
+    /// Send this and bring the reply back as [`Input::Renewed`].
+    Renew { id: RequestId, request: RenewRequest },
+    /// Send this and bring the reply back as [`Input::Released`].
+    Release { id: RequestId, request: ReleaseRequest },
+    /// Log and count this.
+    Tell(Event),
+}
+
+/// Why a request has no reply. Whether it was executed is not known (R2), whatever the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// In words for people.
+    pub reason: String,
+}
+
+/// What happened to an election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The answer to [`Action::Campaign`], or none.
+    Campaigned { id: RequestId, reply: Result<Stamped<CampaignReply>, Failure> },
+    /// The answer to [`Action::Renew`], or none.
+    Renewed { id: RequestId, reply: Result<Stamped<RenewReply>, Failure> },
+    /// The answer to [`Action::Release`], or none.
+    Released { id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure> },
+    /// The store published this (R8).
+    Heard(Announcement),
+    /// Messages may have been missed: a new subscription, or this process was paused. Look once.
+    Gap,
+    /// The app's health check.
+    AppHealth { healthy: bool },
+    /// Hand over and stay out for the cooldown. Ignored unless leading.
+    Resign { cooldown: Duration },
+    /// The app has stopped acting on the promises given. Ignored unless draining.
+    Drained,
+    /// Hand over and end.
+    Shutdown,
+    /// End now: release only if no promise is outstanding.
+    Abandon,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Campaign,
+    Renew,
+    Release,
+}
+
+/// A request that is out.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    id: RequestId,
+    kind: Kind,
+    attempt: Attempt,
+    sent_at: Mono,
+}
+
+/// One unbroken period of having the lease.
+#[derive(Clone, Copy, Debug)]
+struct Term {
+    attempt: Attempt,
+    token: Token,
+    since: Mono,
+    deadline: Mono,
+    next_renewal: Mono,
+}
+
+/// A term that no longer leads.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    term: Term,
+    reason: ReleaseReason,
+    /// When the last promise runs out.
+    until: Mono,
+    cooldown: Duration,
+}
+
+/// A lease that is being given back.
+#[derive(Clone, Copy, Debug)]
+struct Release {
+    attempt: Attempt,
+    /// [`Token::NONE`] when it was never told.
+    token: Token,
+    reason: ReleaseReason,
+    since: Mono,
+    /// When to try again if no answer comes.
+    retry_at: Mono,
+    /// When to leave it to its TTL.
+    give_up_at: Mono,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Waiting for the moment to look, or for the answer to a campaign.
+    Candidate,
+    Leading(Term),
+    Draining(Drain),
+    Releasing(Release),
+    /// Nothing more will happen.
+    Ended,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Election {
+    profile: Profile,
+    standing: Arc<Standing>,
+    dice: Dice,
+    phase: Phase,
+    /// The current campaign's, or the last one's.
+    attempt: Attempt,
+    /// The last campaign has no answer: the next request repeats its attempt.
+    unanswered: bool,
+    insight: Insight,
+    /// When a candidate campaigns next, unless it hears something better.
+    look_at: Mono,
+    /// A release was heard while a campaign was out: its answer may be older than the release.
+    look_again: bool,
+    /// No grant is accepted before this without a release (R8).
+    listen_until: Mono,
+    /// A cooldown after a resignation.
+    out_until: Mono,
+    guarded: Option<(GuardCause, Mono)>,
+    /// The store's last failure, until it answers again.
+    trouble: Option<String>,
+    app_healthy: bool,
+    leaving: bool,
+    flights: Vec<Flight>,
+    requests: u64,
+    actions: VecDeque<Action>,
+}
+
+impl Election {
+    /// A candidate that looks at once.
+    pub fn new(profile: Profile, now: Mono) -> Self {
+        Self {
+            standing: Arc::new(Standing::new(profile.timing.answer_validity())),
+            dice: Dice::new(profile.seed),
+            phase: Phase::Candidate,
+            attempt: Attempt::default(),
+            unanswered: false,
+            insight: Insight::default(),
+            look_at: now,
+            look_again: false,
+            listen_until: if profile.rules.heartbeats { now + profile.timing.listen_span() } else { now },
+            out_until: now,
+            guarded: None,
+            trouble: None,
+            app_healthy: !profile.app_checked,
+            leaving: false,
+            flights: Vec::new(),
+            requests: 0,
+            actions: VecDeque::new(),
+            profile,
+        }
+    }
+
+    /// What an app may be told, for any thread to read.
+    pub fn standing(&self) -> &Arc<Standing> {
+        &self.standing
+    }
+
+    /// The next thing to do, until there is none.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] has something to do, if nothing comes in before.
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        match &self.phase {
+            Phase::Candidate if self.may_look() => Some(self.look_at),
+            Phase::Candidate | Phase::Ended => None,
+            Phase::Leading(term) => Some(self.renewal_due(term).map_or(term.deadline, |due| due.min(term.deadline))),
+            Phase::Draining(drain) => {
+                let due = self.renewal_due(&drain.term).filter(|_| drain.reason != ReleaseReason::Unhealthy);
+                Some(due.map_or(drain.until, |due| due.min(drain.until)))
+            }
+            Phase::Releasing(release) => Some(release.retry_at.min(release.give_up_at)),
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Mono) {
+        match self.phase {
+            Phase::Candidate => self.candidate_timeout(now),
+            Phase::Leading(term) => self.leading_timeout(now, term),
+            Phase::Draining(drain) => self.draining_timeout(now, drain),
+            Phase::Releasing(release) => self.releasing_timeout(now, release),
+            Phase::Ended => {}
+        }
+    }
+
+    /// Something came in. Does what time demands first, so that a reply that comes after a deadline finds the term over.
+    pub fn handle_input(&mut self, now: Mono, input: Input) {
+        self.handle_timeout(now);
+        match input {
+            Input::Campaigned { id, reply } => self.campaigned(now, id, reply),
+            Input::Renewed { id, reply } => self.renewed(now, id, reply),
+            Input::Released { id, reply } => self.released(now, id, reply),
+            Input::Heard(announcement) => self.heard(now, announcement),
+            Input::Gap => self.missed_messages(now),
+            Input::AppHealth { healthy } => self.app_health(now, healthy),
+            Input::Resign { cooldown } => self.resign(now, cooldown),
+            Input::Drained => self.drained(now),
+            Input::Shutdown => self.shutdown(now),
+            Input::Abandon => self.abandon(now),
+        }
+    }
+
+    /// Whether the election is over: nothing more will come of it.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// Whether promises of a term that no longer leads are running out.
+    pub fn is_draining(&self) -> bool {
+        matches!(self.phase, Phase::Draining(_))
+    }
+
+    /// What readers see besides the [`Standing`].
+    pub fn view(&self, now: Mono) -> View {
+        let holder = match &self.phase {
+            Phase::Leading(term) => Some((Arc::clone(&self.profile.identity), term.deadline)),
+            Phase::Draining(drain) => Some((Arc::clone(&self.profile.identity), drain.term.deadline)),
+            _ => self.insight.rival(now),
+        };
+        let (state, reason) = self.describe(now);
+        View { state, holder, reason }
+    }
+
+    fn describe(&self, now: Mono) -> (State, Option<String>) {
+        let because = |state, reason: &str| (state, Some(reason.to_owned()));
+        match &self.phase {
+            Phase::Leading(_) => (State::Leading, None),
+            Phase::Draining(drain) => match drain.reason {
+                ReleaseReason::Unhealthy => because(State::Unhealthy, "the app's health check fails"),
+                reason => (State::Draining, Some(format!("handing over: {}", reason.as_str()))),
+            },
+            Phase::Releasing(_) => because(State::Draining, "giving the lease back"),
+            Phase::Ended => because(State::Standby, "this replica no longer takes part"),
+            Phase::Candidate if !self.app_healthy => because(State::Unhealthy, "the app's health check fails"),
+            Phase::Candidate => {
+                if let Some(trouble) = &self.trouble {
+                    (State::Unreachable, Some(trouble.clone()))
+                } else if let Some((holder, _)) = self.insight.rival(now) {
+                    (State::Standby, Some(format!("{holder} leads")))
+                } else if now < self.out_until {
+                    because(State::Standby, "this replica resigned and stays out for its cooldown")
+                } else if let Some((cause, _)) = self.guarded.filter(|(_, until)| now < *until) {
+                    let why = format!(
+                        "the store may have forgotten a lease that still stands ({cause}): nobody new is granted for one lease"
+                    );
+                    (State::Guarded, Some(why))
+                } else if now < self.listen_until && self.attempt != Attempt::default() {
+                    because(
+                        State::Campaigning,
+                        "nobody is known to lead; listening for half a lease before the first grant",
+                    )
+                } else {
+                    because(State::Campaigning, "nobody is known to lead; asking the store")
+                }
+            }
+        }
+    }
+
+    fn candidate(&self, attempt: Attempt) -> Candidate {
+        Candidate { session: self.profile.session, attempt }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.actions.push_back(Action::Tell(event));
+    }
+
+    /// Notes that a request goes out now. The deadline it may earn is counted from here (R2).
+    fn depart(&mut self, now: Mono, kind: Kind, attempt: Attempt) -> RequestId {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.flights.push(Flight { id, kind, attempt, sent_at: now });
+        id
+    }
+
+    /// Takes back what was noted of a request. None for an answer that was not asked for, or came twice.
+    fn arrive(&mut self, id: RequestId, kind: Kind) -> Option<Flight> {
+        let at = self.flights.iter().position(|flight| flight.id == id && flight.kind == kind)?;
+        Some(self.flights.swap_remove(at))
+    }
+
+    fn in_flight(&self, kind: Kind, attempt: Attempt) -> bool {
+        self.flights.iter().any(|flight| flight.kind == kind && flight.attempt == attempt)
+    }
+
+    /// What every answer tells, whatever else it says.
+    fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, Failure>) {
+        match reply {
+            Ok(stamped) => {
+                self.trouble = None;
+                if let Some(by_ms) = self.insight.clock.observe(flight.sent_at, now, stamped.store_time) {
+                    self.tell(Event::StoreClockStepped { by_ms });
+                }
+            }
+            Err(failure) => self.trouble = Some(failure.reason.clone()),
+        }
+    }
+
+    /// Soon, but not all at once: between a twentieth and a sixth of the renewal period.
+    fn retry_delay(&mut self) -> Duration {
+        let period = self.profile.timing.renew_period();
+        self.dice.between(period / 20, period / 6)
+    }
+
+    fn app_health(&mut self, now: Mono, healthy: bool) {
+        if self.app_healthy == healthy {
+            return;
+        }
+        self.app_healthy = healthy;
+        match self.phase {
+            Phase::Leading(term) if !healthy => {
+                let held_for = now.since(term.since);
+                let reason = super::event::LossReason::Unhealthy;
+                self.tell(Event::Lost { token: term.token, reason, held_for });
+                self.drain(now, term, ReleaseReason::Unhealthy, Duration::ZERO);
+            }
+            Phase::Candidate if healthy => self.look(now, now),
+            _ => {}
+        }
+    }
+
+    fn shutdown(&mut self, now: Mono) {
+        self.leaving = true;
+        match self.phase {
+            Phase::Candidate => self.end_if_idle(),
+            Phase::Leading(term) => self.drain(now, term, ReleaseReason::Shutdown, Duration::ZERO),
+            Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => {}
+        }
+    }
+
+    fn abandon(&mut self, now: Mono) {
+        self.leaving = true;
+        let term = match self.phase {
+            Phase::Leading(term) => term,
+            Phase::Draining(drain) => drain.term,
+            Phase::Candidate => {
+                self.phase = Phase::Ended;
+                return;
+            }
+            Phase::Releasing(release) => {
+                // It is on its way; a lost answer is not worth a wait any more.
+                let give_up_at = release.give_up_at.min(now + self.profile.timing.renew_period() / 5);
+                self.phase = Phase::Releasing(Release { give_up_at, ..release });
+                return;
+            }
+            Phase::Ended => return,
+        };
+        let until = self.standing.close();
+        if until <= now {
+            self.give_back(now, term.attempt, term.token, ReleaseReason::Shutdown, term.since);
+        } else {
+            self.tell(Event::Abandoned { token: term.token, remaining: until.since(now) });
+            self.phase = Phase::Ended;
+        }
+    }
+
+    /// A candidate that leaves waits for its campaigns' answers: a lease that was granted meanwhile shall not be left behind.
+    fn end_if_idle(&mut self) {
+        if self.leaving && matches!(self.phase, Phase::Candidate) && self.flights.is_empty() {
+            self.phase = Phase::Ended;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
