@@ -48,9 +48,21 @@ impl Failure {
 
 /// What Redis says first, what that means, and whether a new connection may help.
 const REPLIES: &[(&str, &str, bool)] = &[
-    ("WRONGPASS", "wrong user or password (WRONGPASS): check passwordFile, usernameFile and that user in Redis's ACL", true),
-    ("NOAUTH", "it asks for a password and got none (NOAUTH): set passwordFile, and usernameFile if it has users", true),
-    ("READONLY", "it is a read-only replica (READONLY): point the URL at the master, or use a redis-sentinel: URL", true),
+    (
+        "WRONGPASS",
+        "wrong user or password (WRONGPASS): check passwordFile, usernameFile and that user in Redis's ACL",
+        true,
+    ),
+    (
+        "NOAUTH",
+        "it asks for a password and got none (NOAUTH): set passwordFile, and usernameFile if it has users",
+        true,
+    ),
+    (
+        "READONLY",
+        "it is a read-only replica (READONLY): point the URL at the master, or use a redis-sentinel: URL",
+        true,
+    ),
     ("LOADING", "it is loading its data (LOADING): wait until it has started", true),
     ("BUSY", "it is busy with a script that does not end (BUSY): SCRIPT KILL on the Redis ends it", false),
     ("MASTERDOWN", "it is a replica that has lost its master (MASTERDOWN): point the URL at the master", true),
@@ -201,6 +213,8 @@ mod tests {
 
     #[test]
     fn a_users_name_is_not_repeated() {
-        assert!(!reason("NOPERM User secret-user has no permissions to run the 'info' command").contains("secret-user"));
+        assert!(
+            !reason("NOPERM User secret-user has no permissions to run the 'info' command").contains("secret-user")
+        );
     }
 }

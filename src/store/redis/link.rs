@@ -49,7 +49,9 @@ impl Link {
         let timeout = settings.command_timeout;
         tokio::spawn(async move {
             let why = match handle.await {
-                Ok(Ok(())) | Err(_) => StoreError::Unreachable { reason: format!("{endpoint}: the connection was closed") },
+                Ok(Ok(())) | Err(_) => {
+                    StoreError::Unreachable { reason: format!("{endpoint}: the connection was closed") }
+                }
                 Ok(Err(error)) => match explain(&error, &endpoint, timeout).error {
                     // Not a command's timeout, but that of the connection's first steps.
                     StoreError::Unknown { after } => {

@@ -109,7 +109,10 @@ impl Settings {
                 nodelay: Some(true),
                 // An idle connection through a network that went away is noticed by the kernel, at no cost to Redis.
                 keepalive: Some(
-                    TcpKeepalive::new().with_time(self.unresponsive).with_interval(Duration::from_secs(1)).with_retries(3),
+                    TcpKeepalive::new()
+                        .with_time(self.unresponsive)
+                        .with_interval(Duration::from_secs(1))
+                        .with_retries(3),
                 ),
                 user_timeout: Some(self.unresponsive.max(Duration::from_secs(1))),
                 ..TcpConfig::default()
@@ -124,7 +127,10 @@ fn without_tls(url: &str) -> Result<(String, bool), SetupError> {
     const SCHEMES: [&str; 6] =
         ["redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster"];
     let wrong = || SetupError::Url {
-        reason: format!("it must begin with one of {}, as in redis://redis:6379/0", SCHEMES.map(|s| format!("{s}:")).join(", ")),
+        reason: format!(
+            "it must begin with one of {}, as in redis://redis:6379/0",
+            SCHEMES.map(|s| format!("{s}:")).join(", ")
+        ),
     };
     let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
     if !SCHEMES.contains(&scheme) {

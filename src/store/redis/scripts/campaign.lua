@@ -3,10 +3,11 @@
 --   | look token count | stale token count | exhausted
 -- each after its name with the store's clock. protocol/lease.rs is the reference for what happens when.
 --
--- ARGV: channel session attempt identity lease_ms guard floor known_count known_age_ms (the last two empty when unknown)
+-- ARGV: channel session attempt identity lease_ms guard floor known_count known_age_ms known_remaining_ms (the last three
+-- empty when unknown)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, floor = ARGV[6] == '1', tonumber(ARGV[7])
-local known_count, known_age_ms = tonumber(ARGV[8]), tonumber(ARGV[9])
+local known_count, known_age_ms, known_remaining_ms = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
 local lease, bad = read_lease()
 if bad then
@@ -62,7 +63,9 @@ else
     if not known_count then
       return { 'look', text(now), text(record.token), text(record.count) }
     end
-    if known_age_ms < lease_ms * 1.25 and known_count < record.count and not is_guarded(record) then
+    local renewed_since = known_count < record.count and known_age_ms < lease_ms * 1.25
+    local gone_early = known_count == record.count and known_remaining_ms > 0
+    if (renewed_since or gone_early) and not is_guarded(record) then
       guard_until(record, 'vanished', now + lease_ms * 1000)
     end
   end
