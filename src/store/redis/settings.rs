@@ -25,6 +25,9 @@ const MESSAGES_MAX: usize = 1024;
 /// No sooner than this is a connection taken for dead, however short the lease.
 const UNRESPONSIVE_MIN: Duration = Duration::from_millis(100);
 
+/// The kernel counts the idle time of a connection in seconds, and refuses zero.
+const KERNEL_SECOND: Duration = Duration::from_secs(1);
+
 /// What it takes to open a connection.
 pub(super) struct Settings {
     /// The URL without TLS in its scheme: fred would then read the system's certificates, and fail without any.
@@ -95,6 +98,7 @@ impl Settings {
     }
 
     fn connection(&self) -> ConnectionConfig {
+        let kernel_span = self.unresponsive.max(KERNEL_SECOND);
         ConnectionConfig {
             connection_timeout: self.command_timeout,
             internal_command_timeout: self.command_timeout,
@@ -109,12 +113,9 @@ impl Settings {
                 nodelay: Some(true),
                 // An idle connection through a network that went away is noticed by the kernel, at no cost to Redis.
                 keepalive: Some(
-                    TcpKeepalive::new()
-                        .with_time(self.unresponsive)
-                        .with_interval(Duration::from_secs(1))
-                        .with_retries(3),
+                    TcpKeepalive::new().with_time(kernel_span).with_interval(KERNEL_SECOND).with_retries(3),
                 ),
-                user_timeout: Some(self.unresponsive.max(Duration::from_secs(1))),
+                user_timeout: Some(kernel_span),
                 ..TcpConfig::default()
             },
             ..ConnectionConfig::default()
