@@ -60,6 +60,13 @@ impl Record {
         self.guard.and_then(|(cause, until)| (now < until).then(|| (cause, until.since(now))))
     }
 
+    /// No guard is longer than a lease: one that seems so was set before the store's clock was stepped back.
+    fn cap_guard(&mut self, longest: StoreTime) {
+        if let Some((_, until)) = &mut self.guard {
+            *until = longest.min(*until);
+        }
+    }
+
     fn guard_for(&mut self, cause: GuardCause, until: StoreTime) {
         if self.guard.is_none_or(|(_, present)| present < until) {
             self.guard = Some((cause, until));
@@ -103,6 +110,7 @@ impl LeaseCell {
         self.prepare(server, request.lease_duration, guard);
         let mut record = self.record.clone().unwrap_or_default();
         let (now, me) = (server.now, request.candidate);
+        record.cap_guard(now.plus(request.lease_duration));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
         if let Some(lease) = &mut self.lease {
             if lease.candidate == me {
@@ -134,16 +142,21 @@ impl LeaseCell {
                 let Some(known) = request.knowledge else {
                     return Ok((CampaignReply::LookAgain { token: record.token, count: record.count }, None));
                 };
-                let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
-                let gone_early = known.count == record.count && !known.remaining.is_zero();
+                let (then, now_at) = ((known.token, known.count), (record.token, record.count));
+                let renewed_since = then < now_at && known.age < request.lease_duration * 5 / 4;
+                let gone_early = then == now_at && !known.remaining.is_zero();
                 if (renewed_since || gone_early) && record.guarded(now).is_none() {
                     record.guard_for(GuardCause::Vanished, now.plus(request.lease_duration));
                 }
             }
         }
-        if guard && self.rules.tokens && record.token < request.floor && record.guarded(now).is_none() {
+        if guard && self.rules.tokens && record.token < request.floor {
+            // Under a guard the floor is taken over all the same: what it tells of was forgotten before the guard began, and
+            // a second guard after the first would only cost time.
             record.token = request.floor;
-            record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
+            if record.guarded(now).is_none() {
+                record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
+            }
         }
         if guard && let Some((cause, remaining)) = record.guarded(now) {
             let reply = CampaignReply::Guarded {
@@ -285,7 +298,9 @@ fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTime) -> Resu
 /// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so the
 /// holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
 fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
-    request.knowledge.is_some_and(|known| known.count == record.count && known.age >= lease.duration)
+    request
+        .knowledge
+        .is_some_and(|known| known.token == record.token && known.count == record.count && known.age >= lease.duration)
 }
 
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {

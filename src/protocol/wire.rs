@@ -18,6 +18,8 @@ pub struct Stamped<T> {
 /// What a candidate last knew of a role's record, and how long ago (R5 *vanished*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knowledge {
+    /// The record's token. A count says nothing without it: two sides of a split count alike.
+    pub token: Token,
     /// The renewal count it saw or heard.
     pub count: u64,
     /// Time since then on the candidate's own clock.

@@ -207,9 +207,12 @@ impl Election {
         self.look(now, now);
     }
 
-    /// Something may have been missed, a release for example, so the last heartbeat no longer forbids a look. What was known
-    /// still goes along with it, so that the store does not take a lease that vanished for one that ended.
+    /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a lease of
+    /// listening brings the next one, and until then this candidate counts as knowing nothing (R8).
     pub(super) fn missed_messages(&mut self, now: Mono) {
+        if self.profile.rules.heartbeats {
+            self.listen_until = self.listen_until.max(now + self.profile.timing.listen_span());
+        }
         if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
             self.look_again = true;
             self.look_at = self.look_at.min((now + self.spread()).max(self.out_until));

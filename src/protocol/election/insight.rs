@@ -24,8 +24,8 @@ pub(super) struct Insight {
     /// How many listened to the last heartbeat, as far as somebody told.
     pub(super) audience: u32,
     pub(super) clock: ClockWatch,
-    /// The record's count, and when it was learnt.
-    known: Option<(u64, Mono)>,
+    /// The record's token and count, and when they were learnt.
+    known: Option<(Token, u64, Mono)>,
     rival: Option<Rival>,
     /// The last heartbeat of another, and its token.
     heartbeat: Option<(Token, Mono)>,
@@ -36,17 +36,17 @@ pub(super) struct Insight {
 impl Insight {
     /// What to tell the store (R5 *vanished*): nothing that is older than 1.25 leases.
     pub(super) fn knowledge(&self, now: Mono, timing: &Timing) -> Option<Knowledge> {
-        let (count, at) = self.known?;
+        let (token, count, at) = self.known?;
         let age = now.since(at);
         let stands = self.rival.as_ref().map_or(Duration::ZERO, |rival| rival.until.since(now));
         let remaining = stands.saturating_sub(slack(timing.lease_duration()));
-        (age < timing.knowledge_span()).then_some(Knowledge { count, age, remaining })
+        (age < timing.knowledge_span()).then_some(Knowledge { token, count, age, remaining })
     }
 
-    /// A reply of the store told the count. `at`: when the store may have read it at the latest.
+    /// The store's record had this token and count, at `at` or before.
     pub(super) fn learn(&mut self, token: Token, count: u64, at: Mono) {
         self.floor = self.floor.max(token);
-        self.known = Some((count, at));
+        self.known = Some((token, count, at));
     }
 
     /// The store says that another leads. True when that is news.

@@ -1,0 +1,72 @@
+//! Holds what the apps could have read against the promises P1, P2 and P5.
+
+use baton::protocol::Token;
+
+use crate::world::{Nanos, Replica, SECOND};
+
+/// What was seen in one run.
+#[derive(Debug, Default)]
+pub struct Checker {
+    /// P1: moments at which two apps could act as leader.
+    pub two_leaders: u64,
+    /// P2: terms whose token is not greater than every earlier one's.
+    pub token_regressions: u64,
+    /// P5: renewals of a standing incumbent that the store refused, before the first split.
+    pub refused_incumbents: u64,
+    /// True time with a leader.
+    pub led_for: Nanos,
+    /// When somebody led last.
+    pub last_led: Option<Nanos>,
+    /// What went wrong first, in words.
+    pub first: Option<String>,
+    /// Terms begun.
+    pub terms: u64,
+    split_seen: bool,
+    top: Token,
+    looked_at: Nanos,
+}
+
+impl Checker {
+    /// Looks at everybody at once. Called after every event, so between two calls nobody begins to lead.
+    pub fn observe(&mut self, now: Nanos, replicas: &[Replica]) {
+        let acting: Vec<usize> = (0..replicas.len()).filter(|at| replicas[*at].acts(now)).collect();
+        if acting.len() > 1 {
+            self.two_leaders += 1;
+            self.complain(now, || format!("P1: replicas {acting:?} may all act as leader"));
+        }
+        if replicas.iter().any(|replica| replica.leads(now)) {
+            self.led_for += now - self.looked_at;
+            self.last_led = Some(now);
+        }
+        self.looked_at = now;
+    }
+
+    pub fn elected(&mut self, now: Nanos, at: usize, token: Token) {
+        self.terms += 1;
+        if token <= self.top {
+            self.token_regressions += 1;
+            let top = self.top;
+            self.complain(now, || format!("P2: replica {at} is elected with token {token}, after {top}"));
+        }
+        self.top = self.top.max(token);
+    }
+
+    /// A side of a split may grant a term that the other side's store hears of later: from then on a refusal may be right.
+    pub fn split(&mut self) {
+        self.split_seen = true;
+    }
+
+    pub fn refused_incumbent(&mut self, now: Nanos, at: usize) {
+        if self.split_seen {
+            return;
+        }
+        self.refused_incumbents += 1;
+        self.complain(now, || format!("P5: the store refuses a renewal of replica {at}, which leads"));
+    }
+
+    fn complain(&mut self, now: Nanos, what: impl FnOnce() -> String) {
+        if self.first.is_none() {
+            self.first = Some(format!("at {:.3} s: {}", now as f64 / SECOND as f64, what()));
+        }
+    }
+}
