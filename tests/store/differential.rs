@@ -22,7 +22,7 @@ const PASSING_MS: [u64; 4] = [70_130, 310_270, 610_510, 1_250_770];
 /// Redis counts a TTL in milliseconds.
 const ROUNDING: Duration = Duration::from_millis(50);
 /// A floor this far ahead is above every clock of the test.
-const FAR_AHEAD: u64 = 1_000_000_000_000_000;
+const FAR_AHEAD: u64 = 1_000_000_000_000;
 
 /// splitmix64: a seed replays its run.
 struct Random(u64);
@@ -72,6 +72,8 @@ struct Pair<'a> {
     generation: u64,
     /// Redis's token to the reference's.
     tokens: BTreeMap<Token, Token>,
+    /// The record's token and count as the last answer told them.
+    token: Token,
     count: u64,
     attempts: [u64; 3],
     /// How often each outcome was met, for a test that says what it has tested.
@@ -121,14 +123,16 @@ impl Pair<'_> {
         let audience = u32::try_from(random.below(5)).expect("small");
         if is_campaign {
             let mut floor = if random.one_in(3) { random.pick(&known) } else { Token::NONE };
-            if random.one_in(40) && floor.get() < FAR_AHEAD * 3 {
+            let latest = *known.last().expect("zero is known");
+            if random.one_in(12) && latest.get() < Token::LIMIT - 2 * FAR_AHEAD {
                 let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
                 // Known from now on, on both sides.
-                let (mine, twin) = (ahead(floor), ahead(self.twin(floor)));
+                let (mine, twin) = (ahead(latest), ahead(self.twin(latest)));
                 self.same_token(mine, twin);
                 floor = mine;
             }
             let knowledge = (!random.one_in(4)).then(|| Knowledge {
+                token: if random.one_in(6) { random.pick(&known) } else { self.token },
                 count: (self.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2])),
                 age: lease_duration * random.pick(&[0, 2, 3, 4, 5, 8]) / 4,
                 remaining: lease_duration * random.pick(&[0, 0, 2]) / 4,
@@ -200,7 +204,7 @@ impl Pair<'_> {
             Operation::EverythingForgotten => {
                 self.redis.command(&["DEL", &self.key("lease"), &self.key("record")]);
                 self.cell.forget();
-                self.count = 0;
+                (self.token, self.count) = (Token::NONE, 0);
             }
             Operation::AnotherServer => {
                 self.generation += 1;
@@ -216,7 +220,8 @@ impl Pair<'_> {
         let answer = self.store.campaign(&self.role, request.clone()).await.expect("an answer");
         let uptime = self.uptime(had_record, request.lease_duration, answer.store_time);
         let server = self.server(run_id, answer.store_time, uptime);
-        let twin = CampaignRequest { floor: self.twin(request.floor), ..request.clone() };
+        let knowledge = request.knowledge.map(|known| Knowledge { token: self.twin(known.token), ..known });
+        let twin = CampaignRequest { floor: self.twin(request.floor), knowledge, ..request.clone() };
         let (expected, said) = self.cell.campaign(server, &twin).expect("tokens are left");
         match &expected {
             CampaignReply::Guarded { cause, .. } => self.saw(cause.as_str()),
@@ -229,19 +234,19 @@ impl Pair<'_> {
             | (Stale { token, count }, Stale { token: t, count: c }) => {
                 self.same_token(token, t);
                 assert_eq!(count, c);
-                self.count = count;
+                (self.token, self.count) = (token, count);
             }
             (Held { holder, token, remaining, count }, Held { holder: h, token: t, remaining: r, count: c }) => {
                 self.same_token(token, t);
                 assert_eq!((holder, count), (h, c));
                 assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
-                self.count = count;
+                (self.token, self.count) = (token, count);
             }
             (Guarded { cause, remaining, token, count }, Guarded { cause: k, remaining: r, token: t, count: c }) => {
                 self.same_token(token, t);
                 assert_eq!((cause, count), (k, c));
                 assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
-                self.count = count;
+                (self.token, self.count) = (token, count);
             }
             (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
         }
@@ -266,7 +271,7 @@ impl Pair<'_> {
             ) => {
                 assert_eq!((count, reasserted), (c, r));
                 assert_eq!(audience, 1, "this test listens");
-                self.count = count;
+                (self.token, self.count) = (request.token, count);
             }
             (RenewReply::Lost { token, holder }, RenewReply::Lost { token: t, holder: h }) => {
                 self.same_token(token, t);
@@ -316,6 +321,7 @@ async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTre
         passed_us: 0,
         generation: 0,
         tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
+        token: Token::NONE,
         count: 0,
         attempts: [0; 3],
         seen,

@@ -102,10 +102,13 @@ fn unguarded(session: u128, attempt: u64) -> CampaignRequest {
     CampaignRequest { guard: false, ..ask(session, attempt) }
 }
 
-/// What a candidate knows that heard the count a while ago.
-fn knows(count: u64, age: Duration) -> Option<Knowledge> {
-    Some(Knowledge { count, age, remaining: Duration::ZERO })
+/// What a candidate knows that heard this token and count a while ago.
+fn knows((token, count): (Token, u64), age: Duration) -> Option<Knowledge> {
+    Some(Knowledge { token, count, age, remaining: Duration::ZERO })
 }
+
+/// What a candidate knows that found nothing.
+const NOTHING: (Token, u64) = (Token::NONE, 0);
 
 fn renewal(session: u128, attempt: u64, token: Token) -> RenewRequest {
     RenewRequest {

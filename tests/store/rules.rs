@@ -15,7 +15,7 @@ const RECORD_KEY: &str = "baton:{scheduler}:record";
 async fn win_after_the_start(store: &RedisStore, session: u128, lease: Duration) -> (Token, u64) {
     let mut won = None;
     support::wait_until_async(BOUND, "the guard of a young server ends", async || {
-        let request = CampaignRequest { lease_duration: lease, knowledge: knows(0, ms(0)), ..ask(session, 1) };
+        let request = CampaignRequest { lease_duration: lease, knowledge: knows(NOTHING, ms(0)), ..ask(session, 1) };
         won = match campaign(store, request).await {
             CampaignReply::Granted { token, count } => Some((token, count)),
             CampaignReply::Guarded { cause: GuardCause::Empty, .. } => None,
@@ -124,7 +124,7 @@ async fn a_released_term_is_not_put_back() {
 async fn a_restart_without_data_guards_the_role_as_empty() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    match campaign(&store, CampaignRequest { knowledge: knows(0, ms(0)), ..ask(1, 1) }).await {
+    match campaign(&store, CampaignRequest { knowledge: knows(NOTHING, ms(0)), ..ask(1, 1) }).await {
         CampaignReply::Guarded { cause: GuardCause::Empty, remaining, .. } => {
             assert!(remaining <= LEASE && remaining > LEASE / 2, "{remaining:?}");
         }
@@ -144,7 +144,7 @@ async fn a_server_that_has_run_for_a_lease_delays_no_first_term() {
     .await;
     let request = CampaignRequest { lease_duration: lease, ..ask(1, 1) };
     assert!(matches!(campaign(&store, request.clone()).await, CampaignReply::LookAgain { count: 0, .. }));
-    win(&store, CampaignRequest { knowledge: knows(0, ms(50)), ..request }).await;
+    win(&store, CampaignRequest { knowledge: knows(NOTHING, ms(50)), ..request }).await;
 }
 
 #[tokio::test]
@@ -193,8 +193,8 @@ async fn a_lease_that_is_gone_without_a_release_guards_the_role_as_vanished() {
         matches!(campaign(&store, ask(2, 1)).await, CampaignReply::LookAgain { count: c, .. } if c == count),
         "who knows nothing looks again"
     );
-    let late = CampaignRequest { knowledge: knows(before, LEASE * 5 / 4), ..ask(3, 1) };
-    let early = CampaignRequest { knowledge: knows(before, LEASE * 5 / 4 - ms(1)), ..ask(2, 1) };
+    let late = CampaignRequest { knowledge: knows((token, before), LEASE * 5 / 4), ..ask(3, 1) };
+    let early = CampaignRequest { knowledge: knows((token, before), LEASE * 5 / 4 - ms(1)), ..ask(2, 1) };
     assert!(matches!(campaign(&store, early).await, CampaignReply::Guarded { cause: GuardCause::Vanished, .. }));
     assert!(
         matches!(campaign(&store, late).await, CampaignReply::Guarded { cause: GuardCause::Vanished, .. }),
@@ -210,9 +210,9 @@ async fn a_lease_that_is_gone_without_a_release_guards_the_role_as_vanished() {
 async fn a_lease_that_is_gone_before_its_time_guards_the_role_as_vanished() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let (_, count) = win_after_the_start(&store, 1, LEASE / 60).await;
+    let (token, count) = win_after_the_start(&store, 1, LEASE / 60).await;
     redis.command(&["DEL", LEASE_KEY]);
-    let knowledge = Some(Knowledge { count, age: ms(10), remaining: ms(1) });
+    let knowledge = Some(Knowledge { token, count, age: ms(10), remaining: ms(1) });
     let reply = campaign(&store, CampaignRequest { knowledge, ..ask(2, 1) }).await;
     assert!(matches!(reply, CampaignReply::Guarded { cause: GuardCause::Vanished, .. }), "{reply:?}");
     redis.command(&["DEL", RECORD_KEY]);
@@ -224,7 +224,7 @@ async fn a_lease_that_ran_out_and_was_not_renewed_is_free() {
     let store = connected(&redis.url()).await;
     let (token, count) = win_after_the_start(&store, 1, LEASE / 60).await;
     redis.command(&["DEL", LEASE_KEY]);
-    let (next, _) = win(&store, CampaignRequest { knowledge: knows(count, LEASE), ..ask(2, 1) }).await;
+    let (next, _) = win(&store, CampaignRequest { knowledge: knows((token, count), LEASE), ..ask(2, 1) }).await;
     assert!(next > token);
 }
 
@@ -236,7 +236,7 @@ async fn a_holder_that_has_not_renewed_for_its_whole_lease_is_overdue_whatever_t
     let RenewReply::Renewed { count: renewed, .. } = renew(&store, renewal(1, 1, token)).await else { panic!() };
     assert_eq!(renewed, count + 1);
     redis.command(&["PEXPIRE", LEASE_KEY, "9000000"]);
-    let ask = |age| CampaignRequest { lease_duration: ms(100), knowledge: knows(renewed, age), ..ask(2, 1) };
+    let ask = |age| CampaignRequest { lease_duration: ms(100), knowledge: knows((token, renewed), age), ..ask(2, 1) };
     assert!(matches!(campaign(&store, ask(LEASE - ms(1))).await, CampaignReply::Held { .. }));
     let (next, _) = win(&store, ask(LEASE)).await;
     assert!(next > token);

@@ -370,7 +370,7 @@ impl Probe<'_> {
         let keys = Keys { lease: key("lease"), record: key("record"), channel: key("news") };
         let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
         // A lease of one second, so that nothing stays for long if this breaks off.
-        let campaign = [&me[..], &["1000", "0", "0", "", "", ""].map(str::to_owned)].concat();
+        let campaign = [&me[..], &["1000", "0", "0", "", "", "", ""].map(str::to_owned)].concat();
         let granted = self.script(&CAMPAIGN, &keys, &campaign).await?;
         let token = granted.get(2).cloned().unwrap_or_default();
         let renew = [&me[..], &["1000", "1", &token, "0"].map(str::to_owned)].concat();

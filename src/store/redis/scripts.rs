@@ -84,11 +84,16 @@ pub(super) fn campaign_args(request: &CampaignRequest) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
     args.push(request.floor.to_string());
-    args.extend(match request.knowledge {
+    match request.knowledge {
         // Rounded towards caution: a younger knowledge and a longer remaining lease shut the role sooner.
-        Some(known) => [known.count.to_string(), known.age.as_millis().to_string(), ceil_ms(known.remaining)],
-        None => [String::new(), String::new(), String::new()],
-    });
+        Some(known) => args.extend([
+            known.token.to_string(),
+            known.count.to_string(),
+            known.age.as_millis().to_string(),
+            ceil_ms(known.remaining),
+        ]),
+        None => args.extend([const { String::new() }; 4]),
+    }
     args
 }
 

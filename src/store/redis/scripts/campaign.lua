@@ -3,11 +3,12 @@
 --   | look token count | stale token count | exhausted
 -- each after its name with the store's clock. protocol/lease.rs is the reference for what happens when.
 --
--- ARGV: channel session attempt identity lease_ms guard floor known_count known_age_ms known_remaining_ms (the last three
--- empty when unknown)
+-- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms known_remaining_ms (the
+-- last four empty when nothing is known)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, floor = ARGV[6] == '1', tonumber(ARGV[7])
-local known_count, known_age_ms, known_remaining_ms = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local known_token, known_count = tonumber(ARGV[8]), tonumber(ARGV[9])
+local known_age_ms, known_remaining_ms = tonumber(ARGV[10]), tonumber(ARGV[11])
 
 local lease, bad = read_lease()
 if bad then
@@ -22,6 +23,14 @@ local record, changed = prepare(stored, lease_ms, guard)
 -- What prepare found out stays, whatever the answer is.
 if changed then
   write_record(record)
+end
+
+-- No guard is longer than a lease: one that seems so was set before this clock was stepped back.
+record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
+
+-- A count says nothing without its token: two sides of a split count alike.
+local function knows_this_state()
+  return known_token == record.token and known_count == record.count
 end
 
 local function stale()
@@ -46,7 +55,7 @@ if lease then
   else
     -- The candidate saw the count stand still for the holder's whole lease, on its own clock: the holder's deadline has
     -- passed, whatever this clock says of the TTL (it was stepped back).
-    local overdue = known_count and known_count == record.count and known_age_ms >= lease.lease_ms
+    local overdue = known_token and knows_this_state() and known_age_ms >= lease.lease_ms
     if not overdue then
       return {
         'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session, lease.identity,
@@ -60,20 +69,25 @@ else
   end
   -- A session cannot be in doubt about its own term: it is here because that is over.
   if guard and not record.released and not mine then
-    if not known_count then
+    if not known_token then
       return { 'look', text(now), text(record.token), text(record.count) }
     end
-    local renewed_since = known_count < record.count and known_age_ms < lease_ms * 1.25
-    local gone_early = known_count == record.count and known_remaining_ms > 0
+    local earlier = known_token < record.token or (known_token == record.token and known_count < record.count)
+    local renewed_since = earlier and known_age_ms < lease_ms * 1.25
+    local gone_early = knows_this_state() and known_remaining_ms > 0
     if (renewed_since or gone_early) and not is_guarded(record) then
       guard_until(record, 'vanished', now + lease_ms * 1000)
     end
   end
 end
 
-if guard and record.token < floor and not is_guarded(record) then
+if guard and record.token < floor then
+  -- Under a guard the floor is taken over all the same: what it tells of was forgotten before the guard began, and a second
+  -- guard after the first would only cost time.
   record.token = floor
-  guard_until(record, 'regression', now + lease_ms * 1000)
+  if not is_guarded(record) then
+    guard_until(record, 'regression', now + lease_ms * 1000)
+  end
 end
 if guard and is_guarded(record) then
   write_record(record)
