@@ -66,13 +66,12 @@ async fn until_up(store: &RedisStore) {
 /// Waits until the store is down for a reason with this word in it.
 async fn until_down(store: &RedisStore, word: &str) -> String {
     let mut health = store.health();
-    let what = format!("the store is down because of {word:?}; it is {:?}", *health.borrow());
-    let down = within(&what, async {
-        let down = health.wait_for(|health| matches!(health, StoreHealth::Down { reason } if reason.contains(word)));
-        down.await.expect("the store lives").clone()
-    });
-    match down.await {
-        StoreHealth::Down { reason } => reason,
+    let down = health.wait_for(|health| matches!(health, StoreHealth::Down { reason } if reason.contains(word)));
+    let Ok(down) = tokio::time::timeout(BOUND, down).await else {
+        panic!("the store is not down because of {word:?}: {:?}", *store.health().borrow());
+    };
+    match &*down.expect("the store lives") {
+        StoreHealth::Down { reason } => reason.clone(),
         StoreHealth::Up => unreachable!("waited for"),
     }
 }

@@ -1,6 +1,8 @@
 //! A TCP proxy on this machine whose network can be broken.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -26,6 +28,7 @@ pub enum Network {
 pub struct Proxy {
     port: u16,
     network: watch::Sender<Network>,
+    accepted: Arc<AtomicUsize>,
     acceptor: JoinHandle<()>,
 }
 
@@ -35,12 +38,15 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let (network, state) = watch::channel(Network::Good);
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&accepted);
         let acceptor = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(serve(client, SocketAddr::from(([127, 0, 0, 1], target)), state.clone()));
             }
         });
-        Self { port, network, acceptor }
+        Self { port, network, accepted, acceptor }
     }
 
     /// The port to connect to.
@@ -51,6 +57,11 @@ impl Proxy {
     /// The URL of a Redis behind it.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// How many connections were made so far: one more tells that somebody gave up an old one.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// Changes the network, for connections that exist, too.

@@ -183,7 +183,8 @@ impl RedisServer {
         false
     }
 
-    fn connect(&self) -> std::io::Result<Connection> {
+    /// Another connection, let in as [`Self::command`] is.
+    pub fn connect(&self) -> std::io::Result<Connection> {
         let mut connection = Connection::open(self.port)?;
         if let Some(password) = &self.password {
             connection.command(&["AUTH", password])?;

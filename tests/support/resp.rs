@@ -76,7 +76,8 @@ impl Connection {
         self.read()
     }
 
-    fn read(&mut self) -> std::io::Result<Reply> {
+    /// Reads the next reply, for commands that have several.
+    pub fn read(&mut self) -> std::io::Result<Reply> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());

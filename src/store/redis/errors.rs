@@ -98,7 +98,7 @@ pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Failur
         return failure;
     }
     let what = match error.kind() {
-        ErrorKind::Tls => format!("TLS: {}", plain(details)),
+        ErrorKind::Tls => format!("TLS: {details}"),
         ErrorKind::Sentinel => format!("no Sentinel knows a master: {}", plain(details)),
         ErrorKind::Canceled => "the connection was closed".to_owned(),
         _ => plain(details),
@@ -125,6 +125,10 @@ fn explain_reply(details: &str) -> Option<Failure> {
 }
 
 fn explain_err(details: &str) -> Failure {
+    // What NOPERM is called inside a script.
+    if details.contains("The user executing the script can't") {
+        return Failure::refused(no_permission(&details.replace("can't", "cannot")), false);
+    }
     if let Some((_, says, reconnect)) = ERR_REPLIES.iter().find(|(words, ..)| details.contains(words)) {
         return Failure::refused((*says).to_owned(), *reconnect);
     }
@@ -142,8 +146,8 @@ fn explain_err(details: &str) -> Failure {
         if let Some((_, says, reconnect)) = inner {
             return Failure::refused((*says).to_owned(), *reconnect);
         }
-        if details.contains("can't run this command") || details.contains("-NOPERM") {
-            return Failure::refused(no_permission(details), false);
+        if details.contains("-NOPERM") {
+            return Failure::refused(no_permission(""), false);
         }
     }
     Failure::refused(details.to_owned(), false)
@@ -167,6 +171,14 @@ fn between_quotes(text: &str) -> Option<&str> {
 
 /// fred tells an I/O error by its `Debug`; this is the message in it.
 fn plain(details: &str) -> String {
+    if let Some((_, why)) = details.split_once("InvalidCertificate(") {
+        let why = why.trim_end_matches([' ', '}', ')']);
+        return format!("TLS: its certificate is not accepted ({why}): check caFile, and the host in the URL");
+    }
+    if let Some((_, why)) = details.split_once("AlertReceived(") {
+        let why = why.trim_end_matches([' ', '}', ')']);
+        return format!("TLS: it broke off ({why}): check certFile and keyFile");
+    }
     for opening in ["message: \"", "error: \""] {
         if let Some((_, rest)) = details.split_once(opening) {
             return rest.split('"').next().unwrap_or(rest).to_owned();
@@ -199,6 +211,11 @@ mod tests {
             ("OOM command not allowed when used memory > 'maxmemory'.", "maxmemory"),
             ("NOPERM User x has no permissions to run the 'info' command", "run info"),
             ("NOPERM No permissions to access a channel", "channels"),
+            (
+                "ERR The user executing the script can't publish to the channel mentioned in the command script",
+                "channels",
+            ),
+            ("ERR The user executing the script can't run this command or subcommand script: 8d", "scripts need"),
             ("ERR Error running script (call to f_0a): @user_script:1: -OOM command not allowed when", "maxmemory"),
         ] {
             assert!(reason(reply).contains(help), "{reply}: {}", reason(reply));
@@ -209,6 +226,8 @@ mod tests {
     fn an_operating_system_error_is_told_in_its_own_words() {
         let details = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         assert_eq!(reason(details), "redis:6379: Connection refused");
+        let details = "Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }";
+        assert!(reason(details).contains("certificate is not accepted (UnknownIssuer)"), "{}", reason(details));
     }
 
     #[test]
