@@ -45,7 +45,10 @@ impl Lease {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Record {
+    /// The last term's.
     token: Token,
+    /// The greatest token that a candidate has seen and this store knew nothing of (R5 *regression*).
+    floor: Token,
     count: u64,
     released: bool,
     /// Who had the last term.
@@ -139,36 +142,31 @@ impl LeaseCell {
             }
             // A session cannot be in doubt about its own term: it is here because that is over.
             if guard && self.rules.vanished && !record.released && last.is_none() {
-                let Some(known) = request.knowledge else {
+                // What it knows of an earlier term says nothing of this one.
+                let Some(known) = request.knowledge.filter(|known| known.token == record.token) else {
                     return Ok((CampaignReply::LookAgain { token: record.token, count: record.count }, None));
                 };
-                let (then, now_at) = ((known.token, known.count), (record.token, record.count));
-                let renewed_since = then < now_at && known.age < request.lease_duration * 5 / 4;
-                let gone_early = then == now_at && !known.remaining.is_zero();
+                let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
+                let gone_early = known.count == record.count && !known.remaining.is_zero();
                 if (renewed_since || gone_early) && record.guarded(now).is_none() {
                     record.guard_for(GuardCause::Vanished, now.plus(request.lease_duration));
                 }
             }
         }
-        if guard && self.rules.tokens && record.token < request.floor {
-            // Under a guard the floor is taken over all the same: what it tells of was forgotten before the guard began, and
-            // a second guard after the first would only cost time.
-            record.token = request.floor;
+        if guard && self.rules.tokens && record.token.max(record.floor) < request.floor {
+            // Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and a
+            // second guard after the first would only cost time. The last term's token stays: an incumbent may still renew.
+            record.floor = request.floor;
             if record.guarded(now).is_none() {
                 record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
             }
         }
         if guard && let Some((cause, remaining)) = record.guarded(now) {
-            let reply = CampaignReply::Guarded {
-                cause,
-                remaining,
-                token: record.token.max(request.floor),
-                count: record.count,
-            };
+            let reply = CampaignReply::Guarded { cause, remaining, token: record.token, count: record.count };
             self.record = Some(record);
             return Ok((reply, None));
         }
-        let token = next_token(self.rules, record.token, request.floor, now)?;
+        let token = next_token(self.rules, record.token.max(record.floor), request.floor, now)?;
         let count = record.count + 1;
         self.record = Some(Record { token, count, released: false, writer: Some(me), ..record });
         let lease = self.lease.insert(Lease {
@@ -203,7 +201,9 @@ impl LeaseCell {
                 return (RenewReply::Lost { token: record.token, holder }, None);
             }
         };
-        record.count += 1;
+        // The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody
+        // had renewed.
+        record.count = record.count.max(request.count) + 1;
         if reasserted {
             record.token = request.token;
             record.released = false;
