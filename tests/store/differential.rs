@@ -143,7 +143,8 @@ impl Pair<'_> {
         match random.below(20) {
             0..=8 => {
                 let token = random.pick(&known[known.len().saturating_sub(3)..]);
-                Operation::Renew(RenewRequest { candidate, identity, token, lease_duration, audience, guard })
+                let count = (self.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2]));
+                Operation::Renew(RenewRequest { candidate, identity, token, count, lease_duration, audience, guard })
             }
             9..=12 => {
                 let token = if random.one_in(3) { Token::NONE } else { *known.last().expect("zero is known") };

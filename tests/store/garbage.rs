@@ -48,7 +48,7 @@ async fn hashes_with_missing_or_odd_fields_are_refused_and_left_alone() {
     let redis = server();
     let store = connected(&redis.url()).await;
     let record_fields =
-        ["v", "token", "count", "released", "session", "attempt", "run_id", "guard_until", "guard_cause"];
+        ["v", "token", "floor", "count", "released", "session", "attempt", "run_id", "guard_until", "guard_cause"];
     for field in record_fields {
         redis.command(&["FLUSHALL"]);
         let (token, _) = win(&store, unguarded(1, 1)).await;

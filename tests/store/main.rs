@@ -114,6 +114,7 @@ fn renewal(session: u128, attempt: u64, token: Token) -> RenewRequest {
         candidate: candidate(session, attempt),
         identity: Arc::from(format!("web-{session}")),
         token,
+        count: 0,
         lease_duration: LEASE,
         audience: 0,
         guard: true,

@@ -175,11 +175,15 @@ async fn a_record_below_the_floor_guards_the_role_for_regression() {
     assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
     let floor = Token::new(token.get() + 5_000_000).expect("below 2^53");
     match campaign(&store, CampaignRequest { floor, ..ask(2, 1) }).await {
-        CampaignReply::Guarded { cause: GuardCause::Regression, token: t, .. } => assert_eq!(t, floor),
+        CampaignReply::Guarded { cause: GuardCause::Regression, token: t, .. } => {
+            assert_eq!(t, token, "of the last term")
+        }
         other => panic!("{other:?}"),
     }
-    let stored = redis.command(&["HGET", RECORD_KEY, "token"]).text();
+    let stored = redis.command(&["HGET", RECORD_KEY, "floor"]).text();
     assert_eq!(stored, floor.to_string(), "the record learned the floor");
+    let (next, _) = win(&store, unguarded(3, 1)).await;
+    assert!(next > floor, "{next}");
 }
 
 #[tokio::test]

@@ -373,7 +373,7 @@ impl Probe<'_> {
         let campaign = [&me[..], &["1000", "0", "0", "", "", "", ""].map(str::to_owned)].concat();
         let granted = self.script(&CAMPAIGN, &keys, &campaign).await?;
         let token = granted.get(2).cloned().unwrap_or_default();
-        let renew = [&me[..], &["1000", "1", &token, "0"].map(str::to_owned)].concat();
+        let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
         let renewed = self.script(&RENEW, &keys, &renew).await;
         let release = [&me[..2], &[token, "0".to_owned()]].concat();
         let released = self.script(&RELEASE, &keys, &release).await;

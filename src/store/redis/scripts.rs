@@ -100,7 +100,7 @@ pub(super) fn campaign_args(request: &CampaignRequest) -> Vec<String> {
 pub(super) fn renew_args(request: &RenewRequest) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
-    args.extend([request.token.to_string(), request.audience.to_string()]);
+    args.extend([request.token.to_string(), request.count.to_string(), request.audience.to_string()]);
     args
 }
 

@@ -28,11 +28,6 @@ end
 -- No guard is longer than a lease: one that seems so was set before this clock was stepped back.
 record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
 
--- A count says nothing without its token: two sides of a split count alike.
-local function knows_this_state()
-  return known_token == record.token and known_count == record.count
-end
-
 local function stale()
   return { 'stale', text(now), text(record.token), text(record.count) }
 end
@@ -54,8 +49,9 @@ if lease then
     -- An older attempt of this session: its term is over, and the new one begins at once.
   else
     -- The candidate saw the count stand still for the holder's whole lease, on its own clock: the holder's deadline has
-    -- passed, whatever this clock says of the TTL (it was stepped back).
-    local overdue = known_token and knows_this_state() and known_age_ms >= lease.lease_ms
+    -- passed, whatever this clock says of the TTL (it was stepped back). A count says nothing without its token: two sides of
+    -- a split count alike.
+    local overdue = known_token == record.token and known_count == record.count and known_age_ms >= lease.lease_ms
     if not overdue then
       return {
         'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session, lease.identity,
@@ -69,22 +65,22 @@ else
   end
   -- A session cannot be in doubt about its own term: it is here because that is over.
   if guard and not record.released and not mine then
-    if not known_token then
+    -- What it knows of an earlier term says nothing of this one.
+    if known_token ~= record.token then
       return { 'look', text(now), text(record.token), text(record.count) }
     end
-    local earlier = known_token < record.token or (known_token == record.token and known_count < record.count)
-    local renewed_since = earlier and known_age_ms < lease_ms * 1.25
-    local gone_early = knows_this_state() and known_remaining_ms > 0
+    local renewed_since = known_count < record.count and known_age_ms < lease_ms * 1.25
+    local gone_early = known_count == record.count and known_remaining_ms > 0
     if (renewed_since or gone_early) and not is_guarded(record) then
       guard_until(record, 'vanished', now + lease_ms * 1000)
     end
   end
 end
 
-if guard and record.token < floor then
-  -- Under a guard the floor is taken over all the same: what it tells of was forgotten before the guard began, and a second
-  -- guard after the first would only cost time.
-  record.token = floor
+if guard and math.max(record.token, record.floor) < floor then
+  -- Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and a second guard
+  -- after the first would only cost time. The last term's token stays: an incumbent may still renew.
+  record.floor = floor
   if not is_guarded(record) then
     guard_until(record, 'regression', now + lease_ms * 1000)
   end
@@ -92,12 +88,11 @@ end
 if guard and is_guarded(record) then
   write_record(record)
   return {
-    'guarded', text(now), text(math.max(record.token, floor)), text(record.count), text(record.guard_until - now),
-    record.guard_cause,
+    'guarded', text(now), text(record.token), text(record.count), text(record.guard_until - now), record.guard_cause,
   }
 end
 
-local token = math.max(record.token, floor, now) + 1
+local token = math.max(record.token, record.floor, floor, now) + 1
 if token >= 9007199254740992 then -- 2^53
   return { 'exhausted', text(now) }
 end

@@ -89,12 +89,12 @@ local CAUSES = { [''] = true, generation = true, empty = true, regression = true
 
 -- What is remembered; nil when nothing is.
 local function read_record()
-  local fields = { 'token', 'count', 'released', 'session', 'attempt', 'run_id', 'guard_until', 'guard_cause' }
+  local fields = { 'token', 'floor', 'count', 'released', 'session', 'attempt', 'run_id', 'guard_until', 'guard_cause' }
   local record, bad = read(record_key, fields)
   if not record then
     return nil, bad
   end
-  bad = numbers(record_key, record, { 'token', 'count', 'attempt', 'guard_until' })
+  bad = numbers(record_key, record, { 'token', 'floor', 'count', 'attempt', 'guard_until' })
   if bad then
     return nil, bad
   end
@@ -113,14 +113,16 @@ end
 
 local function new_record()
   return {
-    token = 0, count = 0, released = false, session = '', attempt = 0, run_id = '', guard_until = 0, guard_cause = '',
+    token = 0, floor = 0, count = 0, released = false, session = '', attempt = 0, run_id = '', guard_until = 0,
+    guard_cause = '',
   }
 end
 
 local function write_record(record)
-  redis.call('HSET', record_key, 'v', '1', 'token', text(record.token), 'count', text(record.count),
-    'released', record.released and '1' or '0', 'session', record.session, 'attempt', text(record.attempt),
-    'run_id', record.run_id, 'guard_until', text(record.guard_until), 'guard_cause', record.guard_cause)
+  redis.call('HSET', record_key, 'v', '1', 'token', text(record.token), 'floor', text(record.floor),
+    'count', text(record.count), 'released', record.released and '1' or '0', 'session', record.session,
+    'attempt', text(record.attempt), 'run_id', record.run_id, 'guard_until', text(record.guard_until),
+    'guard_cause', record.guard_cause)
 end
 
 local function write_lease(session, attempt, token, identity, lease_ms)

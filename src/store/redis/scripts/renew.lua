@@ -2,9 +2,9 @@
 --   renewed count reasserted(0/1) listeners | lost token [session identity]
 -- each after its name with the store's clock.
 --
--- ARGV: channel session attempt identity lease_ms guard token audience
+-- ARGV: channel session attempt identity lease_ms guard token count audience
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local guard, token, audience = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8]
+local guard, token, count, audience = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
 
 local lease, bad = read_lease()
 if bad then
@@ -34,7 +34,9 @@ else
   return { 'lost', text(now), text(record.token) }
 end
 
-record.count = record.count + 1
+-- The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody had
+-- renewed.
+record.count = math.max(record.count, count) + 1
 if reasserted then
   record.token, record.released, record.session, record.attempt = token, false, session, attempt
   write_record(record)
