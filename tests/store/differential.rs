@@ -1,8 +1,8 @@
 //! Random operations on Redis and on the reference (`LeaseCell`): the same answers, the same announcements.
 //!
-//! Both sides see the same moments: the reference is told the store's clock of Redis's answer. Time passes by shifting: the
-//! reference's clock goes forward, and in Redis the lease's TTL and the guard move back. So tokens, which are made from the
-//! clock, differ in value; what must agree is which token is meant, and their order.
+//! Both sides see the same moments: the reference is told the store's clock of Redis's answer. Time passes by shifting:
+//! the reference's clock goes forward, and in Redis the lease's TTL and the guard move back. So tokens, which are made
+//! from the clock, differ in value; what must agree is which token is meant, and their order.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What breaks between the store and its Redis: nothing hangs, nothing runs later, nothing is claimed that is not known.
+//! What breaks between the store and its Redis: nothing hangs, nothing runs later, nothing is claimed that is not
+//! known.
 
 use super::support::proxy::{Network, Proxy};
 use super::support::redis::{Data, RedisServer};
@@ -56,7 +57,7 @@ async fn a_command_without_a_connection_is_answered_at_once_and_never_run_later(
 async fn a_command_whose_future_was_dropped_does_not_run_on_another_connection() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port()).await;
-    let store = connected(&proxy.url()).await;
+    let store = impatient(&proxy.url()).await;
     proxy.set(Network::Stalled);
     {
         let role = role();
@@ -76,7 +77,7 @@ async fn a_command_whose_future_was_dropped_does_not_run_on_another_connection()
 async fn a_black_hole_makes_the_outcome_unknown_and_the_connection_is_replaced() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port()).await;
-    let store = connected(&proxy.url()).await;
+    let store = impatient(&proxy.url()).await;
     proxy.set(Network::Stalled);
     let unknown = within("a stalled campaign ends by itself", store.campaign(&role(), unguarded(1, 1))).await;
     assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");
@@ -93,7 +94,7 @@ async fn a_black_hole_makes_the_outcome_unknown_and_the_connection_is_replaced()
 async fn a_black_hole_is_noticed_although_commands_keep_coming() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port()).await;
-    let store = connected(&proxy.url()).await;
+    let store = impatient(&proxy.url()).await;
     proxy.set(Network::Stalled);
     wait_until_async(BOUND, "the connection is given up", async || {
         is_unreachable(&store.campaign(&role(), unguarded(1, 1)).await)
@@ -105,7 +106,7 @@ async fn a_black_hole_is_noticed_although_commands_keep_coming() {
 async fn a_lost_reply_is_unknown_and_the_same_attempt_finds_its_lease() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port()).await;
-    let store = connected(&proxy.url()).await;
+    let store = impatient(&proxy.url()).await;
     warm_up(&store).await;
     proxy.set(Network::AnswersLost);
     let unknown = store.campaign(&role(), unguarded(1, 1)).await;
@@ -142,7 +143,7 @@ async fn a_connection_that_breaks_under_a_command_ends_it_at_once() {
 #[tokio::test]
 async fn a_redis_that_hangs_is_unknown_and_used_again_when_it_goes_on() {
     let redis = RedisServer::start();
-    let store = connected(&redis.url()).await;
+    let store = impatient(&redis.url()).await;
     let (token, _) = win(&store, unguarded(1, 1)).await;
     redis.pause();
     let unknown = store.renew(&role(), renewal(1, 1, token)).await;

@@ -111,7 +111,7 @@ async fn listening_may_begin_before_redis_is_there() {
 async fn an_idle_subscription_in_a_black_hole_is_noticed() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port()).await;
-    let store = connected(&proxy.url()).await;
+    let store = impatient(&proxy.url()).await;
     let mut news = store.listen(&role());
     assert_eq!(next(&mut news).await, News::Gap);
     let before = proxy.accepted();

@@ -40,15 +40,24 @@ fn config(url: &str) -> RedisConfig {
         password: None,
         tls: TlsConfig::default(),
         key_prefix: "baton".to_owned(),
-        command_timeout: ms(400),
+        // Patient, for machines that are busy; see `impatient`.
+        command_timeout: ms(8_000),
         replication: Replication { acks: 0, mode: AckMode::Wait, timeout: ms(200) },
         guard: Guard::Strict,
     }
 }
 
-/// A store whose shortest lease is two seconds, so that a silent connection is noticed in half a second.
 fn store_with(config: &RedisConfig) -> RedisStore {
-    RedisStore::connect(config, ms(2_000), 7).expect("the configuration is good")
+    RedisStore::connect(config, LEASE, 7).expect("the configuration is good")
+}
+
+/// A store that gives a command up after 300 ms and takes a silent connection for dead after a second: for tests in which
+/// nothing answers.
+async fn impatient(url: &str) -> RedisStore {
+    let config = RedisConfig { command_timeout: ms(300), ..config(url) };
+    let store = RedisStore::connect(&config, ms(4_000), 7).expect("the configuration is good");
+    until_up(&store).await;
+    store
 }
 
 async fn connected(url: &str) -> RedisStore {

@@ -5,9 +5,13 @@ use super::support::resp::Reply;
 use super::support::wait_until;
 use super::*;
 
-fn with_acks(url: &str, acks: u32, mode: AckMode) -> RedisConfig {
-    RedisConfig { replication: Replication { acks, mode, timeout: ms(200) }, command_timeout: ms(2_000), ..config(url) }
+/// Waits for one replica, for as long as this.
+fn with_one_ack(url: &str, mode: AckMode, timeout: Duration) -> RedisConfig {
+    RedisConfig { replication: Replication { acks: 1, mode, timeout }, ..config(url) }
 }
+
+/// More than a replica on a busy machine needs.
+const PATIENT: Duration = Duration::from_secs(5);
 
 async fn pair() -> (RedisServer, RedisServer) {
     let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
@@ -22,7 +26,7 @@ async fn pair() -> (RedisServer, RedisServer) {
 #[tokio::test]
 async fn a_grant_and_a_renewal_count_once_the_replica_has_them() {
     let (master, replica) = pair().await;
-    let store = store_with(&with_acks(&master.url(), 1, AckMode::Wait));
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
     until_up(&store).await;
     let (token, _) = win(&store, unguarded(1, 1)).await;
     assert_eq!(replica.command(&["HGET", "baton:{scheduler}:lease", "token"]).text(), token.to_string());
@@ -32,7 +36,7 @@ async fn a_grant_and_a_renewal_count_once_the_replica_has_them() {
 #[tokio::test]
 async fn without_the_replica_nothing_counts_although_the_lease_may_be_there() {
     let (master, replica) = pair().await;
-    let store = store_with(&with_acks(&master.url(), 1, AckMode::Wait));
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, ms(100)));
     until_up(&store).await;
     replica.pause();
     let refused = store.campaign(&role(), unguarded(1, 1)).await;
@@ -42,6 +46,8 @@ async fn without_the_replica_nothing_counts_although_the_lease_may_be_there() {
     );
     let held = master.command(&["HGET", "baton:{scheduler}:lease", "token"]).text();
     replica.resume();
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
     let (token, _) = win(&store, unguarded(1, 1)).await;
     assert_eq!(token.to_string(), held, "the same attempt finds the lease it did not know of");
 }
@@ -51,7 +57,7 @@ async fn a_refusal_and_a_lost_term_need_no_replica() {
     let (master, replica) = pair().await;
     let plain = connected(&master.url()).await;
     let (token, _) = win(&plain, unguarded(1, 1)).await;
-    let store = store_with(&with_acks(&master.url(), 1, AckMode::Wait));
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
     until_up(&store).await;
     replica.pause();
     assert!(matches!(campaign(&store, ask(2, 1)).await, CampaignReply::Held { .. }));
@@ -62,7 +68,7 @@ async fn a_refusal_and_a_lost_term_need_no_replica() {
 #[tokio::test]
 async fn the_acknowledgement_is_asked_for_on_the_connection_that_wrote() {
     let (master, _replica) = pair().await;
-    let store = store_with(&with_acks(&master.url(), 1, AckMode::Wait));
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
     until_up(&store).await;
     let (token, _) = win(&store, unguarded(1, 1)).await;
     let mut monitor = master.connect().expect("it answers");
@@ -82,7 +88,7 @@ async fn the_acknowledgement_is_asked_for_on_the_connection_that_wrote() {
 #[tokio::test]
 async fn waitaof_on_a_redis_without_it_is_named() {
     let (master, _replica) = pair().await;
-    let store = store_with(&with_acks(&master.url(), 1, AckMode::WaitAof));
+    let store = store_with(&with_one_ack(&master.url(), AckMode::WaitAof, ms(100)));
     until_up(&store).await;
     let refused = store.campaign(&role(), unguarded(1, 1)).await;
     let version = master.command(&["INFO", "server"]).text();

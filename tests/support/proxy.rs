@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 pub enum Network {
     /// Passes everything on.
     Good,
-    /// Passes nothing on, in either direction, and takes new connections the same way: a black hole. What waits is passed
-    /// on when it heals.
+    /// Passes nothing on, in either direction, and takes new connections the same way: a black hole. What waits is
+    /// passed on when it heals.
     Stalled,
     /// Passes requests on and keeps the answers back.
     AnswersLost,

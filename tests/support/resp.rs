@@ -1,5 +1,5 @@
-//! A client for the few commands that tests send behind the store's back. Blocking, RESP2, no frills: it shares nothing with
-//! the client under test.
+//! A client for the few commands that tests send behind the store's back. Blocking, RESP2, no frills: it shares nothing
+//! with the client under test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

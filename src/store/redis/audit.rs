@@ -1,7 +1,8 @@
 //! `baton audit`: what this Redis can and cannot promise, and what would change that.
 //!
-//! Most of it is read from INFO. What only CONFIG tells is reported as unknown where CONFIG is forbidden, never as good. The
-//! rights are tried out with the scripts themselves on keys that no role can have, and that are removed again.
+//! Most of it is read from INFO. What only CONFIG tells is reported as unknown where CONFIG is forbidden, never as
+//! good. The rights are tried out with the scripts themselves on keys that no role can have, and that are removed
+//! again.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -193,7 +194,7 @@ fn memory(info: &Info) -> Finding {
         (Some(_), Some(policy)) => finding(
             Severity::Warning,
             format!("maxmemory-policy is {policy}"),
-            "when its memory is short it may drop leases and tokens: each time that costs up to a lease without a leader",
+            "short of memory it may drop leases and tokens: each time that costs up to a lease without a leader",
             "maxmemory-policy noeviction, or a Redis of its own for Baton",
         ),
         (Some(_), None) => match (used, max) {
@@ -233,7 +234,7 @@ fn replicas(info: &Info, acks: u32) -> Finding {
         (_, 0) => finding(
             Severity::Warning,
             what,
-            "if the network splits and a replica is promoted while the old master is still reached, there can be two leaders",
+            "in a split network with the old master still reached by some, there can be two leaders",
             "replication.acks: 1 (or more)",
         ),
         _ => finding(Severity::Ok, what, "a promoted replica knows of every lease that was granted", ""),
@@ -318,7 +319,7 @@ fn neighbours(info: &Info) -> Finding {
         return finding(
             Severity::Note,
             format!("it holds {total} keys"),
-            "others use it, too: their load delays renewals, and their FLUSHALL drops leases (a leader puts its own back)",
+            "others use it, too: their load delays renewals, their FLUSHALL drops leases",
             "a small Redis of its own for Baton",
         );
     }

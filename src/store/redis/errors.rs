@@ -1,5 +1,5 @@
-//! What an error of fred or of Redis means, in words for the person who has to do something about it. No text here repeats a
-//! password, a user's name or a URL.
+//! What an error of fred or of Redis means, in words for the person who has to do something about it. No text here
+//! repeats a password, a user's name or a URL.
 
 use std::time::Duration;
 

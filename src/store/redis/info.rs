@@ -84,8 +84,8 @@ impl Info {
 
 fn eviction_note(policy: &str) -> String {
     format!(
-        "maxmemory-policy is {policy}: a Redis short of memory may drop leases and tokens; set it to noeviction, or give \
-         Baton a Redis of its own"
+        "maxmemory-policy is {policy}: a Redis short of memory may drop leases and tokens; set it to noeviction, or \
+         give Baton a Redis of its own"
     )
 }
 

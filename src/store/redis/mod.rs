@@ -7,14 +7,14 @@
 //! ```
 //!
 //! Three properties everything else rests on:
-//! - *One client of fred is one connection.* It has no policy to reconnect; the supervisor makes another client. A command
-//!   that got an error, or no answer, can therefore not be sent again later behind our back.
+//! - *One client of fred is one connection.* It has no policy to reconnect; the supervisor makes another client. So a
+//!   command that got an error, or no answer, cannot be sent again later behind our back.
 //! - *Nothing waits for a connection.* Without one, a command is answered at once with the reason.
-//! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is dropped
-//!   while its connection lives.
+//! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is
+//!   dropped while its connection lives.
 //!
-//! The rules themselves are in the scripts, which agree with `protocol/lease.rs` step by step; a test with random operations
-//! holds them to that. Nothing of fred leaves this folder.
+//! The rules themselves are in the scripts, which agree with `protocol/lease.rs` step by step; a test with random
+//! operations holds them to that. Nothing of fred leaves this folder.
 
 mod audit;
 mod errors;
@@ -75,13 +75,13 @@ impl Drop for RedisStore {
 }
 
 impl RedisStore {
-    /// Begins to connect, and goes on trying in the background for as long as the store lives; [`LeaseStore::health`] tells
-    /// how that goes. `lease_min` is the shortest lease of any role: a connection that is silent for a quarter of it is
-    /// replaced. `seed` spreads the reconnects of many replicas. Must be called inside a tokio runtime.
+    /// Begins to connect, and goes on trying in the background for as long as the store lives; [`LeaseStore::health`]
+    /// tells how that goes. `lease_min` is the shortest lease of any role: a connection that is silent for a quarter of
+    /// it is replaced. `seed` spreads the reconnects of many replicas. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// [`SetupError`] when the URL or a TLS file is unusable. A Redis that is down, or a password file that is not there
-    /// yet, is no error.
+    /// [`SetupError`] when the URL or a TLS file is unusable. A Redis that is down, or a password file that is not
+    /// there yet, is no error.
     pub fn connect(config: &RedisConfig, lease_min: Duration, seed: u64) -> Result<Self, SetupError> {
         let settings = Arc::new(Settings::new(config, lease_min)?);
         let (shared, listeners) = (Arc::new(Shared::new()), Arc::new(Listeners::default()));
@@ -145,8 +145,8 @@ impl RedisStore {
         }
         Err(StoreError::Refused {
             reason: format!(
-                "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it counts for \
-                 nothing: check the replicas"
+                "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it \
+                 counts for nothing: check the replicas"
             ),
         })
     }

@@ -1,5 +1,5 @@
-//! The messages that the scripts publish: `v1 <kind> <token> <count> <audience> <session> <identity>`, the identity being
-//! the rest of the line, spaces and all.
+//! The messages that the scripts publish: `v1 <kind> <token> <count> <audience> <session> <identity>`, the identity
+//! being the rest of the line, spaces and all.
 
 use std::sync::Arc;
 

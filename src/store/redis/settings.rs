@@ -1,5 +1,5 @@
-//! From the configuration to a client of fred. Everything that may change while Baton runs (passwords, certificates) is read
-//! anew for every connection.
+//! From the configuration to a client of fred. Everything that may change while Baton runs (passwords, certificates) is
+//! read anew for every connection.
 
 use std::path::Path;
 use std::time::Duration;
@@ -66,8 +66,8 @@ impl Settings {
 
     /// A client with today's credentials and certificates, not connected yet.
     ///
-    /// It has no policy to reconnect: one client is one connection. What is in flight or queued when it breaks is answered
-    /// with an error and can never run later, on another connection, when nobody waits for it any more.
+    /// It has no policy to reconnect: one client is one connection. What is in flight or queued when it breaks is
+    /// answered with an error and can never run later, on another connection, when nobody waits for it any more.
     pub fn client(&self) -> Result<Client, StoreError> {
         let refused = |reason: String| StoreError::Refused { reason };
         let mut config = Config::from_url(self.url.expose_secret()).map_err(|e| refused(e.details().to_owned()))?;

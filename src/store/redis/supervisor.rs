@@ -1,5 +1,5 @@
-//! Keeps a connection open: opens one, checks who answers, lets it be used until it ends, opens the next. For ever, with a
-//! growing pause that is different on every replica.
+//! Keeps a connection open: opens one, checks who answers, lets it be used until it ends, opens the next. For ever,
+//! with a growing pause that is different on every replica.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

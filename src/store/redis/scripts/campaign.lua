@@ -3,8 +3,8 @@
 --   | look token count | stale token count | exhausted
 -- each after its name with the store's clock. protocol/lease.rs is the reference for what happens when.
 --
--- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms known_remaining_ms (the
--- last four empty when nothing is known)
+-- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms known_remaining_ms
+-- (the last four empty when nothing is known)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, floor = ARGV[6] == '1', tonumber(ARGV[7])
 local known_token, known_count = tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -49,12 +49,13 @@ if lease then
     -- An older attempt of this session: its term is over, and the new one begins at once.
   else
     -- The candidate saw the count stand still for the holder's whole lease, on its own clock: the holder's deadline has
-    -- passed, whatever this clock says of the TTL (it was stepped back). A count says nothing without its token: two sides of
-    -- a split count alike.
+    -- passed, whatever this clock says of the TTL (it was stepped back). A count says nothing without its token: two
+    -- sides of a split count alike.
     local overdue = known_token == record.token and known_count == record.count and known_age_ms >= lease.lease_ms
     if not overdue then
       return {
-        'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session, lease.identity,
+        'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session,
+        lease.identity,
       }
     end
   end
@@ -78,8 +79,8 @@ else
 end
 
 if guard and math.max(record.token, record.floor) < floor then
-  -- Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and a second guard
-  -- after the first would only cost time. The last term's token stays: an incumbent may still renew.
+  -- Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and a second
+  -- guard after the first would only cost time. The last term's token stays: an incumbent may still renew.
   record.floor = floor
   if not is_guarded(record) then
     guard_until(record, 'regression', now + lease_ms * 1000)

@@ -1,5 +1,5 @@
--- Forgets a role, its token included, unless somebody has its lease. Answers inuse | absent | purged, each with the store's
--- clock.
+-- Forgets a role, its token included, unless somebody has its lease. Answers inuse | absent | purged, each with the
+-- store's clock.
 local lease, bad = read_lease()
 if bad then
   return bad

@@ -1,8 +1,8 @@
--- R7: gives the lease back if it is this candidate's, never another's. Answers released | notheld, each with the store's
--- clock.
+-- R7: gives the lease back if it is this candidate's, never another's. Answers released | notheld, each with the
+-- store's clock.
 --
--- ARGV: channel session attempt token audience. Token 0: the reply that would have told it never came; session and attempt
--- name the lease alone.
+-- ARGV: channel session attempt token audience. Token 0: the reply that would have told it never came; session and
+-- attempt name the lease alone.
 local session, attempt, token, audience = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 
 local lease, bad = read_lease()
