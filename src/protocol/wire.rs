@@ -120,6 +120,8 @@ pub struct RenewRequest {
     pub identity: Arc<str>,
     /// The token of its term.
     pub token: Token,
+    /// The renewal count as the incumbent knows it.
+    pub count: u64,
     /// How long the lease shall last from now.
     pub lease_duration: Duration,
     /// How many listened to the last heartbeat: passed on, so that candidates spread their wake-ups (R8).

@@ -64,11 +64,15 @@ impl Election {
 
     pub(super) fn campaigned(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<CampaignReply>, Failure>) {
         let Some(flight) = self.arrive(id, Kind::Campaign) else { return };
-        self.note_answer(now, flight, &reply);
+        let stepped = self.note_answer(now, flight, &reply);
+        if stepped && matches!(self.phase, Phase::Candidate) {
+            // Whatever lease ended since may have ended early. By the time this is over, its holder has stepped down.
+            self.out_until = self.out_until.max(now + self.profile.timing.lease_duration());
+        }
         let current = matches!(self.phase, Phase::Candidate) && flight.attempt == self.attempt && !self.unanswered;
         match reply {
             Ok(Stamped { reply: CampaignReply::Granted { token, count }, .. }) => {
-                self.granted(now, flight, token, count, current);
+                self.granted(now, flight, token, count, current && !stepped);
             }
             Ok(Stamped { reply, .. }) => self.refused(now, flight, reply, current),
             Err(_) => {
@@ -91,10 +95,14 @@ impl Election {
         let behind = self.profile.rules.tokens && token <= self.insight.floor;
         self.insight.learn(token, count, now);
         let deadline = flight.sent_at + self.profile.timing.term_span();
-        if !current || self.leaving || !self.app_healthy || behind {
-            // Ended by a heartbeat, by a health check or by a later token while the answer was out: nobody shall wait for it.
-            if matches!(self.phase, Phase::Candidate) {
-                self.give_back(now, flight.attempt, token, ReleaseReason::Unused, now);
+        let candidate = matches!(self.phase, Phase::Candidate);
+        if candidate && (self.leaving || !self.app_healthy) {
+            self.give_back(now, flight.attempt, token, ReleaseReason::Unused, now);
+        } else if !current || behind {
+            // Another leads, as a heartbeat, a later token or a stepped clock tells, though the store does not know it. The
+            // lease is left to its TTL: a release would invite somebody else who does not know it either.
+            if candidate {
+                self.look(now, now);
             }
         } else if now >= deadline {
             let at = now + self.retry_delay();
@@ -103,7 +111,7 @@ impl Election {
             self.guarded = None;
             self.insight.forget_rival(token);
             let next_renewal = now.max(flight.sent_at + self.profile.timing.renew_period());
-            let term = Term { attempt: flight.attempt, token, since: now, deadline, next_renewal };
+            let term = Term { attempt: flight.attempt, token, since: now, deadline, count, next_renewal };
             self.phase = Phase::Leading(term);
             self.standing.open(token, deadline);
             self.tell(Event::Elected { token });

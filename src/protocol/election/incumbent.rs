@@ -37,6 +37,7 @@ impl Election {
             candidate: self.candidate(term.attempt),
             identity: self.profile.identity.clone(),
             token: term.token,
+            count: term.count,
             lease_duration: self.profile.timing.lease_duration(),
             audience: self.insight.audience,
             guard: self.profile.guard,
@@ -65,6 +66,7 @@ impl Election {
             Ok(Stamped { reply: RenewReply::Renewed { count, audience, .. }, .. }) => {
                 self.insight.learn(term.token, count, now);
                 self.insight.audience = audience;
+                term.count = count;
                 term.deadline = term.deadline.max(flight.sent_at + self.profile.timing.term_span());
                 term.next_renewal = now.max(flight.sent_at + self.profile.timing.renew_period());
                 self.keep(term);

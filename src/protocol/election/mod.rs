@@ -112,6 +112,8 @@ struct Term {
     token: Token,
     since: Mono,
     deadline: Mono,
+    /// The renewal count after the last acknowledged request.
+    count: u64,
     next_renewal: Mono,
 }
 
@@ -168,7 +170,7 @@ pub struct Election {
     look_again: bool,
     /// No grant is accepted before this without a release (R8).
     listen_until: Mono,
-    /// A cooldown after a resignation.
+    /// A cooldown after a resignation, or one lease after the store's clock was stepped forwards.
     out_until: Mono,
     guarded: Option<(GuardCause, Mono)>,
     /// The store's last failure, until it answers again.
@@ -295,7 +297,10 @@ impl Election {
                 } else if let Some((holder, _)) = self.insight.rival(now) {
                     (State::Standby, Some(format!("{holder} leads")))
                 } else if now < self.out_until {
-                    because(State::Standby, "this replica resigned and stays out for its cooldown")
+                    because(
+                        State::Standby,
+                        "this replica stays out for a while: it resigned, or the store's clock was stepped",
+                    )
                 } else if let Some((cause, _)) = self.guarded.filter(|(_, until)| now < *until) {
                     let why = format!(
                         "the store may have forgotten a lease that still stands ({cause}): nobody new is granted for one lease"
@@ -339,16 +344,23 @@ impl Election {
         self.flights.iter().any(|flight| flight.kind == kind && flight.attempt == attempt)
     }
 
-    /// What every answer tells, whatever else it says.
-    fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, Failure>) {
+    /// What every answer tells, whatever else it says. True when the store's clock was stepped forwards a moment ago: leases
+    /// end early then. A step long ago is over; whoever was silent that long listened to heartbeats meanwhile.
+    fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, Failure>) -> bool {
         match reply {
             Ok(stamped) => {
                 self.trouble = None;
-                if let Some(by_ms) = self.insight.clock.observe(flight.sent_at, now, stamped.store_time) {
-                    self.tell(Event::StoreClockStepped { by_ms });
+                let step = self.insight.clock.observe(flight.sent_at, now, stamped.store_time);
+                if let Some(step) = step {
+                    self.tell(Event::StoreClockStepped { by_ms: step.by_ms });
                 }
+                let recent = self.profile.timing.knowledge_span();
+                self.profile.rules.heartbeats && step.is_some_and(|step| step.by_ms > 0 && step.within < recent)
             }
-            Err(failure) => self.trouble = Some(failure.reason.clone()),
+            Err(failure) => {
+                self.trouble = Some(failure.reason.clone());
+                false
+            }
         }
     }
 
