@@ -1,0 +1,151 @@
+//! Refuses what does not come from our app, before anything else looks at it.
+//!
+//! Loopback is no protection from a browser on the same machine: any web page may send requests to 127.0.0.1, and with
+//! a name that resolves there (DNS rebinding) even read the answers. Such requests carry a foreign `Origin` or `Host`.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use futures_util::future::Either;
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderValue, ORIGIN};
+use hyper::service::Service;
+use hyper::{Request, Version};
+use warp::Reply;
+use warp::reply::Response;
+
+use super::token::TokenCheck;
+use crate::http::{Ends, Problem, ProblemKind};
+
+const HTTP_PORT: u16 = 80;
+
+/// One connection's door.
+pub(super) struct Gate<S> {
+    service: S,
+    ends: Ends,
+    token: Option<Arc<TokenCheck>>,
+}
+
+impl<S> Gate<S> {
+    pub(super) fn new(service: S, ends: Ends, token: Option<Arc<TokenCheck>>) -> Self {
+        Self { service, ends, token }
+    }
+
+    fn check(&self, request: &Request<Incoming>) -> Result<(), Problem> {
+        let headers = request.headers();
+        let mut hosts = headers.get_all(HOST).iter();
+        match (hosts.next(), hosts.next()) {
+            (Some(host), None) => self.check_host(host)?,
+            // HTTP/1.0 has none, and no browser speaks it.
+            (None, _) if request.version() < Version::HTTP_11 => {}
+            (None, _) => return Err(Problem::new(ProblemKind::BadHost, "the request has no Host header")),
+            (Some(_), Some(_)) => {
+                return Err(Problem::new(ProblemKind::BadHost, "the request has more than one Host header"));
+            }
+        }
+        // The absolute form of a request target goes before the header (RFC 9112 §3.2.2).
+        if let Some(authority) = request.uri().authority()
+            && !is_ours(authority.as_str(), self.ends)
+        {
+            return Err(foreign_host(authority.as_str()));
+        }
+        for origin in headers.get_all(ORIGIN) {
+            let ours = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+            if !ours.is_some_and(|host| is_ours(host, self.ends)) {
+                return Err(Problem::new(
+                    ProblemKind::ForeignOrigin,
+                    "the request comes from a web page; only this listener's own pages may ask",
+                ));
+            }
+        }
+        self.token.as_ref().map_or(Ok(()), |token| token.check(headers))
+    }
+
+    fn check_host(&self, host: &HeaderValue) -> Result<(), Problem> {
+        let host = host.to_str().unwrap_or("");
+        if is_ours(host, self.ends) { Ok(()) } else { Err(foreign_host(host)) }
+    }
+}
+
+fn foreign_host(host: &str) -> Problem {
+    let shown: String = host.chars().take(100).collect();
+    Problem::new(
+        ProblemKind::ForeignHost,
+        format!("{shown:?} is not a name of this listener; use localhost or its address, with its port"),
+    )
+}
+
+/// Whether `host` (a name or address, and a port unless that is 80) is one of this listener's names: localhost, a
+/// loopback address, or the address that the connection came to.
+fn is_ours(host: &str, ends: Ends) -> bool {
+    let (name, port) = match host.rsplit_once(':') {
+        // A colon inside of brackets belongs to an IPv6 address without a port.
+        Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
+        _ => (host, Some(HTTP_PORT)),
+    };
+    if port != Some(ends.local.port()) {
+        return false;
+    }
+    if name.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let canonical = |address: IpAddr| address.to_canonical();
+    literal
+        .parse::<IpAddr>()
+        .is_ok_and(|address| canonical(address).is_loopback() || canonical(address) == canonical(ends.local.ip()))
+}
+
+impl<S> Service<Request<Incoming>> for Gate<S>
+where
+    S: Service<Request<Incoming>, Response = Response, Error = Infallible>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response, Infallible>>, S::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        match self.check(&request) {
+            Ok(()) => Either::Right(self.service.call(request)),
+            Err(problem) => Either::Left(ready(Ok(problem.into_response().into_response()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours(host: &str, local: &str) -> bool {
+        let ends = Ends { local: local.parse().unwrap(), peer: "127.0.0.1:9".parse().unwrap() };
+        is_ours(host, ends)
+    }
+
+    #[test]
+    fn only_loopback_names_and_the_listeners_own_address_are_ours() {
+        for host in ["localhost:4040", "LOCALHOST:4040", "127.0.0.1:4040", "127.8.8.8:4040", "[::1]:4040"] {
+            assert!(ours(host, "127.0.0.1:4040"), "{host}");
+        }
+        for host in [
+            "",
+            "localhost",
+            "localhost:4041",
+            "localhost:4040:4040",
+            "127.0.0.1",
+            "evil.example:4040",
+            "localhost.evil.example:4040",
+            "127.0.0.1.nip.io:4040",
+            "10.0.0.5:4040",
+            "[::2]:4040",
+            "user@localhost:4040",
+            "localhost:04040x",
+        ] {
+            assert!(!ours(host, "127.0.0.1:4040"), "{host}");
+        }
+        assert!(ours("10.0.0.5:4040", "10.0.0.5:4040"));
+        assert!(ours("10.0.0.5:4040", "[::ffff:10.0.0.5]:4040"), "a listener on both families sees mapped addresses");
+        assert!(ours("localhost", "127.0.0.1:80") && ours("[::1]", "127.0.0.1:80"));
+    }
+}

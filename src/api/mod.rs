@@ -1,0 +1,111 @@
+//! The app's listener: who leads, for how long that may be acted upon, and the two words an app may say back.
+//!
+//! A request passes three doors: [`crate::http`] bounds the connection, the [`gate`] refuses what does not come from
+//! our app, and the [`router`] finds the call. A warp filter carries the request from one to the next.
+//!
+//! | file | calls |
+//! |---|---|
+//! | `leader` | `/leader`, `/leading`, `/roles` and the leader-elector shapes |
+//! | `events` | `/events` |
+//! | `control` | `/leader/{role}/resign`, `/leader/{role}/drained` |
+//! | `page` | `/` for browsers |
+//!
+//! `openapi.yaml` beside this file describes all of it and is served as it is.
+
+mod control;
+mod events;
+mod gate;
+mod leader;
+mod page;
+mod params;
+mod router;
+mod token;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::clock::SharedClock;
+use crate::config::Secret;
+use crate::http::Limits;
+use crate::role::Roles;
+use crate::telemetry::Telemetry;
+
+use gate::Gate;
+use token::TokenCheck;
+
+pub use params::{COOLDOWN_MAX, WAIT_DEFAULT, WAIT_MAX};
+pub use router::{BODY_BYTES_MAX, ROUTES};
+
+/// What the listener needs besides the roles.
+#[derive(Clone, Debug)]
+pub struct ApiOptions {
+    /// The bearer token that every request must carry, if there is one. It must be there for a non-loopback address;
+    /// the configuration sees to that.
+    pub token: Option<Secret>,
+    /// What clients may cost.
+    pub limits: Limits,
+    /// How long a request's body may take; then 408.
+    pub body_timeout: Duration,
+    /// How often a stream of events says something when nothing happens.
+    pub heartbeat: Duration,
+    /// Times connections and repeats.
+    pub clock: SharedClock,
+    /// Where events go.
+    pub telemetry: Telemetry,
+}
+
+impl ApiOptions {
+    /// The contract's values.
+    pub fn new(token: Option<Secret>, clock: SharedClock, telemetry: Telemetry) -> Self {
+        Self {
+            token,
+            limits: Limits::default(),
+            body_timeout: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(15),
+            clock,
+            telemetry,
+        }
+    }
+}
+
+/// What every call may use.
+#[derive(Clone)]
+struct Context {
+    roles: Roles,
+    options: Arc<ApiOptions>,
+    /// True once the listener shuts down: who waits for a change then gets what there is.
+    stopping: watch::Receiver<bool>,
+}
+
+impl Context {
+    /// Completes when the listener shuts down.
+    async fn stopped(&self) {
+        // A lost sender means the same.
+        let _ = self.stopping.clone().wait_for(|stop| *stop).await;
+    }
+}
+
+/// Serves the app's listener until `shutdown` completes; then waiting clients are answered, streams end, and after
+/// `options.limits.grace` at the most every connection is closed.
+pub async fn serve(listener: TcpListener, roles: Roles, options: ApiOptions, shutdown: impl Future<Output = ()>) {
+    let (stop, stopping) = watch::channel(false);
+    let token = options
+        .token
+        .clone()
+        .map(|secret| Arc::new(TokenCheck::new(secret, Arc::clone(&options.clock), options.telemetry.clone())));
+    let (limits, clock) = (options.limits, Arc::clone(&options.clock));
+    let context = Context { roles, options: Arc::new(options), stopping };
+    let service = TowerToHyperService::new(warp::service(router::filter(context)));
+    let make_service = move |ends| Gate::new(service.clone(), ends, token.clone());
+    let shutdown = async move {
+        shutdown.await;
+        // Everybody who waits holds a receiver; with nobody waiting there is nobody to tell.
+        let _ = stop.send(true);
+    };
+    crate::http::serve(listener, limits, clock, make_service, shutdown).await;
+}

@@ -1,0 +1,145 @@
+//! What requests say in their query and bodies.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::http::{Problem, ProblemKind};
+
+/// The longest long poll. Longer ones gain nothing and meet the idle bounds of proxies.
+pub const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+/// How long `index` without `wait` waits.
+pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// The longest that a replica can be asked to stay out.
+pub const COOLDOWN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// `?wait=30s&index=17`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LongPoll {
+    /// How long to wait at the most.
+    pub(super) wait: Duration,
+    /// The index that the client knows; none waits for the next change.
+    pub(super) index: Option<u64>,
+}
+
+impl LongPoll {
+    /// Reads a query. None when it is empty: an answer is wanted at once.
+    pub(super) fn parse(query: &str) -> Result<Option<Self>, Problem> {
+        let bad = |detail: String| Problem::new(ProblemKind::BadParameter, detail);
+        let (mut wait, mut index) = (None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let twice = match name {
+                "wait" => {
+                    let given = duration(value).map_err(|why| bad(format!("wait={}: {why}", shown(value))))?;
+                    if given > WAIT_MAX {
+                        return Err(bad(format!("wait={}: at most {WAIT_MAX:?}", shown(value))));
+                    }
+                    wait.replace(given).is_some()
+                }
+                "index" => {
+                    let given = value.parse::<u64>();
+                    let given = given.map_err(|_| bad(format!("index={}: a number is wanted", shown(value))))?;
+                    index.replace(given).is_some()
+                }
+                other => {
+                    return Err(bad(format!("{}: unknown; there are wait and index", shown(other))));
+                }
+            };
+            if twice {
+                return Err(bad(format!("{name} is given twice")));
+            }
+        }
+        Ok(match (wait, index) {
+            (None, None) => None,
+            _ => Some(Self { wait: wait.unwrap_or(WAIT_DEFAULT), index }),
+        })
+    }
+}
+
+/// What a client sent, shortened: it may be anything.
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+/// The body of `resign`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResignBody {
+    cooldown: Option<String>,
+}
+
+/// The cooldown that a body asks for; none leaves it to the role. An empty body is `{}`.
+pub(super) fn cooldown(body: &[u8]) -> Result<Option<Duration>, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let bad = |detail: String| Problem::new(ProblemKind::BadBody, detail);
+    let body: ResignBody = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
+    let Some(text) = body.cooldown else { return Ok(None) };
+    let given = duration(&text).map_err(|why| bad(format!("cooldown {:?}: {why}", shown(&text))))?;
+    if given > COOLDOWN_MAX {
+        return Err(bad(format!("cooldown {:?}: at most 24h", shown(&text))));
+    }
+    Ok(Some(given))
+}
+
+/// A whole number and its unit: `500ms`, `30s`, `5m` or `1h`.
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    const WANTED: &str = "a whole number and its unit is wanted, such as 500ms, 30s, 5m or 1h";
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| WANTED)?;
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(WANTED),
+    };
+    Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_a_wait_and_an_index_and_nothing_else() {
+        let parsed = |query| LongPoll::parse(query).map_err(|problem| problem.kind());
+        let poll = |ms, index| Ok(Some(LongPoll { wait: Duration::from_millis(ms), index }));
+        assert_eq!(parsed(""), Ok(None));
+        assert_eq!(parsed("wait=30s&index=17"), poll(30_000, Some(17)));
+        assert_eq!(parsed("index=17&wait=250ms"), poll(250, Some(17)));
+        assert_eq!(parsed("wait=5m"), poll(300_000, None));
+        assert_eq!(parsed("index=0"), poll(30_000, Some(0)));
+        for bad in [
+            "wait",
+            "wait=",
+            "wait=30",
+            "wait=-1s",
+            "wait=1.5s",
+            "wait=301s",
+            "wait=1d",
+            "wait=%33s",
+            "index=-1",
+            "index=x",
+            "index=18446744073709551616",
+            "wait=1s&wait=1s",
+            "indx=1",
+            "wait=99999999999999999999s",
+        ] {
+            assert_eq!(parsed(bad), Err(ProblemKind::BadParameter), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cooldown_is_optional_and_bounded() {
+        let parsed = |body: &str| cooldown(body.as_bytes()).map_err(|problem| problem.kind());
+        assert_eq!((parsed(""), parsed(" \n"), parsed("{}")), (Ok(None), Ok(None), Ok(None)));
+        assert_eq!(parsed(r#"{"cooldown":"30s"}"#), Ok(Some(Duration::from_secs(30))));
+        for bad in ["[]", "{", r#"{"cooldown":30}"#, r#"{"cooldown":"25h"}"#, r#"{"cool":"1s"}"#, "\u{0}"] {
+            assert_eq!(parsed(bad), Err(ProblemKind::BadBody), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! From method and path to the call. One filter and one match: a chain of filters would be tried anew for each request.
+
+use futures_util::Stream;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+use warp::path::FullPath;
+use warp::reply::Response;
+use warp::{Buf, Filter, Rejection};
+
+use super::leader::problem;
+use super::{Context, control, events, leader, page};
+use crate::http::{Problem, ProblemKind};
+
+/// The largest body of any request.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Every path of this listener with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.
+pub const ROUTES: [(&str, &str); 11] = [
+    ("/", "GET"),
+    ("/isLeader", "GET"),
+    ("/leader", "GET"),
+    ("/leader/{role}", "GET"),
+    ("/leader/{role}/drained", "POST"),
+    ("/leader/{role}/resign", "POST"),
+    ("/leading", "GET, HEAD, OPTIONS"),
+    ("/leading/{role}", "GET, HEAD, OPTIONS"),
+    ("/roles", "GET"),
+    ("/events", "GET"),
+    ("/openapi.yaml", "GET"),
+];
+
+const OPENAPI: &str = include_str!("openapi.yaml");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route<'a> {
+    Root,
+    IsLeader,
+    Leader(Option<&'a str>),
+    Drained(&'a str),
+    Resign(&'a str),
+    Leading(Option<&'a str>),
+    Roles,
+    Events,
+    OpenApi,
+}
+
+impl<'a> Route<'a> {
+    fn find(path: &'a str) -> Option<Self> {
+        let mut segments = path.strip_prefix('/')?.split('/');
+        let found = match (segments.next()?, segments.next(), segments.next()) {
+            ("leader", role, None) => Self::Leader(role),
+            ("leading", role, None) => Self::Leading(role),
+            ("leader", Some(role), Some("resign")) => Self::Resign(role),
+            ("leader", Some(role), Some("drained")) => Self::Drained(role),
+            ("", None, None) => Self::Root,
+            ("isLeader", None, None) => Self::IsLeader,
+            ("roles", None, None) => Self::Roles,
+            ("events", None, None) => Self::Events,
+            ("openapi.yaml", None, None) => Self::OpenApi,
+            _ => return None,
+        };
+        segments.next().is_none().then_some(found)
+    }
+
+    fn allow(self) -> &'static str {
+        match self {
+            Self::Leading(_) => "GET, HEAD, OPTIONS",
+            Self::Drained(_) | Self::Resign(_) => "POST",
+            _ => "GET",
+        }
+    }
+}
+
+/// The whole listener as one filter. It answers every request and rejects none.
+pub(super) fn filter(context: Context) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync {
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    let context = warp::any().map(move || context.clone());
+    warp::method()
+        .and(warp::path::full())
+        .and(query)
+        .and(warp::header::headers_cloned())
+        .and(warp::body::stream())
+        .and(context)
+        .then(|method, path: FullPath, query: String, headers, body, context| async move {
+            answer(&context, &method, path.as_str(), &query, &headers, body).await.unwrap_or_else(problem)
+        })
+}
+
+async fn answer<B: Buf>(
+    context: &Context,
+    method: &Method,
+    path: &str,
+    query: &str,
+    headers: &HeaderMap,
+    body: impl Stream<Item = Result<B, warp::Error>>,
+) -> Result<Response, Problem> {
+    let Some(route) = Route::find(path) else {
+        let shown: String = path.chars().take(100).collect();
+        return Err(Problem::new(
+            ProblemKind::UnknownPath,
+            format!("there is nothing at {shown:?}; see /openapi.yaml"),
+        ));
+    };
+    if !route.allow().split(", ").any(|allowed| allowed == method.as_str()) {
+        return Err(Problem::method_not_allowed(route.allow()));
+    }
+    match route {
+        Route::Leader(role) => leader::leader(context, role, query).await,
+        Route::Leading(role) => leader::leading(context, role),
+        Route::Roles => Ok(leader::roles(context)),
+        Route::Events => Ok(events::stream(context, headers.get(LAST_EVENT_ID))),
+        Route::Resign(role) => control::resign(context, role, headers, body).await,
+        Route::Drained(role) => control::drained(context, role).await,
+        Route::Root if wants_html(headers) => Ok(page::page(context)),
+        Route::Root => leader::named(context),
+        Route::IsLeader => leader::is_leader(context),
+        Route::OpenApi => Ok(openapi()),
+    }
+}
+
+/// Browsers name text/html; curl and HTTP libraries say */* or nothing.
+fn wants_html(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    accepts.flat_map(|value| value.split(',')).any(|range| {
+        range.split(';').next().is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("text/html"))
+    })
+}
+
+fn openapi() -> Response {
+    let mut response = Response::new(OPENAPI.into());
+    *response.status_mut() = StatusCode::OK;
+    // RFC 9512
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_path_is_routed_with_the_methods_listed() {
+        for (template, allow) in ROUTES {
+            let path = template.replace("{role}", "scheduler");
+            assert_eq!(Route::find(&path).map(Route::allow), Some(allow), "{template}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_found_beside_the_listed_paths() {
+        for path in [
+            "",
+            "*",
+            "leader",
+            "//",
+            "/leader/a/",
+            "/leader/a/resign/",
+            "/leader/a/b",
+            "/roles/",
+            "/leading/a/b",
+            "/Leader",
+            "/isleader",
+        ] {
+            assert_eq!(Route::find(path), None, "{path:?}");
+        }
+        assert_eq!(Route::find("/leader/"), Some(Route::Leader(Some(""))), "the role with the empty name is unknown");
+    }
+}

@@ -1,0 +1,220 @@
+//! What a connection is doing, so that one which does nothing useful can be told from one that works.
+//!
+//! hyper owns the socket while it serves, so the socket is wrapped to note bytes and stalls, and the service and its
+//! bodies to note requests. The accept loop reads these notes now and then; nothing here costs a timer per request.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::serve::Limits;
+use crate::clock::SharedClock;
+use crate::protocol::Mono;
+
+/// Nobody reads a moment before boot, so zero can stand for "not now".
+const NONE: u64 = 0;
+
+/// The notes about one connection. Written by its own task, read by the accept loop too when it needs room.
+#[derive(Debug)]
+pub(super) struct Activity {
+    clock: SharedClock,
+    /// Requests whose answer is not complete yet. A stream of events is one for as long as it lasts.
+    in_service: AtomicU32,
+    /// When the first byte of a request came whose head is not complete, or [`NONE`].
+    head_since: AtomicU64,
+    /// When a byte last moved in either direction.
+    moved_at: AtomicU64,
+    /// Since when a write waits for the client to read, or [`NONE`].
+    stalled_since: AtomicU64,
+    /// Tells the connection to make room for another.
+    pub(super) evict: Notify,
+}
+
+/// Why a connection has had its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    /// A request's head did not arrive in time.
+    Head,
+    /// Nothing was asked for a long time.
+    Idle,
+    /// The client does not read its answer.
+    Stalled,
+}
+
+impl Activity {
+    pub(super) fn new(clock: SharedClock) -> Arc<Self> {
+        let now = clock.now().as_nanos();
+        Arc::new(Self {
+            clock,
+            in_service: AtomicU32::new(0),
+            head_since: AtomicU64::new(NONE),
+            moved_at: AtomicU64::new(now),
+            stalled_since: AtomicU64::new(NONE),
+            evict: Notify::new(),
+        })
+    }
+
+    /// Now, by the clock that the notes are taken with.
+    pub(super) fn now(&self) -> Mono {
+        self.clock.now()
+    }
+
+    /// A request's head is complete; the guard lasts until its answer is.
+    pub(super) fn begin_request(self: &Arc<Self>) -> InService {
+        self.in_service.fetch_add(1, Ordering::Relaxed);
+        self.head_since.store(NONE, Ordering::Relaxed);
+        InService(Arc::clone(self))
+    }
+
+    fn note_read(&self) {
+        let now = self.clock.now().as_nanos();
+        self.moved_at.store(now, Ordering::Relaxed);
+        if self.in_service.load(Ordering::Relaxed) == 0 && self.head_since.load(Ordering::Relaxed) == NONE {
+            self.head_since.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn note_write<T>(&self, outcome: &Poll<io::Result<T>>) {
+        let now = self.clock.now().as_nanos();
+        if outcome.is_ready() {
+            self.moved_at.store(now, Ordering::Relaxed);
+            self.stalled_since.store(NONE, Ordering::Relaxed);
+        } else if self.stalled_since.load(Ordering::Relaxed) == NONE {
+            self.stalled_since.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// When this connection is overdue if nothing more happens, and for what; none while a request is in service.
+    pub(super) fn overdue_at(&self, limits: &Limits) -> Option<(Mono, Overdue)> {
+        let stalled_since = self.stalled_since.load(Ordering::Relaxed);
+        if stalled_since != NONE {
+            return Some((Mono::from_nanos(stalled_since) + limits.stall, Overdue::Stalled));
+        }
+        if self.in_service.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let head_since = self.head_since.load(Ordering::Relaxed);
+        if head_since != NONE {
+            return Some((Mono::from_nanos(head_since) + limits.head, Overdue::Head));
+        }
+        Some((Mono::from_nanos(self.moved_at.load(Ordering::Relaxed)) + limits.idle, Overdue::Idle))
+    }
+
+    /// Since when this connection has waited for a (whole) request; none while one is in service.
+    pub(super) fn waiting_since(&self) -> Option<Mono> {
+        if self.in_service.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let head_since = self.head_since.load(Ordering::Relaxed);
+        let since = if head_since == NONE { self.moved_at.load(Ordering::Relaxed) } else { head_since };
+        Some(Mono::from_nanos(since))
+    }
+}
+
+/// A request in service; see [`Activity::begin_request`].
+#[derive(Debug)]
+pub(super) struct InService(Arc<Activity>);
+
+impl Drop for InService {
+    fn drop(&mut self) {
+        // The wait for the next request begins here, not when the long poll that just ended had sent its first byte.
+        self.0.moved_at.store(self.0.clock.now().as_nanos(), Ordering::Relaxed);
+        self.0.in_service.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A response body that keeps its request in service until hyper has taken all of it.
+pub(super) struct WatchedBody<B> {
+    body: B,
+    _in_service: InService,
+}
+
+impl<B> WatchedBody<B> {
+    pub(super) fn new(body: B, in_service: InService) -> Self {
+        Self { body, _in_service: in_service }
+    }
+}
+
+impl<B: Body + Unpin> Body for WatchedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The socket, with notes taken.
+pub(super) struct WatchedStream {
+    stream: TcpStream,
+    activity: Arc<Activity>,
+}
+
+impl WatchedStream {
+    pub(super) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
+        Self { stream, activity }
+    }
+
+    pub(super) fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+}
+
+impl AsyncRead for WatchedStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let filled = buf.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > filled {
+            self.activity.note_read();
+        }
+        outcome
+    }
+}
+
+impl AsyncWrite for WatchedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.activity.note_write(&outcome);
+        outcome
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.activity.note_write(&outcome);
+        outcome
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,16 @@
+//! What both HTTP listeners share: an accept loop that slow or many clients cannot wear down, and the shape of errors.
+//!
+//! * [`serve`]: accepts, bounds and watches connections, and ends within a bound.
+//! * [`Limits`]: what one client may cost.
+//! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
+//!
+//! No route lives here. hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a
+//! bound on stalled writes, a bound on connections, a shutdown that ends) is added around it.
+
+mod activity;
+mod problem;
+mod refuse;
+mod serve;
+
+pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
+pub use serve::{Ends, Limits, serve};

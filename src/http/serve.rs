@@ -1,0 +1,262 @@
+//! The accept loop of both listeners.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::activity::{Activity, Overdue, WatchedBody, WatchedStream};
+use super::problem::{Problem, ProblemKind};
+use super::refuse::refuse;
+use crate::clock::SharedClock;
+
+/// What clients may cost this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many connections may be open at once. One more makes the longest-waiting idle one go, or is answered 503.
+    pub connections: usize,
+    /// How long a request's head may take from its first byte; then 408.
+    pub head: Duration,
+    /// How long a connection may stay open with nothing asked.
+    pub idle: Duration,
+    /// How long a client may leave its answer unread before the connection is closed.
+    pub stall: Duration,
+    /// How long connections may take to finish once shutdown has begun.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            stall: Duration::from_secs(20),
+            grace: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The two addresses of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// This side: the listener's address, resolved when it listens on all.
+    pub local: SocketAddr,
+    /// The client.
+    pub peer: SocketAddr,
+}
+
+/// A client that has waited less than this is not asked to make room: its request may be on its way.
+const EVICTION_AGE_MIN: Duration = Duration::from_secs(1);
+/// How many connections at once may be told that they are too many; the rest is closed without a word.
+const REFUSALS_MAX: usize = 64;
+/// What hyper may hold of one connection's unread request or unsent answer.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// The largest head of a request; then 431. An app's own requests have a few hundred bytes.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// The pause after a failed accept, which as a rule means that file descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The shortest pause between two looks at one connection's notes.
+const TICK_MIN: Duration = Duration::from_millis(5);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Serves HTTP/1.1 on `listener` until `shutdown` completes, then lets the open connections finish for `limits.grace`
+/// at the most. `make_service` is called once for each connection. Returns when every connection is closed.
+pub async fn serve<M, S, B>(
+    listener: TcpListener,
+    limits: Limits,
+    clock: SharedClock,
+    make_service: M,
+    shutdown: impl Future<Output = ()>,
+) where
+    M: Fn(Ends) -> S,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (stop, stopping) = watch::channel(false);
+    let open = Arc::new(Open::default());
+    let mut tasks = JoinSet::new();
+    let mut refusals = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(_) = tasks.join_next() => {}
+            Some(_) = refusals.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let Some(ends) = prepare(&stream, peer) else { continue };
+                    if open.has_room(&limits, &clock) {
+                        let activity = Activity::new(Arc::clone(&clock));
+                        let place = Place::take(&open, Arc::clone(&activity));
+                        let conversation = converse(stream, make_service(ends), limits, activity, stopping.clone());
+                        tasks.spawn(async move {
+                            conversation.await;
+                            drop(place);
+                        });
+                    } else if refusals.len() < REFUSALS_MAX {
+                        let detail = format!("{} connections are open, as many as may be", limits.connections);
+                        let problem = Problem::new(ProblemKind::TooManyConnections, detail);
+                        refusals.spawn(async move { refuse(stream, &problem).await });
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    // Nobody listens when there is no connection, which is as good.
+    let _ = stop.send(true);
+    let all_ended = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits.grace, all_ended).await.is_err() {
+        tasks.shutdown().await;
+    }
+}
+
+fn prepare(stream: &TcpStream, peer: SocketAddr) -> Option<Ends> {
+    // Both fail only on a connection that is gone already.
+    stream.set_nodelay(true).ok()?;
+    Some(Ends { local: stream.local_addr().ok()?, peer })
+}
+
+/// One connection, from its first byte to its close.
+async fn converse<S, B>(
+    stream: TcpStream,
+    service: S,
+    limits: Limits,
+    activity: Arc<Activity>,
+    stopping: watch::Receiver<bool>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    let noted = Arc::clone(&activity);
+    let watched = service_fn(move |request| {
+        let in_service = noted.begin_request();
+        let answer = service.call(request);
+        async move { answer.await.map(|response| response.map(|body| WatchedBody::new(body, in_service))) }
+    });
+    let io = TokioIo::new(WatchedStream::new(stream, Arc::clone(&activity)));
+    let mut builder = http1::Builder::new();
+    // The bounds on time are kept below, apart for heads and for idleness, which hyper would count as one.
+    builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX).max_header_size(HEAD_BYTES_MAX);
+    let mut connection = builder.serve_connection(io, watched);
+    let mut stop = pin!(stopped(stopping));
+    let mut asked_to_stop = false;
+    let tick_max = limits.head.min(limits.idle).min(limits.stall);
+    let mut tick = pin!(tokio::time::sleep(tick_max));
+    let overdue = loop {
+        tokio::select! {
+            // An error is the client's: it went away, or it does not speak HTTP, which hyper has told it.
+            _ = &mut connection => return,
+            () = activity.evict.notified() => return,
+            () = &mut stop, if !asked_to_stop => {
+                asked_to_stop = true;
+                std::pin::Pin::new(&mut connection).graceful_shutdown();
+            }
+            () = &mut tick => match activity.overdue_at(&limits) {
+                Some((moment, overdue)) if moment <= activity.now() => break overdue,
+                Some((moment, _)) => {
+                    let left = moment.since(activity.now()).clamp(TICK_MIN, tick_max);
+                    tick.set(tokio::time::sleep(left));
+                }
+                None => tick.set(tokio::time::sleep(tick_max)),
+            },
+        }
+    };
+    // An idle client is simply left, and a stalled one would not read. One that has begun to ask shall know.
+    if overdue == Overdue::Head {
+        let stream = connection.into_parts().io.into_inner().into_inner();
+        let detail = format!("the request's head took longer than {:?}", limits.head);
+        refuse(stream, &Problem::new(ProblemKind::RequestTimeout, detail)).await;
+    }
+}
+
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // The sender outlives every connection, and a lost one would mean the same.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    connections: HashMap<u64, Arc<Activity>>,
+}
+
+impl Open {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while it is held.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one more may come. When all places are taken, the client that has waited longest without asking anything
+    /// loses its own: so neither forgotten nor malicious idle connections keep others out.
+    fn has_room(&self, limits: &Limits, clock: &SharedClock) -> bool {
+        let mut table = self.lock();
+        if table.connections.len() < limits.connections {
+            return true;
+        }
+        let now = clock.now();
+        let waiting = table.connections.iter().filter_map(|(id, activity)| Some((activity.waiting_since()?, *id)));
+        let longest = waiting.min().filter(|(since, _)| now.since(*since) >= EVICTION_AGE_MIN);
+        let Some((_, id)) = longest else { return false };
+        if let Some(activity) = table.connections.remove(&id) {
+            activity.evict.notify_one();
+        }
+        true
+    }
+
+    fn add(&self, activity: Arc<Activity>) -> u64 {
+        let mut table = self.lock();
+        table.next += 1;
+        let id = table.next;
+        table.connections.insert(id, activity);
+        id
+    }
+}
+
+/// One place among the open connections, given back on drop.
+struct Place {
+    open: Arc<Open>,
+    id: u64,
+}
+
+impl Place {
+    fn take(open: &Arc<Open>, activity: Arc<Activity>) -> Self {
+        Self { open: Arc::clone(open), id: open.add(activity) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.lock().connections.remove(&self.id);
+    }
+}

@@ -1,0 +1,142 @@
+//! Times every command of a store, whichever it is.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
+
+use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::clock::SharedClock;
+use crate::protocol::{
+    CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped,
+};
+use crate::telemetry::{CommandOutcome, Metrics, StoreCommand};
+
+/// A store that feeds `baton_store_command_duration_seconds`. It changes nothing else.
+#[derive(Debug)]
+pub struct Measured<S> {
+    store: S,
+    metrics: Arc<Metrics>,
+    clock: SharedClock,
+}
+
+impl<S: LeaseStore> Measured<S> {
+    /// Measures `store` by `clock`.
+    pub fn new(store: S, metrics: Arc<Metrics>, clock: SharedClock) -> Self {
+        Self { store, metrics, clock }
+    }
+
+    async fn time<T>(
+        &self,
+        command: StoreCommand,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let sent_at = self.clock.now();
+        let result = work.await;
+        let outcome = match &result {
+            Ok(_) => CommandOutcome::Ok,
+            Err(StoreError::Unknown { .. }) => CommandOutcome::Unknown,
+            Err(StoreError::Unreachable { .. }) => CommandOutcome::Unreachable,
+            Err(StoreError::Refused { .. }) => CommandOutcome::Refused,
+            Err(StoreError::Garbage { .. }) => CommandOutcome::Garbage,
+        };
+        self.metrics.store_command(command, outcome, self.clock.now().since(sent_at));
+        result
+    }
+}
+
+#[async_trait]
+impl<S: LeaseStore> LeaseStore for Measured<S> {
+    async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
+        self.time(StoreCommand::Campaign, self.store.campaign(role, request)).await
+    }
+
+    async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
+        self.time(StoreCommand::Renew, self.store.renew(role, request)).await
+    }
+
+    async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
+        self.time(StoreCommand::Release, self.store.release(role, request)).await
+    }
+
+    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+        self.store.listen(role)
+    }
+
+    fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.store.health()
+    }
+
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        self.time(StoreCommand::Purge, self.store.purge(role)).await
+    }
+
+    fn command_timeout(&self) -> Duration {
+        self.store.command_timeout()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootClock;
+
+    /// A store that answers every purge with the same error.
+    struct Failing(Option<StoreError>);
+
+    #[async_trait]
+    impl LeaseStore for Failing {
+        async fn campaign(&self, _: &RoleName, _: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
+            unreachable!("only purges are asked for")
+        }
+
+        async fn renew(&self, _: &RoleName, _: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
+            unreachable!("only purges are asked for")
+        }
+
+        async fn release(&self, _: &RoleName, _: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
+            unreachable!("only purges are asked for")
+        }
+
+        fn listen(&self, _: &RoleName) -> mpsc::Receiver<News> {
+            mpsc::channel(1).1
+        }
+
+        fn health(&self) -> watch::Receiver<StoreHealth> {
+            watch::channel(StoreHealth::Up).1
+        }
+
+        async fn purge(&self, _: &RoleName) -> Result<Purge, StoreError> {
+            self.0.clone().map_or(Ok(Purge::Purged), Err)
+        }
+
+        fn command_timeout(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+    }
+
+    #[tokio::test]
+    async fn every_outcome_is_counted_under_its_word_and_passed_on() {
+        let text = String::new;
+        let outcomes = [
+            (None, "ok"),
+            (Some(StoreError::Unknown { after: Duration::ZERO }), "unknown"),
+            (Some(StoreError::Unreachable { reason: text() }), "unreachable"),
+            (Some(StoreError::Refused { reason: text() }), "refused"),
+            (Some(StoreError::Garbage { key: text(), why: text() }), "garbage"),
+        ];
+        for (error, word) in outcomes {
+            let metrics = Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH));
+            let store = Measured::new(Failing(error.clone()), Arc::clone(&metrics), Arc::new(BootClock));
+            let role = RoleName::new("scheduler").unwrap();
+            assert_eq!(store.purge(&role).await, error.map_or(Ok(Purge::Purged), Err));
+            let exposed = metrics.render(&[], true).unwrap();
+            let counted: Vec<_> = exposed.lines().filter(|l| l.contains("_count{") && l.ends_with(" 1")).collect();
+            let series =
+                format!("baton_store_command_duration_seconds_count{{command=\"purge\",outcome=\"{word}\"}} 1");
+            assert_eq!(counted, [series.as_str()]);
+        }
+    }
+}

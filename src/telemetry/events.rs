@@ -1,0 +1,248 @@
+//! One event type owns its log line and its counter.
+//!
+//! Every line carries the same field names: `role`, `token`, `state` (what the role is from now on), `reason`, and
+//! durations in `…_ms`. They are stable: alerts on logs may rely on them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{debug, info, trace, warn};
+
+use super::labels::ReloadOutcome;
+use super::metrics::Metrics;
+use crate::protocol::{CampaignOutcome, Event, RenewalOutcome, RoleName, State};
+
+/// What happens to the process rather than to one of its roles. The texts hold no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SystemEvent {
+    /// The store answers, for the first time or again.
+    StoreUp,
+    /// The store does not answer, or refuses; why, in words.
+    StoreDown { reason: String },
+    /// A changed configuration is in force, with these roles added and removed.
+    ConfigReloaded { added: Vec<RoleName>, removed: Vec<RoleName> },
+    /// A changed configuration has problems; the old one stays.
+    ConfigRefused { problems: Vec<String> },
+    /// The HTTP listener's token file cannot be used: nobody is let in until it can.
+    TokenUnavailable { reason: String },
+}
+
+/// Records events. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    metrics: Arc<Metrics>,
+}
+
+impl Telemetry {
+    /// Counts in `metrics`, logs through `tracing`.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics }
+    }
+
+    /// Where it counts.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Logs and counts what happened to a role.
+    pub fn record(&self, role: &RoleName, event: &Event) {
+        self.count(role, event);
+        match event {
+            Event::Campaigned { .. } | Event::Renewed { .. } => log_attempt(role, event),
+            Event::Elected { .. }
+            | Event::Lost { .. }
+            | Event::Draining { .. }
+            | Event::Released { .. }
+            | Event::Abandoned { .. } => log_own_term(role, event),
+            Event::Contended { .. }
+            | Event::Following { .. }
+            | Event::Guarded { .. }
+            | Event::IdentityClash { .. }
+            | Event::StoreClockStepped { .. } => log_surroundings(role, event),
+        }
+    }
+
+    fn count(&self, role: &RoleName, event: &Event) {
+        let metrics = &self.metrics;
+        match event {
+            Event::Campaigned { outcome } => metrics.campaigned(role, *outcome),
+            Event::Contended { token, .. } => {
+                metrics.contended(role);
+                metrics.term_seen(role, *token);
+            }
+            Event::Elected { token } | Event::Following { token, .. } => metrics.term_seen(role, *token),
+            Event::Renewed { outcome, took, .. } => metrics.renewed(role, *outcome, *took),
+            Event::Lost { reason, .. } => metrics.lost(role, *reason),
+            Event::Released { reason, .. } => metrics.released(role, *reason),
+            Event::Guarded { cause, .. } => metrics.guarded(role, *cause),
+            Event::IdentityClash { .. } => metrics.identity_clashed(role),
+            Event::StoreClockStepped { .. } => metrics.store_clock_stepped(role),
+            // A drain is counted by the release or the loss that ends it; an abandoned lease is neither.
+            Event::Draining { .. } | Event::Abandoned { .. } => {}
+        }
+    }
+
+    /// Logs and counts what happened to the process.
+    pub fn record_system(&self, event: &SystemEvent) {
+        match event {
+            SystemEvent::StoreUp => info!("the store answers"),
+            SystemEvent::StoreDown { reason } => warn!(%reason, "the store does not answer"),
+            SystemEvent::ConfigReloaded { added, removed } => {
+                self.metrics.config_reloaded(ReloadOutcome::Ok);
+                info!(added = %names(added), removed = %names(removed), "the changed configuration is in force");
+            }
+            SystemEvent::ConfigRefused { problems } => {
+                self.metrics.config_reloaded(ReloadOutcome::Refused);
+                let reason = problems.join("; ");
+                warn!(problems = problems.len(), %reason, "the changed configuration is refused, the old one stays");
+            }
+            SystemEvent::TokenUnavailable { reason } => {
+                warn!(%reason, "the bearer token cannot be read; no request is let in until it can");
+            }
+        }
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn names(roles: &[RoleName]) -> String {
+    roles.iter().map(RoleName::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// What a replica tries again and again: not worth a line at the usual level, unless it fails.
+fn log_attempt(role: &RoleName, event: &Event) {
+    match event {
+        Event::Campaigned { outcome: CampaignOutcome::Error } => {
+            debug!(%role, outcome = "error", "a campaign had no usable answer");
+        }
+        Event::Campaigned { outcome } => debug!(%role, outcome = outcome.as_str(), "campaigned"),
+        Event::Renewed { outcome, took, token } => {
+            let (outcome_word, duration_ms) = (outcome.as_str(), ms(*took));
+            match outcome {
+                RenewalOutcome::Ok => trace!(%role, %token, outcome = outcome_word, duration_ms, "renewed"),
+                RenewalOutcome::Reasserted => {
+                    let outcome = outcome_word;
+                    warn!(%role, %token, outcome, duration_ms, "the store had lost the lease; it is put back");
+                }
+                RenewalOutcome::Lost => {
+                    debug!(%role, %token, outcome = outcome_word, duration_ms, "the renewal found the term over");
+                }
+                RenewalOutcome::Error => {
+                    warn!(%role, %token, outcome = outcome_word, duration_ms, "a renewal had no usable answer");
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn log_own_term(role: &RoleName, event: &Event) {
+    match event {
+        Event::Elected { token } => {
+            info!(%role, %token, state = State::Leading.as_str(), "this replica leads");
+        }
+        Event::Lost { token, reason, held_for } => {
+            let (reason, duration_ms) = (reason.as_str(), ms(*held_for));
+            warn!(%role, %token, state = State::Standby.as_str(), reason, duration_ms, "the lease is lost");
+        }
+        Event::Draining { token, reason, remaining } => {
+            let (reason, remaining_ms) = (reason.as_str(), ms(*remaining));
+            let state = State::Draining.as_str();
+            info!(%role, %token, state, reason, remaining_ms, "handing over, once the promises given have run out");
+        }
+        Event::Released { token, reason, held_for } => {
+            let (reason, duration_ms) = (reason.as_str(), ms(*held_for));
+            info!(%role, %token, state = State::Standby.as_str(), reason, duration_ms, "the lease is given back");
+        }
+        Event::Abandoned { token, remaining } => {
+            let remaining_ms = ms(*remaining);
+            warn!(%role, %token, state = State::Standby.as_str(), remaining_ms, "the lease is left to run out");
+        }
+        _ => {}
+    }
+}
+
+fn log_surroundings(role: &RoleName, event: &Event) {
+    match event {
+        Event::Contended { winner, token } => debug!(%role, %token, holder = %winner, "another was faster"),
+        Event::Following { holder, token } => {
+            info!(%role, %token, %holder, state = State::Standby.as_str(), "another replica leads");
+        }
+        Event::Guarded { cause, remaining } => {
+            let (reason, remaining_ms) = (cause.as_str(), ms(*remaining));
+            let state = State::Guarded.as_str();
+            warn!(%role, state, reason, remaining_ms, "the store may have forgotten a lease; nobody new may lead yet");
+        }
+        Event::IdentityClash { session } => {
+            warn!(%role, %session, "another process campaigns under this replica's identity; give each its own");
+        }
+        Event::StoreClockStepped { by_ms } => warn!(%role, by_ms, "the store's clock moved against this replica's"),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::config::{LogConfig, LogFormat, LogLevel};
+    use crate::protocol::{GuardCause, LossReason, ReleaseReason, SessionId, Token};
+    use crate::telemetry::logging::caught::logged;
+
+    fn line(level: LogLevel, event: &Event) -> Option<Value> {
+        let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
+        let role = RoleName::new("scheduler").unwrap();
+        let text = logged(LogConfig { level, format: LogFormat::Json }, || telemetry.record(&role, event));
+        assert!(text.lines().count() <= 1, "one event, one line: {text}");
+        text.lines().next().map(|line| serde_json::from_str(line).unwrap())
+    }
+
+    #[test]
+    fn every_event_has_one_line_with_the_fields_that_alerts_rely_on() {
+        let (token, took) = (Token::new(7).unwrap(), Duration::from_millis(1_500));
+        let reason = ReleaseReason::Resigned;
+        let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
+        let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
+        let rows: [(Event, &str, &[(&str, &str)]); 10] = [
+            (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading")]),
+            (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
+            (
+                Event::Draining { token, reason, remaining: took },
+                "INFO",
+                &[("state", "draining"), ("reason", "resigned")],
+            ),
+            (
+                Event::Released { token, reason, held_for: took },
+                "INFO",
+                &[("reason", "resigned"), ("duration_ms", "1500")],
+            ),
+            (Event::Abandoned { token, remaining: took }, "WARN", &[("token", "7"), ("remaining_ms", "1500")]),
+            (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished")]),
+            (Event::Following { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("token", "7")]),
+            (Event::IdentityClash { session: SessionId::from_u128(1) }, "WARN", &[]),
+            (Event::StoreClockStepped { by_ms: -5 }, "WARN", &[("by_ms", "-5")]),
+            (Event::Renewed { outcome: RenewalOutcome::Error, took, token }, "WARN", &[("outcome", "error")]),
+        ];
+        for (event, level, fields) in rows {
+            let line = line(LogLevel::Info, &event).unwrap();
+            assert_eq!((&line["level"], &line["role"]), (&level.into(), &"scheduler".into()), "{line}");
+            for (name, value) in fields {
+                let given = line[*name].as_str().map_or_else(|| line[*name].to_string(), str::to_owned);
+                assert_eq!(given, *value, "{name} of {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_goes_well_all_the_time_is_not_logged_at_the_usual_level() {
+        let (token, took) = (Token::new(7).unwrap(), Duration::from_millis(2));
+        let renewed = Event::Renewed { outcome: RenewalOutcome::Ok, took, token };
+        let held = Event::Campaigned { outcome: CampaignOutcome::Held };
+        assert_eq!((line(LogLevel::Info, &renewed), line(LogLevel::Info, &held)), (None, None));
+        assert!(line(LogLevel::Trace, &renewed).is_some() && line(LogLevel::Debug, &held).is_some());
+    }
+}

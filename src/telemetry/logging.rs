@@ -1,0 +1,109 @@
+//! Log lines, as JSON or text. They go to standard error: standard output belongs to a command's result.
+
+use std::io::IsTerminal;
+
+use tracing::{Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, Registry, fmt};
+
+use crate::config::{LogConfig, LogFormat, LogLevel};
+
+/// Logs to standard error from now on, for this process; lines of the `log` crate (the Redis client's) included.
+///
+/// # Errors
+/// When something logs for this process already.
+pub fn init(config: LogConfig) -> Result<(), TryInitError> {
+    subscriber(config, std::io::stderr().is_terminal(), std::io::stderr).try_init()
+}
+
+/// What [`init`] installs, writing to `writer`. `colour` is for text on a terminal.
+pub fn subscriber<W>(config: LogConfig, colour: bool, writer: W) -> impl Subscriber + Send + Sync
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let lines: Box<dyn Layer<_> + Send + Sync> = match config.format {
+        LogFormat::Json => Box::new(
+            fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false).with_writer(writer),
+        ),
+        LogFormat::Text => Box::new(fmt::layer().with_ansi(colour).with_writer(writer)),
+    };
+    Registry::default().with(filter(config.level)).with(lines)
+}
+
+/// Our own lines at the level asked for. Libraries speak up only when something is wrong: at finer levels they write
+/// whole commands and frames, which could hold a password, so no setting lets them.
+fn filter(level: LogLevel) -> Targets {
+    let own = match level {
+        LogLevel::Error => Level::ERROR,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Debug => Level::DEBUG,
+        LogLevel::Trace => Level::TRACE,
+    };
+    let others = LevelFilter::from_level(own).min(LevelFilter::WARN);
+    Targets::new().with_default(others).with_target("baton", own)
+}
+
+/// Catches lines for tests.
+#[cfg(test)]
+pub(super) mod caught {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::{LogConfig, subscriber};
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What `act` logs.
+    pub(crate) fn logged(config: LogConfig, act: impl FnOnce()) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        tracing::subscriber::with_default(subscriber(config, false, move || writer.clone()), act);
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::caught::logged;
+    use super::*;
+
+    #[test]
+    fn a_json_line_has_its_fields_at_the_top() {
+        let config = LogConfig { level: LogLevel::Info, format: LogFormat::Json };
+        let text = logged(config, || {
+            tracing::info!(role = "a", token = 7, "this replica leads");
+            tracing::debug!("not asked for");
+        });
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&line["role"], &line["token"], &line["level"]), (&"a".into(), &7.into(), &"INFO".into()));
+    }
+
+    #[test]
+    fn libraries_are_only_heard_when_something_is_wrong() {
+        let config = LogConfig { level: LogLevel::Trace, format: LogFormat::Text };
+        let text = logged(config, || {
+            tracing::info!(target: "fred", "AUTH hunter2");
+            tracing::warn!(target: "fred", "connection refused");
+            tracing::trace!("our own");
+        });
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.contains("connection refused") && text.contains("our own"), "{text}");
+    }
+}

@@ -1,0 +1,18 @@
+//! What an operator sees: metrics, log lines, and the events that make both.
+//!
+//! * [`Metrics`]: every series of the contract, in a registry of its own, at zero from the start.
+//! * [`Telemetry`]: one event in, one log line and one count out, so that they never disagree.
+//! * [`logging`]: lines as JSON or text, to standard error.
+//!
+//! Whether this replica leads is never stored here: those gauges are computed from a [`Reading`] when they are scraped,
+//! so a stalled task never shows a stale leadership.
+
+mod events;
+mod labels;
+pub mod logging;
+mod metrics;
+mod process;
+
+pub use events::{SystemEvent, Telemetry};
+pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
+pub use metrics::Metrics;

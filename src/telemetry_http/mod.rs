@@ -1,0 +1,120 @@
+//! The kubelet's and Prometheus's listener, on a thread and a runtime of its own: however busy or stuck the rest of the
+//! process is, it answers, and says so. Nothing here changes anything, and no answer here is a promise.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/metrics` | Prometheus' text format |
+//! | `/livez` | 200 while every role's task makes progress, else 503 with the stuck ones |
+//! | `/readyz` | 200 once the store was reached and every role knows its state, else 503 with the reasons |
+//! | `/leading`, `/leading/{role}` | 200 while this replica leads at that moment, else 503 |
+
+mod routes;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use crate::clock::SharedClock;
+use crate::http::Limits;
+use crate::protocol::{Mono, RoleName};
+use crate::role::Roles;
+use crate::store::StoreHealth;
+use crate::telemetry::Metrics;
+
+/// The life sign of one role's task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// Which role.
+    pub role: RoleName,
+    /// When its task last went round.
+    pub last: Mono,
+    /// How long it may go without; longer means that it is stuck.
+    pub within: Duration,
+    /// Whether it has found out, once at least, how the role stands.
+    pub knows_state: bool,
+}
+
+/// Where the life signs come from. Called on the listener's own thread, so it must not wait for a role's task.
+pub trait Progress: Send + Sync + 'static {
+    /// One for each role that runs.
+    fn pulses(&self) -> Vec<Pulse>;
+}
+
+impl<F: Fn() -> Vec<Pulse> + Send + Sync + 'static> Progress for F {
+    fn pulses(&self) -> Vec<Pulse> {
+        self()
+    }
+}
+
+/// What the listener tells of.
+pub struct Sources {
+    /// The series.
+    pub metrics: Arc<Metrics>,
+    /// Who leads.
+    pub roles: Roles,
+    /// Whether the store answers.
+    pub store: watch::Receiver<StoreHealth>,
+    /// Whether the roles' tasks live.
+    pub progress: Arc<dyn Progress>,
+    /// Judges the life signs, and times connections.
+    pub clock: SharedClock,
+    /// What clients may cost; [`default_limits`] unless there is a reason.
+    pub limits: Limits,
+}
+
+/// Few clients come here, and they come back at the interval of a scrape.
+pub fn default_limits() -> Limits {
+    Limits { connections: 128, idle: Duration::from_secs(150), ..Limits::default() }
+}
+
+/// The running listener. Dropping it asks the thread to end.
+#[derive(Debug)]
+pub struct TelemetryServer {
+    stop: Option<oneshot::Sender<()>>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl TelemetryServer {
+    /// Completes when the thread has ended, for whatever reason. Before [`Self::shutdown`] that is a bug, and the
+    /// process should end with it: without this listener nobody would notice what else goes wrong.
+    pub async fn ended(&mut self) {
+        // The thread never sends; its end drops the sender, even when it panics.
+        let _ = (&mut self.ended).await;
+    }
+
+    /// Asks the thread to end and waits until it has: at most the limits' `grace`.
+    pub async fn shutdown(mut self) {
+        // A thread that is gone cannot be asked, and need not.
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        self.ended().await;
+    }
+}
+
+/// Serves `listener` on a new thread.
+///
+/// # Errors
+/// When the thread, its runtime or the listener cannot be set up.
+pub fn spawn_telemetry(listener: TcpListener, sources: Sources) -> io::Result<TelemetryServer> {
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _entered = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let (stop, stopped) = oneshot::channel();
+    let (alive, ended) = oneshot::channel();
+    std::thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
+        // Dropped last, whatever happens.
+        let _alive: oneshot::Sender<()> = alive;
+        runtime.block_on(routes::serve(listener, sources, async {
+            // A dropped handle asks for the end as well.
+            let _ = stopped.await;
+        }));
+    })?;
+    Ok(TelemetryServer { stop: Some(stop), ended })
+}

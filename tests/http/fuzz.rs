@@ -1,0 +1,163 @@
+//! Random requests made from the description: always a well-formed answer with a described status, and never a panic.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::contract::check_reply;
+use crate::schema::OpenApi;
+use crate::stage::{Cue, Server, Staged};
+
+const REQUESTS: usize = 4_000;
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Rolls(u64);
+
+impl Rolls {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).unwrap()
+    }
+
+    fn one_in(&mut self, odds: usize) -> bool {
+        self.below(odds) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+
+    fn text(&mut self, alphabet: &str, length_max: usize) -> String {
+        let letters: Vec<char> = alphabet.chars().collect();
+        (0..self.below(length_max + 1)).map(|_| self.pick(&letters)).collect()
+    }
+}
+
+/// What may stand in a request target without ending it.
+const TARGET: &str = "abz019-._~%/?=&;:@!$'()*+,";
+const HEADER: &str = "abz019 -._~%/?=&;:@!$'()*+,\"\\{}[]<>";
+
+#[derive(Debug)]
+struct Request {
+    line: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+fn example(openapi: &OpenApi, parameter: &Value) -> String {
+    let example = &openapi.resolve(parameter)["example"];
+    example.as_str().map_or_else(|| example.to_string(), str::to_owned)
+}
+
+/// A call of the description with some of its parameters, a few of them spoilt.
+fn request(
+    rolls: &mut Rolls,
+    openapi: &OpenApi,
+    path: &str,
+    method: &str,
+    parameters: &[&Value],
+    body: bool,
+) -> Request {
+    let mut target = path.to_owned();
+    let (mut query, mut headers) = (Vec::new(), Vec::new());
+    for parameter in parameters {
+        let name = parameter["name"].as_str().unwrap();
+        let value = if rolls.one_in(3) { rolls.text("abz019-msh", 12) } else { example(openapi, parameter) };
+        // Nobody here waits for long.
+        let value = if name == "wait" { value.replace("30s", "5ms") } else { value };
+        match parameter["in"].as_str().unwrap() {
+            "path" => target = target.replace(&format!("{{{name}}}"), &value),
+            _ if rolls.one_in(2) => {}
+            "query" => query.push(format!("{name}={value}")),
+            _ => headers.push((name.to_owned(), value)),
+        }
+    }
+    if rolls.one_in(10) {
+        target += &rolls.text(TARGET, 20);
+    }
+    if rolls.one_in(10) {
+        query.push(rolls.text(TARGET, 20));
+    }
+    if !query.is_empty() {
+        target = format!("{target}?{}", query.join("&"));
+    }
+    let methods = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "BATON"];
+    let method = if rolls.one_in(8) { rolls.pick(&methods) } else { method };
+    if rolls.one_in(10) {
+        let names = ["Accept", "Authorization", "Origin", "Host", "Range", "If-None-Match", "Content-Type", "X-Any"];
+        headers.push((rolls.pick(&names).to_owned(), rolls.text(HEADER, 30)));
+    }
+    let bodies: [&[u8]; 7] =
+        [b"", b"{}", br#"{"cooldown":"1ms"}"#, br#"{"cooldown":1}"#, b"[", b"\xff\xfe\x00", &[b'x'; 70_000]];
+    let body = if body || rolls.one_in(10) { rolls.pick(&bodies).to_vec() } else { Vec::new() };
+    if !body.is_empty() && !rolls.one_in(4) && !headers.iter().any(|(name, _)| name == "Content-Type") {
+        headers.push(("Content-Type".into(), "application/json".into()));
+    }
+    Request { line: format!("{method} {target}"), headers, body }
+}
+
+/// The operation that a request line hits, if any; an unknown path or method has the errors that all share.
+fn operation<'a>(openapi: &'a OpenApi, line: &str, fallback: &'a Value) -> &'a Value {
+    let (method, target) = line.split_once(' ').unwrap();
+    let path = target.split('?').next().unwrap();
+    let fits = |template: &str| {
+        let (wanted, given): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+        wanted.len() == given.len() && wanted.iter().zip(&given).all(|(w, g)| *w == "{role}" || w == g)
+    };
+    let found = openapi.operations().into_iter().find(|(template, m, _, _)| fits(template) && m == method);
+    found.map_or(fallback, |(_, _, _, operation)| operation)
+}
+
+#[tokio::test]
+async fn random_requests_are_answered_as_described() {
+    let openapi = OpenApi::parse(include_str!("../../src/api/openapi.yaml"));
+    let seed = std::env::var("BATON_FUZZ_SEED").map_or(20_261_120, |seed| seed.parse().unwrap());
+    let mut rolls = Rolls(seed);
+    let leading = Staged::new("scheduler", Duration::from_secs(3), Cue::Grant);
+    let following = Staged::new("reports", Duration::from_secs(3), Cue::Rival("web-2"));
+    let server = Server::start(&[&leading, &following]).await;
+    server.roles.replace(vec![leading.handle.clone(), following.handle.clone()], Some(crate::stage::name("scheduler")));
+    // An unknown path is answered as an unknown role is, an unknown method as everywhere.
+    let fallback = openapi.root.pointer("/paths/~1leader~1{role}/get").unwrap();
+    let operations = openapi.operations();
+    let mut statuses = std::collections::BTreeMap::<u16, usize>::new();
+    let mut client = Client::connect(server.address).await;
+    for at in 0..REQUESTS {
+        let (path, method, item, described) = rolls.pick(&operations);
+        let parameters = openapi.parameters(item, described);
+        let takes_body = described.get("requestBody").is_some();
+        let request = request(&mut rolls, &openapi, path, &method, &parameters, takes_body);
+        let place = format!("BATON_FUZZ_SEED={seed}, request {at}: {:?} {:?}", request.line, request.headers);
+        let headers: Vec<_> = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        if request.line.starts_with("GET /events") {
+            // A stream has no end to read to.
+            client = Client::connect(server.address).await;
+            let head = client.head(&request.line, &headers);
+            client.send(head.as_bytes()).await;
+            let reply = client.reply_head().await;
+            *statuses.entry(reply.status).or_default() += 1;
+            assert!([200, 400, 403, 404].contains(&reply.status), "{place}: {reply:?}");
+            client = Client::connect(server.address).await;
+            continue;
+        }
+        let reply = client.ask_with(&request.line, &headers, &request.body).await;
+        *statuses.entry(reply.status).or_default() += 1;
+        let described = operation(&openapi, &request.line, fallback);
+        check_reply(&openapi, described, &reply, request.line.starts_with("HEAD "), &place);
+        if reply.header("connection") == Some("close") || reply.status == 413 || !request.body.is_empty() {
+            client = Client::connect(server.address).await;
+        }
+    }
+    for expected in [200, 202, 400, 403, 404, 405, 409, 413, 415, 503] {
+        assert!(statuses.contains_key(&expected), "no request met {expected}: {statuses:?}");
+    }
+    assert_eq!(client.ask("GET /leader/reports").await.status, 200, "the server is as well as before");
+}

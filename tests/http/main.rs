@@ -1,0 +1,14 @@
+//! The two listeners over real sockets.
+
+mod answers;
+mod client;
+mod contract;
+mod docs;
+mod events;
+mod fuzz;
+mod limits;
+mod long_poll;
+mod schema;
+mod security;
+mod stage;
+mod telemetry;

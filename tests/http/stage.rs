@@ -1,0 +1,296 @@
+//! Real elections and real listeners, with the store's side played by the test: so that a role does what a test wants,
+//! when it wants it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use baton::api::ApiOptions;
+use baton::clock::{BootClock, SharedClock};
+use baton::protocol::{
+    Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
+    SessionId, Stamped, StoreTime, Timing, Token,
+};
+use baton::role::{Command, CommandError, RoleHandle, Roles, Snapshot};
+use baton::telemetry::{Metrics, Telemetry};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::client::PATIENCE;
+
+pub const IDENTITY: &str = "web-0";
+pub const FIRST_TOKEN: u64 = 1_763_680_000_123_456;
+
+pub fn clock() -> SharedClock {
+    Arc::new(BootClock)
+}
+
+pub fn name(role: &str) -> RoleName {
+    RoleName::new(role).unwrap()
+}
+
+/// What the store would say.
+#[derive(Clone, Debug)]
+pub enum Cue {
+    /// The lease is this replica's for the asking.
+    Grant,
+    /// Another has it.
+    Rival(&'static str),
+    /// No answer.
+    Silence,
+}
+
+/// A role whose election runs, and the store's side of it.
+pub struct Staged {
+    pub handle: RoleHandle,
+    cues: mpsc::Sender<Cue>,
+    /// The task's own, so that its end is seen by who watches.
+    published: Weak<watch::Sender<Arc<Snapshot>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Staged {
+    /// Leases of `lease`, promises of a third of it.
+    pub fn new(role: &str, lease: Duration, cue: Cue) -> Self {
+        let timing = Timing::from_lease(lease).unwrap();
+        let profile = Profile {
+            session: SessionId::from_u128(7),
+            identity: IDENTITY.into(),
+            timing,
+            guard: false,
+            app_checked: false,
+            // No listening before the first grant: the store's side is the test's, and knows what it does.
+            rules: Rules::NONE,
+            seed: 1,
+        };
+        let clock = clock();
+        let election = Election::new(profile, clock.now());
+        let since = jiff::Timestamp::now();
+        let snapshot = Arc::new(Snapshot { view: election.view(clock.now()), since, index: 0 });
+        let (published, snapshots) = watch::channel(snapshot);
+        let published = Arc::new(published);
+        let watched = Arc::downgrade(&published);
+        let (sender, commands) = mpsc::channel(4);
+        let (cues, cue_receiver) = mpsc::channel(4);
+        let standing = Arc::clone(election.standing());
+        let handle = RoleHandle::new(name(role), IDENTITY.into(), Arc::clone(&clock), standing, snapshots, sender);
+        let play = Play {
+            role: name(role),
+            election,
+            clock,
+            published: Arc::clone(&published),
+            cue,
+            token: FIRST_TOKEN - 1,
+            lease,
+        };
+        Self { handle, cues, published: watched, task: tokio::spawn(play.run(commands, cue_receiver)) }
+    }
+
+    /// Changes what the store says, and has the election look.
+    pub async fn cue(&self, cue: Cue) {
+        self.cues.send(cue).await.unwrap();
+    }
+
+    /// Waits until the role is as wanted.
+    pub async fn until(&self, wanted: impl FnMut(&Arc<Snapshot>) -> bool) {
+        let mut changes = self.handle.changes();
+        tokio::time::timeout(PATIENCE, changes.wait_for(wanted)).await.unwrap().unwrap();
+    }
+
+    /// Waits until this replica leads.
+    pub async fn until_leading(&self) {
+        self.until(|snapshot| snapshot.view.state == baton::protocol::State::Leading).await;
+    }
+
+    /// How many wait for this role to change.
+    pub fn watchers(&self) -> usize {
+        self.published.upgrade().map_or(0, |published| published.receiver_count())
+    }
+
+    /// Waits until as many as wanted do.
+    pub async fn until_watchers(&self, wanted: impl Fn(usize) -> bool) {
+        let polling = async {
+            while !wanted(self.watchers()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("{} watchers", self.watchers()));
+    }
+
+    /// Ends the role's task, as a crash or a removal would.
+    pub fn end(&self) {
+        self.task.abort();
+    }
+}
+
+struct Play {
+    role: RoleName,
+    election: Election,
+    clock: SharedClock,
+    published: Arc<watch::Sender<Arc<Snapshot>>>,
+    cue: Cue,
+    token: u64,
+    lease: Duration,
+}
+
+impl Play {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut cues: mpsc::Receiver<Cue>) {
+        loop {
+            let now = self.clock.now();
+            self.election.handle_timeout(now);
+            while let Some(action) = self.election.poll_action() {
+                self.act(action);
+            }
+            self.publish();
+            let wait = self.election.poll_timeout().map_or(PATIENCE, |at| at.since(self.clock.now()));
+            tokio::select! {
+                Some(command) = commands.recv() => self.obey(command),
+                Some(cue) = cues.recv() => {
+                    self.cue = cue;
+                    self.election.handle_input(self.clock.now(), Input::Gap);
+                }
+                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
+            }
+        }
+    }
+
+    fn rival(&self, identity: &str) -> Holder {
+        Holder { session: SessionId::from_u128(99), identity: identity.into() }
+    }
+
+    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, Failure> {
+        Ok(Stamped { reply, store_time: StoreTime(self.clock.now().as_nanos() / 1_000) })
+    }
+
+    fn act(&mut self, action: Action) {
+        let silence = || Failure { reason: "the store does not answer".to_owned() };
+        let current = Token::new(self.token).unwrap();
+        let input = match (action, self.cue.clone()) {
+            (Action::Campaign { id, .. }, Cue::Grant) => {
+                self.token += 1;
+                let token = Token::new(self.token).unwrap();
+                Input::Campaigned { id, reply: self.stamped(CampaignReply::Granted { token, count: 1 }) }
+            }
+            (Action::Campaign { id, .. }, Cue::Rival(rival)) => {
+                let reply =
+                    CampaignReply::Held { holder: self.rival(rival), token: current, remaining: self.lease, count: 1 };
+                Input::Campaigned { id, reply: self.stamped(reply) }
+            }
+            (Action::Campaign { id, .. }, Cue::Silence) => Input::Campaigned { id, reply: Err(silence()) },
+            (Action::Renew { id, .. }, Cue::Grant) => {
+                let reply = RenewReply::Renewed { count: 2, reasserted: false, audience: 0 };
+                Input::Renewed { id, reply: self.stamped(reply) }
+            }
+            (Action::Renew { id, .. }, Cue::Rival(rival)) => {
+                let reply = RenewReply::Lost { token: current, holder: Some(self.rival(rival)) };
+                Input::Renewed { id, reply: self.stamped(reply) }
+            }
+            (Action::Renew { id, .. }, Cue::Silence) => Input::Renewed { id, reply: Err(silence()) },
+            (Action::Release { id, .. }, _) => Input::Released { id, reply: self.stamped(ReleaseReply::Released) },
+            (Action::Tell(_), _) => return,
+        };
+        self.election.handle_input(self.clock.now(), input);
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = self.clock.now();
+        let role = self.role.clone();
+        let (input, done, refusal) = match command {
+            Command::Resign { cooldown, done } => {
+                let leads = self.election.standing().leads(now);
+                let holder = self.election.view(now).holder.map(|(name, _)| name);
+                let cooldown = cooldown.unwrap_or(self.lease);
+                (Input::Resign { cooldown }, done, (!leads).then_some(CommandError::NotLeading { role, holder }))
+            }
+            Command::Drained { done } => {
+                let draining = self.election.is_draining();
+                (Input::Drained, done, (!draining).then_some(CommandError::NotDraining { role }))
+            }
+            other => panic!("no listener sends {other:?}"),
+        };
+        if refusal.is_none() {
+            self.election.handle_input(now, input);
+            self.publish();
+        }
+        let _ = done.send(refusal.map_or(Ok(()), Err));
+    }
+
+    fn publish(&self) {
+        let view = self.election.view(self.clock.now());
+        self.published.send_if_modified(|snapshot| {
+            let changed = snapshot.view != view && {
+                // The holder's expiry moves with every renewal and is not part of the answer.
+                let told = |v: &baton::protocol::View| (v.state, v.holder.clone().map(|(h, _)| h), v.reason.clone());
+                told(&snapshot.view) != told(&view)
+            };
+            let index = snapshot.index + u64::from(changed);
+            let since = if snapshot.view.state == view.state { snapshot.since } else { jiff::Timestamp::now() };
+            *snapshot = Arc::new(Snapshot { view, since, index });
+            changed
+        });
+    }
+}
+
+/// The app's listener on a free port.
+pub struct Server {
+    pub address: SocketAddr,
+    pub roles: Roles,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Server {
+    pub async fn start(staged: &[&Staged]) -> Self {
+        Self::start_with(staged, |_| {}).await
+    }
+
+    pub async fn start_with(staged: &[&Staged], tweak: impl FnOnce(&mut ApiOptions)) -> Self {
+        let roles = Roles::default();
+        roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
+        let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
+        let mut options = ApiOptions::new(None, clock(), Telemetry::new(metrics));
+        tweak(&mut options);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = baton::api::serve(listener, roles.clone(), options, async {
+            let _ = stopped.await;
+        });
+        Self { address, roles, stop: Some(stop), task: tokio::spawn(serving) }
+    }
+
+    /// Asks the listener to stop and waits until it has.
+    pub async fn shut_down(mut self) {
+        drop(self.stop.take());
+        tokio::time::timeout(PATIENCE, &mut self.task).await.unwrap().unwrap();
+    }
+}
+
+/// A leader of `scheduler` and its listener.
+pub async fn leader_fixture() -> (Staged, Server) {
+    let role = Staged::new("scheduler", Duration::from_secs(3), Cue::Grant);
+    role.until_leading().await;
+    let server = Server::start(&[&role]).await;
+    (role, server)
+}
+
+/// A follower of `web-2` in `scheduler` and its listener.
+pub async fn follower_fixture() -> (Staged, Server) {
+    let role = Staged::new("scheduler", Duration::from_secs(3), Cue::Rival("web-2"));
+    role.until(|snapshot| snapshot.view.holder.is_some()).await;
+    let server = Server::start(&[&role]).await;
+    (role, server)
+}
