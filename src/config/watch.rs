@@ -59,6 +59,9 @@ enum Look {
 }
 
 impl Watcher {
+    /// How often to look, unless there is a reason for another period.
+    pub const PERIOD: Duration = Duration::from_secs(2);
+
     /// Watches `path`, which was loaded as `loaded`, looking once every `period`. Must be called within a runtime. What
     /// changed in the file since then is told first.
     pub fn new(path: &Path, environment: Arc<Environment>, period: Duration, loaded: &Loaded) -> Self {
