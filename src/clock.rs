@@ -24,6 +24,7 @@ pub type SharedClock = Arc<dyn Clock>;
 pub struct BootClock;
 
 impl Clock for BootClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads clocks")]
     fn now(&self) -> Mono {
         let time = clock_gettime(ClockId::Boottime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -1,4 +1,13 @@
 //! Baton (draft map)
+#![warn(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::await_holding_lock
+)]
+
 pub mod api;
 pub mod clock;
 pub mod config;

@@ -1,5 +1,5 @@
-//! The validated configuration: types that can only be built by the checks in this module's siblings, so that the rest of
-//! the program never meets an impossible value.
+//! The validated configuration: types that can only be built by the checks in this module's siblings, so that the
+//! rest of the program never meets an impossible value.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -79,7 +79,7 @@ pub struct RedisConfig {
 /// `store.redis.tls:`. Paths of PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// Certificate authorities to trust instead of the built-in ones.
+    /// Certificate authorities to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// The client's certificate and its key: both or none.
     pub client: Option<(PathBuf, PathBuf)>,

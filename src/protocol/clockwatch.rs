@@ -17,6 +17,15 @@ struct Bounds {
     most_us: i64,
 }
 
+/// The store's clock moved against ours by more than clocks drift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// By this much, forwards when positive.
+    pub(super) by_ms: i64,
+    /// Within this span: the time since the reply before.
+    pub(super) within: Duration,
+}
+
 /// Remembers the last bounds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClockWatch {
@@ -24,22 +33,23 @@ pub(super) struct ClockWatch {
 }
 
 impl ClockWatch {
-    /// Takes a reply's stamp: the store read its clock between `sent_at` and `now`. Returns by how many milliseconds it was
-    /// stepped since the reply before, when it was.
-    pub(super) fn observe(&mut self, sent_at: Mono, now: Mono, stamp: StoreTime) -> Option<i64> {
+    /// Takes a reply's stamp: the store read its clock between `sent_at` and `now`. Returns how it
+    /// was stepped since the reply before, if it was.
+    pub(super) fn observe(&mut self, sent_at: Mono, now: Mono, stamp: StoreTime) -> Option<Step> {
         let micros = |at: Mono| i64::try_from(at.as_nanos() / 1_000).unwrap_or(i64::MAX);
         let stamp = i64::try_from(stamp.0).unwrap_or(i64::MAX);
         let new = Bounds { at: now, least_us: stamp - micros(now), most_us: stamp - micros(sent_at) };
         let old = self.last.replace(new)?;
-        let between = i64::try_from(now.since(old.at).as_micros()).unwrap_or(i64::MAX);
-        let allowed = STEP_MIN_US + between / DRIFT_DIVISOR;
-        if new.least_us > old.most_us + allowed {
-            Some((new.least_us - old.most_us) / 1_000)
+        let within = now.since(old.at);
+        let allowed = STEP_MIN_US + i64::try_from(within.as_micros()).unwrap_or(i64::MAX) / DRIFT_DIVISOR;
+        let by_us = if new.least_us > old.most_us + allowed {
+            new.least_us - old.most_us
         } else if new.most_us < old.least_us - allowed {
-            Some((new.most_us - old.least_us) / 1_000)
+            new.most_us - old.least_us
         } else {
-            None
-        }
+            return None;
+        };
+        Some(Step { by_ms: by_us / 1_000, within })
     }
 }
 
@@ -66,8 +76,9 @@ mod tests {
         assert_eq!(watch.observe(ms(0), ms(10), stamp(5)), None, "the first reply only sets the bounds");
         assert_eq!(watch.observe(ms(5_000), ms(5_900), stamp(5_880)), None, "a slow reply is not a step");
         assert_eq!(watch.observe(ms(10_000), ms(10_010), stamp(10_100)), None, "one per cent fast is drift");
-        assert_eq!(watch.observe(ms(15_000), ms(15_010), stamp(45_100)), Some(29_990));
+        let step = |by_ms| Some(Step { by_ms, within: Duration::from_secs(5) });
+        assert_eq!(watch.observe(ms(15_000), ms(15_010), stamp(45_100)), step(29_990));
         assert_eq!(watch.observe(ms(20_000), ms(20_010), stamp(50_100)), None, "reported once");
-        assert_eq!(watch.observe(ms(25_000), ms(25_010), stamp(15_100)), Some(-39_990));
+        assert_eq!(watch.observe(ms(25_000), ms(25_010), stamp(15_100)), step(-39_990));
     }
 }

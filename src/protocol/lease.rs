@@ -111,7 +111,7 @@ impl LeaseCell {
     ) -> Result<Outcome<CampaignReply>, TokensExhausted> {
         let guard = request.guard;
         self.prepare(server, request.lease_duration, guard);
-        let mut record = self.record.clone().unwrap_or_default();
+        let mut record = self.record_or_new(server.now);
         let (now, me) = (server.now, request.candidate);
         record.cap_guard(now.plus(request.lease_duration));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
@@ -137,6 +137,10 @@ impl LeaseCell {
             }
         } else {
             let last = record.writer.filter(|writer| writer.session == me.session);
+            if self.rules.reassert && last == Some(me) && !record.released {
+                // The same campaign once more, after its lease ran out: nobody came in between, so it is the same term.
+                return Ok(self.grant(record, request, now, None));
+            }
             if last.is_some_and(|last| last.attempt > me.attempt || (last.attempt == me.attempt && record.released)) {
                 return Ok((stale, None));
             }
@@ -167,23 +171,13 @@ impl LeaseCell {
             return Ok((reply, None));
         }
         let token = next_token(self.rules, record.token.max(record.floor), request.floor, now)?;
-        let count = record.count + 1;
-        self.record = Some(Record { token, count, released: false, writer: Some(me), ..record });
-        let lease = self.lease.insert(Lease {
-            candidate: me,
-            identity: Arc::clone(&request.identity),
-            token,
-            duration: request.lease_duration,
-            expires_at: now.plus(request.lease_duration),
-        });
-        let news = announce(AnnouncementKind::Grant, token, count, lease.holder(), 0);
-        Ok((CampaignReply::Granted { token, count }, Some(news)))
+        Ok(self.grant(record, request, now, Some(token)))
     }
 
     /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.
     pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> Outcome<RenewReply> {
         self.prepare(server, request.lease_duration, request.guard);
-        let mut record = self.record.clone().unwrap_or_default();
+        let mut record = self.record_or_new(server.now);
         let expires_at = server.now.plus(request.lease_duration);
         let reasserted = match &mut self.lease {
             Some(lease) if lease.candidate == request.candidate && lease.token == request.token => {
@@ -232,10 +226,12 @@ impl LeaseCell {
         let Some(lease) = self.lease.take_if(|lease| ours(lease)) else {
             return (ReleaseReply::NotHeld, None);
         };
-        let record = self.record.get_or_insert_default();
+        let mut record = self.record_or_new(server.now);
         record.count += 1;
         record.released = true;
-        let news = announce(AnnouncementKind::Release, lease.token, record.count, lease.holder(), request.audience);
+        let count = record.count;
+        self.record = Some(record);
+        let news = announce(AnnouncementKind::Release, lease.token, count, lease.holder(), request.audience);
         (ReleaseReply::Released, Some(news))
     }
 
@@ -260,6 +256,32 @@ impl LeaseCell {
         self.record = None;
     }
 
+    /// A new record counts from the store's clock, so that what was known of a lost one never fits it by chance.
+    fn record_or_new(&self, now: StoreTime) -> Record {
+        self.record.clone().unwrap_or_else(|| Record { count: now.0, ..Record::default() })
+    }
+
+    /// Gives the lease to the candidate: under `token`, or under the last one again.
+    fn grant(
+        &mut self,
+        record: Record,
+        request: &CampaignRequest,
+        now: StoreTime,
+        token: Option<Token>,
+    ) -> Outcome<CampaignReply> {
+        let (token, count) = (token.unwrap_or(record.token), record.count + 1);
+        self.record = Some(Record { token, count, released: false, writer: Some(request.candidate), ..record });
+        let lease = self.lease.insert(Lease {
+            candidate: request.candidate,
+            identity: Arc::clone(&request.identity),
+            token,
+            duration: request.lease_duration,
+            expires_at: now.plus(request.lease_duration),
+        });
+        let news = announce(AnnouncementKind::Grant, token, count, lease.holder(), 0);
+        (CampaignReply::Granted { token, count }, Some(news))
+    }
+
     fn expire(&mut self, now: StoreTime) {
         self.lease.take_if(|lease| lease.expires_at <= now);
     }
@@ -271,7 +293,7 @@ impl LeaseCell {
             return;
         }
         let empty = self.record.is_none();
-        let record = self.record.get_or_insert_default();
+        let record = self.record.insert(self.record_or_new(server.now));
         let run_id = || Some(Arc::from(server.run_id));
         if empty {
             record.run_id = run_id();

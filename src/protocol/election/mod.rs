@@ -344,17 +344,18 @@ impl Election {
         self.flights.iter().any(|flight| flight.kind == kind && flight.attempt == attempt)
     }
 
-    /// What every answer tells, whatever else it says. True when the store's clock was stepped forwards since the answer
-    /// before: leases end early then.
+    /// What every answer tells, whatever else it says. True when the store's clock was stepped forwards a moment ago: leases
+    /// end early then. A step long ago is over; whoever was silent that long listened to heartbeats meanwhile.
     fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, Failure>) -> bool {
         match reply {
             Ok(stamped) => {
                 self.trouble = None;
                 let step = self.insight.clock.observe(flight.sent_at, now, stamped.store_time);
-                if let Some(by_ms) = step {
-                    self.tell(Event::StoreClockStepped { by_ms });
+                if let Some(step) = step {
+                    self.tell(Event::StoreClockStepped { by_ms: step.by_ms });
                 }
-                step.is_some_and(|by_ms| by_ms > 0)
+                let recent = self.profile.timing.knowledge_span();
+                self.profile.rules.heartbeats && step.is_some_and(|step| step.by_ms > 0 && step.within < recent)
             }
             Err(failure) => {
                 self.trouble = Some(failure.reason.clone());

@@ -1,1 +1,226 @@
-//! x
+//! Leases in Redis: one atomic script per request, a subscription for the waiting.
+//!
+//! ```text
+//!   RedisStore ── commands ──> Link (one connection) <── opened, checked, replaced by the supervisor
+//!       │                        EVALSHA campaign | renew | release | purge, then WAIT if asked for
+//!       └── listen ──────────> Listeners <── fed by the subscriber, over a Link of its own
+//! ```
+//!
+//! Three properties everything else rests on:
+//! - *One client of fred is one connection.* It has no policy to reconnect; the supervisor makes another client. So a
+//!   command that got an error, or no answer, cannot be sent again later behind our back.
+//! - *Nothing waits for a connection.* Without one, a command is answered at once with the reason.
+//! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is
+//!   dropped while its connection lives.
+//!
+//! The rules themselves are in the scripts, which agree with `protocol/lease.rs` step by step; a test with random
+//! operations holds them to that. Nothing of fred leaves this folder.
+
+mod audit;
+mod errors;
+mod info;
+mod link;
+mod news;
+mod scripts;
+mod settings;
+mod subscriber;
+mod supervisor;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fred::types::Value;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+pub use audit::{AuditReport, Finding, Severity, audit};
+pub use errors::SetupError;
+
+use self::errors::Failure;
+use self::link::Link;
+use self::scripts::{CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use self::settings::Settings;
+use self::subscriber::Listeners;
+use self::supervisor::{Pauses, Shared, Slot};
+use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::clock::{BootClock, Clock};
+use crate::config::{AckMode, RedisConfig, Replication};
+use crate::protocol::{
+    CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped,
+};
+
+/// See the module.
+pub struct RedisStore {
+    settings: Arc<Settings>,
+    prefix: String,
+    replication: Replication,
+    shared: Arc<Shared>,
+    listeners: Arc<Listeners>,
+    tasks: [AbortHandle; 2],
+}
+
+/// No URL, no user, no password.
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("endpoint", &self.settings.endpoint).field("prefix", &self.prefix).finish()
+    }
+}
+
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl RedisStore {
+    /// Begins to connect, and goes on trying in the background for as long as the store lives; [`LeaseStore::health`]
+    /// tells how that goes. `lease_min` is the shortest lease of any role: a connection that is silent for a quarter of
+    /// it is replaced. `seed` spreads the reconnects of many replicas. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// [`SetupError`] when the URL or a TLS file is unusable. A Redis that is down, or a password file that is not
+    /// there yet, is no error.
+    pub fn connect(config: &RedisConfig, lease_min: Duration, seed: u64) -> Result<Self, SetupError> {
+        let settings = Arc::new(Settings::new(config, lease_min)?);
+        let (shared, listeners) = (Arc::new(Shared::new()), Arc::new(Listeners::default()));
+        let prefix = config.key_prefix.clone();
+        let commands = supervisor::run(Arc::clone(&settings), Arc::clone(&shared), Pauses::new(seed));
+        let subscriber =
+            subscriber::run(Arc::clone(&settings), prefix.clone(), Arc::clone(&listeners), Pauses::new(!seed));
+        let tasks = [tokio::spawn(commands).abort_handle(), tokio::spawn(subscriber).abort_handle()];
+        Ok(Self { settings, prefix, replication: config.replication, shared, listeners, tasks })
+    }
+
+    /// What was noticed at the last connect that works, but not as well as it should: for people, and without secrets.
+    pub fn notes(&self) -> Vec<String> {
+        self.shared.notes()
+    }
+
+    fn link(&self) -> Result<Arc<Link>, StoreError> {
+        match &**self.shared.slot.load() {
+            Slot::Up(link) => Ok(Arc::clone(link)),
+            Slot::Down(error) => Err(error.clone()),
+        }
+    }
+
+    /// Runs a script by its hash, or by its text when the server has not seen it yet, and reads its answer.
+    async fn run<R>(
+        &self,
+        role: &RoleName,
+        script: &Script,
+        args: &[String],
+        read: fn(Value) -> Result<R, StoreError>,
+    ) -> Result<Done<R>, StoreError> {
+        let link = self.link()?;
+        let keys = Keys::new(&self.prefix, role);
+        let (slot, deadline) = (keys.slot(), Deadline::after(self.settings.command_timeout));
+        let by_hash = scripts::arguments(&script.sha, &keys, args);
+        let mut reply = link.command("EVALSHA", Some(slot), by_hash, deadline.left()).await;
+        if matches!(&reply, Err(failure) if failure.script_unknown) {
+            let by_text = scripts::arguments(script.body, &keys, args);
+            reply = link.command("EVAL", Some(slot), by_text, deadline.left()).await;
+        }
+        let reply = read(reply.map_err(|failure| failure.error)?)?;
+        Ok(Done { reply, link, slot, deadline })
+    }
+
+    /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
+    /// server and never becomes another, so these are the acknowledgements of the very write.
+    async fn acknowledged<R>(&self, done: Done<R>) -> Result<R, StoreError> {
+        let Replication { acks, mode, timeout } = self.replication;
+        if acks == 0 {
+            return Ok(done.reply);
+        }
+        let timeout_ms = timeout.min(done.deadline.left()).as_millis().max(1).to_string();
+        let (command, args): (_, Vec<Value>) = match mode {
+            AckMode::Wait => ("WAIT", vec![acks.to_string().into(), timeout_ms.into()]),
+            AckMode::WaitAof => ("WAITAOF", vec!["0".into(), acks.to_string().into(), timeout_ms.into()]),
+        };
+        let reply = done.link.command(command, Some(done.slot), args, done.deadline.left()).await;
+        let reached = acks_of(&reply.map_err(|failure: Failure| failure.error)?);
+        if reached >= u64::from(acks) {
+            return Ok(done.reply);
+        }
+        Err(StoreError::Refused {
+            reason: format!(
+                "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it \
+                 counts for nothing: check the replicas"
+            ),
+        })
+    }
+}
+
+/// A script's answer, and what it takes to go on with it.
+struct Done<R> {
+    reply: R,
+    link: Arc<Link>,
+    slot: u16,
+    deadline: Deadline,
+}
+
+/// WAIT answers a number; WAITAOF the local one and then that of the replicas.
+fn acks_of(reply: &Value) -> u64 {
+    match reply {
+        Value::Array(numbers) => numbers.last().and_then(Value::as_u64),
+        number => number.as_u64(),
+    }
+    .unwrap_or(0)
+}
+
+/// Several commands, one timeout.
+#[derive(Clone, Copy)]
+struct Deadline(Mono);
+
+impl Deadline {
+    fn after(span: Duration) -> Self {
+        Self(BootClock.now() + span)
+    }
+
+    /// Never zero, which fred takes for "no timeout".
+    fn left(self) -> Duration {
+        self.0.since(BootClock.now()).max(Duration::from_millis(1))
+    }
+}
+
+#[async_trait]
+impl LeaseStore for RedisStore {
+    async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
+        let args = scripts::campaign_args(&request);
+        let done = self.run(role, &CAMPAIGN, &args, scripts::campaign_reply).await?;
+        match done.reply.reply {
+            CampaignReply::Granted { .. } => self.acknowledged(done).await,
+            _ => Ok(done.reply),
+        }
+    }
+
+    async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
+        let done = self.run(role, &RENEW, &scripts::renew_args(&request), scripts::renew_reply).await?;
+        match done.reply.reply {
+            RenewReply::Renewed { .. } => self.acknowledged(done).await,
+            RenewReply::Lost { .. } => Ok(done.reply),
+        }
+    }
+
+    async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
+        let args = scripts::release_args(&request);
+        Ok(self.run(role, &RELEASE, &args, scripts::release_reply).await?.reply)
+    }
+
+    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+        self.listeners.add(role)
+    }
+
+    fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.shared.health.subscribe()
+    }
+
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        Ok(self.run(role, &PURGE, &[], scripts::purge_reply).await?.reply)
+    }
+
+    fn command_timeout(&self) -> Duration {
+        self.settings.command_timeout
+    }
+}

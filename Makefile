@@ -1,0 +1,36 @@
+# Every command a person or a machine needs. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help dev deps lint test bench chaos e2e
+
+# How many seeds of mixed faults the simulation runs.
+BATON_SIM_SEEDS ?= 2000
+chaos: BATON_SIM_SEEDS := $(if $(filter command line environment,$(origin BATON_SIM_SEEDS)),$(BATON_SIM_SEEDS),200000)
+export BATON_SIM_SEEDS
+
+help: ## this list
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):[^#]*## */\1\t/' | expand -t 10
+
+dev: ## three replicas in one process, no Redis: ports 4040-4042
+	cargo run --release -- dev --replicas 3
+
+deps: ## install what the tests need and this machine lacks
+	.ci/deps
+
+lint: deps ## formatting, clippy (warnings are errors), licences and banned crates
+	cargo fmt --all --check
+	cargo clippy --all-targets -- -D warnings
+	.ci/deny
+
+test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis, HTTP, clients, house rules, docs
+	cargo test --no-fail-fast
+
+bench: ## the figures of docs/performance.md, on this machine
+	cargo bench --bench baton
+
+chaos: deps ## the simulation with 200,000 seeds (BATON_SIM_SEEDS=N for another number)
+	cargo test --profile chaos --test simulation -- --nocapture
+
+e2e: deps ## the README's commands in a fresh clone, as a new user types them (no cluster needed: there are no charts yet)
+	tests/e2e/readme.sh

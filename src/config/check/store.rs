@@ -1,0 +1,236 @@
+//! `store:`
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::Checker;
+use super::scalar::not_empty;
+use super::url::{Deployment, UrlFacts, inspect};
+use crate::config::model::{AckMode, Guard, RedisConfig, Replication, RoleConfig, Secret, StoreConfig, TlsConfig};
+use crate::config::position::Path;
+use crate::config::raw::{RawRedis, RawReplication, RawStore, RawTls, Scalar};
+
+const KEY_PREFIX: &str = "baton";
+const KEY_PREFIX_BYTES_MAX: usize = 64;
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+const ACK_TIMEOUT: Duration = Duration::from_millis(500);
+const ACKS_MAX: u32 = 16;
+
+impl Checker<'_> {
+    /// Exactly one store.
+    pub(super) fn store(&mut self, raw: Option<&RawStore>, roles: &[RoleConfig], path: &Path) -> Option<StoreConfig> {
+        let raw = raw?;
+        match (&raw.redis, &raw.memory) {
+            (Some(_), Some(_)) => {
+                self.problem(path, "has two stores, redis and memory; keep exactly one".to_owned());
+                None
+            }
+            (Some(redis), None) => {
+                let redis = self.redis(redis, roles, &path.key("redis"))?;
+                Some(StoreConfig::Redis(Box::new(redis)))
+            }
+            (None, Some(_)) => {
+                let message =
+                    "the memory store is inside this process: other replicas do not see it, and each would lead";
+                self.warning(&path.key("memory"), message.to_owned());
+                Some(StoreConfig::Memory)
+            }
+            (None, None) => {
+                if !self.has_bad_within(path) {
+                    let message = "names no store; write exactly one, such as `redis: { url: redis://redis:6379/0 }`";
+                    self.problem(path, message.to_owned());
+                }
+                None
+            }
+        }
+    }
+
+    fn redis(&mut self, raw: &RawRedis, roles: &[RoleConfig], path: &Path) -> Option<RedisConfig> {
+        let (url, facts) = self.url(raw.url.as_ref(), &path.key("url")).unzip();
+        let username = self.credential("username", (&raw.username, &raw.username_file), path);
+        let password = self.credential("password", (&raw.password, &raw.password_file), path);
+        if let Some(facts) = facts {
+            self.credentials_agree(raw, facts, path);
+        }
+        let tls = self.tls(raw.tls.as_ref(), facts, &path.key("tls"));
+        let key_prefix = self.key_prefix(raw.key_prefix.as_ref(), &path.key("keyPrefix"));
+        let command_timeout = self.command_timeout(raw.command_timeout.as_ref(), roles, &path.key("commandTimeout"));
+        let replication = self.replication(raw.replication.as_ref(), command_timeout, &path.key("replication"));
+        let guard = self.guard(raw.guard.as_ref(), &path.key("guard"));
+        let may_split = facts.is_some_and(|facts| facts.deployment != Deployment::Single);
+        if may_split && replication.is_some_and(|replication| replication.acks == 0) {
+            let message =
+                "with replicas behind it, Redis can be split, and each part can have a leader; set acks to 1 or more";
+            self.warning(&path.key("replication"), message.to_owned());
+        }
+        Some(RedisConfig {
+            url: url?,
+            username,
+            password,
+            tls: tls?,
+            key_prefix: key_prefix?,
+            command_timeout: command_timeout?,
+            replication: replication?,
+            guard,
+        })
+    }
+
+    fn url(&mut self, given: Option<&Scalar>, path: &Path) -> Option<(SecretString, UrlFacts)> {
+        let text = self.text(given, path)?;
+        match inspect(text) {
+            Ok(facts) => {
+                if facts.holds_secret && !self.sources.contains_key(path) {
+                    let message = "holds a password in plain text; better passwordFile, or `${ENV}` in its place";
+                    self.warning(path, message.to_owned());
+                }
+                Some((SecretString::from(text), facts))
+            }
+            Err(problems) => {
+                for problem in problems {
+                    self.problem(path, problem);
+                }
+                None
+            }
+        }
+    }
+
+    /// A user's name or a password: by value or from a file, not both.
+    fn credential(
+        &mut self,
+        key: &'static str,
+        (value, file): (&Option<Scalar>, &Option<Scalar>),
+        path: &Path,
+    ) -> Option<Secret> {
+        let (value_path, file_path) = (path.key(key), path.key(&format!("{key}File")));
+        if value.is_some() && file.is_some() {
+            self.problem(&file_path, format!("is given beside {key}; keep one of the two"));
+        }
+        if value.is_some() && key == "password" && !self.sources.contains_key(&value_path) {
+            self.warning(&value_path, "is written in plain text; better passwordFile, or `${ENV}`".to_owned());
+        }
+        match self.text(value.as_ref(), &value_path) {
+            Some(text) => Some(Secret::Value(SecretString::from(text))),
+            None => self.file(file.as_ref(), &file_path, not_empty).map(Secret::File),
+        }
+    }
+
+    /// The URL and the keys beside it must not both name a user or a password.
+    fn credentials_agree(&mut self, raw: &RawRedis, facts: UrlFacts, path: &Path) {
+        let user = [("username", raw.username.is_some()), ("usernameFile", raw.username_file.is_some())];
+        let password = [("password", raw.password.is_some()), ("passwordFile", raw.password_file.is_some())];
+        let in_url = [(user, facts.names_user, "user"), (password, facts.has_password, "password")];
+        for (key, what) in in_url
+            .into_iter()
+            .filter(|(_, in_url, _)| *in_url)
+            .flat_map(|(keys, _, what)| keys.into_iter().filter(|(_, given)| *given).map(move |(key, _)| (key, what)))
+        {
+            self.problem(&path.key(key), format!("the url names a {what} too; keep one of the two"));
+        }
+        let has_user = facts.names_user || user.iter().any(|(_, given)| *given);
+        let has_password = facts.has_password || password.iter().any(|(_, given)| *given);
+        if has_user && !has_password && !self.has_bad_within(path) {
+            let message = "a user is named but no password is given; Redis will be asked without either";
+            self.warning(path, message.to_owned());
+        }
+    }
+
+    fn tls(&mut self, raw: Option<&RawTls>, facts: Option<UrlFacts>, path: &Path) -> Option<TlsConfig> {
+        let Some(raw) = raw else { return (!self.has_bad_within(path)).then(TlsConfig::default) };
+        if facts.is_some_and(|facts| !facts.tls) {
+            let message = "is given, but the url does not ask for TLS, so nothing would be encrypted; begin the url \
+                           with `rediss`, or remove tls";
+            self.problem(path, message.to_owned());
+        }
+        let ca_file = self.file(raw.ca_file.as_ref(), &path.key("caFile"), pem);
+        let cert_file = self.file(raw.cert_file.as_ref(), &path.key("certFile"), pem);
+        let key_file = self.file(raw.key_file.as_ref(), &path.key("keyFile"), pem);
+        for (given, key, absent, other) in [
+            (&raw.cert_file, "certFile", &raw.key_file, "keyFile"),
+            (&raw.key_file, "keyFile", &raw.cert_file, "certFile"),
+        ] {
+            if given.is_some() && absent.is_none() && !self.is_bad(&path.key(other)) {
+                self.problem(&path.key(key), format!("needs {other} beside it: a client has both or neither"));
+            }
+        }
+        Some(TlsConfig { ca_file, client: cert_file.zip(key_file) })
+    }
+
+    fn key_prefix(&mut self, given: Option<&Scalar>, path: &Path) -> Option<String> {
+        let Some(value) = given else { return Some(KEY_PREFIX.to_owned()) };
+        let text = self.text(given, path)?;
+        let fits = text.len() <= KEY_PREFIX_BYTES_MAX
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(&b));
+        if !fits {
+            let shown = self.shown(value, path);
+            let message = format!(
+                "{shown} cannot begin a key; use 1 to {KEY_PREFIX_BYTES_MAX} of A-Z, a-z, 0-9, `_`, `.`, `:` and `-`"
+            );
+            self.problem(path, message);
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    /// As given, else 1 s, or half the shortest renewal period where 1 s would not be shorter than it.
+    fn command_timeout(&mut self, given: Option<&Scalar>, roles: &[RoleConfig], path: &Path) -> Option<Duration> {
+        if self.is_bad(path) {
+            return None;
+        }
+        if given.is_none() {
+            let shortest = roles.iter().map(|role| role.timing.renew_period()).min();
+            return Some(shortest.filter(|shortest| *shortest <= COMMAND_TIMEOUT).map_or(COMMAND_TIMEOUT, |s| s / 2));
+        }
+        let timeout = self.positive_duration(given, path)?;
+        let mut fits = true;
+        for role in roles {
+            if let Err(problem) = role.timing.check_command_timeout(timeout) {
+                self.problem(path, format!("{problem} (role {})", role.name));
+                fits = false;
+            }
+        }
+        fits.then_some(timeout)
+    }
+
+    fn replication(
+        &mut self,
+        raw: Option<&RawReplication>,
+        command_timeout: Option<Duration>,
+        path: &Path,
+    ) -> Option<Replication> {
+        let modes = [("wait", AckMode::Wait), ("waitaof", AckMode::WaitAof)];
+        let timeout_path = path.key("timeout");
+        let acks = self.count(raw.and_then(|raw| raw.acks.as_ref()), &path.key("acks"), 0..=ACKS_MAX);
+        let mode = self.word(raw.and_then(|raw| raw.mode.as_ref()), &path.key("mode"), &modes);
+        let given = self.positive_duration(raw.and_then(|raw| raw.timeout.as_ref()), &timeout_path);
+        // Without a command timeout there is a problem of that already.
+        let command_timeout = command_timeout?;
+        let timeout = given.unwrap_or_else(|| ACK_TIMEOUT.min(command_timeout / 2));
+        if timeout >= command_timeout {
+            let message = format!(
+                "is {timeout:?}; it must be less than commandTimeout, {command_timeout:?}, which it is a part of"
+            );
+            self.problem(&timeout_path, message);
+        }
+        Some(Replication { acks: acks.unwrap_or(0), mode: mode.unwrap_or(AckMode::Wait), timeout })
+    }
+
+    fn guard(&mut self, given: Option<&Scalar>, path: &Path) -> Guard {
+        // YAML 1.1 tools, and people who think in it, turn `off` into false.
+        let words = [("strict", Guard::Strict), ("off", Guard::Off)];
+        let guard = match given {
+            Some(Scalar::Bool(false)) => Some(Guard::Off),
+            _ => self.word(given, path, &words),
+        };
+        if guard == Some(Guard::Off) {
+            let message = "off: when Redis loses its data or fails over, two replicas may lead at once";
+            self.warning(path, message.to_owned());
+        }
+        guard.unwrap_or(Guard::Strict)
+    }
+}
+
+/// Judges a certificate or key file.
+fn pem(content: &str) -> Result<(), &'static str> {
+    if content.contains("-----BEGIN ") { Ok(()) } else { Err("is not a PEM file (no `-----BEGIN …`)") }
+}

@@ -1,0 +1,134 @@
+//! What a changed configuration asks for: a restart, or changes while running.
+
+use secrecy::ExposeSecret;
+
+use super::model::{Config, RedisConfig, StoreConfig};
+use crate::protocol::RoleName;
+
+/// What can be applied without a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveChanges {
+    /// Roles that are new.
+    pub added: Vec<RoleName>,
+    /// Roles that are gone: to be drained and released.
+    pub removed: Vec<RoleName>,
+    /// Roles with other timings or another health check.
+    pub changed: Vec<RoleName>,
+    /// Whether `defaultRole` is another.
+    pub default_role: bool,
+}
+
+impl LiveChanges {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Config {
+    /// The sections that differ in `new` and are only read at start. Until then the old ones are in force.
+    pub fn restart_needed(&self, new: &Self) -> Vec<&'static str> {
+        // Taken apart, so that a new section cannot be forgotten here.
+        let Self { identity, api, telemetry, store, roles: _, default_role: _, log } = self;
+        let sections = [
+            ("identity", *identity != new.identity),
+            ("api.listen", api.listen != new.api.listen),
+            ("api.tokenFile", api.token != new.api.token),
+            ("telemetry.listen", telemetry.listen != new.telemetry.listen),
+            ("store", !same_store(store, &new.store)),
+            ("log", *log != new.log),
+        ];
+        sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
+    }
+
+    /// What changes in `new` that is applied while running.
+    pub fn live_changes(&self, new: &Self) -> LiveChanges {
+        let mut changes = LiveChanges { default_role: self.default_role != new.default_role, ..LiveChanges::default() };
+        for role in &new.roles {
+            match self.roles.iter().find(|old| old.name == role.name) {
+                None => changes.added.push(role.name.clone()),
+                Some(old) if old != role => changes.changed.push(role.name.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = self.roles.iter().filter(|old| new.roles.iter().all(|role| role.name != old.name));
+        changes.removed = gone.map(|role| role.name.clone()).collect();
+        changes
+    }
+}
+
+fn same_store(old: &StoreConfig, new: &StoreConfig) -> bool {
+    match (old, new) {
+        (StoreConfig::Memory, StoreConfig::Memory) => true,
+        (StoreConfig::Redis(old), StoreConfig::Redis(new)) => same_redis(old, new),
+        (StoreConfig::Memory, StoreConfig::Redis(_)) | (StoreConfig::Redis(_), StoreConfig::Memory) => false,
+    }
+}
+
+fn same_redis(old: &RedisConfig, new: &RedisConfig) -> bool {
+    let RedisConfig { url, username, password, tls, key_prefix, command_timeout, replication, guard } = old;
+    url.expose_secret() == new.url.expose_secret()
+        && *username == new.username
+        && *password == new.password
+        && *tls == new.tls
+        && *key_prefix == new.key_prefix
+        && *command_timeout == new.command_timeout
+        && *replication == new.replication
+        && *guard == new.guard
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, check_text};
+
+    const BASE: &str = "
+identity: web-0
+api: { listen: 127.0.0.1:4040 }
+telemetry: { listen: 0.0.0.0:4041 }
+store: { redis: { url: redis://redis:6379, password: '${PW:-one}', guard: strict } }
+roles: [{ name: a }, { name: b }]
+defaultRole: a
+log: { level: info }
+";
+
+    fn config(text: &str) -> Config {
+        let environment = Environment::new(|_| None, None);
+        check_text(text, "t.yaml", &environment).unwrap_or_else(|error| panic!("{error}")).config
+    }
+
+    #[test]
+    fn sections_read_at_start_ask_for_a_restart() {
+        let base = config(BASE);
+        assert!(base.restart_needed(&config(BASE)).is_empty());
+        for (from, to, section) in [
+            ("web-0", "web-1", "identity"),
+            ("127.0.0.1:4040", "127.0.0.1:4050", "api.listen"),
+            ("0.0.0.0:4041", "0.0.0.0:4051", "telemetry.listen"),
+            ("redis://redis:6379", "redis://other:6379", "store"),
+            (":-one", ":-two", "store"),
+            ("strict", "off", "store"),
+            ("redis: { url: redis://redis:6379, password: '${PW:-one}', guard: strict }", "memory: {}", "store"),
+            ("info", "debug", "log"),
+        ] {
+            let changed = config(&BASE.replace(from, to));
+            assert_eq!(base.restart_needed(&changed), [section], "{from} to {to}");
+            assert!(base.live_changes(&changed).is_empty(), "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn roles_change_while_running() {
+        let base = config(BASE);
+        let changed =
+            config(&BASE.replace("[{ name: a }, { name: b }]", "[{ name: a, leaseDuration: 30s }, { name: c }]"));
+        let changes = base.live_changes(&changed);
+        let names = |names: &[RoleName]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(&changes.added), ["c"]);
+        assert_eq!(names(&changes.removed), ["b"]);
+        assert_eq!(names(&changes.changed), ["a"]);
+        assert!(!changes.default_role && base.restart_needed(&changed).is_empty());
+        let other_default = config(&BASE.replace("defaultRole: a", "defaultRole: b"));
+        assert!(base.live_changes(&other_default).default_role);
+    }
+}

@@ -1,0 +1,180 @@
+//! The JSON Schema of the configuration, and what a single value of each sort may look like.
+//!
+//! The schema is for editors and for charts, so it is stated of the file as written: where a value may come from the
+//! environment, it also accepts a `${…}`. What a pattern cannot say (timings against each other, files, URLs) it leaves
+//! to the check.
+
+use std::borrow::Cow;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::raw::RawConfig;
+
+/// The JSON Schema (draft 2020-12) of the configuration file, indented.
+pub fn schema() -> String {
+    // Of a Value made of objects, texts and numbers there is always a JSON text; alternate Display is the indented one.
+    format!("{:#}", document())
+}
+
+/// The schema as a value.
+pub(super) fn document() -> Value {
+    let generated = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<RawConfig>();
+    let mut document = generated.to_value();
+    strip_null(&mut document);
+    // `memory:` with nothing after it is the way one writes a store with nothing to set.
+    if let Some(kind) = document.pointer_mut("/$defs/Memory/type") {
+        *kind = serde_json::json!(["object", "null"]);
+    }
+    document
+}
+
+/// `Option` in Rust means that a key may be absent, not that it may be null: an empty value is mostly a mistake.
+fn strip_null(schema: &mut Value) {
+    if let Value::Object(object) = schema {
+        for keyword in ["type", "enum", "anyOf"] {
+            let Some(Value::Array(choices)) = object.get_mut(keyword) else { continue };
+            choices.retain(|choice| {
+                !choice.is_null() && *choice != "null" && choice.get("type").is_none_or(|kind| *kind != "null")
+            });
+            if choices.len() == 1 && keyword != "enum" {
+                let only = choices.remove(0);
+                object.remove(keyword);
+                match only {
+                    Value::Object(inner) => object.extend(inner),
+                    kind => {
+                        object.insert(keyword.to_owned(), kind);
+                    }
+                }
+            }
+        }
+        object.values_mut().for_each(strip_null);
+    } else if let Value::Array(items) = schema {
+        items.iter_mut().for_each(strip_null);
+    }
+}
+
+/// What a reference to the environment looks like anywhere in a value.
+const REFERENCE: &str = r"\$\{.+\}";
+
+/// A text of this form, or one with a reference in it.
+fn text_like(pattern: &str) -> Schema {
+    json_schema!({"type": "string", "pattern": format!("{pattern}|{REFERENCE}")})
+}
+
+/// One of these words, or a reference.
+fn word_of(words: &[&str]) -> Schema {
+    json_schema!({"anyOf": [{"enum": words}, {"type": "string", "pattern": REFERENCE}]})
+}
+
+/// Declares a sort of value: a type that only stands for its schema.
+macro_rules! leaf {
+    ($(#[$doc:meta])* $name:ident, $schema:expr) => {
+        $(#[$doc])*
+        pub(super) struct $name;
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    };
+}
+
+leaf!(
+    /// Any text.
+    Text,
+    json_schema!({"type": "string", "minLength": 1})
+);
+leaf!(
+    /// The path of a file.
+    File,
+    json_schema!({"type": "string", "minLength": 1})
+);
+leaf!(
+    /// A duration.
+    Span,
+    text_like(r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$")
+);
+leaf!(
+    /// An IP address and a port.
+    Listen,
+    text_like(r"^([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$")
+);
+leaf!(
+    /// The name of a role.
+    Role,
+    text_like("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+);
+leaf!(
+    /// What keys begin with.
+    KeyPrefix,
+    text_like("^[A-Za-z0-9_.:-]{1,64}$")
+);
+leaf!(
+    /// Where Redis is.
+    Url,
+    text_like("^(redis|rediss|valkey|valkeys)(-sentinel|-cluster)?://.+$")
+);
+leaf!(
+    /// The path of a request.
+    HttpPath,
+    text_like("^/")
+);
+leaf!(
+    /// `strict` or `off`, which YAML 1.1 tools turn into false.
+    GuardWord,
+    json_schema!({"anyOf": [{"enum": ["strict", "off", false]}, {"type": "string", "pattern": REFERENCE}]})
+);
+leaf!(
+    /// How replicas acknowledge.
+    AckWord,
+    word_of(&["wait", "waitaof"])
+);
+leaf!(
+    /// A log level.
+    LevelWord,
+    word_of(&["error", "warn", "info", "debug", "trace"])
+);
+leaf!(
+    /// How a log line looks.
+    FormatWord,
+    word_of(&["json", "text"])
+);
+leaf!(
+    /// Something that cannot be switched on.
+    Off,
+    json_schema!({"type": "boolean", "enum": [false]})
+);
+leaf!(
+    /// A list that must be empty.
+    NoItems,
+    json_schema!({"type": "array", "maxItems": 0})
+);
+
+/// A whole number from `MIN` to `MAX`, or a text from the environment that is one.
+pub(super) struct Count<const MIN: u32, const MAX: u32>;
+
+impl<const MIN: u32, const MAX: u32> JsonSchema for Count<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Count{MIN}To{MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let pattern = format!("^{REFERENCE}$");
+        json_schema!({"type": ["integer", "string"], "minimum": MIN, "maximum": MAX, "pattern": pattern})
+    }
+}

@@ -1,0 +1,399 @@
+//! `baton audit`: what this Redis can and cannot promise, and what would change that.
+//!
+//! Most of it is read from INFO. What only CONFIG tells is reported as unknown where CONFIG is forbidden, never as
+//! good. The rights are tried out with the scripts themselves on keys that no role can have, and that are removed
+//! again.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fred::types::Value;
+use serde::Serialize;
+
+use super::errors::Failure;
+use super::info::{Info, VERSION_MIN};
+use super::link::Link;
+use super::scripts::{self, CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use super::settings::Settings;
+use super::supervisor::fetch_info;
+use crate::clock::{BootClock, Clock};
+use crate::config::{Guard, RedisConfig};
+use crate::store::StoreError;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// As it should be.
+    Ok,
+    /// Worth knowing.
+    Note,
+    /// Could not be found out.
+    Unknown,
+    /// Works, but some fault costs more than it has to.
+    Warning,
+    /// Baton does not work, or breaks a promise.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was found.
+    pub what: String,
+    /// What that means for Baton's promises.
+    pub cost: String,
+    /// What would help; empty when nothing needs to.
+    pub remedy: String,
+}
+
+/// Everything that was found, in a fixed order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AuditReport {
+    /// Host and port.
+    pub endpoint: String,
+    /// The findings.
+    pub findings: Vec<Finding>,
+}
+
+impl AuditReport {
+    /// The worst of the findings.
+    pub fn worst(&self) -> Severity {
+        self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Unknown)
+    }
+}
+
+fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
+    Finding { severity, what: what.into(), cost: cost.to_owned(), remedy: remedy.to_owned() }
+}
+
+/// Nothing here depends on a role's lease; this only bounds how long a silent connection is waited for.
+const LEASE_ASSUMED: Duration = Duration::from_secs(15);
+const PINGS: usize = 12;
+
+/// Looks at the Redis of `config`. `wall_clock` is this machine's clock, to compare with the server's.
+///
+/// # Errors
+/// When there is no talking to it: not reached, not let in, or a URL or TLS file that is unusable.
+pub async fn audit(
+    config: &RedisConfig,
+    wall_clock: &(dyn Fn() -> SystemTime + Sync),
+) -> Result<AuditReport, StoreError> {
+    let settings = Settings::new(config, LEASE_ASSUMED).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
+    let link = Link::open(&settings).await?;
+    let timeout = settings.command_timeout;
+    let info = fetch_info(&link, timeout).await?;
+    let probe = Probe { link: &link, timeout, prefix: &config.key_prefix };
+    let mut findings = vec![version(&info), role(&info), mode(&info)];
+    findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
+    findings.push(memory(&info));
+    findings.push(replicas(&info, config.replication.acks));
+    findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref()));
+    findings.push(clock(probe.clock_offset_ms(wall_clock).await));
+    findings.push(latency(probe.latencies().await?, timeout));
+    findings.push(rights(probe.rights().await));
+    findings.push(neighbours(&info));
+    Ok(AuditReport { endpoint: settings.endpoint, findings })
+}
+
+fn version(info: &Info) -> Finding {
+    let what = format!("Redis {}", info.get("redis_version").unwrap_or("of an unknown version"));
+    match info.version() {
+        Some(version) if version >= VERSION_MIN => finding(Severity::Ok, what, "the scripts and RESP3 work", ""),
+        Some(_) => finding(Severity::Problem, what, "Baton does not work with it", "use Redis 6.2 or later"),
+        None => finding(Severity::Unknown, what, "Baton needs Redis 6.2 or later", "see what answers at this address"),
+    }
+}
+
+fn role(info: &Info) -> Finding {
+    match info.get("role") {
+        Some("master") => finding(Severity::Ok, "it is a master", "it takes writes", ""),
+        Some(_) => finding(
+            Severity::Problem,
+            "it is a replica",
+            "it takes no writes: no leader is elected",
+            "point the URL at the master, or use a redis-sentinel: URL",
+        ),
+        None => finding(Severity::Unknown, "its role is not told", "a replica takes no writes", "allow INFO"),
+    }
+}
+
+fn mode(info: &Info) -> Finding {
+    match info.get("redis_mode") {
+        Some("standalone") => finding(Severity::Ok, "it runs alone, or with replicas", "the ordinary case", ""),
+        Some("cluster") => finding(
+            Severity::Note,
+            "it is part of a cluster",
+            "while the slot of a role moves to another node, requests for that role fail",
+            "use a redis-cluster: URL; a small Redis of its own serves Baton better",
+        ),
+        Some("sentinel") => finding(
+            Severity::Problem,
+            "it is a Sentinel, not a Redis",
+            "it keeps no data",
+            "use a redis-sentinel: URL with sentinelServiceName",
+        ),
+        other => finding(Severity::Unknown, format!("its mode is {}", other.unwrap_or("not told")), "", ""),
+    }
+}
+
+fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard) -> Finding {
+    let (what, cost) = match (info.get("aof_enabled"), appendfsync) {
+        (Some("1"), Some("always")) => {
+            return finding(Severity::Ok, "append-only file, synced always", "a restart forgets nothing", "");
+        }
+        (Some("1"), Some(fsync)) => {
+            (format!("append-only file, synced {fsync}"), "a crash of its machine may forget the last grants")
+        }
+        (Some("1"), None) => {
+            return finding(
+                Severity::Unknown,
+                "append-only file; how often it is synced cannot be read (CONFIG is forbidden)",
+                "unless it is synced always, a crash of its machine may forget the last grants",
+                "allow CONFIG GET, or look there",
+            );
+        }
+        (Some("0"), _) => ("no append-only file".to_owned(), "a restart may forget leases and tokens"),
+        _ => {
+            return finding(
+                Severity::Unknown,
+                "its persistence is not told",
+                "a restart may forget leases",
+                "allow INFO",
+            );
+        }
+    };
+    match guard {
+        Guard::Strict => finding(
+            Severity::Note,
+            what,
+            &format!(
+                "{cost}; the guard then elects nobody new for one lease, while a leader stays, and tokens go on rising"
+            ),
+            "appendonly yes with appendfsync always, if that lease matters",
+        ),
+        Guard::Off => finding(
+            Severity::Problem,
+            format!("{what}, and the guard is off"),
+            &format!("{cost}; without the guard there can be two leaders then"),
+            "guard: strict, or appendonly yes with appendfsync always",
+        ),
+    }
+}
+
+fn memory(info: &Info) -> Finding {
+    let (used, max) = (info.number("used_memory"), info.number("maxmemory"));
+    match (info.get("maxmemory_policy"), info.evicting_policy()) {
+        (None, _) => finding(
+            Severity::Unknown,
+            "its eviction policy is not told",
+            "an evicting Redis may drop leases and tokens",
+            "see that maxmemory-policy is noeviction",
+        ),
+        (Some(_), Some(policy)) => finding(
+            Severity::Warning,
+            format!("maxmemory-policy is {policy}"),
+            "short of memory it may drop leases and tokens: each time that costs up to a lease without a leader",
+            "maxmemory-policy noeviction, or a Redis of its own for Baton",
+        ),
+        (Some(_), None) => match (used, max) {
+            (Some(used), Some(max)) if max > 0 && used > max / 10 * 9 => finding(
+                Severity::Warning,
+                format!("{used} of {max} bytes are used, and nothing is evicted"),
+                "once its memory is full it takes no more writes: no lease can be renewed",
+                "raise maxmemory, or give Baton a Redis of its own",
+            ),
+            _ => finding(Severity::Ok, "nothing is evicted, and there is room", "leases and tokens stay", ""),
+        },
+    }
+}
+
+fn replicas(info: &Info, acks: u32) -> Finding {
+    let Some(connected) = info.number("connected_slaves") else {
+        return finding(
+            Severity::Unknown,
+            "its replicas are not told",
+            "replication.acks may not be met",
+            "allow INFO",
+        );
+    };
+    let what = format!("{connected} replicas are connected, {acks} must acknowledge");
+    if u64::from(acks) > connected {
+        return finding(
+            Severity::Problem,
+            what,
+            "no campaign and no renewal can succeed",
+            "add replicas, or lower replication.acks",
+        );
+    }
+    match (connected, acks) {
+        (0, _) => {
+            finding(Severity::Ok, what, "when it fails there is no failover; a leader leads until its lease ends", "")
+        }
+        (_, 0) => finding(
+            Severity::Warning,
+            what,
+            "in a split network with the old master still reached by some, there can be two leaders",
+            "replication.acks: 1 (or more)",
+        ),
+        _ => finding(Severity::Ok, what, "a promoted replica knows of every lease that was granted", ""),
+    }
+}
+
+fn writes_need_replicas(setting: Option<&str>) -> Finding {
+    let what = |n: &str| format!("min-replicas-to-write is {n}");
+    match setting {
+        None => finding(
+            Severity::Unknown,
+            "min-replicas-to-write cannot be read (CONFIG is forbidden)",
+            "above 0, Redis takes no writes while too few replicas are connected",
+            "allow CONFIG GET, or look there",
+        ),
+        Some("0") => finding(Severity::Ok, what("0"), "a lost replica stops no write", ""),
+        Some(n) => finding(
+            Severity::Note,
+            what(n),
+            "with fewer replicas it takes no writes: leaders step down at the end of their leases",
+            "",
+        ),
+    }
+}
+
+fn clock(offset_ms: Option<i64>) -> Finding {
+    const FAR_MS: u64 = 24 * 3600 * 1000;
+    match offset_ms {
+        None => finding(Severity::Unknown, "its clock cannot be read", "", "allow TIME"),
+        Some(ms) if ms.unsigned_abs() > FAR_MS => finding(
+            Severity::Warning,
+            format!("its clock is {ms} ms off from this machine's"),
+            "tokens begin at its clock; if it is set right later they still rise, but no longer look like times",
+            "set the clocks",
+        ),
+        Some(ms) if ms.unsigned_abs() > 1_000 => finding(
+            Severity::Note,
+            format!("its clock is {ms} ms off from this machine's"),
+            "nothing is timed by comparing them",
+            "set the clocks, so that logs can be compared",
+        ),
+        Some(ms) => {
+            finding(Severity::Ok, format!("its clock is {ms} ms off from this machine's"), "as it should be", "")
+        }
+    }
+}
+
+fn latency(mut taken: Vec<Duration>, timeout: Duration) -> Finding {
+    taken.sort_unstable();
+    let (Some(longest), Some(median)) = (taken.last().copied(), taken.get(taken.len() / 2).copied()) else {
+        return finding(Severity::Unknown, "no PING was answered", "", "");
+    };
+    let what = format!("a PING takes {median:.1?}, at most {longest:.1?} of {} tries", taken.len());
+    if longest > timeout / 2 {
+        return finding(
+            Severity::Warning,
+            what,
+            "commands come close to commandTimeout: renewals will be given up for lost",
+            "a nearer Redis, or longer leases with a longer commandTimeout",
+        );
+    }
+    finding(Severity::Ok, what, "far below commandTimeout", "")
+}
+
+fn rights(missing: Result<(), StoreError>) -> Finding {
+    match missing {
+        Ok(()) => finding(Severity::Ok, "its user may do all that Baton does", "tried with the scripts themselves", ""),
+        Err(StoreError::Refused { reason }) => finding(
+            Severity::Problem,
+            reason,
+            "Baton cannot work, or cannot listen",
+            "give the user the rights that docs/redis.md lists",
+        ),
+        Err(other) => finding(Severity::Unknown, other.to_string(), "what the user may do was not found out", ""),
+    }
+}
+
+fn neighbours(info: &Info) -> Finding {
+    let keys = |line: &str| line.split(',').find_map(|part| part.strip_prefix("keys=")?.parse::<u64>().ok());
+    let total: u64 = (0..16).filter_map(|db| info.get(&format!("db{db}")).and_then(keys)).sum();
+    if total > 1_000 {
+        return finding(
+            Severity::Note,
+            format!("it holds {total} keys"),
+            "others use it, too: their load delays renewals, their FLUSHALL drops leases",
+            "a small Redis of its own for Baton",
+        );
+    }
+    finding(Severity::Ok, format!("it holds {total} keys"), "hardly anything besides Baton's", "")
+}
+
+/// Questions to one server.
+struct Probe<'a> {
+    link: &'a Link,
+    timeout: Duration,
+    prefix: &'a str,
+}
+
+impl Probe<'_> {
+    async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
+        self.link.command(command, None, args, self.timeout).await
+    }
+
+    /// One value of CONFIG; none when it is forbidden or unknown.
+    async fn setting(&self, name: &str) -> Option<String> {
+        let reply = self.ask("CONFIG", vec!["GET".into(), name.into()]).await.ok()?;
+        let pairs: std::collections::HashMap<String, String> = reply.convert().ok()?;
+        pairs.get(name).cloned()
+    }
+
+    async fn clock_offset_ms(&self, wall_clock: &(dyn Fn() -> SystemTime + Sync)) -> Option<i64> {
+        let sent = BootClock.now();
+        let reply: Vec<String> = self.ask("TIME", Vec::new()).await.ok()?.convert().ok()?;
+        let half = BootClock.now().since(sent) / 2;
+        let ours_us = i64::try_from((wall_clock() - half).duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()?;
+        let (seconds, micros): (i64, i64) = (reply.first()?.parse().ok()?, reply.get(1)?.parse().ok()?);
+        Some((seconds.checked_mul(1_000_000)? + micros - ours_us) / 1_000)
+    }
+
+    async fn latencies(&self) -> Result<Vec<Duration>, StoreError> {
+        let mut taken = Vec::with_capacity(PINGS);
+        for _ in 0..PINGS {
+            let sent = BootClock.now();
+            self.ask("PING", Vec::new()).await.map_err(|failure| failure.error)?;
+            taken.push(BootClock.now().since(sent));
+        }
+        Ok(taken)
+    }
+
+    /// One whole term on keys that no role can have (a role's name has no dot), then none of it is left.
+    async fn rights(&self) -> Result<(), StoreError> {
+        let unique = BootClock.now().as_nanos();
+        let key = |what: &str| format!("{}:{{audit.{unique}}}:{what}", self.prefix);
+        let keys = Keys { lease: key("lease"), record: key("record"), channel: key("news") };
+        let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
+        // A lease of one second, so that nothing stays for long if this breaks off.
+        let campaign = [&me[..], &["1000", "0", "0", "", "", "", ""].map(str::to_owned)].concat();
+        let granted = self.script(&CAMPAIGN, &keys, &campaign).await?;
+        let token = granted.get(2).cloned().unwrap_or_default();
+        let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
+        let renewed = self.script(&RENEW, &keys, &renew).await;
+        let release = [&me[..2], &[token, "0".to_owned()]].concat();
+        let released = self.script(&RELEASE, &keys, &release).await;
+        let purged = self.script(&PURGE, &keys, &[]).await;
+        renewed.and(released).and(purged)?;
+        self.link.subscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)?;
+        self.link.unsubscribe(vec![keys.channel], self.timeout).await.map_err(|failure| failure.error)
+    }
+
+    async fn script(&self, script: &Script, keys: &Keys, args: &[String]) -> Result<Vec<String>, StoreError> {
+        let mut replies = Vec::new();
+        for (command, text) in [("EVAL", script.body), ("EVALSHA", script.sha.as_str())] {
+            let reply = self
+                .link
+                .command(command, Some(keys.slot()), scripts::arguments(text, keys, args), self.timeout)
+                .await
+                .map_err(|failure| failure.error)?;
+            replies.push(reply);
+        }
+        replies.swap_remove(0).convert().map_err(|_| StoreError::Refused { reason: "a script was not run".to_owned() })
+    }
+}

@@ -1,0 +1,239 @@
+//! What an error of fred or of Redis means, in words for the person who has to do something about it. No text here
+//! repeats a password, a user's name or a URL.
+
+use std::time::Duration;
+
+use fred::error::{Error, ErrorKind};
+
+use crate::store::StoreError;
+
+/// Why a [`RedisStore`](super::RedisStore) cannot be made at all. Everything else is tried again in the background.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// `store.redis.url` is not one. The URL is not repeated, since it may hold a password.
+    #[error("store.redis.url: {reason}")]
+    Url {
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A file of `store.redis.tls` cannot be used.
+    #[error("store.redis.tls: {reason}")]
+    Tls {
+        /// Which file, and why.
+        reason: String,
+    },
+}
+
+/// A failed command, and what follows from it for the connection.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// What the caller is told.
+    pub error: StoreError,
+    /// The server does not know the script (any more).
+    pub script_unknown: bool,
+    /// The connection is of no more use: another one may reach another server, or use another password.
+    pub reconnect: bool,
+}
+
+impl Failure {
+    pub fn unreachable(reason: impl Into<String>) -> Self {
+        let error = StoreError::Unreachable { reason: reason.into() };
+        Self { error, script_unknown: false, reconnect: true }
+    }
+
+    fn refused(reason: String, reconnect: bool) -> Self {
+        Self { error: StoreError::Refused { reason }, script_unknown: false, reconnect }
+    }
+}
+
+/// What Redis says first, what that means, and whether a new connection may help.
+const REPLIES: &[(&str, &str, bool)] = &[
+    (
+        "WRONGPASS",
+        "wrong user or password (WRONGPASS): check passwordFile, usernameFile and that user in Redis's ACL",
+        true,
+    ),
+    (
+        "NOAUTH",
+        "it asks for a password and got none (NOAUTH): set passwordFile, and usernameFile if it has users",
+        true,
+    ),
+    (
+        "READONLY",
+        "it is a read-only replica (READONLY): point the URL at the master, or use a redis-sentinel: URL",
+        true,
+    ),
+    ("LOADING", "it is loading its data (LOADING): wait until it has started", true),
+    ("BUSY", "it is busy with a script that does not end (BUSY): SCRIPT KILL on the Redis ends it", false),
+    ("MASTERDOWN", "it is a replica that has lost its master (MASTERDOWN): point the URL at the master", true),
+    ("CLUSTERDOWN", "its cluster is down (CLUSTERDOWN): a part of the slots has no master", true),
+    ("OOM", "its memory is full (OOM): raise maxmemory, or give Baton a Redis of its own", false),
+    ("MISCONF", "it cannot save its data and so takes no writes (MISCONF): see its log; its disk may be full", false),
+    ("NOREPLICAS", "it takes no writes with so few replicas (NOREPLICAS): see its min-replicas-to-write", false),
+    ("MOVED", "it is part of a cluster (MOVED): use a redis-cluster: URL", true),
+    ("ASK", "its cluster is moving the slot of this key (ASK): it works again when that is done", true),
+    ("DENIED", "it is in protected mode (DENIED): give it a password, or bind it to its network", true),
+    ("NOPROTO", TOO_OLD, true),
+];
+
+const TOO_OLD: &str = "it is too old: Baton needs Redis 6.2 or later";
+
+/// Words anywhere in an `ERR …` reply.
+const ERR_REPLIES: &[(&str, &str, bool)] = &[
+    ("DB index is out of range", "it has no such database: check the number at the end of the URL", true),
+    ("invalid DB index", "it has no such database: check the number at the end of the URL", true),
+    ("SELECT is not allowed in cluster mode", "it is part of a cluster: use a redis-cluster: URL", true),
+    ("max number of clients reached", "it has no room for another client: raise its maxclients", true),
+    ("cluster support disabled", "it is not part of a cluster: use a redis: URL", true),
+];
+
+/// Explains an error of the connection to `endpoint`, for a command that was waited for during `waited`.
+pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Failure {
+    let details = error.details();
+    if *error.kind() == ErrorKind::Timeout {
+        let error = StoreError::Unknown { after: waited };
+        return Failure { error, script_unknown: false, reconnect: false };
+    }
+    if let Some(failure) = explain_reply(details) {
+        return failure;
+    }
+    let what = match error.kind() {
+        ErrorKind::Tls => format!("TLS: {details}"),
+        ErrorKind::Sentinel => format!("no Sentinel knows a master: {}", plain(details)),
+        ErrorKind::Canceled => "the connection was closed".to_owned(),
+        _ => plain(details),
+    };
+    Failure::unreachable(format!("{endpoint}: {what}"))
+}
+
+/// What the server itself answered; none when these are not its words.
+fn explain_reply(details: &str) -> Option<Failure> {
+    let code = details.split_whitespace().next().unwrap_or_default();
+    let known = REPLIES.iter().find(|(word, ..)| *word == code);
+    if let Some((_, says, reconnect)) = known {
+        return Some(Failure::refused((*says).to_owned(), *reconnect));
+    }
+    match code {
+        "NOSCRIPT" => {
+            let error = StoreError::Refused { reason: "it does not know the script (NOSCRIPT)".to_owned() };
+            Some(Failure { error, script_unknown: true, reconnect: false })
+        }
+        "NOPERM" => Some(Failure::refused(no_permission(details), false)),
+        "ERR" => Some(explain_err(details)),
+        _ => None,
+    }
+}
+
+fn explain_err(details: &str) -> Failure {
+    // What NOPERM is called inside a script.
+    if details.contains("The user executing the script can't") {
+        return Failure::refused(no_permission(&details.replace("can't", "cannot")), false);
+    }
+    if let Some((_, says, reconnect)) = ERR_REPLIES.iter().find(|(words, ..)| details.contains(words)) {
+        return Failure::refused((*says).to_owned(), *reconnect);
+    }
+    if let Some(command) = details.split("unknown command").nth(1) {
+        let name = between_quotes(command).unwrap_or_default();
+        return match name.to_ascii_uppercase().as_str() {
+            "HELLO" => Failure::refused(TOO_OLD.to_owned(), true),
+            "WAITAOF" => Failure::refused("replication.mode waitaof needs Redis 7.2 or later".to_owned(), false),
+            name => Failure::refused(format!("it has no command {name}: is it renamed or too old?"), true),
+        };
+    }
+    // Up to Redis 6.2, an error inside a script comes wrapped.
+    if details.contains("Error running script") {
+        let inner = REPLIES.iter().find(|(word, ..)| details.contains(&format!("-{word} ")));
+        if let Some((_, says, reconnect)) = inner {
+            return Failure::refused((*says).to_owned(), *reconnect);
+        }
+        if details.contains("-NOPERM") {
+            return Failure::refused(no_permission(""), false);
+        }
+    }
+    Failure::refused(details.to_owned(), false)
+}
+
+fn no_permission(details: &str) -> String {
+    let what = match between_quotes(details) {
+        Some(command) => format!(" run {command}"),
+        None if details.contains("channel") => " use Baton's channels".to_owned(),
+        None if details.contains("key") => " use Baton's keys".to_owned(),
+        None => " run a command that Baton's scripts need".to_owned(),
+    };
+    format!("its user may not{what} (NOPERM): give it the rights that docs/redis.md lists")
+}
+
+fn between_quotes(text: &str) -> Option<&str> {
+    let mut parts = text.split(['\'', '`']);
+    parts.next()?;
+    parts.next().filter(|word| !word.is_empty())
+}
+
+/// fred tells an I/O error by its `Debug`; this is the message in it.
+fn plain(details: &str) -> String {
+    if let Some((_, why)) = details.split_once("InvalidCertificate(") {
+        let why = why.trim_end_matches([' ', '}', ')']);
+        return format!("TLS: its certificate is not accepted ({why}): check caFile, and the host in the URL");
+    }
+    if let Some((_, why)) = details.split_once("AlertReceived(") {
+        let why = why.trim_end_matches([' ', '}', ')']);
+        return format!("TLS: it broke off ({why}): check certFile and keyFile");
+    }
+    for opening in ["message: \"", "error: \""] {
+        if let Some((_, rest)) = details.split_once(opening) {
+            return rest.split('"').next().unwrap_or(rest).to_owned();
+        }
+    }
+    details.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(details: &str) -> String {
+        let failure = explain(&Error::new(ErrorKind::Unknown, details.to_owned()), "redis:6379", Duration::ZERO);
+        match failure.error {
+            StoreError::Refused { reason } | StoreError::Unreachable { reason } => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_refusal_of_redis_says_what_would_help() {
+        for (reply, help) in [
+            ("WRONGPASS invalid username-password pair or user is disabled.", "passwordFile"),
+            ("NOAUTH HELLO must be called with the client already authenticated", "passwordFile"),
+            ("ERR DB index is out of range", "the number at the end of the URL"),
+            ("READONLY You can't write against a read only replica.", "master"),
+            ("ERR unknown command `HELLO`, with args beginning with: `3`, ", "6.2"),
+            ("ERR unknown command 'WAITAOF', with args beginning with: ", "7.2"),
+            ("OOM command not allowed when used memory > 'maxmemory'.", "maxmemory"),
+            ("NOPERM User x has no permissions to run the 'info' command", "run info"),
+            ("NOPERM No permissions to access a channel", "channels"),
+            (
+                "ERR The user executing the script can't publish to the channel mentioned in the command script",
+                "channels",
+            ),
+            ("ERR The user executing the script can't run this command or subcommand script: 8d", "scripts need"),
+            ("ERR Error running script (call to f_0a): @user_script:1: -OOM command not allowed when", "maxmemory"),
+        ] {
+            assert!(reason(reply).contains(help), "{reply}: {}", reason(reply));
+        }
+    }
+
+    #[test]
+    fn an_operating_system_error_is_told_in_its_own_words() {
+        let details = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(reason(details), "redis:6379: Connection refused");
+        let details = "Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }";
+        assert!(reason(details).contains("certificate is not accepted (UnknownIssuer)"), "{}", reason(details));
+    }
+
+    #[test]
+    fn a_users_name_is_not_repeated() {
+        assert!(
+            !reason("NOPERM User secret-user has no permissions to run the 'info' command").contains("secret-user")
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! What a Redis says of itself (INFO), and whether Baton can work with it.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::store::StoreError;
+
+/// The first version with everything the scripts and the subscriptions need.
+pub(super) const VERSION_MIN: Version = Version(6, 2);
+
+/// A version of Redis: major and minor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Version(pub u32, pub u32);
+
+impl Version {
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        Some(Self(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+/// The lines of INFO.
+pub(super) struct Info(HashMap<String, String>);
+
+impl Info {
+    pub fn parse(text: &str) -> Self {
+        let field = |line: &str| line.split_once(':').map(|(key, value)| (key.to_owned(), value.trim().to_owned()));
+        Self(text.lines().filter_map(field).collect())
+    }
+
+    pub fn get(&self, field: &str) -> Option<&str> {
+        self.0.get(field).map(String::as_str)
+    }
+
+    pub fn number(&self, field: &str) -> Option<u64> {
+        self.get(field)?.parse().ok()
+    }
+
+    pub fn version(&self) -> Option<Version> {
+        self.get("redis_version").and_then(Version::parse)
+    }
+
+    /// The policy that may evict a lease, if there is one.
+    pub fn evicting_policy(&self) -> Option<&str> {
+        // Leases have a TTL, so volatile-* policies take them, too.
+        self.get("maxmemory_policy").filter(|policy| *policy != "noeviction")
+    }
+
+    /// Whether Baton can work here.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] with what is in the way, and what would help.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let refused = |reason: String| Err(StoreError::Refused { reason });
+        match self.version() {
+            None => return refused("it does not tell its version (INFO server): is it a Redis?".to_owned()),
+            Some(version) if version < VERSION_MIN => {
+                return refused(format!("it is too old: this is Redis {version}, Baton needs {VERSION_MIN} or later"));
+            }
+            Some(_) => {}
+        }
+        if self.get("role") == Some("slave") {
+            return refused(
+                "it is a read-only replica: point the URL at the master, or use a redis-sentinel: URL".to_owned(),
+            );
+        }
+        if self.get("loading") == Some("1") {
+            return refused("it is loading its data (LOADING): wait until it has started".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What works here, but not as well as it should: for the log and for `baton audit`.
+    pub fn notes(&self) -> Vec<String> {
+        self.evicting_policy().map(eviction_note).into_iter().collect()
+    }
+}
+
+fn eviction_note(policy: &str) -> String {
+    format!(
+        "maxmemory-policy is {policy}: a Redis short of memory may drop leases and tokens; set it to noeviction, or \
+         give Baton a Redis of its own"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(lines: &str) -> Info {
+        Info::parse(&lines.replace(' ', "\r\n"))
+    }
+
+    #[test]
+    fn old_servers_and_replicas_are_refused_with_a_remedy() {
+        let reason = |lines| match info(lines).check() {
+            Err(StoreError::Refused { reason }) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert!(reason("redis_version:6.0.16 role:master").contains("6.2 or later"));
+        assert!(reason("redis_version:5.0.3 role:master").contains("too old"));
+        assert!(reason("redis_version:7.0.15 role:slave").contains("point the URL at the master"));
+        assert!(reason("role:master").contains("version"));
+        assert_eq!(info("redis_version:6.2.0 role:master").check(), Ok(()));
+        assert_eq!(info("redis_version:10.0.1 role:master").check(), Ok(()));
+    }
+
+    #[test]
+    fn every_policy_that_evicts_is_noted() {
+        for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
+            let notes = info(&format!("redis_version:7.0.0 maxmemory_policy:{policy}")).notes();
+            assert!(notes.len() == 1 && notes[0].contains(policy));
+        }
+        assert!(info("redis_version:7.0.0 maxmemory_policy:noeviction").notes().is_empty());
+    }
+}

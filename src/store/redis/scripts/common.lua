@@ -1,0 +1,183 @@
+-- What every script begins with.
+--
+-- KEYS[1]  the role's lease: a hash with a TTL, there while somebody holds the role
+-- KEYS[2]  the role's record: a hash without a TTL; both share a hash tag, so that a cluster keeps them together
+-- ARGV[1]  the role's channel
+--
+-- Three rules hold throughout:
+-- * Numbers leave as text made with '%.0f'. A Lua number in a reply or a concatenation is cut to 14 digits; tokens have
+-- 16.
+-- * The first write is an HSET (but for a release, see there). Redis refuses that one when its memory is full, so a
+-- script
+--   does all of its work or none.
+-- * A key that holds what we did not write is reported and left as it is.
+local lease_key, record_key, channel = KEYS[1], KEYS[2], ARGV[1]
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- microseconds, as are all moments here
+
+local function garbage(key, why)
+  return { 'garbage', text(now), key, why }
+end
+
+-- Up to 16 digits: what a double holds exactly, and then some.
+local function is_number(value)
+  return value and #value <= 16 and string.match(value, '^%d+$') ~= nil
+end
+
+local function is_session(value)
+  return value and #value == 32 and string.match(value, '^%x+$') ~= nil
+end
+
+-- The fields of a hash; nil when the key is absent; nil and a reply when it is not what we wrote.
+local function read(key, fields)
+  local values = redis.pcall('HMGET', key, 'v', unpack(fields))
+  if values.err then
+    return nil, garbage(key, 'it is not a hash')
+  end
+  if not values[1] then
+    if redis.call('EXISTS', key) == 0 then
+      return nil
+    end
+    return nil, garbage(key, 'field v is missing')
+  end
+  if values[1] ~= '1' then
+    return nil, garbage(key, 'field v is not 1: another version of Baton, or another program, wrote it')
+  end
+  local hash = {}
+  for i, field in ipairs(fields) do
+    if not values[i + 1] then
+      return nil, garbage(key, 'field ' .. field .. ' is missing')
+    end
+    hash[field] = values[i + 1]
+  end
+  return hash
+end
+
+local function numbers(key, hash, fields)
+  for _, field in ipairs(fields) do
+    if not is_number(hash[field]) then
+      return garbage(key, 'field ' .. field .. ' is not a number')
+    end
+    hash[field] = tonumber(hash[field])
+  end
+end
+
+-- The lease, while it lives; its TTL is Redis's business.
+local function read_lease()
+  local lease, bad = read(lease_key, { 'session', 'attempt', 'token', 'identity', 'lease_ms' })
+  if not lease then
+    return nil, bad
+  end
+  bad = numbers(lease_key, lease, { 'attempt', 'token', 'lease_ms' })
+  if bad then
+    return nil, bad
+  end
+  if not is_session(lease.session) then
+    return nil, garbage(lease_key, 'field session is not a session')
+  end
+  lease.remaining_ms = redis.call('PTTL', lease_key)
+  if lease.remaining_ms < 0 then
+    return nil, garbage(lease_key, 'it has no TTL')
+  end
+  return lease
+end
+
+local CAUSES = { [''] = true, generation = true, empty = true, regression = true, vanished = true }
+
+-- What is remembered; nil when nothing is.
+local function read_record()
+  local fields = { 'token', 'floor', 'count', 'released', 'session', 'attempt', 'run_id', 'guard_until', 'guard_cause' }
+  local record, bad = read(record_key, fields)
+  if not record then
+    return nil, bad
+  end
+  bad = numbers(record_key, record, { 'token', 'floor', 'count', 'attempt', 'guard_until' })
+  if bad then
+    return nil, bad
+  end
+  if record.session ~= '' and not is_session(record.session) then
+    return nil, garbage(record_key, 'field session is not a session')
+  end
+  if record.released ~= '0' and record.released ~= '1' then
+    return nil, garbage(record_key, 'field released is neither 0 nor 1')
+  end
+  if not CAUSES[record.guard_cause] then
+    return nil, garbage(record_key, 'field guard_cause is not a cause')
+  end
+  record.released = record.released == '1'
+  return record
+end
+
+local function new_record()
+  return {
+    token = 0, floor = 0, count = 0, released = false, session = '', attempt = 0, run_id = '', guard_until = 0,
+    guard_cause = '',
+  }
+end
+
+local function write_record(record)
+  redis.call('HSET', record_key, 'v', '1', 'token', text(record.token), 'floor', text(record.floor),
+    'count', text(record.count), 'released', record.released and '1' or '0', 'session', record.session,
+    'attempt', text(record.attempt), 'run_id', record.run_id, 'guard_until', text(record.guard_until),
+    'guard_cause', record.guard_cause)
+end
+
+local function write_lease(session, attempt, token, identity, lease_ms)
+  redis.call('HSET', lease_key, 'v', '1', 'session', session, 'attempt', text(attempt), 'token', text(token),
+    'identity', identity, 'lease_ms', text(lease_ms))
+  redis.call('PEXPIRE', lease_key, text(lease_ms))
+end
+
+local function extend_lease(lease_ms)
+  redis.call('HSET', lease_key, 'lease_ms', text(lease_ms))
+  redis.call('PEXPIRE', lease_key, text(lease_ms))
+end
+
+-- R5: whether the role is shut for new grants.
+local function is_guarded(record)
+  return now < record.guard_until
+end
+
+-- R5: shuts the role until then, unless it is shut for longer already.
+local function guard_until(record, cause, moment)
+  if record.guard_cause == '' or record.guard_until < moment then
+    record.guard_until, record.guard_cause = moment, cause
+  end
+end
+
+-- R5 generation and empty. Returns the record to go on with, and whether it differs from what is stored.
+local function prepare(record, lease_ms, guard)
+  if not guard then
+    return record or new_record(), false
+  end
+  local info = redis.call('INFO', 'server')
+  local run_id = string.match(info, 'run_id:(%w+)') or ''
+  if not record then
+    record = new_record()
+    record.run_id = run_id
+    -- Whole seconds, rounded either way: the server may be almost a second younger than it says.
+    local uptime_s = tonumber(string.match(info, 'uptime_in_seconds:(%-?%d+)') or '0') - 1
+    local left = lease_ms * 1000 - math.max(uptime_s, 0) * 1000000
+    if left >= 0 then
+      guard_until(record, 'empty', now + left)
+    end
+    return record, true
+  end
+  if record.run_id ~= run_id then
+    record.run_id = run_id
+    guard_until(record, 'generation', now + lease_ms * 1000)
+    return record, true
+  end
+  return record, false
+end
+
+-- R8. The identity comes last, since it may hold spaces. Returns how many heard it.
+local function publish(kind, token, count, audience, session, identity)
+  return redis.call('PUBLISH', channel,
+    table.concat({ 'v1', kind, text(token), text(count), audience, session, identity }, ' '))
+end

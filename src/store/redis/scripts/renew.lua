@@ -1,0 +1,49 @@
+-- R4: extends the lease, or puts it back when the store has lost it. Answers one of
+--   renewed count reasserted(0/1) listeners | lost token [session identity]
+-- each after its name with the store's clock.
+--
+-- ARGV: channel session attempt identity lease_ms guard token count audience
+local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local guard, token, count, audience = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+
+local lease, bad = read_lease()
+if bad then
+  return bad
+end
+local stored
+stored, bad = read_record()
+if bad then
+  return bad
+end
+local record, changed = prepare(stored, lease_ms, guard)
+
+local reasserted = false
+if lease then
+  if lease.session ~= session or lease.attempt ~= attempt or lease.token ~= token then
+    if changed then
+      write_record(record)
+    end
+    return { 'lost', text(now), text(record.token), lease.session, lease.identity }
+  end
+elseif record.token < token or (record.token == token and not record.released) then
+  reasserted = true
+else
+  if changed then
+    write_record(record)
+  end
+  return { 'lost', text(now), text(record.token) }
+end
+
+-- The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody had
+-- renewed.
+record.count = math.max(record.count, count) + 1
+if reasserted then
+  record.token, record.released, record.session, record.attempt = token, false, session, attempt
+  write_record(record)
+  write_lease(session, attempt, token, identity, lease_ms)
+else
+  write_record(record)
+  extend_lease(lease_ms)
+end
+local listeners = publish('heartbeat', token, record.count, audience, session, identity)
+return { 'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners) }

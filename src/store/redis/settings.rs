@@ -1,0 +1,196 @@
+//! From the configuration to a client of fred. Everything that may change while Baton runs (passwords, certificates) is
+//! read anew for every connection.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::types::RespVersion;
+use fred::types::config::{
+    Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig, TlsConfig as FredTls, TlsConnector,
+    UnresponsiveConfig,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use secrecy::{ExposeSecret, SecretString};
+use socket2_fred::TcpKeepalive;
+
+use super::errors::SetupError;
+use crate::config::{RedisConfig, Secret, TlsConfig};
+use crate::store::StoreError;
+
+/// How many messages may wait for the subscriber's task before it must assume a gap.
+const MESSAGES_MAX: usize = 1024;
+/// No sooner than this is a connection taken for dead, however short the lease.
+const UNRESPONSIVE_MIN: Duration = Duration::from_millis(100);
+
+/// The kernel counts the idle time of a connection in seconds, and refuses zero.
+const KERNEL_SECOND: Duration = Duration::from_secs(1);
+
+/// What it takes to open a connection.
+pub(super) struct Settings {
+    /// The URL without TLS in its scheme: fred would then read the system's certificates, and fail without any.
+    url: SecretString,
+    tls: Option<TlsConfig>,
+    username: Option<Secret>,
+    password: Option<Secret>,
+    /// When a command counts as unanswered.
+    pub command_timeout: Duration,
+    /// How long a connection may be silent, with something to answer, until it is taken for dead.
+    pub unresponsive: Duration,
+    /// Where the connection goes, for people: host and port, nothing secret.
+    pub endpoint: String,
+}
+
+impl Settings {
+    /// Checks the URL and the TLS files. `lease_min` is the shortest lease of any role.
+    pub fn new(config: &RedisConfig, lease_min: Duration) -> Result<Self, SetupError> {
+        let (url, uses_tls) = without_tls(config.url.expose_secret())?;
+        let parsed = Config::from_url(&url).map_err(|error| SetupError::Url { reason: error.details().to_owned() })?;
+        let tls = uses_tls.then(|| config.tls.clone());
+        if let Some(tls) = &tls {
+            connector(tls).map_err(|reason| SetupError::Tls { reason })?;
+        }
+        Ok(Self {
+            endpoint: endpoint(&parsed.server),
+            url: SecretString::from(url),
+            tls,
+            username: config.username.clone(),
+            password: config.password.clone(),
+            command_timeout: config.command_timeout,
+            // WAIT is silent for as long as it is told to be.
+            unresponsive: (lease_min / 4).max(UNRESPONSIVE_MIN).max(config.replication.timeout * 2),
+        })
+    }
+
+    /// A client with today's credentials and certificates, not connected yet.
+    ///
+    /// It has no policy to reconnect: one client is one connection. What is in flight or queued when it breaks is
+    /// answered with an error and can never run later, on another connection, when nobody waits for it any more.
+    pub fn client(&self) -> Result<Client, StoreError> {
+        let refused = |reason: String| StoreError::Refused { reason };
+        let mut config = Config::from_url(self.url.expose_secret()).map_err(|e| refused(e.details().to_owned()))?;
+        config.version = RespVersion::RESP3;
+        config.fail_fast = true;
+        if let Some(tls) = &self.tls {
+            config.tls = Some(FredTls::from(connector(tls).map_err(|reason| refused(format!("TLS: {reason}")))?));
+        }
+        let read = |secret: &Option<Secret>, key: &str| match secret {
+            None => Ok(None),
+            Some(secret) => match secret.read() {
+                Ok(text) => Ok(Some(text.expose_secret().to_owned())),
+                Err(error) => Err(refused(format!("{key} cannot be read: {error}"))),
+            },
+        };
+        config.username = config.username.or(read(&self.username, "usernameFile")?);
+        config.password = config.password.or(read(&self.password, "passwordFile")?);
+        if config.username.is_some() && config.password.is_none() {
+            // fred only says who it is when there is a password; a user with `nopass` takes any.
+            config.password = Some(String::new());
+        }
+        let performance = PerformanceConfig {
+            default_command_timeout: self.command_timeout,
+            broadcast_channel_capacity: MESSAGES_MAX,
+            ..PerformanceConfig::default()
+        };
+        Ok(Client::new(config, Some(performance), Some(self.connection()), None))
+    }
+
+    fn connection(&self) -> ConnectionConfig {
+        let kernel_span = self.unresponsive.max(KERNEL_SECOND);
+        ConnectionConfig {
+            connection_timeout: self.command_timeout,
+            internal_command_timeout: self.command_timeout,
+            // A second attempt of fred's own would run a script twice.
+            max_command_attempts: 1,
+            reconnect_errors: Vec::new(),
+            unresponsive: UnresponsiveConfig {
+                max_timeout: Some(self.unresponsive),
+                interval: (self.unresponsive / 4).max(Duration::from_millis(10)),
+            },
+            tcp: TcpConfig {
+                nodelay: Some(true),
+                // An idle connection through a network that went away is noticed by the kernel, at no cost to Redis.
+                keepalive: Some(
+                    TcpKeepalive::new().with_time(kernel_span).with_interval(KERNEL_SECOND).with_retries(3),
+                ),
+                user_timeout: Some(kernel_span),
+                ..TcpConfig::default()
+            },
+            ..ConnectionConfig::default()
+        }
+    }
+}
+
+/// The URL with `rediss…` made `redis…`, and whether it was that.
+fn without_tls(url: &str) -> Result<(String, bool), SetupError> {
+    const SCHEMES: [&str; 6] =
+        ["redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster"];
+    let wrong = || SetupError::Url {
+        reason: format!(
+            "it must begin with one of {}, as in redis://redis:6379/0",
+            SCHEMES.map(|s| format!("{s}:")).join(", ")
+        ),
+    };
+    let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
+    if !SCHEMES.contains(&scheme) {
+        return Err(wrong());
+    }
+    match scheme.strip_prefix("rediss") {
+        Some(suffix) => Ok((format!("redis{suffix}://{rest}"), true)),
+        None => Ok((url.to_owned(), false)),
+    }
+}
+
+fn endpoint(server: &ServerConfig) -> String {
+    let hosts: Vec<String> = server.hosts().iter().map(|host| format!("{}:{}", host.host, host.port)).collect();
+    hosts.join(", ")
+}
+
+/// A connector that trusts the given authorities, or the system's, and shows the client's certificate if there is one.
+fn connector(tls: &TlsConfig) -> Result<TlsConnector, String> {
+    let at = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots(tls.ca_file.as_deref())?);
+    let config = match &tls.client {
+        None => builder.with_no_client_auth(),
+        Some((cert_file, key_file)) => {
+            let certificates = certificates(cert_file)?;
+            let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| at(key_file, &error))?;
+            builder.with_client_auth_cert(certificates, key).map_err(|error| at(cert_file, &error))?
+        }
+    };
+    Ok(TlsConnector::from(config))
+}
+
+fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
+    let mut store = RootCertStore::empty();
+    match ca_file {
+        Some(path) => {
+            for certificate in certificates(path)? {
+                store.add(certificate).map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
+        None => {
+            // One bad file among the system's must not keep us from the others.
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if store.is_empty() {
+                return Err("the system has no certificate authorities: set caFile".to_owned());
+            }
+        }
+    }
+    Ok(store)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(certificates) if certificates.is_empty() => Err(format!("{}: no certificate in it", path.display())),
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}

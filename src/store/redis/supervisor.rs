@@ -1,0 +1,154 @@
+//! Keeps a connection open: opens one, checks who answers, lets it be used until it ends, opens the next. For ever,
+//! with a growing pause that is different on every replica.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use super::info::Info;
+use super::link::Link;
+use super::settings::Settings;
+use crate::store::{StoreError, StoreHealth};
+
+/// The first pause between two attempts to connect.
+const PAUSE_MIN: Duration = Duration::from_millis(25);
+/// The longest one. A Redis that comes back shall be found well before a lease of a few seconds has run out.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The connection for commands, or why there is none.
+pub(super) enum Slot {
+    /// Connected, and checked.
+    Up(Arc<Link>),
+    /// Not, and this is what commands are answered with.
+    Down(StoreError),
+}
+
+/// What the supervisor and the store share.
+pub(super) struct Shared {
+    /// Swapped as a whole, read by every command.
+    pub slot: ArcSwap<Slot>,
+    /// The same for people.
+    pub health: watch::Sender<StoreHealth>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    pub fn new() -> Self {
+        let error = StoreError::Unreachable { reason: "not connected yet".to_owned() };
+        let (health, _) = watch::channel(StoreHealth::Down { reason: error.to_string() });
+        Self { slot: ArcSwap::from_pointee(Slot::Down(error)), health, notes: Mutex::default() }
+    }
+
+    /// What was noticed at the last connect that works, but not as well as it should.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn up(&self, link: &Arc<Link>, notes: Vec<String>) {
+        for note in &notes {
+            tracing::warn!(note, "Redis works, with a reservation");
+        }
+        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
+        self.slot.store(Arc::new(Slot::Up(Arc::clone(link))));
+        if self.health.send_replace(StoreHealth::Up) != StoreHealth::Up {
+            tracing::info!("connected to Redis");
+        }
+    }
+
+    fn down(&self, error: StoreError) {
+        let reason = error.to_string();
+        self.slot.store(Arc::new(Slot::Down(error)));
+        let health = StoreHealth::Down { reason };
+        self.health.send_if_modified(|present| {
+            let changed = *present != health;
+            if changed {
+                // Once per reason, not once per attempt.
+                if let StoreHealth::Down { reason } = &health {
+                    tracing::warn!(reason, "Redis cannot be used");
+                }
+                present.clone_from(&health);
+            }
+            changed
+        });
+    }
+}
+
+/// Runs until it is aborted.
+pub(super) async fn run(settings: Arc<Settings>, shared: Arc<Shared>, mut pauses: Pauses) {
+    loop {
+        match open(&settings).await {
+            Ok((link, notes)) => {
+                pauses.reset();
+                let link = Arc::new(link);
+                shared.up(&link, notes);
+                let why = link.ended().await;
+                shared.down(why);
+            }
+            Err(error) => shared.down(error),
+        }
+        tokio::time::sleep(pauses.next()).await;
+    }
+}
+
+async fn open(settings: &Settings) -> Result<(Link, Vec<String>), StoreError> {
+    let link = Link::open(settings).await?;
+    let info = fetch_info(&link, settings.command_timeout).await?;
+    info.check()?;
+    Ok((link, info.notes()))
+}
+
+/// Asks a server who it is.
+pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, StoreError> {
+    let reply = link.command("INFO", None, Vec::new(), timeout).await.map_err(|failure| failure.error)?;
+    let text: String = reply.convert().map_err(|_| StoreError::Refused { reason: "INFO has no text".to_owned() })?;
+    Ok(Info::parse(&text))
+}
+
+/// Growing, random pauses. Seeded: randomness is handed in, and a run can be repeated.
+pub(super) struct Pauses {
+    state: u64,
+    limit: Duration,
+}
+
+impl Pauses {
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed, limit: PAUSE_MIN }
+    }
+
+    pub fn reset(&mut self) {
+        self.limit = PAUSE_MIN;
+    }
+
+    /// Between half the limit and the limit, which doubles.
+    pub fn next(&mut self) -> Duration {
+        let limit = self.limit;
+        self.limit = (limit * 2).min(PAUSE_MAX);
+        // splitmix64
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        let half = u64::try_from(limit.as_nanos() / 2).unwrap_or(u64::MAX).max(1);
+        limit / 2 + Duration::from_nanos(z % half)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_second_and_differ_between_replicas() {
+        let (mut one, mut other) = (Pauses::new(1), Pauses::new(2));
+        let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
+        let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
+        assert!(first.iter().all(|pause| *pause <= PAUSE_MAX) && first[9] >= PAUSE_MAX / 2);
+        assert!(first[0] <= PAUSE_MIN);
+        assert_ne!(first, second);
+        one.reset();
+        assert!(one.next() <= PAUSE_MIN);
+    }
+}

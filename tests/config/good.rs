@@ -1,0 +1,187 @@
+//! Good configurations: what they become.
+
+use std::time::Duration;
+
+use baton::config::{AckMode, Guard, LogFormat, LogLevel, RedisConfig, Secret, StoreConfig, check_text};
+use secrecy::ExposeSecret;
+
+use crate::support::{BASE, check, environment, good, good_with};
+
+fn redis(text: &str) -> RedisConfig {
+    let StoreConfig::Redis(redis) = good(text).store else { panic!("not redis:\n{text}") };
+    *redis
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn what_is_not_given_has_its_default() {
+    let config = good(BASE);
+    assert_eq!(&*config.identity, "web-0");
+    assert_eq!(config.api.listen.to_string(), "127.0.0.1:4040");
+    assert!(config.api.token.is_none());
+    assert_eq!(config.telemetry.listen.to_string(), "0.0.0.0:4041");
+    assert_eq!((config.log.level, config.log.format), (LogLevel::Info, LogFormat::Json));
+    assert_eq!(config.default_role, None);
+    let role = &config.roles[0];
+    assert_eq!((role.name.as_str(), &role.app_check), ("scheduler", &None));
+    let timing = role.timing;
+    assert_eq!((timing.lease_duration(), timing.renew_period()), (ms(15_000), ms(5_000)));
+    assert_eq!((timing.step_down_margin(), timing.answer_validity()), (ms(1_000), ms(5_000)));
+    let redis = redis(BASE);
+    assert_eq!(redis.url.expose_secret(), "redis://redis:6379/0");
+    assert_eq!((redis.key_prefix.as_str(), redis.command_timeout, redis.guard), ("baton", ms(1_000), Guard::Strict));
+    let replication = redis.replication;
+    assert_eq!((replication.acks, replication.mode, replication.timeout), (0, AckMode::Wait, ms(500)));
+    assert!(redis.username.is_none() && redis.password.is_none());
+    assert!(check(BASE).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn what_is_given_is_taken() {
+    let config = good(
+        "
+identity: web-0
+api: { listen: '[::1]:5050' }
+telemetry: { listen: 127.0.0.1:0 }
+store:
+  redis:
+    url: rediss-sentinel://sentinel:26379/1?sentinelServiceName=main
+    username: app
+    password: pass
+    keyPrefix: shop:baton
+    commandTimeout: 800ms
+    replication: { acks: 2, mode: waitaof, timeout: 300ms }
+    guard: off
+roles:
+  - name: a
+    leaseDuration: 1m
+    renewPeriod: 10s
+    stepDownMargin: 2s
+    answerValidity: 1.5s
+    shards: 1
+    appCheck: { httpGet: { host: '[::1]', port: 8080, path: '/ok?full=1' }, period: 500ms, failureThreshold: 5 }
+  - name: b
+defaultRole: b
+kubernetes: { podLabels: false, events: false, leaseMirror: false }
+jobs: []
+log: { level: debug, format: text }
+",
+    );
+    assert_eq!(config.api.listen.to_string(), "[::1]:5050");
+    assert_eq!(config.default_role.as_ref().map(|name| name.as_str()), Some("b"));
+    assert_eq!((config.log.level, config.log.format), (LogLevel::Debug, LogFormat::Text));
+    let role = &config.roles[0];
+    assert_eq!((role.timing.lease_duration(), role.timing.answer_validity()), (ms(60_000), ms(1_500)));
+    let check = role.app_check.as_ref().unwrap();
+    assert_eq!((check.host.as_str(), check.port, check.path.as_str()), ("[::1]", 8080, "/ok?full=1"));
+    assert_eq!(
+        (check.period, check.timeout, check.failure_threshold),
+        (ms(500), ms(500), 5),
+        "a check ends before the next"
+    );
+    let StoreConfig::Redis(redis) = config.store else { panic!("not redis") };
+    assert_eq!((redis.key_prefix.as_str(), redis.command_timeout, redis.guard), ("shop:baton", ms(800), Guard::Off));
+    let replication = redis.replication;
+    assert_eq!((replication.acks, replication.mode, replication.timeout), (2, AckMode::WaitAof, ms(300)));
+    let value = |secret: Option<Secret>| secret.unwrap().read().unwrap().expose_secret().to_owned();
+    assert_eq!((value(redis.username), value(redis.password)), ("app".to_owned(), "pass".to_owned()));
+}
+
+#[test]
+fn the_command_timeout_shrinks_with_the_fastest_role_unless_it_is_given() {
+    let with = |role: &str| BASE.replace("- name: scheduler", role);
+    assert_eq!(redis(&with("- {name: a, leaseDuration: 3003ms}")).command_timeout, ms(1_000));
+    let fast = redis(&with("- {name: a, leaseDuration: 3s}\n  - {name: b, leaseDuration: 600ms}\n  - name: c"));
+    assert_eq!(fast.command_timeout, ms(100));
+    assert_eq!(fast.replication.timeout, ms(50), "the acknowledgements are waited for within it");
+}
+
+#[test]
+fn two_listeners_on_any_free_port_or_on_two_addresses_do_not_collide() {
+    for (api, telemetry) in [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:4040", "127.0.0.2:4040")] {
+        let config = good(&format!("api: {{listen: '{api}'}}\ntelemetry: {{listen: '{telemetry}'}}\n{BASE}"));
+        assert_eq!(
+            (config.api.listen.to_string(), config.telemetry.listen.to_string()),
+            (api.into(), telemetry.into())
+        );
+    }
+}
+
+#[test]
+fn the_identity_is_the_pods_name_else_the_hosts() {
+    let unnamed = BASE.replace("identity: web-0\n", "");
+    assert_eq!(&*good_with(&unnamed, &[("POD_NAME", "web-7")]).identity, "web-7");
+    assert_eq!(&*good_with(&unnamed, &[("POD_NAME", "")]).identity, "host-0");
+    assert_eq!(&*good(&unnamed).identity, "host-0");
+    assert_eq!(&*good_with(BASE, &[("POD_NAME", "web-7")]).identity, "web-0");
+}
+
+#[test]
+fn values_come_from_the_environment_as_values_never_as_yaml() {
+    let text = "
+identity: ${WHO:-web}-${N}
+store: { redis: { url: 'redis://:${PASSWORD}@redis', keyPrefix: '${PREFIX:-baton}', replication: { acks: '${ACKS}' } } }
+roles:
+  - name: ${ROLE}
+    leaseDuration: ${LEASE:-20s}
+    appCheck: { httpGet: { port: '${PORT}' } }
+";
+    let variables = [("N", "0"), ("PASSWORD", "a%3A"), ("ACKS", "2"), ("ROLE", "r"), ("PORT", "8080")];
+    let config = good_with(text, &variables);
+    assert_eq!((&*config.identity, config.roles[0].name.as_str()), ("web-0", "r"));
+    assert_eq!(config.roles[0].timing.lease_duration(), ms(20_000));
+    assert_eq!(config.roles[0].app_check.as_ref().unwrap().port, 8080);
+    let StoreConfig::Redis(redis) = config.store else { panic!("not redis") };
+    assert_eq!(redis.url.expose_secret(), "redis://:a%3A@redis");
+    assert_eq!(redis.replication.acks, 2);
+    let injected = [("N", "0\nroles: []"), ("PASSWORD", "p"), ("ACKS", "1"), ("ROLE", "r"), ("PORT", "8080")];
+    let error = check_text(text, "config.yaml", &environment(&injected)).unwrap_err();
+    assert_eq!(error.problems().len(), 1, "a line break in a name is a bad name, no more: {error}");
+}
+
+#[test]
+fn both_spellings_of_off_switch_the_guard_off() {
+    for (text, guard) in [("off", Guard::Off), ("'off'", Guard::Off), ("false", Guard::Off), ("strict", Guard::Strict)]
+    {
+        let text = BASE.replace("/0\n", &format!("/0\n    guard: {text}\n"));
+        assert_eq!(redis(&text).guard, guard, "{text}");
+    }
+}
+
+#[test]
+fn yaml_may_be_written_in_its_other_ways() {
+    let anchored = "store: {memory: }\nroles:\n- &a {name: a}\n- {name: b}\nlog: &log {level: warn}\n";
+    assert_eq!(good(anchored).roles.len(), 2);
+    let aliased =
+        BASE.replace("identity: web-0", "identity: &name scheduler").replace("name: scheduler", "name: *name");
+    assert_eq!(good(&aliased).roles[0].name.as_str(), "scheduler");
+    assert_eq!(&*good(&BASE.replace('\n', "\r\n")).identity, "web-0");
+    assert_eq!(&*good(&format!("\u{feff}{BASE}")).identity, "web-0");
+    assert_eq!(&*good(&format!("---\n{BASE}...\n")).identity, "web-0");
+    assert_eq!(&*good(r#"{"store":{"memory":{}},"roles":[{"name":"a"}],"identity":"json"}"#).identity, "json");
+}
+
+#[test]
+fn doubtful_choices_are_warnings() {
+    let warnings = |text: &str| -> Vec<(String, String)> {
+        let loaded = check(text).unwrap_or_else(|error| panic!("{error}"));
+        loaded.warnings.into_iter().map(|warning| (warning.path, warning.message)).collect()
+    };
+    let redis = "redis:\n    url: redis://redis:6379/0";
+    for (to, path, fragment) in [
+        ("memory: {}", "store.memory", "each would lead"),
+        ("redis: {url: 'redis://:p@a'}", "store.redis.url", "password in plain text"),
+        ("redis: {url: 'redis://a', password: p}", "store.redis.password", "plain text"),
+        ("redis: {url: 'redis://a', username: u}", "store.redis", "no password"),
+        ("redis: {url: 'redis://a', guard: off}", "store.redis.guard", "two replicas may lead"),
+        ("redis: {url: 'redis-sentinel://a?sentinelServiceName=m'}", "store.redis.replication", "set acks"),
+    ] {
+        let told = warnings(&BASE.replace(redis, to));
+        assert_eq!(told.len(), 1, "{to}: {told:?}");
+        assert_eq!(told[0].0, path, "{told:?}");
+        assert!(told[0].1.contains(fragment), "{told:?}");
+    }
+}

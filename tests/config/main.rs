@@ -1,0 +1,9 @@
+//! The configuration from outside: what is accepted, what is refused and how it is told, and what is noticed later.
+
+mod docs;
+mod good;
+mod mutations;
+mod samples;
+mod support;
+mod watch;
+mod wrong;

@@ -1,0 +1,94 @@
+//! `baton audit` finds what it shall find, and says "unknown" of what it cannot see.
+
+use std::time::SystemTime;
+
+use baton::store::redis::{AuditReport, Severity, audit};
+
+use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
+use super::support::redis::RedisServer;
+use super::support::resp::Reply;
+use super::*;
+
+async fn report(config: &RedisConfig) -> AuditReport {
+    // The test's own clock is what the server's is compared with.
+    audit(config, &|| SystemTime::now()).await.expect("it answers")
+}
+
+/// The severity of the finding with these words.
+fn severity(report: &AuditReport, words: &str) -> Severity {
+    let found = report.findings.iter().find(|finding| finding.what.contains(words));
+    found.unwrap_or_else(|| panic!("nothing about {words:?} in {report:#?}")).severity
+}
+
+#[tokio::test]
+async fn a_sound_redis_has_no_warning_and_is_left_as_it_was() {
+    let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let report = report(&config(&redis.url())).await;
+    assert_eq!(report.worst(), Severity::Ok, "{report:#?}");
+    assert_eq!(severity(&report, "synced always"), Severity::Ok);
+    assert_eq!(severity(&report, "may do all"), Severity::Ok);
+    assert_eq!(redis.command(&["DBSIZE"]), Reply::Number(0));
+}
+
+#[tokio::test]
+async fn what_a_redis_can_lose_is_told_with_its_price() {
+    let redis = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"]);
+    let without_guard = RedisConfig { guard: Guard::Off, ..config(&redis.url()) };
+    let report = report(&without_guard).await;
+    assert_eq!(severity(&report, "no append-only file"), Severity::Problem, "the guard is off");
+    assert_eq!(severity(&report, "volatile-lru"), Severity::Warning);
+    for finding in &report.findings {
+        let told = finding.severity < Severity::Warning || !(finding.cost.is_empty() || finding.remedy.is_empty());
+        assert!(told, "{finding:?}");
+    }
+}
+
+#[tokio::test]
+async fn replicas_and_acknowledgements_must_match() {
+    let master = RedisServer::start();
+    let needs_one = RedisConfig {
+        replication: Replication { acks: 1, mode: AckMode::Wait, timeout: ms(100) },
+        ..config(&master.url())
+    };
+    assert_eq!(severity(&report(&needs_one).await, "0 replicas"), Severity::Problem);
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    support::wait_until(BOUND, "the replica is connected", || {
+        master.command(&["INFO", "replication"]).text().contains("connected_slaves:1")
+    })
+    .await;
+    assert_eq!(severity(&report(&needs_one).await, "1 replicas"), Severity::Ok);
+    assert_eq!(severity(&report(&config(&master.url())).await, "1 replicas"), Severity::Warning);
+    let of_replica = report(&config(&replica.url())).await;
+    assert_eq!(severity(&of_replica, "it is a replica"), Severity::Problem);
+    assert_eq!(severity(&of_replica, "READONLY"), Severity::Problem, "the scripts cannot write there");
+}
+
+#[tokio::test]
+async fn what_is_forbidden_to_see_is_unknown_and_what_is_needed_is_a_problem() {
+    let redis = RedisServer::start_with(&["--appendonly", "yes"]);
+    rights_for(&redis, "sidecar", LEAST_RIGHTS);
+    let seen = report(&as_user(&redis, "sidecar")).await;
+    assert_eq!(severity(&seen, "how often it is synced"), Severity::Unknown);
+    assert_eq!(severity(&seen, "min-replicas-to-write"), Severity::Unknown);
+    assert_eq!(severity(&seen, "may do all"), Severity::Ok, "with the least rights");
+    rights_for(&redis, "deaf", &LEAST_RIGHTS.replace("&baton:*", ""));
+    assert_eq!(severity(&report(&as_user(&redis, "deaf")).await, "channels"), Severity::Problem);
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_there_has_no_report() {
+    let mut redis = RedisServer::start();
+    redis.kill();
+    let error = audit(&config(&redis.url()), &|| SystemTime::now()).await.expect_err("nobody answers");
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_told() {
+    let redis = RedisServer::start();
+    let behind = || SystemTime::now() - Duration::from_secs(100);
+    let report = audit(&config(&redis.url()), &behind).await.expect("it answers");
+    let finding = report.findings.iter().find(|finding| finding.what.contains("clock is")).expect("a finding");
+    let off: i64 = finding.what.split_whitespace().find_map(|word| word.parse().ok()).expect("a number");
+    assert!(finding.severity == Severity::Note && (95_000..105_000).contains(&off), "{finding:?}");
+}

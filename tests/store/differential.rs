@@ -1,0 +1,381 @@
+//! Random operations on Redis and on the reference (`LeaseCell`): the same answers, the same announcements.
+//!
+//! Both sides see the same moments: the reference is told the store's clock of Redis's answer. Time passes by shifting:
+//! the reference's clock goes forward, and in Redis the lease's TTL and the guard move back. So tokens, which are made
+//! from the clock, differ in value; what must agree is which token is meant, and their order.
+
+use std::collections::BTreeMap;
+
+use baton::protocol::{Announcement, LeaseCell, Rules, Server, StoreTime};
+use baton::store::News;
+
+use super::support::redis::RedisServer;
+use super::support::resp::Reply;
+use super::*;
+
+const SEEDS: u64 = 300;
+const OPERATIONS: usize = 40;
+/// Longer than the test, so that nothing ends between the two sides' looks at it.
+const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
+/// Spans whose sums stay clear of the leases, by more than the test's own time.
+const PASSING_MS: [u64; 4] = [70_130, 310_270, 610_510, 1_250_770];
+/// Redis counts a TTL in milliseconds.
+const ROUNDING: Duration = Duration::from_millis(50);
+/// A floor this far ahead is above every clock of the test.
+const FAR_AHEAD: u64 = 1_000_000_000_000;
+
+/// splitmix64: a seed replays its run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        let index = usize::try_from(self.below(from.len() as u64)).expect("a small number");
+        from[index].clone()
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Campaign(CampaignRequest),
+    Renew(RenewRequest),
+    Release(ReleaseRequest),
+    TimePasses(u64),
+    LeaseVanishes,
+    EverythingForgotten,
+    AnotherServer,
+}
+
+struct Pair<'a> {
+    redis: &'a RedisServer,
+    store: &'a RedisStore,
+    news: tokio::sync::mpsc::Receiver<News>,
+    role: RoleName,
+    cell: LeaseCell,
+    /// How far the reference's clock is ahead.
+    passed_us: u64,
+    generation: u64,
+    /// Redis's token to the reference's.
+    tokens: BTreeMap<Token, Token>,
+    /// The record's token and count as the last answer told them.
+    token: Token,
+    count: u64,
+    attempts: [u64; 3],
+    /// How often each outcome was met, for a test that says what it has tested.
+    seen: &'a mut BTreeMap<String, usize>,
+}
+
+impl Pair<'_> {
+    fn key(&self, what: &str) -> String {
+        format!("baton:{{{}}}:{what}", self.role)
+    }
+
+    fn saw(&mut self, outcome: impl std::fmt::Debug) {
+        let name = format!("{outcome:?}");
+        let name = name.split([' ', '(']).next().unwrap_or_default().trim_matches('"').to_owned();
+        *self.seen.entry(name).or_default() += 1;
+    }
+
+    /// The reference's token for one of Redis's.
+    fn twin(&self, token: Token) -> Token {
+        *self.tokens.get(&token).unwrap_or_else(|| panic!("{token} was never seen"))
+    }
+
+    /// Two tokens mean the same; a new pair keeps the order of all.
+    fn same_token(&mut self, redis: Token, reference: Token) {
+        if let Some(known) = self.tokens.get(&redis) {
+            assert_eq!(*known, reference, "the reference's token for {redis}");
+            return;
+        }
+        self.tokens.insert(redis, reference);
+        let order: Vec<Token> = self.tokens.values().copied().collect();
+        assert!(order.is_sorted_by(|a, b| a < b), "the order of tokens: {:?}", self.tokens);
+    }
+
+    fn choose(&mut self, random: &mut Random) -> Operation {
+        let session = random.below(3);
+        let latest = &mut self.attempts[usize::try_from(session).expect("small")];
+        let is_campaign = random.one_in(2);
+        if is_campaign && random.one_in(2) {
+            *latest += 1;
+        }
+        let attempt = if random.one_in(6) { latest.saturating_sub(1) } else { *latest };
+        let candidate = candidate(u128::from(session) + 1, attempt);
+        let identity: Arc<str> = Arc::from(format!("web {session}"));
+        let lease_duration = ms(random.pick(&LEASES_MS));
+        let guard = !random.one_in(6);
+        let known: Vec<Token> = self.tokens.keys().copied().collect();
+        let audience = u32::try_from(random.below(5)).expect("small");
+        if is_campaign {
+            let mut floor = if random.one_in(3) { random.pick(&known) } else { Token::NONE };
+            let latest = *known.last().expect("zero is known");
+            if random.one_in(12) && latest.get() < Token::LIMIT - 2 * FAR_AHEAD {
+                let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
+                // Known from now on, on both sides.
+                let (mine, twin) = (ahead(latest), ahead(self.twin(latest)));
+                self.same_token(mine, twin);
+                floor = mine;
+            }
+            let knowledge = (!random.one_in(4)).then(|| Knowledge {
+                token: if random.one_in(6) { random.pick(&known) } else { self.token },
+                count: (self.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2])),
+                age: lease_duration * random.pick(&[0, 2, 3, 4, 5, 8]) / 4,
+                remaining: lease_duration * random.pick(&[0, 0, 2]) / 4,
+            });
+            let request = CampaignRequest { candidate, identity, lease_duration, floor, knowledge, guard };
+            return Operation::Campaign(request);
+        }
+        match random.below(20) {
+            0..=8 => {
+                let token = random.pick(&known[known.len().saturating_sub(3)..]);
+                let count = (self.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2]));
+                Operation::Renew(RenewRequest { candidate, identity, token, count, lease_duration, audience, guard })
+            }
+            9..=12 => {
+                let token = if random.one_in(3) { Token::NONE } else { *known.last().expect("zero is known") };
+                Operation::Release(ReleaseRequest { candidate, token, audience })
+            }
+            13..=16 => Operation::TimePasses(random.pick(&PASSING_MS)),
+            17 => Operation::LeaseVanishes,
+            18 => Operation::EverythingForgotten,
+            _ => Operation::AnotherServer,
+        }
+    }
+
+    fn has_record(&self) -> bool {
+        self.redis.command(&["EXISTS", &self.key("record")]) == Reply::Number(1)
+    }
+
+    /// The age of the server as the script saw it when it made the first record, which is all that depends on it.
+    fn uptime(&self, had_record: bool, lease: Duration, now: StoreTime) -> Duration {
+        let record = self.redis.command(&["HMGET", &self.key("record"), "guard_until", "guard_cause"]);
+        let [until, cause] = <[String; 2]>::try_from(record.texts()).expect("two fields");
+        if had_record || cause != "empty" {
+            return Duration::ZERO;
+        }
+        let seen = lease - StoreTime(until.parse().expect("a number")).since(now);
+        let info = self.redis.command(&["INFO", "server"]).text();
+        let told = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
+        let told = Duration::from_secs(told.parse().expect("a number"));
+        assert!(
+            seen <= told && told - seen <= ms(3_000),
+            "the script took the server for {seen:?} old, it is {told:?}"
+        );
+        seen
+    }
+
+    fn server<'s>(&self, run_id: &'s str, store_time: StoreTime, uptime: Duration) -> Server<'s> {
+        Server { now: StoreTime(store_time.0 + self.passed_us), uptime, run_id }
+    }
+
+    async fn apply(&mut self, operation: &Operation) {
+        let run_id = format!("generation {}", self.generation);
+        match operation {
+            Operation::Campaign(request) => self.campaign(request, &run_id).await,
+            Operation::Renew(request) => self.renew(request, &run_id).await,
+            Operation::Release(request) => {
+                let answer = self.store.release(&self.role, request.clone()).await.expect("an answer");
+                let server = self.server(&run_id, answer.store_time, Duration::ZERO);
+                let twin = ReleaseRequest { token: self.twin(request.token), ..request.clone() };
+                let (expected, said) = self.cell.release(server, &twin);
+                assert_eq!(answer.reply, expected);
+                self.saw(expected);
+                self.heard(said).await;
+            }
+            Operation::TimePasses(span_ms) => self.pass(*span_ms),
+            Operation::LeaseVanishes => {
+                self.redis.command(&["DEL", &self.key("lease")]);
+                self.cell.evict_lease();
+            }
+            Operation::EverythingForgotten => {
+                self.redis.command(&["DEL", &self.key("lease"), &self.key("record")]);
+                self.cell.forget();
+                (self.token, self.count) = (Token::NONE, 0);
+            }
+            Operation::AnotherServer => {
+                self.generation += 1;
+                if self.has_record() {
+                    self.redis.command(&["HSET", &self.key("record"), "run_id", "another"]);
+                }
+            }
+        }
+    }
+
+    async fn campaign(&mut self, request: &CampaignRequest, run_id: &str) {
+        let had_record = self.has_record();
+        let answer = self.store.campaign(&self.role, request.clone()).await.expect("an answer");
+        let uptime = self.uptime(had_record, request.lease_duration, answer.store_time);
+        let server = self.server(run_id, answer.store_time, uptime);
+        let knowledge = request.knowledge.map(|known| Knowledge { token: self.twin(known.token), ..known });
+        let twin = CampaignRequest { floor: self.twin(request.floor), knowledge, ..request.clone() };
+        let (expected, said) = self.cell.campaign(server, &twin).expect("tokens are left");
+        match &expected {
+            CampaignReply::Guarded { cause, .. } => self.saw(cause.as_str()),
+            other => self.saw(other),
+        }
+        use CampaignReply::{Granted, Guarded, Held, LookAgain, Stale};
+        match (answer.reply, expected) {
+            (Granted { token, count }, Granted { token: t, count: c })
+            | (LookAgain { token, count }, LookAgain { token: t, count: c })
+            | (Stale { token, count }, Stale { token: t, count: c }) => {
+                self.same_token(token, t);
+                assert_eq!(count, c);
+                (self.token, self.count) = (token, count);
+            }
+            (Held { holder, token, remaining, count }, Held { holder: h, token: t, remaining: r, count: c }) => {
+                self.same_token(token, t);
+                assert_eq!((holder, count), (h, c));
+                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
+                (self.token, self.count) = (token, count);
+            }
+            (Guarded { cause, remaining, token, count }, Guarded { cause: k, remaining: r, token: t, count: c }) => {
+                self.same_token(token, t);
+                assert_eq!((cause, count), (k, c));
+                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
+                (self.token, self.count) = (token, count);
+            }
+            (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
+        }
+        self.heard(said).await;
+    }
+
+    async fn renew(&mut self, request: &RenewRequest, run_id: &str) {
+        let had_record = self.has_record();
+        let answer = self.store.renew(&self.role, request.clone()).await.expect("an answer");
+        let uptime = self.uptime(had_record, request.lease_duration, answer.store_time);
+        let server = self.server(run_id, answer.store_time, uptime);
+        let twin = RenewRequest { token: self.twin(request.token), ..request.clone() };
+        let (expected, said) = self.cell.renew(server, &twin);
+        match &expected {
+            RenewReply::Renewed { reasserted: true, .. } => self.saw("reasserted"),
+            other => self.saw(other),
+        }
+        match (answer.reply, expected) {
+            (
+                RenewReply::Renewed { count, reasserted, audience },
+                RenewReply::Renewed { count: c, reasserted: r, .. },
+            ) => {
+                assert_eq!((count, reasserted), (c, r));
+                assert_eq!(audience, 1, "this test listens");
+                (self.token, self.count) = (request.token, count);
+            }
+            (RenewReply::Lost { token, holder }, RenewReply::Lost { token: t, holder: h }) => {
+                self.same_token(token, t);
+                assert_eq!(holder, h);
+            }
+            (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
+        }
+        self.heard(said).await;
+    }
+
+    /// What is published next is what the reference publishes. That nothing is published when it should not be shows at
+    /// the next message.
+    async fn heard(&mut self, expected: Option<Announcement>) {
+        let Some(expected) = expected else { return };
+        let news = within("the announcement is heard", self.news.recv()).await.expect("the store lives");
+        let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
+        self.same_token(said.token, expected.token);
+        assert_eq!(said, Announcement { token: said.token, ..expected });
+    }
+
+    fn pass(&mut self, span_ms: u64) {
+        self.passed_us += span_ms * 1_000;
+        let left = self.redis.command(&["PTTL", &self.key("lease")]).number();
+        if left > 0 {
+            let rest = left - i64::try_from(span_ms).expect("small");
+            let rest = rest.max(0).to_string();
+            self.redis.command(&["PEXPIRE", &self.key("lease"), &rest]);
+        }
+        let record = self.key("record");
+        if let Reply::Text(until) = self.redis.command(&["HGET", &record, "guard_until"]) {
+            let earlier = until.parse::<u64>().expect("a number").saturating_sub(span_ms * 1_000);
+            self.redis.command(&["HSET", &record, "guard_until", &earlier.to_string()]);
+        }
+    }
+}
+
+async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTreeMap<String, usize>) {
+    let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
+    let mut news = store.listen(&role);
+    assert_eq!(within("the subscription", news.recv()).await, Some(News::Gap));
+    let mut pair = Pair {
+        redis,
+        store,
+        news,
+        role,
+        cell: LeaseCell::new(Rules::ALL),
+        passed_us: 0,
+        generation: 0,
+        tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
+        token: Token::NONE,
+        count: 0,
+        attempts: [0; 3],
+        seen,
+    };
+    let mut random = Random(seed);
+    let mut trail = Trail { seed, operations: Vec::new() };
+    for _ in 0..OPERATIONS {
+        let operation = pair.choose(&mut random);
+        trail.operations.push(operation.clone());
+        pair.apply(&operation).await;
+    }
+}
+
+/// Tells what led to a failure.
+struct Trail {
+    seed: u64,
+    operations: Vec<Operation>,
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}:", self.seed);
+            for operation in &self.operations {
+                eprintln!("  {operation:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn random_operations_have_the_same_outcomes_on_redis_and_on_the_reference() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let mut seen = BTreeMap::new();
+    for seed in 0..SEEDS {
+        run(&redis, &store, seed, &mut seen).await;
+    }
+    for outcome in [
+        "Granted",
+        "Held",
+        "LookAgain",
+        "Stale",
+        "generation",
+        "empty",
+        "regression",
+        "vanished",
+        "Renewed",
+        "reasserted",
+        "Lost",
+        "Released",
+        "NotHeld",
+    ] {
+        assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! R8: what is published is heard, and what may have been missed is told.
+
+use baton::protocol::{Announcement, AnnouncementKind, Holder};
+use baton::store::News;
+use tokio::sync::mpsc;
+
+use super::support::proxy::{Network, Proxy};
+use super::support::redis::{Data, RedisServer};
+use super::support::resp::Reply;
+use super::support::wait_until;
+use super::*;
+
+async fn next(news: &mut mpsc::Receiver<News>) -> News {
+    within("news", news.recv()).await.expect("the store lives")
+}
+
+fn said(kind: AnnouncementKind, token: Token, count: u64, audience: u32, identity: &str) -> News {
+    let holder = Holder { session: SessionId::from_u128(1), identity: Arc::from(identity) };
+    News::Said(Announcement { kind, token, count, holder, audience })
+}
+
+fn subscribers(redis: &RedisServer, role: &str) -> i64 {
+    let channel = format!("baton:{{{role}}}:news");
+    match redis.command(&["PUBSUB", "NUMSUB", &channel]) {
+        Reply::List(mut items) => items.remove(1).number(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn every_listener_hears_grant_heartbeat_and_release() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (mut one, mut other) = (store.listen(&role()), store.listen(&role()));
+    let mut elsewhere = store.listen(&RoleName::new("other").expect("a label"));
+    for news in [&mut one, &mut other, &mut elsewhere] {
+        assert_eq!(next(news).await, News::Gap);
+    }
+    let identity: Arc<str> = Arc::from("web 0 – é");
+    let (token, count) = win(&store, CampaignRequest { identity: Arc::clone(&identity), ..unguarded(1, 1) }).await;
+    let request = RenewRequest { identity: Arc::clone(&identity), audience: 41, ..renewal(1, 1, token) };
+    match renew(&store, request).await {
+        RenewReply::Renewed { audience, .. } => assert_eq!(audience, 1, "one connection, however many listen to it"),
+        other => panic!("{other:?}"),
+    }
+    release(&store, ReleaseRequest { audience: 7, ..giving_back(1, 1, token) }).await;
+    for news in [&mut one, &mut other] {
+        assert_eq!(next(news).await, said(AnnouncementKind::Grant, token, count, 0, &identity));
+        assert_eq!(next(news).await, said(AnnouncementKind::Heartbeat, token, count + 1, 41, &identity));
+        assert_eq!(next(news).await, said(AnnouncementKind::Release, token, count + 2, 7, &identity));
+    }
+    assert!(elsewhere.try_recv().is_err(), "another role's news");
+}
+
+#[tokio::test]
+async fn a_late_listener_is_told_of_its_gap_and_the_first_is_not_disturbed() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let mut first = store.listen(&role());
+    assert_eq!(next(&mut first).await, News::Gap);
+    let mut second = store.listen(&role());
+    assert_eq!(next(&mut second).await, News::Gap);
+    let (token, count) = win(&store, unguarded(1, 1)).await;
+    let grant = said(AnnouncementKind::Grant, token, count, 0, "web-1");
+    assert_eq!((next(&mut first).await, next(&mut second).await), (grant.clone(), grant));
+}
+
+#[tokio::test]
+async fn a_role_that_nobody_listens_to_is_unsubscribed() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (one, two) = (store.listen(&role()), store.listen(&role()));
+    let mut kept = store.listen(&RoleName::new("kept").expect("a label"));
+    wait_until(BOUND, "subscribed", || subscribers(&redis, "scheduler") == 1 && subscribers(&redis, "kept") == 1).await;
+    drop(one);
+    drop(two);
+    wait_until(BOUND, "unsubscribed", || subscribers(&redis, "scheduler") == 0).await;
+    assert_eq!((subscribers(&redis, "kept"), next(&mut kept).await), (1, News::Gap));
+    let mut again = store.listen(&role());
+    assert_eq!(next(&mut again).await, News::Gap);
+    win(&store, unguarded(1, 1)).await;
+    assert!(matches!(next(&mut again).await, News::Said(_)));
+}
+
+#[tokio::test]
+async fn a_new_subscription_after_a_restart_tells_everybody_of_the_gap() {
+    let mut redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (mut one, mut other) = (store.listen(&role()), store.listen(&RoleName::new("other").expect("a label")));
+    assert_eq!((next(&mut one).await, next(&mut other).await), (News::Gap, News::Gap));
+    redis.restart(Data::Lost);
+    assert_eq!((next(&mut one).await, next(&mut other).await), (News::Gap, News::Gap));
+    until_up(&store).await;
+    win(&store, unguarded(1, 1)).await;
+    assert!(matches!(next(&mut one).await, News::Said(_)), "and hears again");
+}
+
+#[tokio::test]
+async fn listening_may_begin_before_redis_is_there() {
+    let mut redis = RedisServer::start();
+    redis.kill();
+    let store = store_with(&config(&redis.url()));
+    let mut news = store.listen(&role());
+    until_down(&store, "refused").await;
+    assert!(news.try_recv().is_err(), "nothing is subscribed yet");
+    redis.start_again();
+    assert_eq!(next(&mut news).await, News::Gap);
+}
+
+#[tokio::test]
+async fn an_idle_subscription_in_a_black_hole_is_noticed() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(redis.port()).await;
+    let store = impatient(&proxy.url()).await;
+    let mut news = store.listen(&role());
+    assert_eq!(next(&mut news).await, News::Gap);
+    let before = proxy.accepted();
+    proxy.set(Network::Stalled);
+    // Nothing is sent but the subscription's own signs of life.
+    wait_until(BOUND, "the subscription tries another connection", || proxy.accepted() > before).await;
+    proxy.set(Network::Good);
+    assert_eq!(next(&mut news).await, News::Gap);
+}
+
+#[tokio::test]
+async fn a_gap_is_told_when_the_subscription_alone_was_closed() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let mut news = store.listen(&role());
+    assert_eq!(next(&mut news).await, News::Gap);
+    redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_eq!(next(&mut news).await, News::Gap);
+}
+
+#[tokio::test]
+async fn foreign_messages_on_our_channel_are_not_heard() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let mut news = store.listen(&role());
+    assert_eq!(next(&mut news).await, News::Gap);
+    for message in ["hello", "v1 grant x 1 0 ff web", "v9 grant 1 1 0 ff web", ""] {
+        assert_eq!(redis.command(&["PUBLISH", "baton:{scheduler}:news", message]), Reply::Number(1));
+    }
+    let (token, count) = win(&store, unguarded(1, 1)).await;
+    assert_eq!(next(&mut news).await, said(AnnouncementKind::Grant, token, count, 0, "web-1"));
+}

@@ -1,0 +1,159 @@
+//! The Redis store on real servers: the rules, random operations against the reference, faults, refusals.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod audit;
+mod differential;
+mod faults;
+mod garbage;
+mod listening;
+mod refusals;
+mod replication;
+mod rules;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
+use baton::protocol::{
+    Attempt, CampaignReply, CampaignRequest, Candidate, Knowledge, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, RoleName, SessionId, Token,
+};
+use baton::store::redis::RedisStore;
+use baton::store::{LeaseStore, StoreError, StoreHealth};
+use secrecy::SecretString;
+
+use support::{BOUND, within};
+
+/// Long enough that no test waits for it by accident.
+const LEASE: Duration = Duration::from_secs(60);
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn config(url: &str) -> RedisConfig {
+    RedisConfig {
+        url: SecretString::from(url),
+        username: None,
+        password: None,
+        tls: TlsConfig::default(),
+        key_prefix: "baton".to_owned(),
+        // Patient, for machines that are busy; see `impatient`.
+        command_timeout: ms(8_000),
+        replication: Replication { acks: 0, mode: AckMode::Wait, timeout: ms(200) },
+        guard: Guard::Strict,
+    }
+}
+
+fn store_with(config: &RedisConfig) -> RedisStore {
+    RedisStore::connect(config, LEASE, 7).expect("the configuration is good")
+}
+
+/// A store that gives a command up after 300 ms and takes a silent connection for dead after a second: for tests in which
+/// nothing answers.
+async fn impatient(url: &str) -> RedisStore {
+    let config = RedisConfig { command_timeout: ms(300), ..config(url) };
+    let store = RedisStore::connect(&config, ms(4_000), 7).expect("the configuration is good");
+    until_up(&store).await;
+    store
+}
+
+async fn connected(url: &str) -> RedisStore {
+    let store = store_with(&config(url));
+    until_up(&store).await;
+    store
+}
+
+async fn until_up(store: &RedisStore) {
+    let mut health = store.health();
+    let up = tokio::time::timeout(BOUND, health.wait_for(|health| *health == StoreHealth::Up)).await.is_ok();
+    assert!(up, "the store is not up: {:?}", *store.health().borrow());
+}
+
+/// Waits until the store is down for a reason with this word in it.
+async fn until_down(store: &RedisStore, word: &str) -> String {
+    let mut health = store.health();
+    let down = health.wait_for(|health| matches!(health, StoreHealth::Down { reason } if reason.contains(word)));
+    let Ok(down) = tokio::time::timeout(BOUND, down).await else {
+        panic!("the store is not down because of {word:?}: {:?}", *store.health().borrow());
+    };
+    match &*down.expect("the store lives") {
+        StoreHealth::Down { reason } => reason.clone(),
+        StoreHealth::Up => unreachable!("waited for"),
+    }
+}
+
+fn role() -> RoleName {
+    RoleName::new("scheduler").expect("a DNS label")
+}
+
+fn candidate(session: u128, attempt: u64) -> Candidate {
+    Candidate { session: SessionId::from_u128(session), attempt: Attempt(attempt) }
+}
+
+/// A campaign of a session that knows nothing and has seen no token.
+fn ask(session: u128, attempt: u64) -> CampaignRequest {
+    CampaignRequest {
+        candidate: candidate(session, attempt),
+        identity: Arc::from(format!("web-{session}")),
+        lease_duration: LEASE,
+        floor: Token::NONE,
+        knowledge: None,
+        guard: true,
+    }
+}
+
+/// The same, without R5: the quickest way to a term.
+fn unguarded(session: u128, attempt: u64) -> CampaignRequest {
+    CampaignRequest { guard: false, ..ask(session, attempt) }
+}
+
+/// What a candidate knows that heard this token and count a while ago.
+fn knows((token, count): (Token, u64), age: Duration) -> Option<Knowledge> {
+    Some(Knowledge { token, count, age, remaining: Duration::ZERO })
+}
+
+/// What a candidate knows that found nothing.
+const NOTHING: (Token, u64) = (Token::NONE, 0);
+
+fn renewal(session: u128, attempt: u64, token: Token) -> RenewRequest {
+    RenewRequest {
+        candidate: candidate(session, attempt),
+        identity: Arc::from(format!("web-{session}")),
+        token,
+        count: 0,
+        lease_duration: LEASE,
+        audience: 0,
+        guard: true,
+    }
+}
+
+fn giving_back(session: u128, attempt: u64, token: Token) -> ReleaseRequest {
+    ReleaseRequest { candidate: candidate(session, attempt), token, audience: 0 }
+}
+
+async fn campaign(store: &RedisStore, request: CampaignRequest) -> CampaignReply {
+    store.campaign(&role(), request).await.expect("an answer").reply
+}
+
+async fn renew(store: &RedisStore, request: RenewRequest) -> RenewReply {
+    store.renew(&role(), request).await.expect("an answer").reply
+}
+
+async fn release(store: &RedisStore, request: ReleaseRequest) -> ReleaseReply {
+    store.release(&role(), request).await.expect("an answer").reply
+}
+
+/// Wins a term and says its token and count.
+async fn win(store: &RedisStore, request: CampaignRequest) -> (Token, u64) {
+    match campaign(store, request).await {
+        CampaignReply::Granted { token, count } => (token, count),
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn is_unreachable<T>(result: &Result<T, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Unreachable { .. }))
+}

@@ -1,0 +1,225 @@
+//! A Redis that will not: named in the error and in the health, with what would help, and without a secret.
+
+use baton::config::Secret;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::support::redis::{RedisServer, free_port};
+use super::support::resp::Reply;
+use super::support::wait_until_async;
+use super::*;
+
+fn secret(text: &str) -> Option<Secret> {
+    Some(Secret::Value(SecretString::from(text)))
+}
+
+/// The reason of a refusal, as health, error and `Debug` tell it; none of them tells a secret.
+async fn refusal(store: &RedisStore, word: &str, secrets: &[&str]) {
+    let reason = until_down(store, word).await;
+    let error = store.campaign(&role(), ask(1, 1)).await.expect_err("it refuses");
+    assert!(matches!(&error, StoreError::Refused { .. }), "{error:?}");
+    for secret in secrets {
+        for told in [&reason, &error.to_string(), &format!("{error:?}"), &format!("{store:?}")] {
+            assert!(!told.contains(secret), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_named_and_not_told() {
+    let redis = RedisServer::start_with(&["--requirepass", "right-one"]);
+    let wrong = RedisConfig { password: secret("wrong-one"), ..config(&redis.url()) };
+    refusal(&store_with(&wrong), "passwordFile", &["right-one", "wrong-one"]).await;
+    let in_url = config(&redis.url().replace("redis://", "redis://:wrong-one@"));
+    refusal(&store_with(&in_url), "passwordFile", &["wrong-one"]).await;
+    refusal(&store_with(&config(&redis.url())), "NOAUTH", &[]).await;
+    let right = RedisConfig { password: secret("right-one"), ..config(&redis.url()) };
+    until_up(&store_with(&right)).await;
+}
+
+#[tokio::test]
+async fn a_rotated_password_is_read_anew_at_the_next_connection() {
+    let redis = RedisServer::start_with(&["--requirepass", "first"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("password");
+    let store = store_with(&RedisConfig { password: Some(Secret::File(file.clone())), ..config(&redis.url()) });
+    until_down(&store, "passwordFile cannot be read").await;
+    std::fs::write(&file, "first\n").expect("written");
+    until_up(&store).await;
+    let mut control = redis.connect().expect("it answers");
+    control.command(&["CONFIG", "SET", "requirepass", "second"]).expect("set");
+    control.command(&["CLIENT", "KILL", "TYPE", "normal"]).expect("killed");
+    until_down(&store, "WRONGPASS").await;
+    std::fs::write(&file, "second\n").expect("written");
+    until_up(&store).await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_named() {
+    let redis = RedisServer::start();
+    refusal(&store_with(&config(&redis.url().replace("/0", "/99"))), "no such database", &[]).await;
+}
+
+#[tokio::test]
+async fn a_replica_is_not_used_and_not_when_it_becomes_one() {
+    let master = RedisServer::start();
+    let port = master.port().to_string();
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &port]);
+    let reader = store_with(&config(&replica.url()));
+    refusal(&reader, "read-only replica", &[]).await;
+    let store = connected(&master.url()).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    // The other way round, as after a failover that nobody told this client of.
+    assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]), Reply::Text("OK".to_owned()));
+    until_up(&reader).await;
+    master.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
+    let refused = store.renew(&role(), renewal(1, 1, token)).await;
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("master")), "{refused:?}");
+    until_down(&store, "read-only replica").await;
+}
+
+#[tokio::test]
+async fn a_full_memory_is_named_changes_nothing_and_does_not_stop_a_handover() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    let record = || redis.command(&["HGETALL", "baton:{scheduler}:record"]);
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let before = record();
+    let other = RoleName::new("other").expect("a label");
+    for refused in [
+        store.campaign(&other, unguarded(2, 1)).await.map(drop),
+        store.renew(&role(), renewal(1, 1, token)).await.map(drop),
+    ] {
+        assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("maxmemory")), "{refused:?}");
+    }
+    assert_eq!(redis.command(&["KEYS", "baton:{other}:*"]), Reply::List(Vec::new()));
+    assert_eq!(record(), before);
+    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_is_used_with_a_note() {
+    let redis = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let store = connected(&redis.url()).await;
+    let notes = store.notes();
+    assert!(notes.len() == 1 && notes[0].contains("allkeys-lru") && notes[0].contains("noeviction"), "{notes:?}");
+    let plain = RedisServer::start();
+    assert_eq!(connected(&plain.url()).await.notes(), Vec::<String>::new());
+}
+
+/// The line of docs/redis.md. With it everything works, and less is named.
+pub const LEAST_RIGHTS: &str = "~baton:* resetchannels &baton:* -@all +hello +auth +select +ping +info +time \
+     +client|id +evalsha +eval +hmget +hset +exists +del +pexpire +pttl +publish +subscribe +unsubscribe +wait +waitaof";
+
+/// The rights that this version knows of.
+pub fn rights_for(redis: &RedisServer, user: &str, rights: &str) {
+    let mut words = vec!["ACL", "SETUSER", user, "on", ">secret-password"];
+    words.extend(rights.split_whitespace().filter(|right| *right != "+waitaof"));
+    assert_eq!(redis.command(&words), Reply::Text("OK".to_owned()));
+}
+
+pub fn as_user(redis: &RedisServer, user: &str) -> RedisConfig {
+    RedisConfig { username: secret(user), password: secret("secret-password"), ..config(&redis.url()) }
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough() {
+    let docs = include_str!("../../docs/redis.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(docs.contains(&LEAST_RIGHTS.split_whitespace().collect::<Vec<_>>().join(" ")), "docs/redis.md");
+    let redis = RedisServer::start();
+    rights_for(&redis, "sidecar", LEAST_RIGHTS);
+    let store = store_with(&as_user(&redis, "sidecar"));
+    until_up(&store).await;
+    let mut news = store.listen(&role());
+    assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { audience: 1, .. }));
+    assert!(matches!(campaign(&store, ask(2, 1)).await, CampaignReply::Held { .. }));
+    release(&store, giving_back(1, 1, token)).await;
+    assert_eq!(store.purge(&role()).await, Ok(baton::store::Purge::Purged));
+    for _ in 0..3 {
+        assert!(matches!(within("news", news.recv()).await, Some(baton::store::News::Said(_))));
+    }
+    let log = redis.command(&["ACL", "LOG"]);
+    assert_eq!(log, Reply::List(Vec::new()), "nothing was denied on the way");
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named() {
+    let redis = RedisServer::start();
+    for (user, missing, word) in
+        [("no-info", "+info", "run info"), ("no-keys", "~baton:*", "keys"), ("no-time", "+time", "scripts need")]
+    {
+        rights_for(&redis, user, &LEAST_RIGHTS.replace(missing, ""));
+        let store = store_with(&as_user(&redis, user));
+        wait_until_async(BOUND, &format!("{user} is refused because of {word}"), async || {
+            match store.campaign(&role(), unguarded(1, 1)).await {
+                Err(StoreError::Refused { reason }) => {
+                    assert!(reason.contains(word) && !reason.contains(user), "{reason}");
+                    true
+                }
+                Err(StoreError::Unreachable { .. }) => false,
+                other => panic!("{other:?}"),
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_redis_too_old_to_say_hello_is_named() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let old = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut buffer = [0; 1024];
+            // As Redis 5 answers.
+            while matches!(client.read(&mut buffer).await, Ok(length) if length > 0) {
+                let answer = b"-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n";
+                if client.write_all(answer).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    refusal(&store_with(&config(&format!("redis://127.0.0.1:{port}"))), "6.2", &[]).await;
+    old.abort();
+}
+
+#[tokio::test]
+async fn only_urls_and_tls_files_that_cannot_be_used_fail_at_once() {
+    let connect = |url: &str| RedisStore::connect(&config(url), LEASE, 1).map(drop).map_err(|error| error.to_string());
+    for url in
+        ["", "redis", "http://redis:6379", "redis://:top-secret@", "redis://:top-secret@host:99999", "redis://h/x"]
+    {
+        let error = connect(url).expect_err(url);
+        assert!(error.starts_with("store.redis.url: ") && !error.contains("top-secret"), "{url}: {error}");
+    }
+    assert_eq!(connect(&format!("redis://:top-secret@127.0.0.1:{}", free_port())), Ok(()));
+    let tls = TlsConfig { ca_file: Some("/nonexistent/ca.pem".into()), client: None };
+    let error = RedisStore::connect(&RedisConfig { tls, ..config("rediss://redis:6379") }, LEASE, 1).map(drop);
+    assert!(error.expect_err("no such file").to_string().contains("/nonexistent/ca.pem"));
+}
+
+fn fixture(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/tls").join(name)
+}
+
+#[tokio::test]
+async fn tls_works_with_the_given_authority_and_the_clients_certificate() {
+    let port = free_port().to_string();
+    let files = ["ca.pem", "server.pem", "server.key"].map(|name| fixture(name).display().to_string());
+    let options = ["--tls-port", &port, "--tls-ca-cert-file", &files[0], "--tls-cert-file", &files[1]];
+    let redis = RedisServer::start_with(&[&options[..], &["--tls-key-file", &files[2]]].concat());
+    let url = format!("rediss://127.0.0.1:{port}/0");
+    let tls = |client| TlsConfig { ca_file: Some(fixture("ca.pem")), client };
+    let client = Some((fixture("client.pem"), fixture("client.key")));
+    let store = store_with(&RedisConfig { tls: tls(client.clone()), ..config(&url) });
+    until_up(&store).await;
+    win(&store, unguarded(1, 1)).await;
+    assert_eq!(redis.command(&["EXISTS", "baton:{scheduler}:lease"]), Reply::Number(1));
+    until_down(&store_with(&RedisConfig { tls: tls(None), ..config(&url) }), "CertificateRequired").await;
+    let stranger = TlsConfig { ca_file: Some(fixture("server.pem")), client };
+    let distrusting = store_with(&RedisConfig { tls: stranger, ..config(&url) });
+    until_down(&distrusting, "certificate is not accepted").await;
+}

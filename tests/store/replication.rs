@@ -1,0 +1,102 @@
+//! R6: a grant or a renewal counts only with enough acknowledgements, asked for on the connection that wrote.
+
+use super::support::redis::RedisServer;
+use super::support::resp::Reply;
+use super::support::wait_until;
+use super::*;
+
+/// Waits for one replica, for as long as this.
+fn with_one_ack(url: &str, mode: AckMode, timeout: Duration) -> RedisConfig {
+    RedisConfig { replication: Replication { acks: 1, mode, timeout }, ..config(url) }
+}
+
+/// More than a replica on a busy machine needs.
+const PATIENT: Duration = Duration::from_secs(5);
+
+async fn pair() -> (RedisServer, RedisServer) {
+    let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    wait_until(BOUND, "the replica is connected", || {
+        master.command(&["INFO", "replication"]).text().contains("state=online")
+    })
+    .await;
+    (master, replica)
+}
+
+#[tokio::test]
+async fn a_grant_and_a_renewal_count_once_the_replica_has_them() {
+    let (master, replica) = pair().await;
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    assert_eq!(replica.command(&["HGET", "baton:{scheduler}:lease", "token"]).text(), token.to_string());
+    assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { .. }));
+}
+
+#[tokio::test]
+async fn without_the_replica_nothing_counts_although_the_lease_may_be_there() {
+    let (master, replica) = pair().await;
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, ms(100)));
+    until_up(&store).await;
+    replica.pause();
+    let refused = store.campaign(&role(), unguarded(1, 1)).await;
+    assert!(
+        matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("0 of 1 replicas")),
+        "never a success: {refused:?}"
+    );
+    let held = master.command(&["HGET", "baton:{scheduler}:lease", "token"]).text();
+    replica.resume();
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    assert_eq!(token.to_string(), held, "the same attempt finds the lease it did not know of");
+}
+
+#[tokio::test]
+async fn a_refusal_and_a_lost_term_need_no_replica() {
+    let (master, replica) = pair().await;
+    let plain = connected(&master.url()).await;
+    let (token, _) = win(&plain, unguarded(1, 1)).await;
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    replica.pause();
+    assert!(matches!(campaign(&store, ask(2, 1)).await, CampaignReply::Held { .. }));
+    assert!(matches!(renew(&store, renewal(2, 1, token)).await, RenewReply::Lost { .. }));
+    replica.resume();
+}
+
+#[tokio::test]
+async fn the_acknowledgement_is_asked_for_on_the_connection_that_wrote() {
+    let (master, _replica) = pair().await;
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    let mut monitor = master.connect().expect("it answers");
+    monitor.command(&["MONITOR"]).expect("it monitors");
+    renew(&store, renewal(1, 1, token)).await;
+    // `+1763680000.123456 [0 127.0.0.1:40001] "EVAL" …`
+    let mut sender_of = |command: &str| loop {
+        let line = monitor.read().expect("another command").text();
+        if line.contains(&format!("] \"{command}")) {
+            return line.split(['[', ']']).nth(1).map(str::to_owned).expect("an address");
+        }
+    };
+    let (wrote, asked) = (sender_of("EVAL"), sender_of("WAIT"));
+    assert!(wrote == asked && wrote.contains("127.0.0.1"), "{wrote} wrote, {asked} asked");
+}
+
+#[tokio::test]
+async fn waitaof_on_a_redis_without_it_is_named() {
+    let (master, _replica) = pair().await;
+    let store = store_with(&with_one_ack(&master.url(), AckMode::WaitAof, ms(100)));
+    until_up(&store).await;
+    let refused = store.campaign(&role(), unguarded(1, 1)).await;
+    let version = master.command(&["INFO", "server"]).text();
+    if version.contains("redis_version:7.0") || version.contains("redis_version:6.") {
+        assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("7.2")), "{refused:?}");
+    } else {
+        // A replica without an append-only file never acknowledges that it is on disk.
+        assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("0 of 1")), "{refused:?}");
+    }
+    assert_eq!(master.command(&["EXISTS", "baton:{scheduler}:lease"]), Reply::Number(1));
+}

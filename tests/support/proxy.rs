@@ -1,0 +1,119 @@
+//! A TCP proxy on this machine whose network can be broken.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// What the proxy does with what it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Passes everything on.
+    Good,
+    /// Passes nothing on, in either direction, and takes new connections the same way: a black hole. What waits is
+    /// passed on when it heals.
+    Stalled,
+    /// Passes requests on and keeps the answers back.
+    AnswersLost,
+    /// Closes every connection, and new ones at once.
+    Cut,
+}
+
+/// A proxy in front of one port. Ends when dropped.
+pub struct Proxy {
+    port: u16,
+    network: watch::Sender<Network>,
+    accepted: Arc<AtomicUsize>,
+    acceptor: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Listens on a free port and passes on to `target`.
+    pub async fn start(target: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let (network, state) = watch::channel(Network::Good);
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&accepted);
+        let acceptor = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(serve(client, SocketAddr::from(([127, 0, 0, 1], target)), state.clone()));
+            }
+        });
+        Self { port, network, accepted, acceptor }
+    }
+
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL of a Redis behind it.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// How many connections were made so far: one more tells that somebody gave up an old one.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Changes the network, for connections that exist, too.
+    pub fn set(&self, network: Network) {
+        self.network.send_replace(network);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+    }
+}
+
+async fn serve(client: TcpStream, target: SocketAddr, mut network: watch::Receiver<Network>) {
+    if wait_for(&mut network, &[Network::Good, Network::AnswersLost]).await.is_err() {
+        return;
+    }
+    let Ok(server) = TcpStream::connect(target).await else { return };
+    let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
+    let requests = pump(client_read, server_write, network.clone(), &[Network::Good, Network::AnswersLost]);
+    let answers = pump(server_read, client_write, network, &[Network::Good]);
+    // Whichever ends first takes the other with it: both halves are dropped, and so closed.
+    tokio::select! {
+        () = requests => {}
+        () = answers => {}
+    }
+}
+
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut network: watch::Receiver<Network>,
+    passing: &[Network],
+) {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let length = tokio::select! {
+            read = from.read(&mut buffer) => match read {
+                Ok(length) if length > 0 => length,
+                _ => return,
+            },
+            _ = network.wait_for(|state| *state == Network::Cut) => return,
+        };
+        if wait_for(&mut network, passing).await.is_err() || to.write_all(&buffer[..length]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for one of these states; an error when the connection is to be closed instead.
+async fn wait_for(network: &mut watch::Receiver<Network>, states: &[Network]) -> Result<(), ()> {
+    let state = network.wait_for(|state| *state == Network::Cut || states.contains(state)).await.map_err(drop)?;
+    if *state == Network::Cut { Err(()) } else { Ok(()) }
+}

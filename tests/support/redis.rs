@@ -1,0 +1,205 @@
+//! A Redis of a test's own: a free port, a directory that goes away, killed when dropped.
+
+use std::cell::RefCell;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::resp::{Connection, Reply};
+
+/// What a restart does with the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Saved before, loaded after.
+    Kept,
+    /// Forgotten.
+    Lost,
+}
+
+/// A running server, or one that was stopped and may be started again on the same port.
+pub struct RedisServer {
+    child: Option<Child>,
+    port: u16,
+    dir: TempDir,
+    options: Vec<String>,
+    password: Option<String>,
+    control: RefCell<Option<Connection>>,
+}
+
+/// A port that nobody listens on at the moment.
+pub fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
+
+impl RedisServer {
+    /// A server without persistence.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// A server with these options on its command line, such as `["--maxmemory", "2mb"]`. `--requirepass` is used by
+    /// [`Self::command`], too.
+    ///
+    /// # Panics
+    /// When there is no redis-server, or it does not start.
+    pub fn start_with(options: &[&str]) -> Self {
+        let password = options.iter().position(|o| *o == "--requirepass").map(|at| options[at + 1].to_owned());
+        let mut server = Self {
+            child: None,
+            port: 0,
+            dir: TempDir::new().expect("a temporary directory"),
+            options: options.iter().map(|o| (*o).to_owned()).collect(),
+            password,
+            control: RefCell::new(None),
+        };
+        // Somebody else may take a free port before Redis does; then Redis says so and ends.
+        for _ in 0..10 {
+            server.port = free_port();
+            if server.launch() {
+                return server;
+            }
+        }
+        panic!("no redis-server would start: {}", server.log());
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its URL, without credentials.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// Sends a command, on a connection of its own.
+    ///
+    /// # Panics
+    /// When there is no answer. An error reply is returned.
+    pub fn command(&self, words: &[&str]) -> Reply {
+        let mut control = self.control.borrow_mut();
+        if control.is_none() {
+            *control = Some(self.connect().expect("the test's Redis answers"));
+        }
+        let answer = control.as_mut().expect("set above").command(words);
+        match answer {
+            Ok(reply) => reply,
+            Err(error) => panic!("{words:?}: {error}"),
+        }
+    }
+
+    /// SIGKILL. Nothing is saved.
+    pub fn kill(&mut self) {
+        self.control.borrow_mut().take();
+        if let Some(mut child) = self.child.take() {
+            // Both fail only when it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Stops it; `Data::Kept` saves first.
+    pub fn stop(&mut self, data: Data) {
+        if data == Data::Kept {
+            assert_eq!(self.command(&["SAVE"]), Reply::Text("OK".to_owned()));
+        }
+        self.kill();
+        if data == Data::Lost {
+            for file in ["dump.rdb", "appendonlydir"] {
+                let path = self.dir.path().join(file);
+                let _ = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            }
+        }
+    }
+
+    /// Starts it again on its port.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        assert!(self.child.is_none(), "it is running");
+        assert!(self.launch(), "redis-server would not start again: {}", self.log());
+    }
+
+    /// Stops and starts it.
+    pub fn restart(&mut self, data: Data) {
+        self.stop(data);
+        self.start_again();
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("it is running");
+        kill_process(Pid::from_child(child), signal).expect("our own child takes signals");
+    }
+
+    fn launch(&mut self) -> bool {
+        let child = Command::new("redis-server")
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"])
+            .args(["--logfile", "redis.log", "--dir"])
+            .arg(self.dir.path())
+            .args(&self.options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match child {
+            Ok(child) => self.child = Some(child),
+            Err(error) => panic!("redis-server cannot be started ({error}); `make test` installs it"),
+        }
+        self.wait_for_start()
+    }
+
+    /// False when it ended instead.
+    fn wait_for_start(&mut self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(20) {
+            let child = self.child.as_mut().expect("launched");
+            if child.try_wait().expect("our own child can be asked").is_some() {
+                self.child = None;
+                return false;
+            }
+            let answer = self.connect().and_then(|mut connection| connection.command(&["PING"]));
+            if matches!(answer, Ok(Reply::Text(_))) {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.kill();
+        false
+    }
+
+    /// Another connection, let in as [`Self::command`] is.
+    pub fn connect(&self) -> std::io::Result<Connection> {
+        let mut connection = Connection::open(self.port)?;
+        if let Some(password) = &self.password {
+            connection.command(&["AUTH", password])?;
+        }
+        Ok(connection)
+    }
+
+    fn log(&self) -> String {
+        let path: PathBuf = self.dir.path().join("redis.log");
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
