@@ -54,6 +54,8 @@ struct Told {
     index: u64,
     since: Timestamp,
     leader: bool,
+    /// Somebody was named as the leader. What is known of that runs out by itself.
+    named: bool,
     /// While leading: when to say so again.
     repeat_at: Option<Mono>,
 }
@@ -76,6 +78,18 @@ impl Followed {
         self.role.snapshot().index != told.index
             || told.repeat_at.is_some_and(|at| at <= now)
             || (told.leader && !self.role.leads())
+            || (told.named && !told.leader && self.holder_until().is_none_or(|until| until <= now))
+    }
+
+    /// Until when what is known of the holder is worth telling.
+    fn holder_until(&self) -> Option<Mono> {
+        self.role.snapshot().view.holder.as_ref().map(|(_, until)| *until)
+    }
+
+    /// When there will be something to tell though nothing changes.
+    fn next_due(&self) -> Option<Mono> {
+        let told = self.told?;
+        told.repeat_at.or_else(|| self.holder_until().filter(|_| told.named))
     }
 }
 
@@ -131,7 +145,8 @@ impl Feed {
         for followed in self.followed.iter_mut().filter(|followed| !followed.role.leads()) {
             let snapshot = followed.role.snapshot();
             let (index, since) = (snapshot.index, snapshot.since);
-            followed.told = Some(Told { index, since, leader: false, repeat_at: None });
+            followed.told =
+                Some(Told { index, since, leader: false, named: snapshot.view.holder.is_some(), repeat_at: None });
         }
     }
 
@@ -167,8 +182,8 @@ impl Feed {
     /// Waits until there may be something to say.
     async fn wait(&mut self, heartbeat_at: Mono) -> Result<(), Closed> {
         let now = self.now();
-        let repeats = self.followed.iter().filter_map(|followed| followed.told?.repeat_at);
-        let next = repeats.fold(heartbeat_at, Mono::min).since(now).min(ROLES_CHECK);
+        let due = self.followed.iter().filter_map(Followed::next_due);
+        let next = due.fold(heartbeat_at, Mono::min).since(now).min(ROLES_CHECK);
         let changes: Vec<_> = self.followed.iter_mut().filter(|followed| !followed.ended).map(changed).collect();
         let any_change = if changes.is_empty() {
             Either::Left(future::pending())
@@ -202,7 +217,8 @@ fn changed(followed: &mut Followed) -> std::pin::Pin<Box<dyn Future<Output = ()>
 
 fn told(answer: &Answer, now: Mono) -> Told {
     let repeat_at = answer.valid_for_ms.map(|ms| now + (Duration::from_millis(ms) / 2).max(REPEAT_MIN));
-    Told { index: answer.index, since: answer.since, leader: answer.leader, repeat_at }
+    let named = answer.holder.is_some();
+    Told { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at }
 }
 
 /// Sixteen hexadecimal digits over what there is to know. `since` sets one process' indices apart from another's.

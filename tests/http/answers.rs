@@ -204,6 +204,14 @@ async fn unknown_paths_and_methods_are_told_apart() {
 }
 
 #[tokio::test]
+async fn nobody_gets_a_tunnel() {
+    let (_role, server) = leader_fixture().await;
+    let reply = ask(server.address, &format!("CONNECT {}", server.address)).await;
+    assert_eq!((reply.status, reply.problem().as_str()), (404, "unknown-path"));
+    assert_eq!(ask(server.address, "CONNECT evil.example:443").await.problem(), "foreign-host");
+}
+
+#[tokio::test]
 async fn a_role_whose_task_has_ended_leads_no_more_and_takes_no_commands() {
     let (role, server) = leader_fixture().await;
     role.end();

@@ -117,6 +117,16 @@ async fn the_end_of_a_term_is_told_though_nobody_asked() {
 }
 
 #[tokio::test]
+async fn a_leader_that_was_named_is_taken_back_when_what_is_known_of_it_has_expired() {
+    let (role, server) = follower_fixture().await;
+    let mut events = Events::open(&server, &[]).await;
+    assert_eq!(events.role().await.0["holder"], "web-2");
+    // The role's task is gone: nobody will say that the holder is not known any more.
+    role.end();
+    while events.role().await.0["holder"] != Value::Null {}
+}
+
+#[tokio::test]
 async fn a_client_that_comes_back_is_told_only_what_it_missed() {
     let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Rival("web-2"));
     role.until(|snapshot| snapshot.view.holder.is_some()).await;
