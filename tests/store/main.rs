@@ -11,6 +11,7 @@ mod listening;
 mod refusals;
 mod replication;
 mod rules;
+mod topologies;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::redis::{RedisServer, free_port};
 use super::support::resp::Reply;
-use super::support::wait_until_async;
+use super::support::{wait_until, wait_until_async};
 use super::*;
 
 fn secret(text: &str) -> Option<Secret> {
@@ -164,6 +164,40 @@ async fn a_missing_right_is_named() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_listen_is_noted() {
+    let redis = RedisServer::start();
+    rights_for(&redis, "deaf", &LEAST_RIGHTS.replace("+subscribe", ""));
+    let store = store_with(&as_user(&redis, "deaf"));
+    until_up(&store).await;
+    let mut news = store.listen(&role());
+    wait_until(BOUND, "it is noted", || store.notes().iter().any(|note| note.contains("run subscribe"))).await;
+    win(&store, unguarded(1, 1)).await;
+    assert!(news.try_recv().is_err());
+    redis.command(&["ACL", "SETUSER", "deaf", "+subscribe"]);
+    assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
+    wait_until(BOUND, "nothing is noted any more", || store.notes().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_script_that_does_not_end_is_named() {
+    let redis = RedisServer::start_with(&["--busy-reply-threshold", "50", "--lua-time-limit", "50"]);
+    let store = connected(&redis.url()).await;
+    win(&store, unguarded(1, 1)).await;
+    let mut other = redis.connect().expect("it answers");
+    let endless = std::thread::spawn(move || other.command(&["EVAL", "while true do end", "0"]));
+    wait_until_async(BOUND, "refused as busy", async || match store.campaign(&role(), unguarded(1, 1)).await {
+        Err(StoreError::Refused { reason }) => reason.contains("SCRIPT KILL"),
+        Ok(_) => false,
+        other => panic!("{other:?}"),
+    })
+    .await;
+    assert_eq!(redis.command(&["SCRIPT", "KILL"]), Reply::Text("OK".to_owned()));
+    wait_until_async(BOUND, "it works again", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok()).await;
+    let ended = endless.join().expect("the thread").expect("a reply");
+    assert!(matches!(ended, Reply::Error(_)), "{ended:?}");
 }
 
 #[tokio::test]

@@ -93,9 +93,9 @@ impl RedisStore {
         Ok(Self { settings, prefix, replication: config.replication, shared, listeners, tasks })
     }
 
-    /// What was noticed at the last connect that works, but not as well as it should: for people, and without secrets.
+    /// What works, but not as well as it should, as noticed at the last connect: for people, and without secrets.
     pub fn notes(&self) -> Vec<String> {
-        self.shared.notes()
+        self.shared.notes().into_iter().chain(self.listeners.refusal()).collect()
     }
 
     fn link(&self) -> Result<Arc<Link>, StoreError> {
