@@ -1,5 +1,7 @@
 //! A Redis that will not: named in the error and in the health, with what would help, and without a secret.
 
+use std::sync::Mutex;
+
 use baton::config::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -34,6 +36,42 @@ async fn a_wrong_password_is_named_and_not_told() {
     refusal(&store_with(&config(&redis.url())), "NOAUTH", &[]).await;
     let right = RedisConfig { password: secret("right-one"), ..config(&redis.url()) };
     until_up(&store_with(&right)).await;
+}
+
+/// What is logged, in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic while it is held").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_log_at_any_level_tells_a_secret() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    // For this thread, which is the test's whole runtime; the `log` records of fred included.
+    let guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber.finish());
+    let redis = RedisServer::start_with(&["--requirepass", "top-secret-1"]);
+    let right = RedisConfig { password: secret("top-secret-1"), ..config(&redis.url()) };
+    let store = store_with(&right);
+    until_up(&store).await;
+    win(&store, unguarded(1, 1)).await;
+    let wrong = config(&redis.url().replace("redis://", "redis://somebody:top-secret-2@"));
+    until_down(&store_with(&wrong), "passwordFile").await;
+    drop(guard);
+    let told = String::from_utf8_lossy(&log.0.lock().expect("no panic while it is held")).into_owned();
+    assert!(told.contains("Redis cannot be used") && told.contains("Switching to RESP3"), "fred is heard: {told}");
+    assert!(!told.contains("top-secret"), "{told}");
 }
 
 #[tokio::test]
