@@ -84,7 +84,7 @@ fn nothing_is_left_unfinished_or_skipped_without_a_reason() {
     assert_none("unfinished", rust().iter().flat_map(|(file, facts)| check_unfinished(file, facts)).collect());
 }
 
-/// The lints of lib.rs that keep clocks, blind panics and stray output out of what ships: a merge may lose them silently.
+/// The lints of lib.rs that keep clocks, blind panics and stray output out of what ships: a merge may lose them unseen.
 #[test]
 fn the_library_switches_its_own_lints_on() {
     let lib = files().into_iter().find(|file| file.path == "src/lib.rs").unwrap().text;

@@ -1,5 +1,5 @@
-//! The recipes of docs/fencing.md that can be run here are run as they stand there: a smaller token is refused, and what a
-//! later leader wrote stays.
+//! The recipes of docs/fencing.md that can be run here are run as they stand there: a smaller token is refused, and
+//! what a later leader wrote stays.
 
 use std::fs;
 use std::io::Write;
