@@ -20,8 +20,8 @@ use super::errors::SetupError;
 use crate::config::{RedisConfig, Secret, TlsConfig};
 use crate::store::StoreError;
 
-/// How many messages may wait for the subscriber's task before it must assume a gap. fred reserves that many places in each
-/// of its eight channels, so this is memory.
+/// How many messages may wait for the subscriber's task before it must assume a gap. fred reserves that many places in
+/// each of its eight channels, so this is memory.
 const MESSAGES_MAX: usize = 256;
 /// No sooner than this is a connection taken for dead, however short the lease.
 const UNRESPONSIVE_MIN: Duration = Duration::from_millis(100);
