@@ -32,3 +32,9 @@ impl Clock for BootClock {
         Mono::from_nanos(seconds * 1_000_000_000 + nanos)
     }
 }
+
+/// The time of day, for people: in answers and logs. It can be stepped, so nothing is ever decided by it.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads clocks")]
+pub fn wall_time() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}

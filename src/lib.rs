@@ -9,11 +9,14 @@
 )]
 
 pub mod api;
+pub mod app;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod process;
 pub mod protocol;
 pub mod role;
+pub mod shutdown;
 pub mod store;
 pub mod telemetry;
 pub mod telemetry_http;

@@ -1,1 +1,18 @@
-fn main() {}
+//! The `baton` binary: see `baton --help`.
+#![warn(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::await_holding_lock
+)]
+
+use std::process::ExitCode;
+
+mod cli;
+
+fn main() -> ExitCode {
+    baton::process::install_crypto_provider();
+    cli::main().into()
+}

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::pulse::Heartbeat;
 use crate::clock::SharedClock;
 use crate::protocol::{Mono, Promise, RoleName, Standing, State, Token, View};
 
@@ -102,6 +103,7 @@ struct Shared {
     standing: Arc<Standing>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
+    heartbeat: Arc<Heartbeat>,
 }
 
 /// A role of this replica, seen from outside. Cheap to clone, readable from any thread.
@@ -119,8 +121,9 @@ impl RoleHandle {
         standing: Arc<Standing>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         commands: mpsc::Sender<Command>,
+        heartbeat: Arc<Heartbeat>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands }) }
+        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat }) }
     }
 
     /// The role's name.
@@ -150,6 +153,11 @@ impl RoleHandle {
     /// What the driver published last. Its state may be behind the deadline; [`Self::answer`] is not.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.shared.snapshots.borrow())
+    }
+
+    /// The life sign of the role's task.
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.shared.heartbeat
     }
 
     /// Wakes on every change of the role. Compare [`Snapshot::index`].

@@ -15,16 +15,15 @@ use crate::protocol::{
 use crate::telemetry::{CommandOutcome, Metrics, StoreCommand};
 
 /// A store that feeds `baton_store_command_duration_seconds`. It changes nothing else.
-#[derive(Debug)]
-pub struct Measured<S> {
-    store: S,
+pub struct Measured {
+    store: Arc<dyn LeaseStore>,
     metrics: Arc<Metrics>,
     clock: SharedClock,
 }
 
-impl<S: LeaseStore> Measured<S> {
+impl Measured {
     /// Measures `store` by `clock`.
-    pub fn new(store: S, metrics: Arc<Metrics>, clock: SharedClock) -> Self {
+    pub fn new(store: Arc<dyn LeaseStore>, metrics: Arc<Metrics>, clock: SharedClock) -> Self {
         Self { store, metrics, clock }
     }
 
@@ -48,7 +47,7 @@ impl<S: LeaseStore> Measured<S> {
 }
 
 #[async_trait]
-impl<S: LeaseStore> LeaseStore for Measured<S> {
+impl LeaseStore for Measured {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
         self.time(StoreCommand::Campaign, self.store.campaign(role, request)).await
     }
@@ -129,7 +128,7 @@ mod tests {
         ];
         for (error, word) in outcomes {
             let metrics = Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH));
-            let store = Measured::new(Failing(error.clone()), Arc::clone(&metrics), Arc::new(BootClock));
+            let store = Measured::new(Arc::new(Failing(error.clone())), Arc::clone(&metrics), Arc::new(BootClock));
             let role = RoleName::new("scheduler").unwrap();
             assert_eq!(store.purge(&role).await, error.map_or(Ok(Purge::Purged), Err));
             let exposed = metrics.render(&[], true).unwrap();

@@ -176,6 +176,8 @@ pub struct Election {
     /// The store's last failure, until it answers again.
     trouble: Option<String>,
     app_healthy: bool,
+    /// The store has answered once.
+    answered: bool,
     leaving: bool,
     flights: Vec<Flight>,
     requests: u64,
@@ -199,6 +201,7 @@ impl Election {
             guarded: None,
             trouble: None,
             app_healthy: !profile.app_checked,
+            answered: false,
             leaving: false,
             flights: Vec::new(),
             requests: 0,
@@ -257,6 +260,11 @@ impl Election {
             Input::Shutdown => self.shutdown(now),
             Input::Abandon => self.abandon(now),
         }
+    }
+
+    /// Whether the store has answered once: before that, nothing is known of the role.
+    pub fn has_answer(&self) -> bool {
+        self.answered
     }
 
     /// Whether the election is over: nothing more will come of it.
@@ -350,6 +358,7 @@ impl Election {
         match reply {
             Ok(stamped) => {
                 self.trouble = None;
+                self.answered = true;
                 let step = self.insight.clock.observe(flight.sent_at, now, stamped.store_time);
                 if let Some(step) = step {
                     self.tell(Event::StoreClockStepped { by_ms: step.by_ms });

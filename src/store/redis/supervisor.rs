@@ -14,7 +14,7 @@ use crate::store::{StoreError, StoreHealth};
 
 /// The first pause between two attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
-/// The longest one. A Redis that comes back shall be found well before a lease of a few seconds has run out.
+/// No pause is longer, however long the leases.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The connection for commands, or why there is none.
@@ -110,11 +110,14 @@ pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, S
 pub(super) struct Pauses {
     state: u64,
     limit: Duration,
+    limit_max: Duration,
 }
 
 impl Pauses {
-    pub fn new(seed: u64) -> Self {
-        Self { state: seed, limit: PAUSE_MIN }
+    /// A Redis that comes back shall be found well before the shortest lease has run out.
+    pub fn new(seed: u64, lease_min: Duration) -> Self {
+        let limit_max = (lease_min / 8).clamp(PAUSE_MIN, PAUSE_MAX);
+        Self { state: seed, limit: PAUSE_MIN, limit_max }
     }
 
     pub fn reset(&mut self) {
@@ -124,7 +127,7 @@ impl Pauses {
     /// Between half the limit and the limit, which doubles.
     pub fn next(&mut self) -> Duration {
         let limit = self.limit;
-        self.limit = (limit * 2).min(PAUSE_MAX);
+        self.limit = (limit * 2).min(self.limit_max);
         // splitmix64
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -142,12 +145,15 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_second_and_differ_between_replicas() {
-        let (mut one, mut other) = (Pauses::new(1), Pauses::new(2));
+        let lease = Duration::from_secs(15);
+        let (mut one, mut other) = (Pauses::new(1, lease), Pauses::new(2, lease));
         let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
         let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
         assert!(first.iter().all(|pause| *pause <= PAUSE_MAX) && first[9] >= PAUSE_MAX / 2);
         assert!(first[0] <= PAUSE_MIN);
         assert_ne!(first, second);
+        let mut hasty = Pauses::new(1, Duration::from_secs(1));
+        assert!((0..10).all(|_| hasty.next() <= Duration::from_millis(125)), "a short lease cannot wait for a second");
         one.reset();
         assert!(one.next() <= PAUSE_MIN);
     }

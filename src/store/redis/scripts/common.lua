@@ -113,9 +113,10 @@ local function read_record()
   return record
 end
 
+-- It counts from this clock, so that what was known of a lost record never fits it by chance.
 local function new_record()
   return {
-    token = 0, floor = 0, count = 0, released = false, session = '', attempt = 0, run_id = '', guard_until = 0,
+    token = 0, floor = 0, count = now, released = false, session = '', attempt = 0, run_id = '', guard_until = 0,
     guard_cause = '',
   }
 end

@@ -1,0 +1,352 @@
+//! The only file that knows all parts: a checked configuration becomes a store, roles, listeners and a watcher, and any
+//! task's death ends the process.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::api::{self, ApiOptions};
+use crate::clock::{BootClock, SharedClock, wall_time};
+use crate::config::{Config, Environment, Guard, Loaded, Reload, RoleConfig, StoreConfig, Watcher};
+use crate::process::{Entropy, Exit, StallWatch};
+use crate::protocol::{RoleName, Timing};
+use crate::role::{Membership, Roles, Surroundings, Team};
+use crate::shutdown::Signals;
+use crate::store::measured::Measured;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::{RedisStore, SetupError};
+use crate::store::{LeaseStore, StoreHealth};
+use crate::telemetry::{Metrics, SystemEvent, Telemetry};
+use crate::telemetry_http::{self, Pulse, Sources, TelemetryServer};
+
+/// Why a replica cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Exit code 69.
+    #[error("{section} cannot listen on {address}: {error}")]
+    Listen {
+        /// Which key names the address.
+        section: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system says.
+        error: std::io::Error,
+    },
+    /// Exit code 64.
+    #[error(transparent)]
+    Store(#[from] SetupError),
+    /// Exit code 70: a thread or a signal handler is refused.
+    #[error("the operating system refuses {what}: {error}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// What it says.
+        error: std::io::Error,
+    },
+}
+
+impl StartError {
+    /// The exit code that belongs to it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Listen { .. } => Exit::Unavailable,
+            Self::Store(_) => Exit::Usage,
+            Self::System { .. } => Exit::Bug,
+        }
+    }
+}
+
+/// What a process needs once, however many replicas it plays.
+#[derive(Clone)]
+pub struct Ground {
+    /// This machine's clock.
+    pub clock: SharedClock,
+    /// Whether the process stood still.
+    pub stall: Arc<StallWatch>,
+}
+
+impl Ground {
+    /// The real clock, watched for standstills. Must be called inside a tokio runtime.
+    pub fn real() -> Self {
+        let clock: SharedClock = Arc::new(BootClock);
+        let stall = Arc::new(StallWatch::new(Arc::clone(&clock)));
+        let ticking = Arc::clone(&stall);
+        tokio::spawn(async move { ticking.run().await });
+        Self { clock, stall }
+    }
+}
+
+/// The store that the configuration names, not measured yet. Redis may be down: it is tried again in the background.
+///
+/// # Errors
+/// A URL or a TLS file that cannot be used.
+pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Arc<dyn LeaseStore>, SetupError> {
+    let lease_min = config.roles.iter().map(|role| role.timing.lease_duration()).min();
+    let lease_min = lease_min.unwrap_or(crate::protocol::LEASE_DURATION_MIN);
+    Ok(match &config.store {
+        StoreConfig::Redis(redis) => Arc::new(RedisStore::connect(redis, lease_min, Entropy::from_system().seed())?),
+        StoreConfig::Memory => Arc::new(MemoryStore::new(Arc::clone(clock))),
+    })
+}
+
+/// The roles of one replica over one store, without any listener: what `exec` needs, and the core of [`App`].
+pub struct Replica {
+    config: Config,
+    telemetry: Telemetry,
+    clock: SharedClock,
+    health: watch::Receiver<StoreHealth>,
+    team: Team,
+}
+
+impl Replica {
+    /// Starts to campaign for the roles of `config` in `store`.
+    pub async fn start(config: Config, store: Arc<dyn LeaseStore>, ground: &Ground) -> Self {
+        let metrics = Arc::new(Metrics::new(wall_time()));
+        let telemetry = Telemetry::new(Arc::clone(&metrics));
+        let store: Arc<dyn LeaseStore> = Arc::new(Measured::new(store, metrics, Arc::clone(&ground.clock)));
+        let health = store.health();
+        let surroundings = Surroundings {
+            store,
+            clock: Arc::clone(&ground.clock),
+            telemetry: telemetry.clone(),
+            stall: Arc::clone(&ground.stall),
+        };
+        let mut entropy = Entropy::from_system();
+        let membership =
+            Membership { identity: Arc::clone(&config.identity), session: entropy.session(), guard: guards(&config) };
+        let mut team = Team::new(membership, surroundings, entropy);
+        team.run(&[], &config.roles, config.default_role.clone()).await;
+        Self { config, telemetry, clock: Arc::clone(&ground.clock), health, team }
+    }
+
+    /// The roles, for asking.
+    pub fn roles(&self) -> Roles {
+        self.team.roles().clone()
+    }
+
+    /// How the store is.
+    pub fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.health.clone()
+    }
+
+    /// The roles' tasks.
+    pub fn team(&mut self) -> &mut Team {
+        &mut self.team
+    }
+
+    /// Applies what can be applied while running, and says what needs a restart.
+    async fn reload(&mut self, loaded: Loaded) {
+        let new = loaded.config;
+        for section in self.config.restart_needed(&new) {
+            tracing::warn!(section, "this change needs a restart; until then the old value is in force");
+        }
+        let changes = self.config.live_changes(&new);
+        let timeout = command_timeout(&self.config);
+        let too_fast = |role: &&RoleConfig| timeout.is_some_and(|t| role.timing.check_command_timeout(t).is_err());
+        if let Some(role) = new.roles.iter().find(too_fast) {
+            let problem = format!("role {} renews faster than the store's commandTimeout in force: restart", role.name);
+            self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
+            return;
+        }
+        self.team.run(&self.config.roles, &new.roles, new.default_role.clone()).await;
+        self.config.roles = new.roles;
+        self.config.default_role = new.default_role;
+        let (mut added, mut removed) = (changes.added, changes.removed);
+        added.extend(changes.changed.iter().cloned());
+        removed.extend(changes.changed);
+        self.telemetry.record_system(&SystemEvent::ConfigReloaded { added, removed });
+    }
+}
+
+fn guards(config: &Config) -> bool {
+    match &config.store {
+        StoreConfig::Redis(redis) => redis.guard == Guard::Strict,
+        StoreConfig::Memory => true,
+    }
+}
+
+fn command_timeout(config: &Config) -> Option<std::time::Duration> {
+    match &config.store {
+        StoreConfig::Redis(redis) => Some(redis.command_timeout),
+        StoreConfig::Memory => None,
+    }
+}
+
+/// A replica with its two listeners: the sidecar.
+pub struct App {
+    replica: Replica,
+    api: JoinHandle<()>,
+    stop_api: oneshot::Sender<()>,
+    telemetry_server: TelemetryServer,
+}
+
+impl App {
+    /// Binds both listeners, then starts to campaign: whoever is told of a leader can ask it.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`] when an address is taken, [`StartError::System`].
+    pub async fn build(config: Config, store: Arc<dyn LeaseStore>, ground: &Ground) -> Result<Self, StartError> {
+        let api_listener = bind("api.listen", config.api.listen)?;
+        let telemetry_listener = bind("telemetry.listen", config.telemetry.listen)?;
+        let token = config.api.token.clone();
+        let replica = Replica::start(config, store, ground).await;
+        let telemetry_server = serve_telemetry(telemetry_listener, &replica)?;
+        let (stop_api, stopped) = oneshot::channel::<()>();
+        let api_listener = tokio::net::TcpListener::from_std(api_listener)
+            .map_err(|error| StartError::System { what: "a listener", error })?;
+        let options = ApiOptions::new(token, Arc::clone(&replica.clock), replica.telemetry.clone());
+        let api = tokio::spawn(api::serve(api_listener, replica.roles(), options, async move {
+            // A lost sender means the same as a message.
+            let _ = stopped.await;
+        }));
+        Ok(Self { replica, api, stop_api, telemetry_server })
+    }
+
+    /// The roles, for asking.
+    pub fn roles(&self) -> Roles {
+        self.replica.roles()
+    }
+
+    /// Runs until a signal, a bug, or `stop` completes (which drains like the first signal).
+    pub async fn run(mut self, signals: Option<Signals>, mut watcher: Option<Watcher>, stop: impl Future) -> Exit {
+        let mut signals = signals;
+        let mut health = self.replica.health();
+        health.mark_changed();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            tokio::select! {
+                broken = self.replica.team.broken() => return bug(&broken.to_string()),
+                () = self.telemetry_server.ended() => return bug("the telemetry listener's thread ended"),
+                end = &mut self.api => return bug(&format!("the app's listener ended: {end:?}")),
+                () = next_signal(&mut signals) => break,
+                _ = &mut stop => break,
+                reload = next_reload(&mut watcher) => match reload {
+                    Reload::Changed(loaded) => self.replica.reload(*loaded).await,
+                    Reload::Refused(error) => self.refuse(&error),
+                },
+                Ok(()) = health.changed() => self.tell_health(&health.borrow_and_update().clone()),
+            }
+        }
+        self.end(signals).await
+    }
+
+    /// Drains and releases, and answers meanwhile; a second signal ends at once.
+    async fn end(mut self, mut signals: Option<Signals>) -> Exit {
+        tracing::info!("shutting down: handing over what this replica leads");
+        let team = &mut self.replica.team;
+        team.shut_down().await;
+        let mut asked_again = false;
+        let ended = loop {
+            tokio::select! {
+                ended = team.all_ended() => break ended,
+                () = next_signal(&mut signals), if !asked_again => {
+                    asked_again = true;
+                    tracing::warn!("a second signal: ending at once");
+                    team.abandon().await;
+                }
+            }
+        };
+        // The listener is gone already if nobody takes this.
+        let _ = self.stop_api.send(());
+        if !asked_again {
+            let (_, ()) = tokio::join!(self.api, self.telemetry_server.shutdown());
+        }
+        match ended {
+            Ok(()) => Exit::Well,
+            Err(broken) => bug(&broken.to_string()),
+        }
+    }
+
+    /// Ends as a crash would: no drain, no release, no word to anybody. For `baton dev`, which plays one.
+    pub fn crash(self) {
+        self.api.abort();
+        // Dropping the rest stops the roles' tasks where they stand.
+    }
+
+    fn refuse(&self, error: &crate::config::ConfigError) {
+        let problems = error.problems().iter().map(|problem| problem.in_file(error.file())).collect();
+        self.replica.telemetry.record_system(&SystemEvent::ConfigRefused { problems });
+    }
+
+    fn tell_health(&self, health: &StoreHealth) {
+        let event = match health {
+            StoreHealth::Up => SystemEvent::StoreUp,
+            StoreHealth::Down { reason } => SystemEvent::StoreDown { reason: reason.clone() },
+        };
+        self.replica.telemetry.record_system(&event);
+    }
+}
+
+fn bug(what: &str) -> Exit {
+    tracing::error!(what, "this is a bug in Baton; the process ends, and leases run out by their TTL");
+    Exit::Bug
+}
+
+fn bind(section: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|error| StartError::Listen { section, address, error })
+}
+
+fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<TelemetryServer, StartError> {
+    let roles = replica.roles();
+    let pulse = |role: &crate::role::RoleHandle| {
+        let (last, within, knows_state) = role.heartbeat().read();
+        Pulse { role: role.name().clone(), last, within, knows_state }
+    };
+    let sources = Sources {
+        metrics: Arc::clone(replica.telemetry.metrics()),
+        roles: replica.roles(),
+        store: replica.health(),
+        progress: Arc::new(move || roles.all().iter().map(pulse).collect::<Vec<_>>()),
+        clock: Arc::clone(&replica.clock),
+        limits: telemetry_http::default_limits(),
+    };
+    telemetry_http::spawn_telemetry(listener, sources).map_err(|error| StartError::System { what: "a thread", error })
+}
+
+async fn next_signal(signals: &mut Option<Signals>) {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_reload(watcher: &mut Option<Watcher>) -> Reload {
+    match watcher {
+        Some(watcher) => watcher.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// `baton run`: the sidecar from a configuration file to its exit code.
+pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -> Result<Exit, StartError> {
+    let signals = Signals::catch().map_err(|error| StartError::System { what: "a signal handler", error })?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{}", warning.in_file(&path.display().to_string()));
+    }
+    let ground = Ground::real();
+    let watcher = Watcher::new(&path, environment, Watcher::PERIOD, &loaded);
+    let config = loaded.config;
+    let store = open_store(&config, &ground.clock)?;
+    let app = App::build(config, store, &ground).await?;
+    let roles: Vec<String> = app.roles().all().iter().map(|role| role.name().to_string()).collect();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), roles = roles.join(","), "baton runs");
+    Ok(app.run(Some(signals), Some(watcher), std::future::pending::<()>()).await)
+}
+
+/// A role's configuration with default timings: what `baton dev` runs.
+///
+/// # Errors
+/// The lease is out of range.
+pub fn plain_role(
+    name: RoleName,
+    lease: std::time::Duration,
+) -> Result<RoleConfig, Vec<crate::protocol::TimingProblem>> {
+    Ok(RoleConfig { name, timing: Timing::from_lease(lease)?, app_check: None })
+}

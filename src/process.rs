@@ -1,0 +1,111 @@
+//! What belongs to this start of this process: its session, its seeds, its exit codes, and whether it has stood still.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::clock::SharedClock;
+use crate::protocol::{Mono, SessionId};
+
+/// Section 3 of the contract: why the process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// As it should: 0.
+    Well,
+    /// Bad usage or a bad configuration: 64.
+    Usage,
+    /// A listener cannot be bound: 69.
+    Unavailable,
+    /// A bug: 70.
+    Bug,
+}
+
+impl Exit {
+    /// The number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Well => 0,
+            Self::Usage => 64,
+            Self::Unavailable => 69,
+            Self::Bug => 70,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// The process's source of randomness: everything random is derived from it, and handed in.
+#[derive(Debug)]
+pub struct Entropy(u128);
+
+impl Entropy {
+    /// 122 random bits from the operating system.
+    #[expect(clippy::disallowed_methods, reason = "this is the one source that is handed in elsewhere")]
+    pub fn from_system() -> Self {
+        Self(Uuid::new_v4().as_u128())
+    }
+
+    /// A new session: no other start of any process has it.
+    pub fn session(&mut self) -> SessionId {
+        SessionId::from_u128(self.draw())
+    }
+
+    /// A seed for spreading retries and wake-ups.
+    pub fn seed(&mut self) -> u64 {
+        let bytes = self.draw().to_le_bytes();
+        u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]])
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one source that is handed in elsewhere")]
+    fn draw(&mut self) -> u128 {
+        std::mem::replace(&mut self.0, Uuid::new_v4().as_u128())
+    }
+}
+
+/// How often the watch ticks.
+const TICK: Duration = Duration::from_millis(250);
+/// Without a tick for this long, the process has stood still: stopped, suspended, or starved of CPU.
+const STALL: Duration = Duration::from_secs(1);
+
+/// Notices that the whole process stood still, so that what waited in its sockets meanwhile is not taken for news.
+#[derive(Debug)]
+pub struct StallWatch {
+    clock: SharedClock,
+    ticked_at: AtomicU64,
+}
+
+impl StallWatch {
+    /// A watch that has just ticked. It goes on ticking in [`Self::run`].
+    pub fn new(clock: SharedClock) -> Self {
+        let ticked_at = AtomicU64::new(clock.now().as_nanos());
+        Self { clock, ticked_at }
+    }
+
+    /// Ticks for ever.
+    pub async fn run(&self) {
+        loop {
+            self.ticked_at.store(self.clock.now().as_nanos(), Ordering::Relaxed);
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// The last tick before a standstill that has just ended, if there was one. The same moment is returned until the watch
+    /// ticks again, so compare it with the one seen before.
+    pub fn stalled_since(&self, now: Mono) -> Option<Mono> {
+        let ticked_at = Mono::from_nanos(self.ticked_at.load(Ordering::Relaxed));
+        (now.since(ticked_at) > STALL).then_some(ticked_at)
+    }
+}
+
+/// Says which cryptography TLS uses. rustls would choose by itself only while exactly one is linked in, and otherwise panic at
+/// the first TLS connection.
+pub fn install_crypto_provider() {
+    // Fails only where one is installed already, which is what was wanted.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

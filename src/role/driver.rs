@@ -1,0 +1,259 @@
+//! The task of one role: carries the election's requests to the store and the answers back, wakes it in time, and publishes
+//! what readers may see. It decides nothing.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, watch};
+
+use super::handle::{Command, CommandError, RoleHandle, Snapshot};
+use super::pulse::Heartbeat;
+use crate::clock::{SharedClock, wall_time};
+use crate::process::StallWatch;
+use crate::protocol::{
+    Action, Election, Failure, Input, Mono, Profile, RoleName, Rules, SessionId, State, Timing, View,
+};
+use crate::store::{LeaseStore, News, StoreError};
+use crate::telemetry::Telemetry;
+
+/// How many commands may wait for the task.
+const COMMANDS: usize = 64;
+/// After a standstill, what comes in this soon had waited in a socket: it is dropped, and then the store is asked.
+const DEAF_AFTER_STALL: Duration = Duration::from_millis(100);
+/// The task goes round at least this often, so that its life sign means something.
+const ROUND_MAX: Duration = Duration::from_secs(5);
+/// How long a life sign is good for: some rounds.
+const PULSE_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a role's task is made of.
+#[derive(Clone, Debug)]
+pub struct RoleSpec {
+    /// The role.
+    pub name: RoleName,
+    /// This replica's name for people.
+    pub identity: Arc<str>,
+    /// This start of this process.
+    pub session: SessionId,
+    /// The role's timings.
+    pub timing: Timing,
+    /// False for `guard: off`.
+    pub guard: bool,
+    /// The app has a health check: nothing is campaigned for before it first succeeds.
+    pub app_checked: bool,
+    /// Seeds the spreading of wake-ups and retries.
+    pub seed: u64,
+}
+
+/// What all role tasks of a process share.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Where leases are kept.
+    pub store: Arc<dyn LeaseStore>,
+    /// This machine's clock.
+    pub clock: SharedClock,
+    /// Where events go.
+    pub telemetry: Telemetry,
+    /// Whether the process stood still.
+    pub stall: Arc<StallWatch>,
+}
+
+type Reply = Pin<Box<dyn Future<Output = Input> + Send>>;
+
+struct Driver {
+    name: RoleName,
+    election: Election,
+    surroundings: Surroundings,
+    commands: mpsc::Receiver<Command>,
+    news: mpsc::Receiver<News>,
+    replies: FuturesUnordered<Reply>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    heartbeat: Arc<Heartbeat>,
+    default_cooldown: Duration,
+    /// The standstill that was dealt with last.
+    stall_seen: Option<Mono>,
+    /// Until when news are dropped after a standstill.
+    deaf_until: Option<Mono>,
+}
+
+/// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`] or
+/// [`Command::Abandon`]; any other end is a bug.
+pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Future<Output = ()> + Send) {
+    let profile = Profile {
+        session: spec.session,
+        identity: Arc::clone(&spec.identity),
+        timing: spec.timing,
+        guard: spec.guard,
+        app_checked: spec.app_checked,
+        rules: Rules::ALL,
+        seed: spec.seed,
+    };
+    let now = surroundings.clock.now();
+    let election = Election::new(profile, now);
+    let first = Snapshot { view: election.view(now), since: wall_time(), index: 1 };
+    let (snapshots, seen) = watch::channel(Arc::new(first));
+    let (commands, inbox) = mpsc::channel(COMMANDS);
+    let heartbeat = Arc::new(Heartbeat::new(now, PULSE_WITHIN));
+    let handle = RoleHandle::new(
+        spec.name.clone(),
+        spec.identity,
+        Arc::clone(&surroundings.clock),
+        Arc::clone(election.standing()),
+        seen,
+        commands,
+        Arc::clone(&heartbeat),
+    );
+    let driver = Driver {
+        news: surroundings.store.listen(&spec.name),
+        name: spec.name,
+        election,
+        surroundings,
+        commands: inbox,
+        replies: FuturesUnordered::new(),
+        snapshots,
+        heartbeat,
+        default_cooldown: spec.timing.renew_period(),
+        stall_seen: None,
+        deaf_until: None,
+    };
+    (handle, driver.run())
+}
+
+impl Driver {
+    async fn run(mut self) {
+        loop {
+            let now = self.surroundings.clock.now();
+            self.election.handle_timeout(now);
+            self.obey();
+            self.publish(now);
+            self.heartbeat.beat(now);
+            if self.election.is_ended() {
+                return;
+            }
+            self.wait(now).await;
+        }
+    }
+
+    /// Does what the election asks for.
+    fn obey(&mut self) {
+        while let Some(action) = self.election.poll_action() {
+            let (store, role) = (Arc::clone(&self.surroundings.store), self.name.clone());
+            match action {
+                Action::Campaign { id, request } => self.replies.push(Box::pin(async move {
+                    Input::Campaigned { id, reply: store.campaign(&role, request).await.map_err(failure) }
+                })),
+                Action::Renew { id, request } => self.replies.push(Box::pin(async move {
+                    Input::Renewed { id, reply: store.renew(&role, request).await.map_err(failure) }
+                })),
+                Action::Release { id, request } => self.replies.push(Box::pin(async move {
+                    Input::Released { id, reply: store.release(&role, request).await.map_err(failure) }
+                })),
+                Action::Tell(event) => self.surroundings.telemetry.record(&self.name, &event),
+            }
+        }
+    }
+
+    /// Shows readers the election's view, and wakes those who wait when it says something new.
+    fn publish(&self, now: Mono) {
+        let view = self.election.view(now);
+        self.snapshots.send_if_modified(|last| {
+            if last.view == view {
+                return false;
+            }
+            let news = says_more(&last.view, &view);
+            let since = if last.view.state == view.state { last.since } else { wall_time() };
+            *last = Arc::new(Snapshot { view, since, index: last.index + u64::from(news) });
+            news
+        });
+        // An app that is unwell keeps the role from asking; that is a state, too.
+        self.heartbeat.knows_state(self.election.has_answer() || self.election.view(now).state == State::Unhealthy);
+    }
+
+    /// Waits for whatever comes first, and hands it to the election.
+    async fn wait(&mut self, now: Mono) {
+        let due = self.election.poll_timeout().into_iter().chain(self.deaf_until).min();
+        let nap = due.map_or(ROUND_MAX, |due| due.since(now).min(ROUND_MAX));
+        tokio::select! {
+            biased;
+            Some(reply) = self.replies.next(), if !self.replies.is_empty() => {
+                let now = self.surroundings.clock.now();
+                self.election.handle_input(now, reply);
+            }
+            command = self.commands.recv() => self.command(command),
+            Some(news) = self.news.recv() => self.heard(news),
+            () = tokio::time::sleep(nap) => {}
+        }
+        self.mind_standstill();
+    }
+
+    fn heard(&mut self, news: News) {
+        let now = self.surroundings.clock.now();
+        if self.deaf_until.is_some() || self.is_new_stall(now) {
+            return;
+        }
+        let input = match news {
+            News::Said(announcement) => Input::Heard(announcement),
+            News::Gap => Input::Gap,
+        };
+        self.election.handle_input(now, input);
+    }
+
+    fn is_new_stall(&self, now: Mono) -> bool {
+        let stall = self.surroundings.stall.stalled_since(now);
+        stall.is_some() && stall != self.stall_seen
+    }
+
+    /// After a standstill of the process: messages that waited are dropped, and then the store is asked once (R8).
+    fn mind_standstill(&mut self) {
+        let now = self.surroundings.clock.now();
+        if self.is_new_stall(now) {
+            self.stall_seen = self.surroundings.stall.stalled_since(now);
+            self.deaf_until = Some(now + DEAF_AFTER_STALL);
+        }
+        if self.deaf_until.is_some_and(|until| now >= until) {
+            self.deaf_until = None;
+            while self.news.try_recv().is_ok() {}
+            self.election.handle_input(now, Input::Gap);
+        }
+    }
+
+    fn command(&mut self, command: Option<Command>) {
+        let now = self.surroundings.clock.now();
+        match command {
+            Some(Command::Resign { cooldown, done }) => {
+                let leads = self.election.standing().leads(now);
+                if leads {
+                    let cooldown = cooldown.unwrap_or(self.default_cooldown);
+                    self.election.handle_input(now, Input::Resign { cooldown });
+                    self.publish(now);
+                }
+                let holder = || self.election.view(now).holder.map(|(name, _)| name);
+                let refused = || CommandError::NotLeading { role: self.name.clone(), holder: holder() };
+                // Whoever asked may have gone; the role is handed over all the same.
+                let _ = done.send(if leads { Ok(()) } else { Err(refused()) });
+            }
+            Some(Command::Drained { done }) => {
+                let drains = self.election.is_draining();
+                self.election.handle_input(now, Input::Drained);
+                let refused = || CommandError::NotDraining { role: self.name.clone() };
+                let _ = done.send(if drains { Ok(()) } else { Err(refused()) });
+            }
+            Some(Command::AppHealth { healthy }) => self.election.handle_input(now, Input::AppHealth { healthy }),
+            Some(Command::Abandon) => self.election.handle_input(now, Input::Abandon),
+            // Nobody is left who could ask for anything: the process goes down.
+            Some(Command::Shutdown) | None => self.election.handle_input(now, Input::Shutdown),
+        }
+    }
+}
+
+/// Whether a view tells a reader more than a later time of the same thing.
+fn says_more(old: &View, new: &View) -> bool {
+    let name = |view: &View| view.holder.as_ref().map(|(name, _)| Arc::clone(name));
+    old.state != new.state || old.reason != new.reason || name(old) != name(new)
+}
+
+fn failure(error: StoreError) -> Failure {
+    Failure { reason: error.to_string() }
+}
