@@ -102,6 +102,31 @@ async fn the_leader_elector_shapes_are_answered() {
 }
 
 #[tokio::test]
+async fn a_draining_replica_is_not_named_to_its_own_app() {
+    let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Grant);
+    role.until_leading().await;
+    let server = Server::start(&[&role]).await;
+    assert_eq!(ask(server.address, "GET /").await.json(), json!({"name": "web-0"}));
+    ask(server.address, "POST /leader/scheduler/resign").await;
+    let answer = ask(server.address, "GET /leader").await.json();
+    assert_eq!((&answer["state"], &answer["holder"]), (&json!("draining"), &json!("web-0")), "it still has the lease");
+    assert_eq!(
+        ask(server.address, "GET /").await.json(),
+        json!({"name": ""}),
+        "its app would take itself for the leader"
+    );
+}
+
+#[tokio::test]
+async fn another_pod_with_the_same_name_is_not_mistaken_for_this_one() {
+    let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Rival(crate::stage::IDENTITY));
+    role.until(|snapshot| snapshot.view.holder.is_some()).await;
+    let server = Server::start(&[&role]).await;
+    assert_eq!(ask(server.address, "GET /").await.json(), json!({"name": ""}));
+    assert_eq!(ask(server.address, "GET /isLeader").await.json(), json!({"isLeader": false}));
+}
+
+#[tokio::test]
 async fn a_browser_gets_a_page_that_runs_and_loads_nothing() {
     let (_role, server) = leader_fixture().await;
     let accept = ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
