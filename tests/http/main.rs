@@ -13,3 +13,4 @@ mod schema;
 mod security;
 mod stage;
 mod telemetry;
+mod whole;
