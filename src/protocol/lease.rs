@@ -328,3 +328,6 @@ fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {
     Announcement { kind, token, count, holder, audience }
 }
+
+#[cfg(test)]
+mod tests;
