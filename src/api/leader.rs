@@ -100,8 +100,8 @@ struct Named<'a> {
     name: &'a str,
 }
 
-/// `GET /` for everyone but browsers. An app that finds its own name there takes itself for the leader, so that is a promise
-/// too, and its name is left out when none can be made: while draining, or when another pod has the same name.
+/// `GET /` for everyone but browsers. An app that finds its own name there takes itself for the leader, so that is a
+/// promise too, and its name is left out when none can be made: while draining, or when another pod has the same name.
 pub(super) fn named(context: &Context) -> Result<Response, Problem> {
     let answer = find(context, None)?.answer();
     let holder = answer.holder.as_ref().filter(|holder| answer.leader || **holder != answer.identity);
