@@ -95,9 +95,10 @@ impl LeaseCell {
     }
 
     /// A role of a store that cannot have forgotten anything, because it lives and dies with its users: free, as after a
-    /// release, so that the first campaign is granted at once.
-    pub fn never_held(rules: Rules) -> Self {
-        Self { rules, lease: None, record: Some(Record { released: true, ..Record::default() }) }
+    /// release, so that the first campaign is granted at once. `run_id`: the server that it belongs to.
+    pub fn never_held(rules: Rules, run_id: &str) -> Self {
+        let record = Record { released: true, run_id: Some(Arc::from(run_id)), ..Record::default() };
+        Self { rules, lease: None, record: Some(record) }
     }
 
     /// R1 with R3 and R5.
@@ -185,11 +186,9 @@ impl LeaseCell {
                 lease.duration = request.lease_duration;
                 false
             }
-            None if self.rules.reassert
-                && (record.token < request.token || (record.token == request.token && !record.released)) =>
-            {
-                true
-            }
+            None if self.rules.reassert && record.token == request.token && !record.released => true,
+            // Also over the lease of an earlier term, which a failover to a lagging replica has brought back.
+            _ if self.rules.reassert && record.token < request.token => true,
             other => {
                 let holder = other.as_ref().map(Lease::holder);
                 return (RenewReply::Lost { token: record.token, holder }, None);

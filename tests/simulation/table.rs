@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         ["table"] => table(1_000),
         ["table", runs] if runs.parse::<u64>().is_ok() => table(runs.parse().unwrap_or(1_000)),
         ["find", runs] if runs.parse::<u64>().is_ok() => find(runs.parse().unwrap_or(0), mixed_scenario),
+        ["storm", runs] if runs.parse::<u64>().is_ok() => find(runs.parse().unwrap_or(0), run::storm_scenario),
         ["find", runs, row, fault] => match (runs.parse(), row.parse::<usize>(), fault.parse::<usize>()) {
             (Ok(runs), Ok(row), Ok(fault)) if row < ROWS.len() && fault < Fault::ALL.len() => {
                 find(runs, |seed| table_scenario(seed, ROWS[row].1, ROWS[row].2, Fault::ALL[fault]));
@@ -85,6 +86,7 @@ fn replay(seed: u64, rest: &[&str]) -> ExitCode {
     };
     let mut scenario = match (rest.len(), number(0, ROWS.len()), number(1, Fault::ALL.len())) {
         (0, ..) => mixed_scenario(seed),
+        (1, ..) if rest == ["storm"] => run::storm_scenario(seed),
         (2, Some(row), Some(fault)) => table_scenario(seed, ROWS[row].1, ROWS[row].2, Fault::ALL[fault]),
         _ => return usage(),
     };

@@ -42,6 +42,8 @@ pub struct Scenario {
     pub replicas: usize,
     /// How many there may ever be, the restarted ones included.
     pub replicas_max: usize,
+    /// The least and the longest time from one fault to the next.
+    pub fault_gap: (Nanos, Nanos),
     /// When the last fault may begin.
     pub faults_until: Nanos,
     /// True: the network is lossy to the end and only the length counts, as in the published table. False: after the last
