@@ -9,7 +9,7 @@ mod run;
 mod world;
 
 use faults::Fault;
-use run::{ROWS, mixed_scenario, run, run_many, table_scenario};
+use run::{ROWS, Verdict, mixed_scenario, run, run_many, table_scenario};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,18 +39,22 @@ fn usage() -> ExitCode {
     ExitCode::from(64)
 }
 
-/// Prints the seeds that break a promise, and how.
+/// Prints the seeds that break a promise, and how, and how much happened.
 fn find(runs: u64, scenario: impl Fn(u64) -> world::Scenario + Sync) {
-    let mut found: Vec<(u64, String)> = run_many(runs, scenario, Vec::new, |found, seed, verdict| {
+    let fold = |sum: &mut (u64, Vec<(u64, String)>), seed, verdict: Verdict| {
+        sum.0 += verdict.terms;
         if !verdict.is_clean() {
-            found.push((seed, verdict.first.unwrap_or_default()));
+            sum.1.push((seed, verdict.first.unwrap_or_default()));
         }
-    })
-    .concat();
+    };
+    let parts = run_many(runs, scenario, || (0, Vec::new()), fold);
+    let terms: u64 = parts.iter().map(|part| part.0).sum();
+    let mut found: Vec<(u64, String)> = parts.into_iter().flat_map(|part| part.1).collect();
     found.sort();
-    for (seed, what) in found {
+    for (seed, what) in &found {
         println!("seed {seed}: {what}");
     }
+    println!("{runs} runs, {terms} terms, {} broken", found.len());
 }
 
 fn table(runs: u64) {

@@ -66,7 +66,6 @@ enum AppHabit {
 
 pub struct Replica {
     pub election: Election,
-    pub session: SessionId,
     clock_offset: u64,
     clock_ppm: i64,
     pub alive: bool,
@@ -272,7 +271,6 @@ impl World {
         let election = Election::new(profile, Mono::from_nanos(u64::try_from(born).expect("positive")));
         self.replicas.push(Replica {
             election,
-            session,
             clock_offset,
             clock_ppm,
             alive: true,
