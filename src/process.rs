@@ -95,16 +95,16 @@ impl StallWatch {
         }
     }
 
-    /// The last tick before a standstill that has just ended, if there was one. The same moment is returned until the watch
-    /// ticks again, so compare it with the one seen before.
+    /// The last tick before a standstill that has just ended, if there was one. The same moment is returned until the
+    /// watch ticks again, so compare it with the one seen before.
     pub fn stalled_since(&self, now: Mono) -> Option<Mono> {
         let ticked_at = Mono::from_nanos(self.ticked_at.load(Ordering::Relaxed));
         (now.since(ticked_at) > STALL).then_some(ticked_at)
     }
 }
 
-/// Says which cryptography TLS uses. rustls would choose by itself only while exactly one is linked in, and otherwise panic at
-/// the first TLS connection.
+/// Says which cryptography TLS uses. rustls would choose by itself only while exactly one is linked in, and otherwise
+/// panic at the first TLS connection.
 pub fn install_crypto_provider() {
     // Fails only where one is installed already, which is what was wanted.
     let _ = rustls::crypto::ring::default_provider().install_default();

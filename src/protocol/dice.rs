@@ -1,4 +1,5 @@
-//! Pseudo-random spreading of wake-ups and retries, from a seed that is handed in: SplitMix64 (Steele, Lea and Flood, 2014).
+//! Pseudo-random spreading of wake-ups and retries, from a seed that is handed in: SplitMix64 (Steele, Lea and Flood,
+//! 2014).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The task of one role: carries the election's requests to the store and the answers back, wakes it in time, and publishes
-//! what readers may see. It decides nothing.
+//! The task of one role: carries the election's requests to the store and the answers back, wakes it in time, and
+//! publishes what readers may see. It decides nothing.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ struct Driver {
     deaf_until: Option<Mono>,
 }
 
-/// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`] or
-/// [`Command::Abandon`]; any other end is a bug.
+/// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`]
+/// or [`Command::Abandon`]; any other end is a bug.
 pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Future<Output = ()> + Send) {
     let profile = Profile {
         session: spec.session,

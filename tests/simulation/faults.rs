@@ -28,7 +28,8 @@ pub enum Fault {
     Evict,
     /// Everything in the store is deleted.
     Flush,
-    /// One upon another, whatever does not make the store deny a lease behind its own back: no split, step, eviction or flush.
+    /// One upon another, whatever does not make the store deny a lease behind its own back: no split, step, eviction or
+    /// flush.
     Storm,
     /// Any of these; splits only with acknowledged writes (R6), without which nothing helps against them.
     Mixed,

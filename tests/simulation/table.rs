@@ -1,5 +1,6 @@
-//! `cargo run --release --example simulate -- table [RUNS]` prints the table of docs/guarantees.md: what each rule is worth.
-//! `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the tests with its log; `… -- seed N ROW FAULT` one of the table's.
+//! `cargo run --release --example simulate -- table [RUNS]` prints the table of docs/guarantees.md: what each rule is
+//! worth. `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the
+//! tests with its log; `… -- seed N ROW FAULT` one of the table's.
 
 use std::process::ExitCode;
 
