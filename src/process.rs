@@ -103,6 +103,15 @@ impl StallWatch {
     }
 }
 
+/// From now on a panic on any thread ends the process with [`Exit::Bug`]: a part that is gone must not leave the others
+/// answering for it, and a supervisor shall read why in the exit code.
+pub fn end_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!(%panic, "this is a bug in Baton; the process ends, and leases run out by their TTL");
+        std::process::exit(i32::from(Exit::Bug.code()));
+    }));
+}
+
 /// Says which cryptography TLS uses. rustls would choose by itself only while exactly one is linked in, and otherwise
 /// panic at the first TLS connection.
 pub fn install_crypto_provider() {

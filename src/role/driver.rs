@@ -72,6 +72,8 @@ struct Driver {
     snapshots: watch::Sender<Arc<Snapshot>>,
     heartbeat: Arc<Heartbeat>,
     default_cooldown: Duration,
+    /// Every handle is gone.
+    orphaned: bool,
     /// The standstill that was dealt with last.
     stall_seen: Option<Mono>,
     /// Until when news are dropped after a standstill.
@@ -115,6 +117,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         snapshots,
         heartbeat,
         default_cooldown: spec.timing.renew_period(),
+        orphaned: false,
         stall_seen: None,
         deaf_until: None,
     };
@@ -181,7 +184,7 @@ impl Driver {
                 let now = self.surroundings.clock.now();
                 self.election.handle_input(now, reply);
             }
-            command = self.commands.recv() => self.command(command),
+            command = self.commands.recv(), if !self.orphaned => self.command(command),
             Some(news) = self.news.recv() => self.heard(news),
             () = tokio::time::sleep(nap) => {}
         }
@@ -242,8 +245,12 @@ impl Driver {
             }
             Some(Command::AppHealth { healthy }) => self.election.handle_input(now, Input::AppHealth { healthy }),
             Some(Command::Abandon) => self.election.handle_input(now, Input::Abandon),
-            // Nobody is left who could ask for anything: the process goes down.
-            Some(Command::Shutdown) | None => self.election.handle_input(now, Input::Shutdown),
+            Some(Command::Shutdown) => self.election.handle_input(now, Input::Shutdown),
+            None => {
+                // Nobody is left who could ask for anything: the process goes down.
+                self.orphaned = true;
+                self.election.handle_input(now, Input::Shutdown);
+            }
         }
     }
 }
