@@ -1,5 +1,6 @@
 //! What belongs to this start of this process: its session, its seeds, its exit codes, and whether it has stood still.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -107,7 +108,12 @@ impl StallWatch {
 /// answering for it, and a supervisor shall read why in the exit code.
 pub fn end_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
-        tracing::error!(%panic, "this is a bug in Baton; the process ends, and leases run out by their TTL");
+        if tracing::dispatcher::has_been_set() {
+            tracing::error!(%panic, "this is a bug in Baton; the process ends, and leases run out by their TTL");
+        } else {
+            // A terminal that is gone cannot be told.
+            let _ = writeln!(std::io::stderr(), "this is a bug in Baton: {panic}");
+        }
         std::process::exit(i32::from(Exit::Bug.code()));
     }));
 }

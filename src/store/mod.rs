@@ -30,7 +30,7 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Gives a lease back (R7).
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError>;
 
-    /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses the oldest messages, then
+    /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses messages, then
     /// hears [`News::Gap`]. May be called before the store is reachable.
     fn listen(&self, role: &RoleName) -> mpsc::Receiver<News>;
 
