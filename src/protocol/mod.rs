@@ -78,6 +78,7 @@ mod standing;
 mod timing;
 mod wire;
 
+pub use dice::Dice;
 pub use election::{Action, Election, Failure, Input, Profile, RequestId};
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use lease::{LeaseCell, Outcome, Server, TokensExhausted};
