@@ -4,14 +4,16 @@
 mod support;
 
 mod audit;
+mod cluster;
 mod differential;
 mod faults;
 mod garbage;
 mod listening;
+mod live;
 mod refusals;
 mod replication;
 mod rules;
-mod topologies;
+mod sentinel;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
+pub mod cluster;
 pub mod proxy;
 pub mod redis;
 pub mod resp;
+pub mod sentinel;
 
 use std::time::Duration;
 

@@ -77,20 +77,24 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
-    /// Sends a command, on a connection of its own.
+    /// Sends a command, on a connection of its own. One that the server closed since the last command, as Sentinels
+    /// make it do, is opened again.
     ///
     /// # Panics
     /// When there is no answer. An error reply is returned.
     pub fn command(&self, words: &[&str]) -> Reply {
-        let mut control = self.control.borrow_mut();
-        if control.is_none() {
-            *control = Some(self.connect().expect("the test's Redis answers"));
+        if let Some(cached) = self.control.borrow_mut().as_mut().filter(|cached| !cached.is_closed()) {
+            return cached.command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
         }
-        let answer = control.as_mut().expect("set above").command(words);
-        match answer {
-            Ok(reply) => reply,
-            Err(error) => panic!("{words:?}: {error}"),
-        }
+        let mut fresh = self.connect().expect("the test's Redis answers");
+        let reply = fresh.command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        *self.control.borrow_mut() = Some(fresh);
+        reply
+    }
+
+    /// Whether it was started and not stopped since. A paused server runs.
+    pub fn is_running(&self) -> bool {
+        self.child.is_some()
     }
 
     /// SIGKILL. Nothing is saved.

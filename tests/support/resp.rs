@@ -66,6 +66,15 @@ impl Connection {
         Ok(Self { reader: BufReader::new(stream) })
     }
 
+    /// Whether the other side has closed it, as far as has arrived.
+    pub fn is_closed(&self) -> bool {
+        let stream = self.reader.get_ref();
+        // Between commands nothing is to be read, so that this waits for nothing.
+        let look = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+        let restored = stream.set_nonblocking(false);
+        restored.is_err() || !matches!(look, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// Sends a command and reads its reply.
     pub fn command(&mut self, words: &[&str]) -> std::io::Result<Reply> {
         let mut request = format!("*{}\r\n", words.len());

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::errors::Failure;
 use super::info::{Info, VERSION_MIN};
 use super::link::Link;
+use super::nodes::Target;
 use super::scripts::{self, CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
 use super::settings::Settings;
 use super::supervisor::fetch_info;
@@ -94,10 +95,11 @@ pub async fn audit(
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
     let settings = Settings::new(config, LEASE_ASSUMED).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
-    let link = Link::open(&settings).await?;
+    let keys = audit_keys(&config.key_prefix);
+    let link = Link::open(&settings, Target::MasterOf(keys.slot())).await?;
     let timeout = settings.command_timeout;
     let info = fetch_info(&link, timeout).await?;
-    let probe = Probe { link: &link, timeout, prefix: &config.key_prefix };
+    let probe = Probe { link: &link, timeout, keys };
     let mut findings = vec![version(&info), role(&info), mode(&info)];
     findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
     findings.push(memory(&info));
@@ -339,16 +341,23 @@ fn neighbours(info: &Info) -> Finding {
     finding(Severity::Ok, format!("it holds {total} keys"), "hardly anything besides Baton's", "")
 }
 
+/// Keys that no role can have: a role's name has no dot.
+fn audit_keys(prefix: &str) -> Keys {
+    let unique = BootClock.now().as_nanos();
+    let key = |what: &str| format!("{prefix}:{{audit.{unique}}}:{what}");
+    Keys { lease: key("lease"), record: key("record"), channel: key("news") }
+}
+
 /// Questions to one server.
 struct Probe<'a> {
     link: &'a Link,
     timeout: Duration,
-    prefix: &'a str,
+    keys: Keys,
 }
 
 impl Probe<'_> {
     async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
-        self.link.command(command, None, args, self.timeout).await
+        self.link.command(command, args, self.timeout).await
     }
 
     /// One value of CONFIG; none when it is forbidden or unknown.
@@ -377,24 +386,22 @@ impl Probe<'_> {
         Ok(taken)
     }
 
-    /// One whole term on keys that no role can have (a role's name has no dot), then none of it is left.
+    /// One whole term, then none of it is left.
     async fn rights(&self) -> Result<(), StoreError> {
-        let unique = BootClock.now().as_nanos();
-        let key = |what: &str| format!("{}:{{audit.{unique}}}:{what}", self.prefix);
-        let keys = Keys { lease: key("lease"), record: key("record"), channel: key("news") };
+        let keys = &self.keys;
         let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
         // A lease of one second, so that nothing stays for long if this breaks off.
         let campaign = [&me[..], &["1000", "0", "0", "", "", "", ""].map(str::to_owned)].concat();
-        let granted = self.script(&CAMPAIGN, &keys, &campaign).await?;
+        let granted = self.script(&CAMPAIGN, keys, &campaign).await?;
         let token = granted.get(2).cloned().unwrap_or_default();
         let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
-        let renewed = self.script(&RENEW, &keys, &renew).await;
+        let renewed = self.script(&RENEW, keys, &renew).await;
         let release = [&me[..2], &[token, "0".to_owned()]].concat();
-        let released = self.script(&RELEASE, &keys, &release).await;
-        let purged = self.script(&PURGE, &keys, &[]).await;
+        let released = self.script(&RELEASE, keys, &release).await;
+        let purged = self.script(&PURGE, keys, &[]).await;
         renewed.and(released).and(purged)?;
         self.link.subscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)?;
-        self.link.unsubscribe(vec![keys.channel], self.timeout).await.map_err(|failure| failure.error)
+        self.link.unsubscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)
     }
 
     async fn script(&self, script: &Script, keys: &Keys, args: &[String]) -> Result<Vec<String>, StoreError> {
@@ -402,7 +409,7 @@ impl Probe<'_> {
         for (command, text) in [("EVAL", script.body), ("EVALSHA", script.sha.as_str())] {
             let reply = self
                 .link
-                .command(command, Some(keys.slot()), scripts::arguments(text, keys, args), self.timeout)
+                .command(command, scripts::arguments(text, keys, args), self.timeout)
                 .await
                 .map_err(|failure| failure.error)?;
             replies.push(reply);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fred::error::{Error, ErrorKind};
 
+use super::nodes::Node;
 use crate::store::StoreError;
 
 /// Why a [`RedisStore`](super::RedisStore) cannot be made at all. Everything else is tried again in the background.
@@ -33,16 +34,22 @@ pub(super) struct Failure {
     pub script_unknown: bool,
     /// The connection is of no more use: another one may reach another server, or use another password.
     pub reconnect: bool,
+    /// The slot is moving, and this node has the keys already (ASK).
+    pub moving_to: Option<Node>,
 }
 
 impl Failure {
     pub fn unreachable(reason: impl Into<String>) -> Self {
-        let error = StoreError::Unreachable { reason: reason.into() };
-        Self { error, script_unknown: false, reconnect: true }
+        Self::because(StoreError::Unreachable { reason: reason.into() }, true)
     }
 
     fn refused(reason: String, reconnect: bool) -> Self {
-        Self { error: StoreError::Refused { reason }, script_unknown: false, reconnect }
+        Self::because(StoreError::Refused { reason }, reconnect)
+    }
+
+    /// A failure of which nothing else is to be said.
+    pub fn because(error: StoreError, reconnect: bool) -> Self {
+        Self { error, script_unknown: false, reconnect, moving_to: None }
     }
 }
 
@@ -70,12 +77,14 @@ const REPLIES: &[(&str, &str, bool)] = &[
     ("OOM", "its memory is full (OOM): raise maxmemory, or give Baton a Redis of its own", false),
     ("MISCONF", "it cannot save its data and so takes no writes (MISCONF): see its log; its disk may be full", false),
     ("NOREPLICAS", "it takes no writes with so few replicas (NOREPLICAS): see its min-replicas-to-write", false),
-    ("MOVED", "it is part of a cluster (MOVED): use a redis-cluster: URL", true),
-    ("ASK", "its cluster is moving the slot of this key (ASK): it works again when that is done", true),
+    ("MOVED", "another node of its cluster has this role (MOVED): use a redis-cluster: URL", true),
+    ("ASK", MOVING, false),
+    ("TRYAGAIN", MOVING, false),
     ("DENIED", "it is in protected mode (DENIED): give it a password, or bind it to its network", true),
     ("NOPROTO", TOO_OLD, true),
 ];
 
+const MOVING: &str = "its cluster is moving the slot of this role to another node: it works again when that is done";
 const TOO_OLD: &str = "it is too old: Baton needs Redis 6.2 or later";
 
 /// Words anywhere in an `ERR …` reply.
@@ -91,8 +100,7 @@ const ERR_REPLIES: &[(&str, &str, bool)] = &[
 pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Failure {
     let details = error.details();
     if *error.kind() == ErrorKind::Timeout {
-        let error = StoreError::Unknown { after: waited };
-        return Failure { error, script_unknown: false, reconnect: false };
+        return Failure::because(StoreError::Unknown { after: waited }, false);
     }
     if let Some(failure) = explain_reply(details) {
         return failure;
@@ -111,17 +119,25 @@ fn explain_reply(details: &str) -> Option<Failure> {
     let code = details.split_whitespace().next().unwrap_or_default();
     let known = REPLIES.iter().find(|(word, ..)| *word == code);
     if let Some((_, says, reconnect)) = known {
-        return Some(Failure::refused((*says).to_owned(), *reconnect));
+        let moving_to = if code == "ASK" { new_place(details) } else { None };
+        return Some(Failure { moving_to, ..Failure::refused((*says).to_owned(), *reconnect) });
     }
     match code {
         "NOSCRIPT" => {
             let error = StoreError::Refused { reason: "it does not know the script (NOSCRIPT)".to_owned() };
-            Some(Failure { error, script_unknown: true, reconnect: false })
+            Some(Failure { script_unknown: true, ..Failure::because(error, false) })
         }
         "NOPERM" => Some(Failure::refused(no_permission(details), false)),
         "ERR" => Some(explain_err(details)),
         _ => None,
     }
+}
+
+/// The node that `ASK <slot> <host>:<port>` names.
+fn new_place(details: &str) -> Option<Node> {
+    let (host, port) = details.split_whitespace().nth(2)?.rsplit_once(':')?;
+    let node = Node { host: host.to_owned(), port: port.parse().ok()? };
+    (!host.is_empty()).then_some(node)
 }
 
 fn explain_err(details: &str) -> Failure {
@@ -220,6 +236,15 @@ mod tests {
         ] {
             assert!(reason(reply).contains(help), "{reply}: {}", reason(reply));
         }
+    }
+
+    #[test]
+    fn a_slot_on_its_way_names_the_node_that_has_it() {
+        let place = |reply: &str| explain_reply(reply).and_then(|failure| failure.moving_to);
+        let node = |host: &str| Some(Node { host: host.to_owned(), port: 6381 });
+        assert_eq!(place("ASK 3999 10.0.0.7:6381"), node("10.0.0.7"));
+        assert_eq!(place("ASK 3999 fd00::7:6381"), node("fd00::7"));
+        assert_eq!((place("ASK 3999 :6381"), place("MOVED 3999 10.0.0.7:6381"), place("ASK")), (None, None, None));
     }
 
     #[test]

@@ -65,21 +65,42 @@ impl Info {
             }
             Some(_) => {}
         }
-        if self.get("role") == Some("slave") {
-            return refused(
-                "it is a read-only replica: point the URL at the master, or use a redis-sentinel: URL".to_owned(),
-            );
-        }
         if self.get("loading") == Some("1") {
             return refused("it is loading its data (LOADING): wait until it has started".to_owned());
         }
         Ok(())
     }
 
-    /// What works here, but not as well as it should: for the log and for `baton audit`.
-    pub fn notes(&self) -> Vec<String> {
-        self.evicting_policy().map(eviction_note).into_iter().collect()
+    /// Whether it takes writes.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] when it is a replica.
+    pub fn check_master(&self) -> Result<(), StoreError> {
+        if self.get("role") == Some("slave") {
+            let reason = "it is a read-only replica: point the URL at the master, or use a redis-sentinel: URL";
+            return Err(StoreError::Refused { reason: reason.to_owned() });
+        }
+        Ok(())
     }
+
+    /// How many replicas are connected, when it tells.
+    pub fn replicas(&self) -> Option<u64> {
+        self.number("connected_slaves")
+    }
+
+    /// What works here, but not as well as it should, where so many acknowledgements are asked for: for people.
+    pub fn notes(&self, acks: u32) -> Vec<String> {
+        let too_few = self.replicas().filter(|replicas| *replicas < u64::from(acks));
+        let replicas = too_few.map(|replicas| acks_note(acks, replicas));
+        self.evicting_policy().map(eviction_note).into_iter().chain(replicas).collect()
+    }
+}
+
+fn acks_note(acks: u32, replicas: u64) -> String {
+    format!(
+        "replication.acks asks for {acks} replicas and this Redis has {replicas}: nobody can be elected, and no lease \
+         renewed, until it has more; add replicas, or lower replication.acks"
+    )
 }
 
 fn eviction_note(policy: &str) -> String {
@@ -99,7 +120,7 @@ mod tests {
 
     #[test]
     fn old_servers_and_replicas_are_refused_with_a_remedy() {
-        let reason = |lines| match info(lines).check() {
+        let reason = |lines| match info(lines).check().and_then(|()| info(lines).check_master()) {
             Err(StoreError::Refused { reason }) => reason,
             other => panic!("{other:?}"),
         };
@@ -112,11 +133,19 @@ mod tests {
     }
 
     #[test]
+    fn more_acknowledgements_than_replicas_are_noted() {
+        let notes = |acks| info("redis_version:7.0.0 connected_slaves:1").notes(acks);
+        assert!(notes(0).is_empty() && notes(1).is_empty());
+        assert!(notes(2)[0].contains("asks for 2 replicas and this Redis has 1"), "{:?}", notes(2));
+        assert!(info("redis_version:7.0.0").notes(2).is_empty(), "what is not told is not claimed");
+    }
+
+    #[test]
     fn every_policy_that_evicts_is_noted() {
         for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
-            let notes = info(&format!("redis_version:7.0.0 maxmemory_policy:{policy}")).notes();
+            let notes = info(&format!("redis_version:7.0.0 maxmemory_policy:{policy}")).notes(0);
             assert!(notes.len() == 1 && notes[0].contains(policy));
         }
-        assert!(info("redis_version:7.0.0 maxmemory_policy:noeviction").notes().is_empty());
+        assert!(info("redis_version:7.0.0 maxmemory_policy:noeviction").notes(0).is_empty());
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::AbortHandle;
 
 use super::errors::{Failure, explain};
+use super::nodes::{Node, Target};
 use super::settings::Settings;
 use crate::store::StoreError;
 
@@ -34,18 +35,28 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects, authenticates and selects the database. Ends by itself, within fred's timeouts for that.
-    pub async fn open(settings: &Settings) -> Result<Self, StoreError> {
-        let client = settings.client()?;
+    ///
+    /// In a cluster `target` says which node; elsewhere there is only one place.
+    pub async fn open(settings: &Settings, target: Target) -> Result<Self, StoreError> {
+        match &settings.nodes {
+            Some(nodes) => nodes.open(settings, target).await,
+            None => Self::open_at(settings, None).await,
+        }
+    }
+
+    /// The same to this node of a cluster.
+    pub async fn open_at(settings: &Settings, node: Option<&Node>) -> Result<Self, StoreError> {
+        let client = settings.client(node)?;
+        let endpoint = node.map_or_else(|| settings.endpoint.clone(), |node| format!("{}:{}", node.host, node.port));
         let handle = client.connect();
         let end = Arc::new(watch::Sender::new(None));
         let link = Self {
             client: client.clone(),
-            endpoint: settings.endpoint.clone(),
+            endpoint: endpoint.clone(),
             task: handle.abort_handle(),
             end: Arc::clone(&end),
             unanswered: AtomicU32::new(0),
         };
-        let endpoint = settings.endpoint.clone();
         let timeout = settings.command_timeout;
         tokio::spawn(async move {
             let why = match handle.await {
@@ -74,25 +85,18 @@ impl Link {
         }
     }
 
-    /// Sends one command and waits for its reply for at most `timeout`; `slot` is the cluster slot of its key.
+    /// Sends one command and waits for its reply for at most `timeout`.
     ///
     /// Dropping the future does not undo the command.
-    pub async fn command(
-        &self,
-        name: &'static str,
-        slot: Option<u16>,
-        args: Vec<Value>,
-        timeout: Duration,
-    ) -> Result<Value, Failure> {
+    pub async fn command(&self, name: &'static str, args: Vec<Value>, timeout: Duration) -> Result<Value, Failure> {
         let options = Options { timeout: Some(timeout), max_attempts: Some(1), ..Options::default() };
-        let hash = slot.map_or(ClusterHash::Random, ClusterHash::Custom);
         let client = self.client.with_options(&options);
-        let reply = client.custom(CustomCommand::new_static(name, hash, false), args);
+        let reply = client.custom(CustomCommand::new_static(name, ClusterHash::Random, false), args);
         let result = tokio::select! {
             biased;
             result = reply => result,
             // After its end nobody serves the client's queue, now or later: the command is as good as dropped.
-            why = self.ended() => return Err(Failure { error: why, script_unknown: false, reconnect: true }),
+            why = self.ended() => return Err(Failure::because(why, true)),
         };
         self.judge(result, timeout)
     }
@@ -156,9 +160,7 @@ impl Link {
 
     /// Asks for a sign of life, on the connection that has the subscriptions.
     pub async fn ping(&self, timeout: Duration) -> Result<(), Failure> {
-        // fred subscribes at the node of a cluster that its own name hashes to.
-        let slot = fred::util::redis_keyslot(self.client.id().as_bytes());
-        self.command("PING", Some(slot), Vec::new(), timeout).await.map(drop)
+        self.command("PING", Vec::new(), timeout).await.map(drop)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Leases in Redis: one atomic script per request, a subscription for the waiting.
 //!
 //! ```text
-//!   RedisStore ── commands ──> Link (one connection) <── opened, checked, replaced by the supervisor
-//!       │                        EVALSHA campaign | renew | release | purge, then WAIT if asked for
+//!   RedisStore ── commands ──> Routes ──> Link (one connection) <── opened, checked, replaced by a supervisor
+//!       │                                 EVALSHA campaign | renew | release | purge, then WAIT if asked for
 //!       └── listen ──────────> Listeners <── fed by the subscriber, over a Link of its own
 //! ```
 //!
 //! Three properties everything else rests on:
-//! - *One client of fred is one connection.* It has no policy to reconnect; the supervisor makes another client. So a
+//! - *One client of fred is one connection*, also in a cluster, where `Nodes` finds the way. It has no policy to reconnect; the supervisor makes another client. So a
 //!   command that got an error, or no answer, cannot be sent again later behind our back.
 //! - *Nothing waits for a connection.* Without one, a command is answered at once with the reason.
 //! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is
@@ -21,6 +21,8 @@ mod errors;
 mod info;
 mod link;
 mod news;
+mod nodes;
+mod routes;
 mod scripts;
 mod settings;
 mod subscriber;
@@ -39,11 +41,13 @@ pub use audit::{AuditReport, Finding, Severity, audit};
 pub use errors::SetupError;
 
 use self::errors::Failure;
+use self::info::Info;
 use self::link::Link;
+use self::routes::Routes;
 use self::scripts::{CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
 use self::settings::Settings;
 use self::subscriber::Listeners;
-use self::supervisor::{Pauses, Shared, Slot};
+use self::supervisor::Pauses;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock};
 use crate::config::{AckMode, RedisConfig, Replication};
@@ -56,9 +60,9 @@ pub struct RedisStore {
     settings: Arc<Settings>,
     prefix: String,
     replication: Replication,
-    shared: Arc<Shared>,
+    routes: Routes,
     listeners: Arc<Listeners>,
-    tasks: [AbortHandle; 2],
+    subscriber: AbortHandle,
 }
 
 /// No URL, no user, no password.
@@ -70,7 +74,7 @@ impl fmt::Debug for RedisStore {
 
 impl Drop for RedisStore {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
+        self.subscriber.abort();
     }
 }
 
@@ -84,32 +88,24 @@ impl RedisStore {
     /// there yet, is no error.
     pub fn connect(config: &RedisConfig, lease_min: Duration, seed: u64) -> Result<Self, SetupError> {
         let settings = Arc::new(Settings::new(config, lease_min)?);
-        let (shared, listeners) = (Arc::new(Shared::new()), Arc::new(Listeners::default()));
-        let prefix = config.key_prefix.clone();
-        let commands = supervisor::run(Arc::clone(&settings), Arc::clone(&shared), Pauses::new(seed, lease_min));
+        let (prefix, listeners) = (config.key_prefix.clone(), Arc::new(Listeners::default()));
+        let routes = Routes::new(Arc::clone(&settings), lease_min, seed);
         let subscriber = subscriber::run(
             Arc::clone(&settings),
             prefix.clone(),
             Arc::clone(&listeners),
             Pauses::new(!seed, lease_min),
         );
-        let tasks = [tokio::spawn(commands).abort_handle(), tokio::spawn(subscriber).abort_handle()];
-        Ok(Self { settings, prefix, replication: config.replication, shared, listeners, tasks })
+        let subscriber = tokio::spawn(subscriber).abort_handle();
+        Ok(Self { settings, prefix, replication: config.replication, routes, listeners, subscriber })
     }
 
     /// What works, but not as well as it should, as noticed at the last connect: for people, and without secrets.
     pub fn notes(&self) -> Vec<String> {
-        self.shared.notes().into_iter().chain(self.listeners.refusal()).collect()
+        self.routes.notes().into_iter().chain(self.listeners.refusal()).collect()
     }
 
-    fn link(&self) -> Result<Arc<Link>, StoreError> {
-        match &**self.shared.slot.load() {
-            Slot::Up(link) => Ok(Arc::clone(link)),
-            Slot::Down(error) => Err(error.clone()),
-        }
-    }
-
-    /// Runs a script by its hash, or by its text when the server has not seen it yet, and reads its answer.
+    /// Runs a script and reads its answer.
     async fn run<R>(
         &self,
         role: &RoleName,
@@ -117,17 +113,20 @@ impl RedisStore {
         args: &[String],
         read: fn(Value) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
-        let link = self.link()?;
-        let keys = Keys::new(&self.prefix, role);
-        let (slot, deadline) = (keys.slot(), Deadline::after(self.settings.command_timeout));
-        let by_hash = scripts::arguments(&script.sha, &keys, args);
-        let mut reply = link.command("EVALSHA", Some(slot), by_hash, deadline.left()).await;
-        if matches!(&reply, Err(failure) if failure.script_unknown) {
-            let by_text = scripts::arguments(script.body, &keys, args);
-            reply = link.command("EVAL", Some(slot), by_text, deadline.left()).await;
+        let (keys, deadline) = (Keys::new(&self.prefix, role), Deadline::after(self.settings.command_timeout));
+        let mut link = self.routes.link(keys.slot(), deadline.left()).await?;
+        let call = Call { script, keys: &keys, args, deadline };
+        let mut reply = call.send(&link, false).await;
+        if let Err(Failure { moving_to: Some(node), .. }) = &reply {
+            // The slot is on its way, and this role's keys are there already. On a connection of its own, so that
+            // nobody's command comes between ASKING and the script.
+            let opened = tokio::time::timeout(deadline.left(), Link::open_at(&self.settings, Some(node))).await;
+            let waited = StoreError::Unreachable { reason: format!("{}:{}: no answer", node.host, node.port) };
+            link = Arc::new(opened.unwrap_or(Err(waited))?);
+            reply = call.send(&link, true).await;
         }
         let reply = read(reply.map_err(|failure| failure.error)?)?;
-        Ok(Done { reply, link, slot, deadline })
+        Ok(Done { reply, link, deadline })
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -142,17 +141,50 @@ impl RedisStore {
             AckMode::Wait => ("WAIT", vec![acks.to_string().into(), timeout_ms.into()]),
             AckMode::WaitAof => ("WAITAOF", vec!["0".into(), acks.to_string().into(), timeout_ms.into()]),
         };
-        let reply = done.link.command(command, Some(done.slot), args, done.deadline.left()).await;
+        let reply = done.link.command(command, args, done.deadline.left()).await;
         let reached = acks_of(&reply.map_err(|failure: Failure| failure.error)?);
         if reached >= u64::from(acks) {
             return Ok(done.reply);
         }
-        Err(StoreError::Refused {
-            reason: format!(
-                "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it \
-                 counts for nothing: check the replicas"
-            ),
-        })
+        let reason = format!(
+            "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it counts for \
+             nothing: {}",
+            done.why_so_few(acks).await
+        );
+        if self.settings.fails_over {
+            // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
+            done.link.close(format!("its replicas may have left it: {reason}"));
+            self.listeners.suspect();
+        }
+        Err(StoreError::Refused { reason })
+    }
+}
+
+/// A script with everything that it needs.
+struct Call<'a> {
+    script: &'a Script,
+    keys: &'a Keys,
+    args: &'a [String],
+    deadline: Deadline,
+}
+
+impl Call<'_> {
+    /// Runs it by its hash, or by its text when the server has not seen it yet. `asking`: at a node that the slot is
+    /// moving to.
+    async fn send(&self, link: &Link, asking: bool) -> Result<Value, Failure> {
+        let by_hash = self.one("EVALSHA", &self.script.sha, link, asking).await;
+        match by_hash {
+            Err(failure) if failure.script_unknown => self.one("EVAL", self.script.body, link, asking).await,
+            reply => reply,
+        }
+    }
+
+    async fn one(&self, command: &'static str, script: &str, link: &Link, asking: bool) -> Result<Value, Failure> {
+        if asking {
+            link.command("ASKING", Vec::new(), self.deadline.left()).await?;
+        }
+        let arguments = scripts::arguments(script, self.keys, self.args);
+        link.command(command, arguments, self.deadline.left()).await
     }
 }
 
@@ -160,9 +192,31 @@ impl RedisStore {
 struct Done<R> {
     reply: R,
     link: Arc<Link>,
-    slot: u16,
     deadline: Deadline,
 }
+
+impl<R> Done<R> {
+    /// What the server knows of its replicas: too few of them, or too slow.
+    async fn why_so_few(&self, acks: u32) -> String {
+        // Without much time left a question would only be one more command that is not answered.
+        let replicas = if self.deadline.left() < REASON_TIME {
+            None
+        } else {
+            let info = self.link.command("INFO", vec!["replication".into()], self.deadline.left()).await;
+            info.ok().and_then(|info| info.as_string()).and_then(|text| Info::parse(&text).replicas())
+        };
+        match replicas {
+            Some(connected) if connected < u64::from(acks) => {
+                format!("it has {connected} replicas; add replicas, or lower replication.acks")
+            }
+            Some(connected) => format!("it has {connected} replicas; check whether they are slow or paused"),
+            None => "check its replicas".to_owned(),
+        }
+    }
+}
+
+/// The least time that a question of why is worth.
+const REASON_TIME: Duration = Duration::from_millis(50);
 
 /// WAIT answers a number; WAITAOF the local one and then that of the replicas.
 fn acks_of(reply: &Value) -> u64 {
@@ -217,7 +271,7 @@ impl LeaseStore for RedisStore {
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
-        self.shared.health.subscribe()
+        self.routes.base.health.subscribe()
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {

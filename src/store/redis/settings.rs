@@ -7,7 +7,7 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::types::RespVersion;
 use fred::types::config::{
-    Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig, TlsConfig as FredTls, TlsConnector,
+    Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TcpConfig, TlsConfig as FredTls, TlsConnector,
     UnresponsiveConfig,
 };
 use rustls::pki_types::pem::PemObject;
@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret, SecretString};
 use socket2_fred::TcpKeepalive;
 
 use super::errors::SetupError;
+use super::nodes::{Node, Nodes};
 use crate::config::{RedisConfig, Secret, TlsConfig};
 use crate::store::StoreError;
 
@@ -44,6 +45,12 @@ pub(super) struct Settings {
     pub unresponsive: Duration,
     /// Where the connection goes, for people: host and port, nothing secret.
     pub endpoint: String,
+    /// How many replicas must acknowledge (R6).
+    pub acks: u32,
+    /// Whether another server may take this one's place behind the same URL.
+    pub fails_over: bool,
+    /// The nodes of the cluster, if it is one.
+    pub nodes: Option<Nodes>,
 }
 
 impl Settings {
@@ -59,6 +66,9 @@ impl Settings {
         }
         Ok(Self {
             endpoint: endpoint(&parsed.server),
+            acks: config.replication.acks,
+            fails_over: !matches!(parsed.server, ServerConfig::Centralized { .. }),
+            nodes: matches!(parsed.server, ServerConfig::Clustered { .. }).then(|| Nodes::new(hosts(&parsed.server))),
             url: SecretString::from(url),
             tls,
             username: config.username.clone(),
@@ -72,9 +82,14 @@ impl Settings {
     ///
     /// It has no policy to reconnect: one client is one connection. What is in flight or queued when it breaks is
     /// answered with an error and can never run later, on another connection, when nobody waits for it any more.
-    pub fn client(&self) -> Result<Client, StoreError> {
+    ///
+    /// `node`: which node of a cluster, where it is one.
+    pub fn client(&self, node: Option<&Node>) -> Result<Client, StoreError> {
         let refused = |reason: String| StoreError::Refused { reason };
         let mut config = Config::from_url(self.url.expose_secret()).map_err(|e| refused(e.details().to_owned()))?;
+        if let Some(Node { host, port }) = node {
+            config.server = ServerConfig::Centralized { server: Server::new(host.as_str(), *port) };
+        }
         config.version = RespVersion::RESP3;
         config.fail_fast = true;
         if let Some(tls) = &self.tls {
@@ -127,10 +142,12 @@ impl Settings {
     }
 }
 
-/// The URL with `rediss…` made `redis…`, and whether it was that.
+/// The URL with `rediss…` (or `valkeys…`) made `redis…`, and whether it was that.
 fn without_tls(url: &str) -> Result<(String, bool), SetupError> {
     const SCHEMES: [&str; 6] =
         ["redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster"];
+    let as_redis = url.strip_prefix("valkey").map(|rest| format!("redis{rest}"));
+    let url = as_redis.as_deref().unwrap_or(url);
     let wrong = || SetupError::Url {
         reason: format!(
             "it must begin with one of {}, as in redis://redis:6379/0",
@@ -147,8 +164,12 @@ fn without_tls(url: &str) -> Result<(String, bool), SetupError> {
     }
 }
 
+fn hosts(server: &ServerConfig) -> Vec<Node> {
+    server.hosts().iter().map(|server| Node { host: server.host.to_string(), port: server.port }).collect()
+}
+
 fn endpoint(server: &ServerConfig) -> String {
-    let hosts: Vec<String> = server.hosts().iter().map(|host| format!("{}:{}", host.host, host.port)).collect();
+    let hosts: Vec<String> = hosts(server).iter().map(|node| format!("{}:{}", node.host, node.port)).collect();
     hosts.join(", ")
 }
 

@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 use super::errors::Failure;
 use super::link::Link;
 use super::news;
+use super::nodes::Target;
 use super::scripts::Keys;
 use super::settings::Settings;
 use super::supervisor::Pauses;
@@ -47,6 +48,8 @@ impl Listener {
 pub(super) struct Listeners {
     roles: Mutex<HashMap<RoleName, Vec<Listener>>>,
     changed: Notify,
+    /// The connection may lead to a server that is no longer the master.
+    suspect: Notify,
     /// Why Redis does not let us listen, while it does not.
     refusal: Mutex<Option<String>>,
 }
@@ -61,6 +64,11 @@ impl Listeners {
         self.roles().entry(role.clone()).or_default().push(Listener { news, gap: true });
         self.changed.notify_one();
         listener
+    }
+
+    /// Has the connection replaced: it may lead to a server that is no longer the master.
+    pub fn suspect(&self) {
+        self.suspect.notify_one();
     }
 
     /// Why nothing is heard although Redis is reached: for people.
@@ -118,7 +126,7 @@ impl Listeners {
 /// Runs until it is aborted.
 pub(super) async fn run(settings: Arc<Settings>, prefix: String, listeners: Arc<Listeners>, mut pauses: Pauses) {
     loop {
-        let ended = match Link::open(&settings).await {
+        let ended = match Link::open(&settings, Target::AnyNode).await {
             Ok(link) => {
                 let mut session = Session::new(&settings, &prefix, &listeners, link);
                 let ended = session.run().await;
@@ -164,6 +172,7 @@ impl<'a> Session<'a> {
             // None of these futures sends anything, so that dropping the others is harmless.
             let next = tokio::select! {
                 why = self.link.ended() => return why,
+                () = self.listeners.suspect.notified() => return Failure::unreachable("another may be the master").error,
                 message = messages.recv() => Next::Message(message),
                 () = self.listeners.changed.notified() => Next::Tick,
                 _ = tick.tick() => Next::Tick,

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::info::Info;
 use super::link::Link;
+use super::nodes::Target;
 use super::settings::Settings;
 use crate::protocol::Dice;
 use crate::store::{StoreError, StoreHealth};
@@ -17,6 +18,9 @@ use crate::store::{StoreError, StoreHealth};
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 /// No pause is longer, however long the leases.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How a connection is, as it changes.
+pub(super) type Health = watch::Receiver<StoreHealth>;
 
 /// The connection for commands, or why there is none.
 pub(super) enum Slot {
@@ -77,9 +81,9 @@ impl Shared {
 }
 
 /// Runs until it is aborted.
-pub(super) async fn run(settings: Arc<Settings>, shared: Arc<Shared>, mut pauses: Pauses) {
+pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Shared>, mut pauses: Pauses) {
     loop {
-        match open(&settings).await {
+        match open(&settings, target).await {
             Ok((link, notes)) => {
                 pauses.reset();
                 let link = Arc::new(link);
@@ -93,16 +97,21 @@ pub(super) async fn run(settings: Arc<Settings>, shared: Arc<Shared>, mut pauses
     }
 }
 
-async fn open(settings: &Settings) -> Result<(Link, Vec<String>), StoreError> {
-    let link = Link::open(settings).await?;
+async fn open(settings: &Settings, target: Target) -> Result<(Link, Vec<String>), StoreError> {
+    let link = Link::open(settings, target).await?;
     let info = fetch_info(&link, settings.command_timeout).await?;
     info.check()?;
-    Ok((link, info.notes()))
+    // Any node of a cluster will do for the map and for messages, its replicas included.
+    if settings.nodes.is_some() && target == Target::AnyNode {
+        return Ok((link, info.notes(0)));
+    }
+    info.check_master()?;
+    Ok((link, info.notes(settings.acks)))
 }
 
 /// Asks a server who it is.
 pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, StoreError> {
-    let reply = link.command("INFO", None, Vec::new(), timeout).await.map_err(|failure| failure.error)?;
+    let reply = link.command("INFO", Vec::new(), timeout).await.map_err(|failure| failure.error)?;
     let text: String = reply.convert().map_err(|_| StoreError::Refused { reason: "INFO has no text".to_owned() })?;
     Ok(Info::parse(&text))
 }

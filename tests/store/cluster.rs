@@ -1,0 +1,171 @@
+//! Three masters with a replica each: the same store, another URL.
+
+use std::time::Duration;
+
+use super::live::{Live, acknowledged, long_timing, make_free};
+use super::refusals::{LEAST_RIGHTS, rights_for};
+use super::support::cluster::Cluster;
+use super::support::redis::RedisServer;
+use super::support::resp::Reply;
+use super::support::{wait_until, wait_until_async};
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const LEASE_KEY: &str = "baton:{scheduler}:lease";
+const RECORD_KEY: &str = "baton:{scheduler}:record";
+
+/// Waits until the incumbent has renewed at this node.
+async fn renewed_at(node: &RedisServer, token: Token, live: &Live) {
+    let count = || match node.command(&["HGET", RECORD_KEY, "count"]) {
+        Reply::Text(count) => count,
+        other => format!("{other:?}"),
+    };
+    let before = count();
+    wait_until(PATIENCE, &format!("the incumbent has renewed there ({})", live.reasons()), || count() != before).await;
+    assert_eq!(live.token(), Some(token), "{:?}", live.seen());
+}
+
+#[tokio::test]
+async fn a_cluster_serves_roles_of_every_node_and_messages_cross_it() {
+    let cluster = Cluster::start(&[]).await;
+    let store = connected(&cluster.url()).await;
+    let (mut owners, mut roles) = (std::collections::BTreeSet::new(), Vec::new());
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        owners.insert(cluster.owners(cluster.slot_of(&format!("baton:{{{name}}}:lease")))[0]);
+        roles.push(RoleName::new(name).expect("a label"));
+    }
+    assert_eq!(owners.len(), 3, "the names are spread over all masters");
+    for role in &roles {
+        let mut news = store.listen(role);
+        assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
+        let granted = store.campaign(role, unguarded(1, 1)).await.expect("an answer").reply;
+        assert!(matches!(granted, CampaignReply::Granted { .. }), "{granted:?}");
+        assert!(matches!(within("news", news.recv()).await, Some(baton::store::News::Said(_))));
+        let held = store.campaign(role, ask(2, 1)).await.expect("an answer").reply;
+        assert!(matches!(held, CampaignReply::Held { .. }), "{held:?}");
+    }
+    // One acknowledgement is asked for where the write was, and there is one replica; two there are not.
+    let one = store_with(&acknowledged(&cluster.url()));
+    until_up(&one).await;
+    assert!(matches!(campaign(&one, unguarded(1, 1)).await, CampaignReply::Granted { .. }));
+    let two = Replication { acks: 2, mode: AckMode::Wait, timeout: ms(100) };
+    let two = store_with(&RedisConfig { replication: two, ..config(&cluster.url()) });
+    until_up(&two).await;
+    let refused = two.campaign(&role(), unguarded(1, 1)).await;
+    assert!(
+        matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("1 of 2 replicas")
+            && reason.contains("it has 1 replicas; add replicas, or lower replication.acks")),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_incumbent_keeps_its_token_through_failovers_of_its_node() {
+    let mut cluster = Cluster::start(&[]).await;
+    let config = acknowledged(&cluster.url());
+    let store = store_with(&config);
+    until_up(&store).await;
+    make_free(&store).await;
+    let live = Live::start(&config, long_timing(), 3, 1);
+    let token = live.led().await;
+    let slot = cluster.slot_of(LEASE_KEY);
+
+    wait_until(PATIENCE, "the replica is fit to take over", || cluster.owners(slot).len() == 2).await;
+    let [first, replica] = cluster.owners(slot)[..] else { panic!("a master and a replica") };
+    assert_eq!(cluster.nodes[replica].command(&["CLUSTER", "FAILOVER"]), Reply::Text("OK".to_owned()));
+    let second = cluster.moved_from(first, slot).await;
+    renewed_at(&cluster.nodes[second], token, &live).await;
+    cluster.settled().await;
+
+    cluster.nodes[second].kill();
+    let third = cluster.moved_from(second, slot).await;
+    assert_eq!(third, first);
+    // Alone it cannot acknowledge anything; the replica is back before the lease is over.
+    cluster.nodes[second].start_again();
+    renewed_at(&cluster.nodes[third], token, &live).await;
+
+    let seen = live.seen();
+    assert_eq!(seen.tokens, [token], "one term through all of it: {seen:#?}");
+    live.assert_sound();
+}
+
+#[tokio::test]
+async fn a_slot_moves_under_a_live_role_which_keeps_its_token() {
+    let cluster = Cluster::start(&[]).await;
+    let config = acknowledged(&cluster.url());
+    let store = store_with(&config);
+    until_up(&store).await;
+    make_free(&store).await;
+    let live = Live::start(&config, long_timing(), 3, 1);
+    let token = live.led().await;
+    let slot = cluster.slot_of(LEASE_KEY);
+    let from = cluster.owners(slot)[0];
+    let to = (from + 1) % 3;
+
+    // Announced: the keys are where they were.
+    cluster.begin_migration(slot, from, to);
+    renewed_at(&cluster.nodes[from], token, &live).await;
+    // On its way: the keys are there, the slot is not (ASK).
+    cluster.migrate(&[LEASE_KEY, RECORD_KEY], from, to);
+    let stored = || {
+        let mut asking = cluster.nodes[to].connect().expect("it answers");
+        asking.command(&["ASKING"]).expect("an answer");
+        asking.command(&["HGET", RECORD_KEY, "count"]).expect("an answer")
+    };
+    let before = stored();
+    wait_until(PATIENCE, &format!("renewed where the keys are ({})", live.reasons()), || stored() != before).await;
+    assert_eq!(live.token(), Some(token));
+    // Done (MOVED).
+    cluster.end_migration(slot, to);
+    renewed_at(&cluster.nodes[to], token, &live).await;
+
+    let seen = live.seen();
+    assert_eq!(seen.tokens, [token], "one term through all of it: {seen:#?}");
+    live.assert_sound();
+}
+
+#[tokio::test]
+async fn keys_that_are_apart_are_an_error_until_they_are_together_again() {
+    let cluster = Cluster::start(&[]).await;
+    let store = connected(&cluster.url()).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    let slot = cluster.slot_of(LEASE_KEY);
+    let from = cluster.owners(slot)[0];
+    let to = (from + 1) % 3;
+    cluster.begin_migration(slot, from, to);
+    cluster.migrate(&[RECORD_KEY], from, to);
+    for refused in [
+        store.renew(&role(), renewal(1, 1, token)).await.map(drop),
+        store.campaign(&role(), unguarded(2, 1)).await.map(drop),
+    ] {
+        assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("moving")), "{refused:?}");
+    }
+    cluster.migrate(&[LEASE_KEY], from, to);
+    assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { reasserted: false, .. }));
+    cluster.end_migration(slot, to);
+    wait_until_async(PATIENCE, "renewed at the new node", async || {
+        matches!(store.renew(&role(), renewal(1, 1, token)).await.map(|r| r.reply), Ok(RenewReply::Renewed { .. }))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_for_a_cluster() {
+    let node = RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"]);
+    assert_eq!(node.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), Reply::Text("OK".to_owned()));
+    wait_until(BOUND, "the cluster is ok", || node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok"))
+        .await;
+    rights_for(&node, "sidecar", &format!("{LEAST_RIGHTS} +cluster|slots +asking"));
+    let user = RedisConfig {
+        username: Some(baton::config::Secret::Value(SecretString::from("sidecar"))),
+        password: Some(baton::config::Secret::Value(SecretString::from("secret-password"))),
+        ..config(&format!("redis-cluster://127.0.0.1:{}", node.port()))
+    };
+    let store = store_with(&user);
+    until_up(&store).await;
+    let mut news = store.listen(&role());
+    assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { .. }));
+    assert_eq!(node.command(&["ACL", "LOG"]), Reply::List(Vec::new()), "nothing was denied on the way");
+}

@@ -1,0 +1,164 @@
+//! A Redis Cluster: three masters with a replica each, every server ended by its own handle.
+
+use std::time::Duration;
+
+use super::redis::RedisServer;
+use super::resp::Reply;
+use super::wait_until;
+
+/// Joining and failing over takes seconds, and machines are busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SLOTS: u16 = 16_384;
+
+/// See the module.
+pub struct Cluster {
+    /// The first three began as masters of a third of the slots each, the others as their replicas.
+    pub nodes: Vec<RedisServer>,
+}
+
+impl Cluster {
+    /// Starts one, with these options for every server, and waits until it serves every slot.
+    pub async fn start(options: &[&str]) -> Self {
+        let own = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-announce-ip",
+            "127.0.0.1",
+            "--cluster-node-timeout",
+            "2000",
+            "--repl-diskless-sync-delay",
+            "0",
+        ];
+        let nodes = (0..6).map(|_| RedisServer::start_with(&[&own[..], options].concat())).collect();
+        let cluster = Self { nodes };
+        cluster.join();
+        wait_until(PATIENCE, "every node knows of every other", || {
+            cluster
+                .nodes
+                .iter()
+                .all(|node| node.command(&["CLUSTER", "NODES"]).text().matches("connected").count() == 6)
+        })
+        .await;
+        for (replica, master) in cluster.nodes[3..].iter().zip(&cluster.nodes) {
+            let id = master.command(&["CLUSTER", "MYID"]).text();
+            assert_eq!(replica.command(&["CLUSTER", "REPLICATE", &id]), Reply::Text("OK".to_owned()));
+        }
+        cluster.settled().await;
+        cluster
+    }
+
+    fn join(&self) {
+        let share = SLOTS / 3 + 1;
+        for (at, node) in (0_u16..).zip(&self.nodes) {
+            let epoch = (at + 1).to_string();
+            assert_eq!(node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]), Reply::Text("OK".to_owned()));
+            if at < 3 {
+                let (first, last) = (at * share, (at * share + share - 1).min(SLOTS - 1));
+                let range = [first.to_string(), last.to_string()];
+                let added = node.command(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
+                assert_eq!(added, Reply::Text("OK".to_owned()));
+            }
+            if at > 0 {
+                let port = self.nodes[0].port().to_string();
+                node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+            }
+        }
+    }
+
+    /// Waits until every node takes the cluster for whole and every replica follows its master.
+    pub async fn settled(&self) {
+        wait_until(PATIENCE, "the cluster is whole", || {
+            self.nodes.iter().all(|node| {
+                let info = node.command(&["CLUSTER", "INFO"]).text();
+                let list = node.command(&["CLUSTER", "NODES"]).text();
+                let replication = node.command(&["INFO", "replication"]).text();
+                let follows = replication.contains("master_link_status:up");
+                let leads = replication.contains("role:master") && replication.contains("state=online");
+                info.contains("cluster_state:ok")
+                    && list.matches("master").count() == 3
+                    && !list.contains("fail")
+                    && (follows || leads)
+            })
+        })
+        .await;
+    }
+
+    /// The URL of the cluster.
+    pub fn url(&self) -> String {
+        let [first, others @ ..] = &self.nodes[..] else { unreachable!("there are six") };
+        let nodes: Vec<String> = others.iter().map(|other| format!("node=127.0.0.1:{}", other.port())).collect();
+        format!("redis-cluster://127.0.0.1:{}?{}", first.port(), nodes.join("&"))
+    }
+
+    /// The slot of a key.
+    pub fn slot_of(&self, key: &str) -> u16 {
+        u16::try_from(self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).number()).expect("a slot")
+    }
+
+    /// The master of a slot and its replicas, as places in `nodes`, as the node at `asked` knows it.
+    pub fn owners_by(&self, asked: usize, slot: u16) -> Vec<usize> {
+        let Reply::List(ranges) = self.nodes[asked].command(&["CLUSTER", "SLOTS"]) else { return Vec::new() };
+        for range in ranges {
+            let Reply::List(parts) = range else { continue };
+            let bound = |at: usize| u16::try_from(parts[at].clone().number()).expect("a slot");
+            if (bound(0)..=bound(1)).contains(&slot) {
+                let ports = parts[2..].iter().map(|node| match node {
+                    Reply::List(fields) => fields[1].clone().number(),
+                    other => panic!("not a node: {other:?}"),
+                });
+                let place = |port: i64| self.nodes.iter().position(|node| i64::from(node.port()) == port);
+                return ports.map(|port| place(port).expect("one of ours")).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Who has a slot, as the first of these nodes that is running knows it.
+    pub fn owners(&self, slot: u16) -> Vec<usize> {
+        let running = (0..self.nodes.len()).find(|at| self.nodes[*at].is_running()).expect("some node runs");
+        self.owners_by(running, slot)
+    }
+
+    /// Waits until every running node but `old` takes another than `old` for the master of the slot; which.
+    pub async fn moved_from(&self, old: usize, slot: u16) -> usize {
+        let others = || (0..self.nodes.len()).filter(|at| *at != old && self.nodes[*at].is_running());
+        wait_until(PATIENCE, "another node is the master of the slot", || {
+            others().all(|at| self.owners_by(at, slot).first().is_some_and(|owner| *owner != old))
+        })
+        .await;
+        let asked = others().next().expect("some node runs");
+        self.owners_by(asked, slot)[0]
+    }
+
+    fn id(&self, node: usize) -> String {
+        self.nodes[node].command(&["CLUSTER", "MYID"]).text()
+    }
+
+    /// Begins to move a slot: both ends know of it.
+    pub fn begin_migration(&self, slot: u16, from: usize, to: usize) {
+        let slot = slot.to_string();
+        let ok = Reply::Text("OK".to_owned());
+        let importing = self.nodes[to].command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.id(from)]);
+        assert_eq!(importing, ok);
+        let migrating = self.nodes[from].command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.id(to)]);
+        assert_eq!(migrating, ok);
+    }
+
+    /// Moves these keys, all in one step.
+    pub fn migrate(&self, keys: &[&str], from: usize, to: usize) {
+        let port = self.nodes[to].port().to_string();
+        let words = [&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"][..], keys].concat();
+        let moved = self.nodes[from].command(&words);
+        assert!(matches!(&moved, Reply::Text(text) if text == "OK" || text == "NOKEY"), "{moved:?}");
+    }
+
+    /// Ends the move: the slot is the new node's. Told to every master, the new one first.
+    pub fn end_migration(&self, slot: u16, to: usize) {
+        let (slot, id) = (slot.to_string(), self.id(to));
+        let masters = (0..self.nodes.len()).filter(|at| *at != to);
+        for at in std::iter::once(to).chain(masters) {
+            // Replicas refuse, and hear of it from their masters.
+            self.nodes[at].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+        }
+    }
+}

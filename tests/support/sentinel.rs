@@ -1,0 +1,198 @@
+//! A master, two replicas and three Sentinels, each ended by its own handle.
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::redis::{RedisServer, free_port};
+use super::resp::{Connection, Reply};
+use super::wait_until;
+
+/// Sentinels and failovers take seconds, and machines are busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How the Sentinels call the master.
+pub const SERVICE: &str = "main";
+
+/// One running Sentinel.
+pub struct Sentinel {
+    child: Child,
+    port: u16,
+    _dir: tempfile::TempDir,
+}
+
+impl Sentinel {
+    /// Watches this master; `quorum` Sentinels must agree that it is down after `down_after`.
+    pub fn start(master: u16, quorum: u32, down_after: Duration) -> Self {
+        let (port, dir) = (free_port(), tempfile::tempdir().expect("a directory"));
+        let path = dir.path().join("sentinel.conf");
+        let mut file = std::fs::File::create(&path).expect("a file");
+        let lines = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n\
+             sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 6000\n\
+             sentinel parallel-syncs {SERVICE} 2\n",
+            dir.path().display(),
+            down_after.as_millis(),
+        );
+        file.write_all(lines.as_bytes()).expect("written");
+        let child = Command::new("redis-server")
+            .arg(&path)
+            .arg("--sentinel")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed by `make test`");
+        Self { child, port, _dir: dir }
+    }
+
+    /// Its answer; none when it does not answer.
+    pub fn command(&self, words: &[&str]) -> Option<Reply> {
+        Connection::open(self.port).and_then(|mut connection| connection.command(words)).ok()
+    }
+
+    /// How many of these it knows: `REPLICAS`, `SENTINELS`.
+    fn known(&self, what: &str) -> usize {
+        match self.command(&["SENTINEL", what, SERVICE]) {
+            Some(Reply::List(items)) => items.len(),
+            _ => 0,
+        }
+    }
+
+    /// The port of the master as it knows it.
+    pub fn master(&self) -> Option<u16> {
+        match self.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE])? {
+            Reply::List(address) => address.get(1)?.clone().text().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing.
+    pub fn pause(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).expect("our own child takes signals");
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// See the module.
+pub struct SentinelSet {
+    /// The first began as the master.
+    pub servers: Vec<RedisServer>,
+    pub sentinels: Vec<Sentinel>,
+}
+
+impl SentinelSet {
+    /// Starts all of them, and waits until they know of each other.
+    pub async fn start() -> Self {
+        let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
+        let port = master.port().to_string();
+        let replica =
+            || RedisServer::start_with(&["--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1", port.as_str()]);
+        let servers = vec![replica(), replica()];
+        let first = master.port();
+        let servers: Vec<RedisServer> = std::iter::once(master).chain(servers).collect();
+        wait_until(
+            PATIENCE,
+            "the replicas follow before the Sentinels look, which then do so only now and then",
+            || servers[0].command(&["INFO", "replication"]).text().matches("state=online").count() == 2,
+        )
+        .await;
+        let sentinels = (0..3).map(|_| Sentinel::start(first, 2, Duration::from_millis(500))).collect();
+        let set = Self { servers, sentinels };
+        set.settled(first).await;
+        set
+    }
+
+    /// Waits until every Sentinel that answers takes this one for the master, knows of the two others, and both of them
+    /// follow it.
+    pub async fn settled(&self, master: u16) {
+        wait_until(PATIENCE, "two replicas follow the master", || {
+            let info = self.server(master).command(&["INFO", "replication"]).text();
+            info.matches("state=online").count() == 2
+        })
+        .await;
+        wait_until(PATIENCE, "the Sentinels know of each other and of the replicas", || {
+            self.sentinels.iter().all(|sentinel| {
+                sentinel.master() == Some(master)
+                    && sentinel.known("REPLICAS") == 2
+                    && sentinel.known("SENTINELS") == 2
+                    && sentinel.calm()
+            })
+        })
+        .await;
+    }
+
+    /// The URL of the set.
+    pub fn url(&self) -> String {
+        let [first, others @ ..] = &self.sentinels[..] else { unreachable!("there are three") };
+        let nodes: String = others.iter().map(|other| format!("&node=127.0.0.1:{}", other.port)).collect();
+        format!("redis-sentinel://127.0.0.1:{}/0?sentinelServiceName={SERVICE}{nodes}", first.port)
+    }
+
+    /// The server on this port.
+    pub fn server(&self, port: u16) -> &RedisServer {
+        self.servers.iter().find(|server| server.port() == port).expect("one of ours")
+    }
+
+    /// The same, to be stopped and started.
+    pub fn server_mut(&mut self, port: u16) -> &mut RedisServer {
+        self.servers.iter_mut().find(|server| server.port() == port).expect("one of ours")
+    }
+
+    /// The port of the master as most Sentinels that answer know it.
+    pub fn master(&self) -> u16 {
+        let told: Vec<u16> = self.sentinels.iter().filter_map(Sentinel::master).collect();
+        let votes = |port: u16| told.iter().filter(|other| **other == port).count();
+        told.iter().copied().max_by_key(|port| votes(*port)).expect("some Sentinel answers")
+    }
+
+    /// Waits until another than `old` is the master for all Sentinels, and says which.
+    pub async fn switched_from(&self, old: u16) -> u16 {
+        wait_until(PATIENCE, "the Sentinels have another master", || {
+            let told: Vec<Option<u16>> = self.sentinels.iter().map(Sentinel::master).collect();
+            told.iter().all(|port| port.is_some_and(|port| port != old && Some(port) == told[0]))
+        })
+        .await;
+        self.master()
+    }
+
+    /// Asks the Sentinels for a failover, until one agrees to it.
+    pub async fn fail_over(&self) {
+        wait_until(PATIENCE, "a Sentinel begins a failover", || {
+            let reply = self.sentinels[0].command(&["SENTINEL", "FAILOVER", SERVICE]);
+            reply == Some(Reply::Text("OK".to_owned()))
+        })
+        .await;
+    }
+
+    /// Makes a former master follow the present one, as the Sentinels do eight seconds after they see it.
+    pub fn demote(&self, old: u16, new: u16) {
+        let server = self.server(old);
+        server.command(&["REPLICAOF", "127.0.0.1", &new.to_string()]);
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    }
+}
+
+impl Sentinel {
+    /// No failover is under way, and the replicas are well.
+    fn calm(&self) -> bool {
+        let is_calm = |instance: Reply, role: &str| {
+            let fields = instance.texts();
+            let flags = fields.iter().position(|field| field == "flags").and_then(|at| fields.get(at + 1));
+            flags.is_some_and(|flags| flags == role)
+        };
+        let master = self.command(&["SENTINEL", "MASTER", SERVICE]);
+        let replicas = self.command(&["SENTINEL", "REPLICAS", SERVICE]);
+        let (Some(master @ Reply::List(_)), Some(Reply::List(replicas))) = (master, replicas) else { return false };
+        is_calm(master, "master") && replicas.into_iter().all(|replica| is_calm(replica, "slave"))
+    }
+}
