@@ -11,9 +11,9 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until this server has the lease under this token: renewed there, since it is new there.
-async fn renewed_at(set: &SentinelSet, port: u16, token: Token, live: &Live) {
-    let count = || set.server(port).command(&["HGET", "baton:{scheduler}:record", "count"]).text();
+/// Waits until the incumbent has renewed at the present master.
+async fn renewed(set: &SentinelSet, token: Token, live: &Live) {
+    let count = || set.server(set.master()).command(&["HGET", "baton:{scheduler}:record", "count"]);
     let before = count();
     wait_until(PATIENCE, &format!("the incumbent has renewed there ({})", live.reasons()), || count() != before).await;
     assert_eq!(live.token(), Some(token), "{:?}", live.seen());
@@ -31,21 +31,19 @@ async fn the_incumbent_keeps_its_token_when_the_master_is_replaced_killed_or_pau
 
     let first = set.master();
     set.fail_over().await;
-    let second = set.switched_from(first).await;
-    renewed_at(&set, second, token, &live).await;
-    set.demote(first, second);
-    set.settled(second).await;
+    set.switched_from(first).await;
+    renewed(&set, token, &live).await;
 
+    let second = set.settled().await;
     set.server_mut(second).kill();
-    let third = set.switched_from(second).await;
-    renewed_at(&set, third, token, &live).await;
+    set.switched_from(second).await;
+    renewed(&set, token, &live).await;
     set.server_mut(second).start_again();
-    set.demote(second, third);
-    set.settled(third).await;
 
+    let third = set.settled().await;
     set.server(third).pause();
-    let fourth = set.switched_from(third).await;
-    renewed_at(&set, fourth, token, &live).await;
+    set.switched_from(third).await;
+    renewed(&set, token, &live).await;
     // The old master takes itself for the master for some seconds yet; nothing that it grants counts.
     set.server(third).resume();
     assert!(set.server(third).command(&["INFO", "replication"]).text().contains("role:master"));
@@ -96,7 +94,7 @@ async fn failovers_of(seed: u64, count: u64) -> (u64, usize) {
             Fault::Killed => set.server_mut(old).kill(),
             Fault::Paused => set.server(old).pause(),
         }
-        let new = set.switched_from(old).await;
+        set.switched_from(old).await;
         match fault {
             Fault::Asked => {}
             Fault::Killed => set.server_mut(old).start_again(),
@@ -104,8 +102,7 @@ async fn failovers_of(seed: u64, count: u64) -> (u64, usize) {
         }
         // For a while there are two that take themselves for the master.
         tokio::time::sleep(ms(dice.u64(0..1_500))).await;
-        set.demote(old, new);
-        set.settled(new).await;
+        set.settled().await;
         wait_until(PATIENCE, &format!("a leader: seed {seed}, {number}: {fault:?}"), || live.token().is_some()).await;
         let seen = live.seen();
         assert!(seen.broken.is_empty(), "seed {seed}, failover {number} ({fault:?}): {seen:#?}");
