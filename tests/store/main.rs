@@ -14,6 +14,7 @@ mod refusals;
 mod replication;
 mod rules;
 mod sentinel;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -285,26 +285,3 @@ async fn only_urls_and_tls_files_that_cannot_be_used_fail_at_once() {
     let error = RedisStore::connect(&RedisConfig { tls, ..config("rediss://redis:6379") }, LEASE, 1).map(drop);
     assert!(error.expect_err("no such file").to_string().contains("/nonexistent/ca.pem"));
 }
-
-fn fixture(name: &str) -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/tls").join(name)
-}
-
-#[tokio::test]
-async fn tls_works_with_the_given_authority_and_the_clients_certificate() {
-    let port = free_port().to_string();
-    let files = ["ca.pem", "server.pem", "server.key"].map(|name| fixture(name).display().to_string());
-    let options = ["--tls-port", &port, "--tls-ca-cert-file", &files[0], "--tls-cert-file", &files[1]];
-    let redis = RedisServer::start_with(&[&options[..], &["--tls-key-file", &files[2]]].concat());
-    let url = format!("rediss://127.0.0.1:{port}/0");
-    let tls = |client| TlsConfig { ca_file: Some(fixture("ca.pem")), client };
-    let client = Some((fixture("client.pem"), fixture("client.key")));
-    let store = store_with(&RedisConfig { tls: tls(client.clone()), ..config(&url) });
-    until_up(&store).await;
-    win(&store, unguarded(1, 1)).await;
-    assert_eq!(redis.command(&["EXISTS", "baton:{scheduler}:lease"]), Reply::Number(1));
-    until_down(&store_with(&RedisConfig { tls: tls(None), ..config(&url) }), "CertificateRequired").await;
-    let stranger = TlsConfig { ca_file: Some(fixture("server.pem")), client };
-    let distrusting = store_with(&RedisConfig { tls: stranger, ..config(&url) });
-    until_down(&distrusting, "certificate is not accepted").await;
-}

@@ -185,15 +185,38 @@ fn between_quotes(text: &str) -> Option<&str> {
     parts.next().filter(|word| !word.is_empty())
 }
 
+/// What is wrong with the server's certificate, as we see it.
+const TLS_THEIRS: &[(&str, &str)] = &[
+    ("NotValidForName", "its certificate is for another host: correct the host in the URL, or have it issued anew"),
+    ("Expired", "its certificate has expired: have it renewed"),
+    ("NotValidYet", "its certificate is not valid yet: see both machines' clocks"),
+    ("UnknownIssuer", "its certificate is not accepted, for its authority is not trusted: check caFile"),
+];
+
+/// What is wrong with our certificate, as the server sees it.
+const TLS_OURS: &[(&str, &str)] = &[
+    ("CertificateRequired", "it asks for a client certificate: set certFile and keyFile"),
+    ("CertificateExpired", "the certificate in certFile has expired: renew it; the file is read at every connection"),
+    ("UnknownCA", "it does not trust the authority that issued certFile: see its tls-ca-cert-file"),
+    ("BadCertificate", "it does not take the certificate in certFile: is it one for clients?"),
+    ("UnsupportedCertificate", "it does not take the certificate in certFile: is it one for clients?"),
+];
+
 /// fred tells an I/O error by its `Debug`; this is the message in it.
 fn plain(details: &str) -> String {
     if let Some((_, why)) = details.split_once("InvalidCertificate(") {
         let why = why.trim_end_matches([' ', '}', ')']);
-        return format!("TLS: its certificate is not accepted ({why}): check caFile, and the host in the URL");
+        return match TLS_THEIRS.iter().find(|(word, _)| why.starts_with(word)) {
+            Some((_, says)) => format!("TLS: {says} ({why})"),
+            None => format!("TLS: its certificate is not accepted ({why}): check caFile, and the host in the URL"),
+        };
     }
     if let Some((_, why)) = details.split_once("AlertReceived(") {
         let why = why.trim_end_matches([' ', '}', ')']);
-        return format!("TLS: it broke off ({why}): check certFile and keyFile");
+        return match TLS_OURS.iter().find(|(word, _)| why == *word) {
+            Some((_, says)) => format!("TLS: {says} ({why})"),
+            None => format!("TLS: it broke off ({why}): check certFile and keyFile"),
+        };
     }
     for opening in ["message: \"", "error: \""] {
         if let Some((_, rest)) = details.split_once(opening) {
