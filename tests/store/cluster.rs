@@ -53,7 +53,7 @@ async fn a_cluster_serves_roles_of_every_node_and_messages_cross_it() {
     until_up(&two).await;
     let refused = two.campaign(&role(), unguarded(1, 1)).await;
     assert!(
-        matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("1 of 2 replicas")
+        matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("of 2 replicas")
             && reason.contains("it has 1 replicas; add replicas, or lower replication.acks")),
         "{refused:?}"
     );

@@ -5,6 +5,7 @@ mod support;
 
 mod audit;
 mod cluster;
+mod conformance;
 mod differential;
 mod faults;
 mod garbage;

@@ -100,3 +100,24 @@ async fn waitaof_on_a_redis_without_it_is_named() {
     }
     assert_eq!(master.command(&["EXISTS", "baton:{scheduler}:lease"]), Reply::Number(1));
 }
+
+#[tokio::test]
+async fn more_acknowledgements_than_replicas_are_told_at_the_connect_and_in_every_reason() {
+    let (master, _replica) = pair().await;
+    let two = Replication { acks: 2, mode: AckMode::Wait, timeout: ms(100) };
+    let store = store_with(&RedisConfig { replication: two, ..config(&master.url()) });
+    until_up(&store).await;
+    let notes = store.notes();
+    assert!(notes.len() == 1 && notes[0].contains("asks for 2 replicas and this Redis has 1"), "{notes:?}");
+    assert!(notes[0].contains("lower replication.acks"), "{notes:?}");
+    let refused = store.campaign(&role(), unguarded(1, 1)).await;
+    assert!(
+        matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("of 2 replicas")
+            && reason.contains("it has 1 replicas; add replicas, or lower replication.acks")),
+        "{refused:?}"
+    );
+    // Nothing of that is said where it is enough.
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    assert_eq!(store.notes(), Vec::<String>::new());
+}
