@@ -1,7 +1,7 @@
 //! The rules of the protocol, one by one, on every store: in memory, on one Redis, behind Sentinels and in a cluster.
 //!
-//! A case is written once, against the trait, and a [`Place`] that can do to its store what the world may do to it. What
-//! a place cannot do is [`NotSupported`], and each store's list of cases that end so is part of the test.
+//! A case is written once, against the trait, and a [`Place`] that can do to its store what the world may do to it.
+//! What a place cannot do is [`NotSupported`], and each store's list of cases that end so is part of the test.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

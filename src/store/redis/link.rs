@@ -2,7 +2,7 @@
 //! another.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -15,6 +15,8 @@ use tokio::task::AbortHandle;
 use super::errors::{Failure, explain};
 use super::nodes::{Node, Target};
 use super::settings::Settings;
+use crate::clock::{BootClock, Clock};
+use crate::protocol::Mono;
 use crate::store::StoreError;
 
 /// So many commands in a row without any answer, and the connection is given up: a new one may get through, and what is
@@ -31,6 +33,8 @@ pub(super) struct Link {
     /// Why it ended, once it has.
     end: Arc<watch::Sender<Option<StoreError>>>,
     unanswered: AtomicU32,
+    opened_at: Mono,
+    replaced: AtomicBool,
 }
 
 impl Link {
@@ -56,6 +60,8 @@ impl Link {
             task: handle.abort_handle(),
             end: Arc::clone(&end),
             unanswered: AtomicU32::new(0),
+            opened_at: BootClock.now(),
+            replaced: AtomicBool::new(false),
         };
         let timeout = settings.command_timeout;
         tokio::spawn(async move {
@@ -132,6 +138,22 @@ impl Link {
     /// Closes the connection. What waits for an answer gets an error.
     pub fn close(&self, reason: String) {
         self.close_because(StoreError::Unreachable { reason });
+    }
+
+    /// Closes it though it works, so that the next one may lead elsewhere. That is no news for people.
+    pub fn replace(&self, reason: String) {
+        self.replaced.store(true, Ordering::Relaxed);
+        self.close(reason);
+    }
+
+    /// Whether it ended by [`Self::replace`].
+    pub fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Relaxed)
+    }
+
+    /// For how long it has been there.
+    pub fn age(&self) -> Duration {
+        BootClock.now().since(self.opened_at)
     }
 
     fn close_because(&self, why: StoreError) {

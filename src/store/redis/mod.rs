@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Three properties everything else rests on:
-//! - *One client of fred is one connection*, also in a cluster, where `Nodes` finds the way. It has no policy to reconnect; the supervisor makes another client. So a
-//!   command that got an error, or no answer, cannot be sent again later behind our back.
+//! - *One client of fred is one connection*, also in a cluster, where `Nodes` finds the way. It has no policy to
+//!   reconnect; a supervisor makes another client. So a command that got an error, or no answer, cannot be sent again
+//!   later behind our back.
 //! - *Nothing waits for a connection.* Without one, a command is answered at once with the reason.
 //! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is
 //!   dropped while its connection lives.
@@ -151,9 +152,9 @@ impl RedisStore {
              nothing: {}",
             done.why_so_few(acks).await
         );
-        if self.settings.fails_over {
+        if self.settings.fails_over && done.link.age() >= self.settings.second_look {
             // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
-            done.link.close(format!("its replicas may have left it: {reason}"));
+            done.link.replace(format!("its replicas may have left it: {reason}"));
             self.listeners.suspect();
         }
         Err(StoreError::Refused { reason })

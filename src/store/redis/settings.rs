@@ -43,6 +43,9 @@ pub(super) struct Settings {
     pub command_timeout: Duration,
     /// How long a connection may be silent, with something to answer, until it is taken for dead.
     pub unresponsive: Duration,
+    /// How long a connection is kept, where servers fail over, before missing acknowledgements have the master looked
+    /// up again: soon enough for a lease, and not at every attempt where there never are enough replicas.
+    pub second_look: Duration,
     /// Where the connection goes, for people: host and port, nothing secret.
     pub endpoint: String,
     /// How many replicas must acknowledge (R6).
@@ -67,6 +70,7 @@ impl Settings {
         Ok(Self {
             endpoint: endpoint(&parsed.server),
             acks: config.replication.acks,
+            second_look: lease_min / 16,
             fails_over: !matches!(parsed.server, ServerConfig::Centralized { .. }),
             nodes: matches!(parsed.server, ServerConfig::Clustered { .. }).then(|| Nodes::new(hosts(&parsed.server))),
             url: SecretString::from(url),

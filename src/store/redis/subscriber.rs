@@ -172,7 +172,7 @@ impl<'a> Session<'a> {
             // None of these futures sends anything, so that dropping the others is harmless.
             let next = tokio::select! {
                 why = self.link.ended() => return why,
-                () = self.listeners.suspect.notified() => return Failure::unreachable("another may be the master").error,
+                () = self.listeners.suspect.notified() => return another_may_be_the_master(),
                 message = messages.recv() => Next::Message(message),
                 () = self.listeners.changed.notified() => Next::Tick,
                 _ = tick.tick() => Next::Tick,
@@ -228,6 +228,10 @@ impl<'a> Session<'a> {
         self.was_useful = true;
         Ok(())
     }
+}
+
+fn another_may_be_the_master() -> StoreError {
+    StoreError::Unreachable { reason: "another may be the master by now".to_owned() }
 }
 
 enum Next {

@@ -52,10 +52,13 @@ impl Shared {
     }
 
     fn up(&self, link: &Arc<Link>, notes: Vec<String>) {
-        for note in &notes {
+        let mut present = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Once per note, not once per connection.
+        for note in notes.iter().filter(|note| !present.contains(note)) {
             tracing::warn!(note, "Redis works, with a reservation");
         }
-        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
+        *present = notes;
+        drop(present);
         self.slot.store(Arc::new(Slot::Up(Arc::clone(link))));
         if self.health.send_replace(StoreHealth::Up) != StoreHealth::Up {
             tracing::info!("connected to Redis");
@@ -89,7 +92,13 @@ pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Sha
                 let link = Arc::new(link);
                 shared.up(&link, notes);
                 let why = link.ended().await;
-                shared.down(why);
+                if link.is_replaced() {
+                    // Only commands are told, until the next connection is there or cannot be made.
+                    tracing::debug!(reason = %why, "the connection is replaced");
+                    shared.slot.store(Arc::new(Slot::Down(why)));
+                } else {
+                    shared.down(why);
+                }
             }
             Err(error) => shared.down(error),
         }
