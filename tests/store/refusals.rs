@@ -272,6 +272,12 @@ async fn a_redis_too_old_to_say_hello_is_named() {
 }
 
 #[tokio::test]
+async fn a_valkey_url_reads_as_one_of_redis() {
+    let redis = RedisServer::start();
+    win(&connected(&redis.url().replace("redis://", "valkey://")).await, unguarded(1, 1)).await;
+}
+
+#[tokio::test]
 async fn only_urls_and_tls_files_that_cannot_be_used_fail_at_once() {
     let connect = |url: &str| RedisStore::connect(&config(url), LEASE, 1).map(drop).map_err(|error| error.to_string());
     for url in

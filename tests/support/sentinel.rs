@@ -104,8 +104,8 @@ impl SentinelSet {
     }
 
     /// Waits until every Sentinel takes the same one for the master, the two others follow it, and no failover is
-    /// under way; says which. A former master is told at once to follow, which the Sentinels do only after eight seconds. On a
-    /// busy machine there may be a failover that nobody asked for: the result is what counts.
+    /// under way; says which. A former master is told at once to follow, which the Sentinels do only after eight
+    /// seconds. On a busy machine there may be a failover that nobody asked for: the result is what counts.
     pub async fn settled(&self) -> u16 {
         let begun = std::time::Instant::now();
         loop {
