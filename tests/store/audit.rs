@@ -9,13 +9,13 @@ use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::*;
 
-async fn report(config: &RedisConfig) -> AuditReport {
+pub async fn report(config: &RedisConfig) -> AuditReport {
     // The test's own clock is what the server's is compared with.
     audit(config, &|| SystemTime::now()).await.expect("it answers")
 }
 
 /// The severity of the finding with these words.
-fn severity(report: &AuditReport, words: &str) -> Severity {
+pub fn severity(report: &AuditReport, words: &str) -> Severity {
     let found = report.findings.iter().find(|finding| finding.what.contains(words));
     found.unwrap_or_else(|| panic!("nothing about {words:?} in {report:#?}")).severity
 }

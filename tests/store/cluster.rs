@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use baton::store::redis::Severity;
+
+use super::audit::{report, severity};
 use super::live::{Live, acknowledged, long_timing, make_free};
 use super::refusals::{LEAST_RIGHTS, rights_for};
 use super::support::cluster::Cluster;
@@ -57,6 +60,20 @@ async fn a_cluster_serves_roles_of_every_node_and_messages_cross_it() {
             && reason.contains("it has 1 replicas; add replicas, or lower replication.acks")),
         "{refused:?}"
     );
+}
+
+#[tokio::test]
+async fn the_audit_of_a_cluster_looks_at_a_master_with_its_replicas() {
+    let cluster = Cluster::start(&[]).await;
+    let report = report(&acknowledged(&cluster.url())).await;
+    for (words, expected) in [
+        ("it is part of a cluster", Severity::Note),
+        ("it is a master", Severity::Ok),
+        ("1 replicas are connected, 1 must acknowledge", Severity::Ok),
+        ("may do all", Severity::Ok),
+    ] {
+        assert_eq!(severity(&report, words), expected, "{words}");
+    }
 }
 
 #[tokio::test]

@@ -38,10 +38,20 @@ pub struct Live {
 impl Live {
     /// Starts `count` replicas, each with a store of its own.
     pub fn start(config: &RedisConfig, timing: Timing, count: u64, seed: u64) -> Self {
+        let config = config.clone();
+        Self::start_each(move |_| config.clone(), timing, count, seed)
+    }
+
+    /// The same with a configuration for each.
+    fn start_each(
+        config_of: impl Fn(u64) -> RedisConfig + Send + 'static,
+        timing: Timing,
+        count: u64,
+        seed: u64,
+    ) -> Self {
         let (tell, told) = std::sync::mpsc::channel();
         let (stop_runner, stopped) = oneshot::channel();
-        let config = config.clone();
-        let runner = std::thread::spawn(move || run(&config, timing, count, seed, &tell, stopped));
+        let runner = std::thread::spawn(move || run(config_of, timing, count, seed, &tell, stopped));
         let handles: Vec<RoleHandle> = (0..count).map(|_| told.recv().expect("the replicas start")).collect();
         let (seen, stop) = (Arc::new(Mutex::new(Seen::default())), Arc::new(AtomicBool::new(false)));
         let checker = {
@@ -105,7 +115,7 @@ impl Drop for Live {
 }
 
 fn run(
-    config: &RedisConfig,
+    config_of: impl Fn(u64) -> RedisConfig,
     timing: Timing,
     count: u64,
     seed: u64,
@@ -120,7 +130,8 @@ fn run(
         tokio::spawn(async move { watch.run().await });
         for replica in 0..count {
             let own_seed = seed.wrapping_mul(1_000) + replica;
-            let store = RedisStore::connect(config, timing.lease_duration(), own_seed).expect("a good configuration");
+            let store = RedisStore::connect(&config_of(replica), timing.lease_duration(), own_seed)
+                .expect("a good configuration");
             let metrics = Arc::new(Metrics::new(wall_time()));
             metrics.add_role(&role());
             let surroundings = Surroundings {
@@ -228,4 +239,16 @@ pub fn long_timing() -> Timing {
 /// A lease that most failovers outlive.
 pub fn short_timing() -> Timing {
     Timing::new(ms(2_000), ms(700), ms(100), ms(500)).expect("sound timings")
+}
+
+#[tokio::test]
+async fn the_checker_sees_two_leaders_where_there_are_two() {
+    let redis = support::redis::RedisServer::start();
+    let apart = config(&redis.url());
+    // Two replicas that do not know of each other.
+    let prefix = |replica| format!("apart-{replica}");
+    let config_of =
+        move |replica| RedisConfig { key_prefix: prefix(replica), command_timeout: ms(600), ..apart.clone() };
+    let live = Live::start_each(config_of, short_timing(), 2, 1);
+    support::wait_until(Duration::from_secs(30), "the checker notices", || !live.seen().broken.is_empty()).await;
 }
