@@ -16,8 +16,8 @@ use crate::process::StallWatch;
 use crate::protocol::{
     Action, Election, Failure, Input, Mono, Profile, RoleName, Rules, SessionId, State, Timing, View,
 };
-use crate::store::{LeaseStore, News, StoreError};
-use crate::telemetry::Telemetry;
+use crate::store::{LeaseStore, News, StoreError, StoreHealth};
+use crate::telemetry::{SystemEvent, Telemetry};
 
 /// How many commands may wait for the task.
 const COMMANDS: usize = 64;
@@ -76,6 +76,8 @@ struct Driver {
     stall_seen: Option<Mono>,
     /// Until when news are dropped after a standstill.
     deaf_until: Option<Mono>,
+    /// Why the store last failed this role while it answered otherwise, as it was logged.
+    trouble: Option<String>,
 }
 
 /// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`] or
@@ -117,6 +119,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         default_cooldown: spec.timing.renew_period(),
         stall_seen: None,
         deaf_until: None,
+        trouble: None,
     };
     (handle, driver.run())
 }
@@ -156,8 +159,9 @@ impl Driver {
     }
 
     /// Shows readers the election's view, and wakes those who wait when it says something new.
-    fn publish(&self, now: Mono) {
+    fn publish(&mut self, now: Mono) {
         let view = self.election.view(now);
+        self.log_trouble(&view);
         self.snapshots.send_if_modified(|last| {
             if last.view == view {
                 return false;
@@ -169,6 +173,20 @@ impl Driver {
         });
         // An app that is unwell keeps the role from asking; that is a state, too.
         self.heartbeat.knows_state(self.election.has_answer() || self.election.view(now).state == State::Unhealthy);
+    }
+
+    /// Logs why the store fails this role, once for each reason. A store that is down as a whole is logged as such already.
+    fn log_trouble(&mut self, view: &View) {
+        let up = *self.surroundings.store.health().borrow() == StoreHealth::Up;
+        let trouble = view.reason.as_ref().filter(|_| up && view.state == State::Unreachable);
+        if trouble == self.trouble.as_ref() {
+            return;
+        }
+        self.trouble = trouble.cloned();
+        if let Some(reason) = trouble {
+            let event = SystemEvent::RoleRefused { role: self.name.clone(), reason: reason.clone() };
+            self.surroundings.telemetry.record_system(&event);
+        }
     }
 
     /// Waits for whatever comes first, and hands it to the election.
