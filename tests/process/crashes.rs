@@ -144,13 +144,13 @@ fn two_replicas_with_one_identity_share_no_lease_and_are_warned() {
         redis_url: redis.url(),
         roles: Lease::SHORT.role(ROLE, ""),
     };
-    let mut group = Group::start_with(redis, Lease::SHORT, vec![settings.clone(), settings]);
+    let mut group = Group::start_with(redis, vec![settings.clone(), settings]);
     let first = group.leader();
     let other = 1 - first.who.replica;
     until("the follower is warned", || {
         group.replicas[other].has_logged(&["WARN", "another process campaigns under this replica's identity"])
     });
-    assert_eq!(group.replicas[other].metric(r#"baton_identity_clashes_total{role="scheduler"}"#), Some(1.0));
+    assert_eq!(group.replicas[other].role_metric("baton_identity_clashes_total", &[]), 1.0);
     group.still_leads(&first, Lease::SHORT.duration());
     assert_eq!(group.apps.terms().len(), 1, "the other took the lease for its own");
     group.replicas[first.who.replica].kill();

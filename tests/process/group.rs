@@ -20,7 +20,6 @@ pub struct Group {
     pub replicas: Vec<Replica>,
     pub apps: Apps,
     pub redis: RedisServer,
-    pub lease: Lease,
 }
 
 impl Group {
@@ -35,11 +34,11 @@ impl Group {
         let settings =
             |number| Settings { identity: format!("web-{number}"), redis_url: url.clone(), roles: roles.clone() };
         let settings = (0..replicas).map(settings).collect();
-        Self::start_with(redis, lease, settings)
+        Self::start_with(redis, settings)
     }
 
     /// Replicas with these settings, one for each.
-    pub fn start_with(redis: RedisServer, lease: Lease, settings: Vec<Settings>) -> Self {
+    pub fn start_with(redis: RedisServer, settings: Vec<Settings>) -> Self {
         let apps = Apps::start(settings.len(), ROLE);
         let mut replicas = Vec::new();
         for (number, settings) in settings.into_iter().enumerate() {
@@ -47,7 +46,7 @@ impl Group {
             apps.ask_at(replica.who(), replica.api());
             replicas.push(replica);
         }
-        Self { replicas, apps, redis, lease }
+        Self { replicas, apps, redis }
     }
 
     /// Starts a replica's next process, and tells its app.

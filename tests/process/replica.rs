@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::claims::Who;
+use crate::group::ROLE;
 use crate::http::{Answer, ask};
 use crate::support::redis::free_port;
 use crate::wait::until;
@@ -152,11 +153,24 @@ impl Replica {
         ask(self.api, line, body)
     }
 
-    /// The value of a series, as it stands in `/metrics`.
-    pub fn metric(&self, series: &str) -> Option<f64> {
+    /// The value of a series in `/metrics`, whatever the order of its labels.
+    pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let text = ask(self.telemetry, "GET /metrics", "").body;
-        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ').map(str::to_owned));
-        line.and_then(|value| value.parse().ok())
+        let pairs: Vec<String> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        let is_it = |series: &str| {
+            series.split('{').next() == Some(name) && pairs.iter().all(|pair| series.contains(pair.as_str()))
+        };
+        let value = text.lines().filter_map(|line| line.rsplit_once(' ')).find(|(series, _)| is_it(series));
+        value.and_then(|(_, value)| value.parse().ok())
+    }
+
+    /// The same for a series of the role that every scenario is about.
+    ///
+    /// # Panics
+    /// When it is not there: every series is, from the start.
+    pub fn role_metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let value = self.metric(name, &[&[("role", ROLE)], labels].concat());
+        value.unwrap_or_else(|| panic!("there is no {name} with {labels:?}"))
     }
 
     /// Whether a process is there, paused or not.
