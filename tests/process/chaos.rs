@@ -81,29 +81,32 @@ impl Chaos {
         let replica = self.dice.usize(0..REPLICAS);
         let replica_is_well =
             !self.ills.iter().any(|(_, ill)| [Ill::ReplicaDown(replica), Ill::ReplicaPaused(replica)].contains(ill));
-        match self.dice.u8(0..10) {
-            0..2 if replica_is_well => {
+        match self.dice.u8(0..12) {
+            0..3 if replica_is_well => {
                 self.group.replicas[replica].kill();
                 self.fall_ill(Ill::ReplicaDown(replica), 2_000);
             }
-            2..5 if replica_is_well => {
+            3..6 if replica_is_well => {
                 self.group.replicas[replica].signal(Signal::STOP);
                 self.fall_ill(Ill::ReplicaPaused(replica), 4_000);
             }
-            5 if replica_is_well => {
-                self.note(&format!("SIGTERM to replica {replica}"));
-                self.group.replicas[replica].signal(Signal::TERM);
-                let status = self.group.replicas[replica].wait_end();
-                assert_eq!(status.code(), Some(0), "replica {replica} ended badly");
-                self.fall_ill(Ill::ReplicaDown(replica), 2_000);
-            }
-            6..9 if redis_is_well => self.strike_redis(),
-            9 if redis_is_well => {
+            6..9 if replica_is_well => self.terminate(replica),
+            9..11 if redis_is_well => self.strike_redis(),
+            11 if redis_is_well => {
                 self.group.redis.pause();
                 self.fall_ill(Ill::RedisPaused, 3_000);
             }
             _ => {}
         }
+    }
+
+    /// As a rollout does.
+    fn terminate(&mut self, replica: usize) {
+        self.note(&format!("SIGTERM to replica {replica}"));
+        self.group.replicas[replica].signal(Signal::TERM);
+        let status = self.group.replicas[replica].wait_end();
+        assert_eq!(status.code(), Some(0), "replica {replica} ended badly");
+        self.fall_ill(Ill::ReplicaDown(replica), 2_000);
     }
 
     fn strike_redis(&mut self) {
@@ -142,7 +145,7 @@ impl Chaos {
             self.heal_those_due(now);
             if now >= next {
                 self.strike();
-                next = now + Duration::from_millis(self.dice.u64(100..1_500));
+                next = now + Duration::from_millis(self.dice.u64(100..1_800));
                 // Early, so that what went wrong is near the end of the log.
                 let found = self.group.apps.breaches();
                 assert!(found.is_empty(), "{}", found.join("\n"));

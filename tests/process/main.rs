@@ -1,6 +1,7 @@
 //! The promises, shown on real processes: `baton run` beside apps that read every answer, on a real Redis, with faults.
 
 mod apps;
+mod caught;
 mod chaos;
 mod claims;
 mod clock_steps;
@@ -9,6 +10,7 @@ mod group;
 mod handover;
 mod health;
 mod http;
+mod networks;
 mod redis_faults;
 mod redis_wrong;
 mod reload;

@@ -1,0 +1,83 @@
+//! The leader's network to Redis breaks, in each of the ways in which networks do; the others' is fine.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::group::{Group, ROLE, ms_between};
+use crate::replica::{Lease, Settings};
+use crate::support::proxy::{Network, Proxy};
+use crate::support::redis::RedisServer;
+
+/// A proxy for each of `replicas`, on a thread that ends with this.
+struct Proxies {
+    each: Vec<Proxy>,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Proxies {
+    fn start(replicas: usize, target: u16) -> Self {
+        let (ready, proxies) = mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async move {
+                for _ in 0..replicas {
+                    let proxy = Proxy::start(target).await;
+                    ready.send(proxy).expect("the test waits for it");
+                }
+                // The sender is dropped, never used.
+                let _: Result<(), _> = stopped.await;
+            });
+        });
+        let each = (0..replicas).map(|_| proxies.recv().expect("the proxies start")).collect();
+        Self { each, _stop: stop }
+    }
+}
+
+fn cut_off_leader(network: Network) {
+    let redis = RedisServer::start();
+    let proxies = Proxies::start(3, redis.port());
+    let settings = |number: usize| {
+        let (identity, redis_url) = (format!("web-{number}"), proxies.each[number].url());
+        Settings { identity, redis_url, roles: Lease::SHORT.role(ROLE, "") }
+    };
+    let group = Group::start_with(redis, (0..3).map(settings).collect());
+    let first = group.leader();
+    let (cut_off, since) = (first.who.replica, Instant::now());
+    proxies.each[cut_off].set(network);
+    let gone = group.answer_after(cut_off, since, "it says that it cannot reach the store", |seen| {
+        seen.told.state == "unreachable" && seen.told.reason.is_some()
+    });
+    assert!(gone.told.holder.is_none(), "a stale name: {gone:?}");
+    let next = group.leader_after(&first);
+    assert_ne!(next.who.replica, cut_off);
+    let healed_at = Instant::now();
+    proxies.each[cut_off].set(Network::Good);
+    let name = format!("web-{}", next.who.replica);
+    group.answer_after(cut_off, healed_at, "it follows the new leader", |seen| {
+        seen.told.holder.as_deref() == Some(&name)
+    });
+    group.still_leads(&next, Duration::from_millis(100));
+    assert_eq!(group.apps.terms().len(), 2);
+    let measured = format!("handover {} ms, ", ms_between(since, next.from));
+    group.finish(&format!("the leader's network: {network:?}"), &measured);
+}
+
+#[test]
+fn a_leader_whose_connections_are_cut_is_followed_by_another() {
+    cut_off_leader(Network::Cut);
+}
+
+#[test]
+fn a_leader_in_a_black_hole_is_followed_by_another() {
+    cut_off_leader(Network::Stalled);
+}
+
+/// Its renewals arrive, so its lease stays in Redis until it has given up sending them.
+#[test]
+fn a_leader_that_gets_no_answers_is_followed_by_another() {
+    cut_off_leader(Network::AnswersLost);
+}
