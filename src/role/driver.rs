@@ -60,7 +60,8 @@ pub struct Surroundings {
     pub stall: Arc<StallWatch>,
 }
 
-type Reply = Pin<Box<dyn Future<Output = Input> + Send>>;
+/// An answer for the election, and why the store refused, if it did.
+type Reply = Pin<Box<dyn Future<Output = (Input, Option<String>)> + Send>>;
 
 struct Driver {
     name: RoleName,
@@ -76,8 +77,8 @@ struct Driver {
     stall_seen: Option<Mono>,
     /// Until when news are dropped after a standstill.
     deaf_until: Option<Mono>,
-    /// Why the store last failed this role while it answered otherwise, as it was logged.
-    trouble: Option<String>,
+    /// Why the store refused this role's last request, as it was logged.
+    refusal: Option<String>,
 }
 
 /// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`] or
@@ -119,7 +120,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         default_cooldown: spec.timing.renew_period(),
         stall_seen: None,
         deaf_until: None,
-        trouble: None,
+        refusal: None,
     };
     (handle, driver.run())
 }
@@ -145,13 +146,19 @@ impl Driver {
             let (store, role) = (Arc::clone(&self.surroundings.store), self.name.clone());
             match action {
                 Action::Campaign { id, request } => self.replies.push(Box::pin(async move {
-                    Input::Campaigned { id, reply: store.campaign(&role, request).await.map_err(failure) }
+                    let reply = store.campaign(&role, request).await;
+                    let refusal = refusal(&reply);
+                    (Input::Campaigned { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Renew { id, request } => self.replies.push(Box::pin(async move {
-                    Input::Renewed { id, reply: store.renew(&role, request).await.map_err(failure) }
+                    let reply = store.renew(&role, request).await;
+                    let refusal = refusal(&reply);
+                    (Input::Renewed { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Release { id, request } => self.replies.push(Box::pin(async move {
-                    Input::Released { id, reply: store.release(&role, request).await.map_err(failure) }
+                    let reply = store.release(&role, request).await;
+                    let refusal = refusal(&reply);
+                    (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Tell(event) => self.surroundings.telemetry.record(&self.name, &event),
             }
@@ -159,9 +166,8 @@ impl Driver {
     }
 
     /// Shows readers the election's view, and wakes those who wait when it says something new.
-    fn publish(&mut self, now: Mono) {
+    fn publish(&self, now: Mono) {
         let view = self.election.view(now);
-        self.log_trouble(&view);
         self.snapshots.send_if_modified(|last| {
             if last.view == view {
                 return false;
@@ -175,17 +181,17 @@ impl Driver {
         self.heartbeat.knows_state(self.election.has_answer() || self.election.view(now).state == State::Unhealthy);
     }
 
-    /// Logs why the store fails this role, once for each reason. A store that is down as a whole is logged as such already.
-    fn log_trouble(&mut self, view: &View) {
-        let up = *self.surroundings.store.health().borrow() == StoreHealth::Up;
-        let trouble = view.reason.as_ref().filter(|_| up && view.state == State::Unreachable);
-        if trouble == self.trouble.as_ref() {
+    /// Logs why the store refuses this role, once for each reason. A store that cannot be used at all is logged as such already.
+    fn log_refusal(&mut self, refusal: Option<String>) {
+        let Some(reason) = refusal else {
+            self.refusal = None;
             return;
-        }
-        self.trouble = trouble.cloned();
-        if let Some(reason) = trouble {
+        };
+        let up = *self.surroundings.store.health().borrow() == StoreHealth::Up;
+        if up && self.refusal.as_ref() != Some(&reason) {
             let event = SystemEvent::RoleRefused { role: self.name.clone(), reason: reason.clone() };
             self.surroundings.telemetry.record_system(&event);
+            self.refusal = Some(reason);
         }
     }
 
@@ -195,7 +201,8 @@ impl Driver {
         let nap = due.map_or(ROUND_MAX, |due| due.since(now).min(ROUND_MAX));
         tokio::select! {
             biased;
-            Some(reply) = self.replies.next(), if !self.replies.is_empty() => {
+            Some((reply, refusal)) = self.replies.next(), if !self.replies.is_empty() => {
+                self.log_refusal(refusal);
                 let now = self.surroundings.clock.now();
                 self.election.handle_input(now, reply);
             }
@@ -270,6 +277,14 @@ impl Driver {
 fn says_more(old: &View, new: &View) -> bool {
     let name = |view: &View| view.holder.as_ref().map(|(name, _)| Arc::clone(name));
     old.state != new.state || old.reason != new.reason || name(old) != name(new)
+}
+
+/// What the store itself said against a request; none when it did not answer, or did what was asked.
+fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
+    match reply {
+        Err(error @ (StoreError::Refused { .. } | StoreError::Garbage { .. })) => Some(error.to_string()),
+        Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) | Ok(_) => None,
+    }
 }
 
 fn failure(error: StoreError) -> Failure {

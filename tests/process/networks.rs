@@ -10,6 +10,7 @@ use crate::group::{Group, ROLE, ms_between};
 use crate::replica::{Lease, Settings};
 use crate::support::proxy::{Network, Proxy};
 use crate::support::redis::RedisServer;
+use crate::wait::until;
 
 /// A proxy for each of `replicas`, on a thread that ends with this.
 struct Proxies {
@@ -46,6 +47,10 @@ fn cut_off_leader(network: Network) {
     };
     let group = Group::start_with(redis, (0..3).map(settings).collect());
     let first = group.leader();
+    // Redis then knows the script of renewals, so that one without an answer is not without effect.
+    until("it has renewed", || {
+        group.replicas[first.who.replica].role_metric("baton_renewals_total", &[("outcome", "ok")]) >= 1.0
+    });
     let (cut_off, since) = (first.who.replica, Instant::now());
     proxies.each[cut_off].set(network);
     let gone = group.answer_after(cut_off, since, "it says that it cannot reach the store", |seen| {
