@@ -19,7 +19,7 @@ pub enum SystemEvent {
     StoreUp,
     /// The store does not answer, or refuses; why, in words.
     StoreDown { reason: String },
-    /// The store answers, but not for this role: a key that is not ours, no memory left, a missing right; why, in words.
+    /// The store answers, but refuses this role: a key that is not ours, no memory left; why, in words.
     RoleRefused { role: RoleName, reason: String },
     /// A changed configuration is in force, with these roles added and removed.
     ConfigReloaded { added: Vec<RoleName>, removed: Vec<RoleName> },

@@ -1,5 +1,5 @@
-//! Random faults, many at a time, and at the end a leader. `BATON_CHAOS_SEED` repeats a run's faults, though not the moments at
-//! which the processes meet them; `BATON_CHAOS_SECONDS` makes it longer.
+//! Random faults, many at a time, and at the end a leader. `BATON_CHAOS_SEED` repeats a run's faults, though not the
+//! moments at which the processes meet them; `BATON_CHAOS_SECONDS` makes it longer.
 
 use std::env;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! What the promises say of answers, as arithmetic on the times at which apps read them.
 //!
-//! An answer is a claim from when the app had read it until its validity ends, counted from when the request was sent: the
-//! sidecar counts from a moment in between, so this much is promised for sure. An answer that took longer than it is valid
-//! claims nothing.
+//! An answer is a claim from when the app had read it until its validity ends, counted from when the request was
+//! sent: the sidecar counts from a moment in between, so this much is promised for sure. An answer that took longer
+//! than it is valid claims nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -18,8 +18,8 @@ const LIBRARIES: [&str; 2] =
 /// A Redis whose wall clock is this far ahead; the file sets it, and may be replaced while it runs.
 fn redis_with_clock(library: &str, control: &Path) -> RedisServer {
     let control = control.to_str().expect("a temporary directory's name is plain");
-    // Debian's Redis allocates with jemalloc, which asks for the time before libfaketime is ready, and both wait for each other
-    // for ever. The C library's own allocator does not.
+    // Debian's Redis allocates with jemalloc, which asks for the time before libfaketime is ready, and both wait for
+    // each other for ever. The C library's own allocator does not.
     let library = format!("libc_malloc_debug.so.0:{library}");
     let environment = [
         ("LD_PRELOAD", library.as_str()),
