@@ -74,8 +74,8 @@ struct Driver {
     default_cooldown: Duration,
     /// Every handle is gone.
     orphaned: bool,
-    /// The standstill that was dealt with last.
-    stall_seen: Option<Mono>,
+    /// The standstills of the process that were dealt with.
+    standstills: u64,
     /// Until when news are dropped after a standstill.
     deaf_until: Option<Mono>,
 }
@@ -93,6 +93,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         seed: spec.seed,
     };
     let now = surroundings.clock.now();
+    let standstills = surroundings.stall.standstills(now);
     let election = Election::new(profile, now);
     let first = Snapshot { view: election.view(now), since: wall_time(), index: 1 };
     let (snapshots, seen) = watch::channel(Arc::new(first));
@@ -118,7 +119,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         heartbeat,
         default_cooldown: spec.timing.renew_period(),
         orphaned: false,
-        stall_seen: None,
+        standstills,
         deaf_until: None,
     };
     (handle, driver.run())
@@ -193,7 +194,7 @@ impl Driver {
 
     fn heard(&mut self, news: News) {
         let now = self.surroundings.clock.now();
-        if self.deaf_until.is_some() || self.is_new_stall(now) {
+        if self.deaf_until.is_some() || self.surroundings.stall.standstills(now) > self.standstills {
             return;
         }
         let input = match news {
@@ -203,16 +204,12 @@ impl Driver {
         self.election.handle_input(now, input);
     }
 
-    fn is_new_stall(&self, now: Mono) -> bool {
-        let stall = self.surroundings.stall.stalled_since(now);
-        stall.is_some() && stall != self.stall_seen
-    }
-
     /// After a standstill of the process: messages that waited are dropped, and then the store is asked once (R8).
     fn mind_standstill(&mut self) {
         let now = self.surroundings.clock.now();
-        if self.is_new_stall(now) {
-            self.stall_seen = self.surroundings.stall.stalled_since(now);
+        let standstills = self.surroundings.stall.standstills(now);
+        if standstills > self.standstills {
+            self.standstills = standstills;
             self.deaf_until = Some(now + DEAF_AFTER_STALL);
         }
         if self.deaf_until.is_some_and(|until| now >= until) {
