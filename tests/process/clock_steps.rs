@@ -51,7 +51,7 @@ fn a_stepped_redis_clock_makes_no_second_leader_and_is_reported() {
     let folder = TempDir::new().expect("a temporary directory");
     let control = folder.path().join("clock");
     set_clock(&control, "+0");
-    let group = Group::start_on(redis_with_clock(library, &control), 3, Lease::SHORT);
+    let group = Group::start_on(redis_with_clock(library, &control), 3, Lease::LONG);
     let mut term = group.leader();
     for (offset, by_s) in [("+30", 30), ("-30", -60), ("+0", 30), ("-3600", -3_600), ("+86400", 90_000)] {
         let steps = |replica: usize| group.replicas[replica].role_metric("baton_store_clock_steps_total", &[]);
@@ -64,7 +64,7 @@ fn a_stepped_redis_clock_makes_no_second_leader_and_is_reported() {
         let line = format!("by_ms={}", if by_s < 0 { "-" } else { "" });
         assert!(group.replicas[holder].has_logged(&["WARN", "the store's clock moved", &line]));
         // Long enough for a lease that the step spared or ended to matter.
-        group.still_leads(&term, Lease::SHORT.duration() * 3 / 2);
+        group.still_leads(&term, Lease::LONG.duration() * 6 / 5);
         until("the lease is in Redis", || group.redis.command(&["EXISTS", LEASE_KEY]) == Reply::Number(1));
         term = group.leader();
     }

@@ -142,7 +142,7 @@ fn two_replicas_with_one_identity_share_no_lease_and_are_warned() {
     let settings = crate::replica::Settings {
         identity: "twin".to_owned(),
         redis_url: redis.url(),
-        roles: Lease::SHORT.role(ROLE, ""),
+        roles: Lease::LONG.role(ROLE, ""),
     };
     let mut group = Group::start_with(redis, vec![settings.clone(), settings]);
     let first = group.leader();
@@ -151,7 +151,7 @@ fn two_replicas_with_one_identity_share_no_lease_and_are_warned() {
         group.replicas[other].has_logged(&["WARN", "another process campaigns under this replica's identity"])
     });
     assert_eq!(group.replicas[other].role_metric("baton_identity_clashes_total", &[]), 1.0);
-    group.still_leads(&first, Lease::SHORT.duration());
+    group.still_leads(&first, Lease::LONG.duration());
     assert_eq!(group.apps.terms().len(), 1, "the other took the lease for its own");
     group.replicas[first.who.replica].kill();
     let next = group.leader_after(&first);

@@ -52,11 +52,11 @@ fn leads(replica: &Replica, role: &str) -> bool {
 
 #[test]
 fn roles_come_and_go_while_another_roles_leader_keeps_its_token() {
-    let group = Group::start(2, Lease::SHORT);
+    let group = Group::start(2, Lease::LONG);
     let first = group.leader();
     group.replicas.iter().for_each(mount);
-    let scheduler = Lease::SHORT.role(ROLE, "");
-    let both = scheduler.clone() + &Lease::SHORT.role("reports", "");
+    let scheduler = Lease::LONG.role(ROLE, "");
+    let both = scheduler.clone() + &Lease::LONG.role("reports", "");
 
     publish_to_all(&group, "..version-2", &both, "ok");
     until("somebody leads the new role", || group.replicas.iter().any(|replica| leads(replica, "reports")));
