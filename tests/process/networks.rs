@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::group::{Group, ROLE, ms_between};
 use crate::replica::{Lease, Settings};
 use crate::support::proxy::{Network, Proxy};
-use crate::support::redis::RedisServer;
+use crate::support::redis::{Data, RedisServer};
 use crate::wait::until;
 
 /// A proxy for each of `replicas`, on a thread that ends with this.
@@ -38,14 +38,20 @@ impl Proxies {
     }
 }
 
-fn cut_off_leader(network: Network) {
+/// Three replicas, each with its own way to Redis.
+fn behind_proxies(lease: Lease) -> (Group, Proxies) {
     let redis = RedisServer::start();
     let proxies = Proxies::start(3, redis.port());
     let settings = |number: usize| {
         let (identity, redis_url) = (format!("web-{number}"), proxies.each[number].url());
-        Settings { identity, redis_url, roles: Lease::SHORT.role(ROLE, "") }
+        Settings { identity, redis_url, roles: lease.role(ROLE, "") }
     };
-    let group = Group::start_with(redis, (0..3).map(settings).collect());
+    let settings = (0..3).map(settings).collect();
+    (Group::start_with(redis, settings), proxies)
+}
+
+fn cut_off_leader(network: Network) {
+    let (group, proxies) = behind_proxies(Lease::SHORT);
     let first = group.leader();
     // Redis then knows the script of renewals, so that one without an answer is not without effect.
     until("it has renewed", || {
@@ -85,4 +91,24 @@ fn a_leader_in_a_black_hole_is_followed_by_another() {
 #[test]
 fn a_leader_that_gets_no_answers_is_followed_by_another() {
     cut_off_leader(Network::AnswersLost);
+}
+
+#[test]
+fn a_redis_that_forgets_a_leader_it_cannot_hear_grants_nobody_else_the_role_while_that_leader_stands() {
+    let (mut group, proxies) = behind_proxies(Lease::LONG);
+    let first = group.leader();
+    let fresh = (first.who.replica + 1) % 3;
+    proxies.each[first.who.replica].set(Network::Cut);
+    group.redis.restart(Data::Lost);
+    let forgotten_at = Instant::now();
+    // One that has never heard of the term: all it knows is what Redis tells, and that is nothing.
+    group.replicas[fresh].kill();
+    group.start_again(fresh);
+    group.answer_after(fresh, forgotten_at, "it is held off", |seen| seen.told.state == "guarded");
+    let next = group.leader_after(&first);
+    let first = group.apps.terms().into_iter().find(|term| term.token == first.token).expect("it was seen");
+    assert!(first.until > forgotten_at, "the leader stood when its lease was forgotten");
+    assert!(next.from >= first.until, "two leaders for {:?}", first.until - next.from);
+    let (stood, gap) = (ms_between(forgotten_at, first.until), ms_between(first.until, next.from));
+    group.finish("cut off, and forgotten", &format!("the first stood for {stood} ms, the next came {gap} ms later, "));
 }
