@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::group::{Group, ms_between};
+use crate::proxies::{Proxies, behind_proxies};
 use crate::replica::Lease;
+use crate::support::proxy::Network;
 use crate::support::redis::{Data, RedisServer};
 use crate::wait::last_for;
 
@@ -19,12 +21,14 @@ const SECONDS_DEFAULT: u64 = 25;
 enum Ill {
     ReplicaDown(usize),
     ReplicaPaused(usize),
+    ReplicaCutOff(usize, Network),
     RedisDown,
     RedisPaused,
 }
 
 struct Chaos {
     group: Group,
+    proxies: Proxies,
     dice: fastrand::Rng,
     begun: Instant,
     /// What is wrong, and when it will be made good.
@@ -55,8 +59,10 @@ fn from_environment(name: &str) -> Option<u64> {
 impl Chaos {
     fn new(seed: u64) -> Self {
         let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+        let (group, proxies) = behind_proxies(redis, REPLICAS, Lease::SHORT);
         Self {
-            group: Group::start_on(redis, REPLICAS, Lease::SHORT),
+            group,
+            proxies,
             dice: fastrand::Rng::with_seed(seed),
             begun: Instant::now(),
             ills: Vec::new(),
@@ -79,9 +85,9 @@ impl Chaos {
     fn strike(&mut self) {
         let redis_is_well = !self.ills.iter().any(|(_, ill)| matches!(ill, Ill::RedisDown | Ill::RedisPaused));
         let replica = self.dice.usize(0..REPLICAS);
-        let replica_is_well =
-            !self.ills.iter().any(|(_, ill)| [Ill::ReplicaDown(replica), Ill::ReplicaPaused(replica)].contains(ill));
-        match self.dice.u8(0..12) {
+        let concerns = |ill: &Ill| matches!(ill, Ill::ReplicaDown(n) | Ill::ReplicaPaused(n) | Ill::ReplicaCutOff(n, _) if *n == replica);
+        let replica_is_well = !self.ills.iter().any(|(_, ill)| concerns(ill));
+        match self.dice.u8(0..15) {
             0..3 if replica_is_well => {
                 self.group.replicas[replica].kill();
                 self.fall_ill(Ill::ReplicaDown(replica), 2_000);
@@ -91,8 +97,14 @@ impl Chaos {
                 self.fall_ill(Ill::ReplicaPaused(replica), 4_000);
             }
             6..9 if replica_is_well => self.terminate(replica),
-            9..11 if redis_is_well => self.strike_redis(),
-            11 if redis_is_well => {
+            9..12 if replica_is_well => {
+                let networks = [Network::Cut, Network::Stalled, Network::AnswersLost];
+                let network = networks[self.dice.usize(0..networks.len())];
+                self.proxies.each[replica].set(network);
+                self.fall_ill(Ill::ReplicaCutOff(replica, network), 4_000);
+            }
+            12..14 if redis_is_well => self.strike_redis(),
+            14 if redis_is_well => {
                 self.group.redis.pause();
                 self.fall_ill(Ill::RedisPaused, 3_000);
             }
@@ -126,6 +138,7 @@ impl Chaos {
         match ill {
             Ill::ReplicaDown(replica) => self.group.start_again(replica),
             Ill::ReplicaPaused(replica) => self.group.replicas[replica].signal(Signal::CONT),
+            Ill::ReplicaCutOff(replica, _) => self.proxies.each[replica].set(Network::Good),
             Ill::RedisDown => self.group.redis.start_again(),
             Ill::RedisPaused => self.group.redis.resume(),
         }

@@ -11,6 +11,7 @@ mod handover;
 mod health;
 mod http;
 mod networks;
+mod proxies;
 mod redis_faults;
 mod redis_wrong;
 mod reload;

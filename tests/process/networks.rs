@@ -1,57 +1,16 @@
 //! The leader's network to Redis breaks, in each of the ways in which networks do; the others' is fine.
 
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
-
-use crate::group::{Group, ROLE, ms_between};
-use crate::replica::{Lease, Settings};
-use crate::support::proxy::{Network, Proxy};
+use crate::group::ms_between;
+use crate::proxies::behind_proxies;
+use crate::replica::Lease;
+use crate::support::proxy::Network;
 use crate::support::redis::{Data, RedisServer};
 use crate::wait::until;
 
-/// A proxy for each of `replicas`, on a thread that ends with this.
-struct Proxies {
-    each: Vec<Proxy>,
-    _stop: oneshot::Sender<()>,
-}
-
-impl Proxies {
-    fn start(replicas: usize, target: u16) -> Self {
-        let (ready, proxies) = mpsc::channel();
-        let (stop, stopped) = oneshot::channel();
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(async move {
-                for _ in 0..replicas {
-                    let proxy = Proxy::start(target).await;
-                    ready.send(proxy).expect("the test waits for it");
-                }
-                // The sender is dropped, never used.
-                let _: Result<(), _> = stopped.await;
-            });
-        });
-        let each = (0..replicas).map(|_| proxies.recv().expect("the proxies start")).collect();
-        Self { each, _stop: stop }
-    }
-}
-
-/// Three replicas, each with its own way to Redis.
-fn behind_proxies(lease: Lease) -> (Group, Proxies) {
-    let redis = RedisServer::start();
-    let proxies = Proxies::start(3, redis.port());
-    let settings = |number: usize| {
-        let (identity, redis_url) = (format!("web-{number}"), proxies.each[number].url());
-        Settings { identity, redis_url, roles: lease.role(ROLE, "") }
-    };
-    let settings = (0..3).map(settings).collect();
-    (Group::start_with(redis, settings), proxies)
-}
-
 fn cut_off_leader(network: Network) {
-    let (group, proxies) = behind_proxies(Lease::SHORT);
+    let (group, proxies) = behind_proxies(RedisServer::start(), 3, Lease::SHORT);
     let first = group.leader();
     // Redis then knows the script of renewals, so that one without an answer is not without effect.
     until("it has renewed", || {
@@ -95,7 +54,7 @@ fn a_leader_that_gets_no_answers_is_followed_by_another() {
 
 #[test]
 fn a_redis_that_forgets_a_leader_it_cannot_hear_grants_nobody_else_the_role_while_that_leader_stands() {
-    let (mut group, proxies) = behind_proxies(Lease::LONG);
+    let (mut group, proxies) = behind_proxies(RedisServer::start(), 3, Lease::LONG);
     let first = group.leader();
     let fresh = (first.who.replica + 1) % 3;
     proxies.each[first.who.replica].set(Network::Cut);
