@@ -59,7 +59,7 @@ fn from_environment(name: &str) -> Option<u64> {
 impl Chaos {
     fn new(seed: u64) -> Self {
         let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-        let (group, proxies) = behind_proxies(redis, REPLICAS, Lease::SHORT);
+        let (group, proxies) = behind_proxies(redis, REPLICAS, Lease::SHORT, "");
         Self {
             group,
             proxies,

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::group::{Group, ROLE, ms_between};
-use crate::replica::Lease;
+use crate::replica::{Lease, Settings};
+use crate::support::redis::RedisServer;
 use crate::wait::{last_for, until};
 
 /// What a busy machine may add to what the protocol takes.
@@ -137,14 +138,29 @@ fn a_second_signal_ends_a_leader_at_once_and_leaves_its_lease_to_run_out() {
 }
 
 #[test]
+fn a_leader_terminated_without_redis_ends_well_and_not_before_its_promises() {
+    let mut group = Group::start(1, LONG_PROMISES);
+    let first = group.leader();
+    group.redis.kill();
+    let told_at = Instant::now();
+    group.replicas[0].signal(Signal::TERM);
+    let status = group.replicas[0].wait_end();
+    let ended_at = Instant::now();
+    assert_eq!(status.code(), Some(0));
+    let promised_until = group.apps.terms()[0].until;
+    // Nobody else can tell an app so: as long as a promise stands, the sidecar answers.
+    assert!(ended_at >= promised_until, "it left {:?} early", promised_until - ended_at);
+    assert_eq!(group.apps.terms().len(), 1, "{first:?}");
+    let measured = format!("ended {} ms after the signal, ", ms_between(told_at, ended_at));
+    group.finish("SIGTERM without Redis", &measured);
+}
+
+#[test]
 fn two_replicas_with_one_identity_share_no_lease_and_are_warned() {
-    let redis = crate::support::redis::RedisServer::start();
-    let settings = crate::replica::Settings {
-        identity: "twin".to_owned(),
-        redis_url: redis.url(),
-        roles: Lease::LONG.role(ROLE, ""),
-    };
-    let mut group = Group::start_with(redis, vec![settings.clone(), settings]);
+    let redis = RedisServer::start();
+    let twin = |number| Settings { identity: "twin".to_owned(), ..Settings::new(number, redis.url(), Lease::LONG) };
+    let settings = vec![twin(0), twin(1)];
+    let mut group = Group::start_with(redis, settings);
     let first = group.leader();
     let other = 1 - first.who.replica;
     until("the follower is warned", || {

@@ -30,10 +30,7 @@ impl Group {
 
     /// The same on this Redis.
     pub fn start_on(redis: RedisServer, replicas: usize, lease: Lease) -> Self {
-        let (url, roles) = (redis.url(), lease.role(ROLE, ""));
-        let settings =
-            |number| Settings { identity: format!("web-{number}"), redis_url: url.clone(), roles: roles.clone() };
-        let settings = (0..replicas).map(settings).collect();
+        let settings = (0..replicas).map(|number| Settings::new(number, redis.url(), lease)).collect();
         Self::start_with(redis, settings)
     }
 

@@ -69,7 +69,7 @@ fn an_app_that_hangs_or_fails_loses_the_role_to_another_replica() {
              failureThreshold: 2 }}"
         );
         let roles = Lease::SHORT.role(ROLE, &check);
-        Settings { identity: format!("web-{number}"), redis_url: redis.url(), roles }
+        Settings { roles, ..Settings::new(number, redis.url(), Lease::SHORT) }
     };
     let settings = (0..2).map(settings).collect();
     let group = Group::start_with(redis, settings);

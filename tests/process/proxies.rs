@@ -5,7 +5,7 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use crate::group::{Group, ROLE};
+use crate::group::Group;
 use crate::replica::{Lease, Settings};
 use crate::support::proxy::Proxy;
 use crate::support::redis::RedisServer;
@@ -37,12 +37,12 @@ impl Proxies {
     }
 }
 
-/// Replicas that each have their own way to Redis.
-pub fn behind_proxies(redis: RedisServer, replicas: usize, lease: Lease) -> (Group, Proxies) {
+/// Replicas that each have their own way to Redis. `redis_more`: further keys of `store.redis`.
+pub fn behind_proxies(redis: RedisServer, replicas: usize, lease: Lease, redis_more: &str) -> (Group, Proxies) {
     let proxies = Proxies::start(replicas, redis.port());
-    let settings = |number: usize| {
-        let (identity, redis_url) = (format!("web-{number}"), proxies.each[number].url());
-        Settings { identity, redis_url, roles: lease.role(ROLE, "") }
+    let settings = |number: usize| Settings {
+        redis_more: redis_more.to_owned(),
+        ..Settings::new(number, proxies.each[number].url(), lease)
     };
     let settings = (0..replicas).map(settings).collect();
     (Group::start_with(redis, settings), proxies)

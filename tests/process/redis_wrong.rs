@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::group::{Group, LEASE_KEY, RECORD_KEY, ROLE};
+use crate::group::{Group, LEASE_KEY, RECORD_KEY};
 use crate::replica::{Lease, Settings};
 use crate::support::redis::{Data, RedisServer};
 use crate::support::resp::Reply;
@@ -10,8 +10,7 @@ use crate::wait::until;
 
 /// One replica that is pointed at this URL.
 fn alone(redis: RedisServer, redis_url: String) -> Group {
-    let settings = Settings { identity: "web-0".to_owned(), redis_url, roles: Lease::SHORT.role(ROLE, "") };
-    Group::start_with(redis, vec![settings])
+    Group::start_with(redis, vec![Settings::new(0, redis_url, Lease::SHORT)])
 }
 
 /// Waits until the only replica says so to its app, with these words, and in its log.

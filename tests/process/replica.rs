@@ -49,8 +49,18 @@ impl Lease {
 pub struct Settings {
     pub identity: String,
     pub redis_url: String,
+    /// Further keys of `store.redis`, each with a comma before it.
+    pub redis_more: String,
     /// The entries of `roles`.
     pub roles: String,
+}
+
+impl Settings {
+    /// Of web-`number`, which campaigns for the usual role.
+    pub fn new(number: usize, redis_url: String, lease: Lease) -> Self {
+        let roles = lease.role(ROLE, "");
+        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), roles }
+    }
 }
 
 /// See the module. Killed when dropped.
@@ -90,10 +100,11 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let (Settings { identity, redis_url, .. }, api, telemetry) = (&self.settings, self.api, self.telemetry);
+        let Settings { identity, redis_url, redis_more, .. } = &self.settings;
+        let (api, telemetry) = (self.api, self.telemetry);
         format!(
             "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
-             store: {{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms }} }}\nroles:\n{roles}\
+             store: {{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}\nroles:\n{roles}\
              log: {{ level: debug, format: text }}\n"
         )
     }
