@@ -236,6 +236,7 @@ impl Driver {
         if standstills > self.standstills {
             self.standstills = standstills;
             self.deaf_until = Some(now + DEAF_AFTER_STALL);
+            self.election.handle_input(now, Input::Gap);
         }
         if self.deaf_until.is_some_and(|until| now >= until) {
             self.deaf_until = None;

@@ -217,12 +217,16 @@ impl Election {
         self.look(now, now);
     }
 
-    /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a
-    /// lease of listening brings the next one, and until then this candidate counts as knowing nothing (R8).
-    pub(super) fn missed_messages(&mut self, now: Mono) {
+    /// From now on half a lease of listening comes before a grant that no release has opened (R8).
+    pub(super) fn listen_anew(&mut self, now: Mono) {
         if self.profile.rules.heartbeats {
             self.listen_until = self.listen_until.max(now + self.profile.timing.listen_span());
         }
+    }
+
+    /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a
+    /// lease of listening brings the next one, and until then this candidate counts as knowing nothing (R8).
+    pub(super) fn missed_messages(&mut self, now: Mono) {
         if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
             self.look_again = true;
             self.look_at = self.look_at.min((now + self.spread()).max(self.out_until));
