@@ -185,7 +185,7 @@ impl Driver {
         self.heartbeat.knows_state(self.election.has_answer() || self.election.view(now).state == State::Unhealthy);
     }
 
-    /// Logs why the store refuses this role, once for each reason. A store that cannot be used at all is logged already.
+    /// Logs why the store refuses this role, once for each reason. A store that is down is logged already.
     fn log_refusal(&mut self, refusal: Option<String>) {
         let Some(reason) = refusal else {
             self.refusal = None;

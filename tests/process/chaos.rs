@@ -26,6 +26,18 @@ enum Ill {
     RedisPaused,
 }
 
+impl Ill {
+    /// Whose it is; none for what all suffer from.
+    fn replica(self) -> Option<usize> {
+        match self {
+            Self::ReplicaDown(replica) | Self::ReplicaPaused(replica) | Self::ReplicaCutOff(replica, _) => {
+                Some(replica)
+            }
+            Self::RedisDown | Self::RedisPaused => None,
+        }
+    }
+}
+
 struct Chaos {
     group: Group,
     proxies: Proxies,
@@ -85,8 +97,7 @@ impl Chaos {
     fn strike(&mut self) {
         let redis_is_well = !self.ills.iter().any(|(_, ill)| matches!(ill, Ill::RedisDown | Ill::RedisPaused));
         let replica = self.dice.usize(0..REPLICAS);
-        let concerns = |ill: &Ill| matches!(ill, Ill::ReplicaDown(n) | Ill::ReplicaPaused(n) | Ill::ReplicaCutOff(n, _) if *n == replica);
-        let replica_is_well = !self.ills.iter().any(|(_, ill)| concerns(ill));
+        let replica_is_well = !self.ills.iter().any(|(_, ill)| ill.replica() == Some(replica));
         match self.dice.u8(0..15) {
             0..3 if replica_is_well => {
                 self.group.replicas[replica].kill();

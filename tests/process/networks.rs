@@ -53,8 +53,8 @@ fn a_leader_that_gets_no_answers_is_followed_by_another() {
     cut_off_leader(Network::AnswersLost);
 }
 
-/// Cuts the leader off, makes Redis forget it, and starts a replica that has never heard of its term: all it knows is what
-/// Redis tells, and that is nothing. Returns the two terms.
+/// Cuts the leader off, makes Redis forget it, and starts a replica that has never heard of its term: all it knows is
+/// what Redis tells, and that is nothing. Returns the two terms.
 fn forget_a_leader_that_stands(redis_more: &str) -> (Group, Proxies, [Term; 2]) {
     let (mut group, proxies) = behind_proxies(RedisServer::start(), 3, Lease::LONG, redis_more);
     let first = group.leader();
