@@ -14,5 +14,5 @@ mod cli;
 
 fn main() -> ExitCode {
     baton::process::install_crypto_provider();
-    cli::main().into()
+    cli::main()
 }
