@@ -95,9 +95,10 @@ impl LeaseCell {
     }
 
     /// A role of a store that cannot have forgotten anything, because it lives and dies with its users: free, as after a
-    /// release, so that the first campaign is granted at once.
-    pub fn never_held(rules: Rules) -> Self {
-        Self { rules, lease: None, record: Some(Record { released: true, ..Record::default() }) }
+    /// release by the same server, so that the first campaign is granted at once.
+    pub fn never_held(rules: Rules, run_id: &str) -> Self {
+        let record = Record { released: true, run_id: Some(Arc::from(run_id)), ..Record::default() };
+        Self { rules, lease: None, record: Some(record) }
     }
 
     /// R1 with R3 and R5.
