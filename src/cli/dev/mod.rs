@@ -129,7 +129,7 @@ fn config(n: u16, args: &DevArgs) -> Result<Config, Code> {
         "store": store,
         "roles": roles,
         "defaultRole": args.roles.first().map(RoleName::as_str),
-        "log": { "level": if args.verbose { "info" } else { "warn" }, "format": "text" },
+        "log": { "level": if args.verbose { "info" } else { "error" }, "format": "text" },
     });
     check_text(&text.to_string(), "baton dev", &Environment::process()).map(|loaded| loaded.config).map_err(|error| {
         for problem in error.problems() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use baton::clock::wall_time;
 use baton::protocol::State;
 use baton::role::{RoleHandle, Roles, Snapshot};
+use tokio::task::JoinSet;
 
 use super::super::output::say;
 
@@ -14,11 +15,11 @@ pub fn tell(role: &str, what: impl std::fmt::Display) {
     say(format_args!("{}  {role:<9}  {what}", wall_time().strftime("%H:%M:%S%.3fZ")));
 }
 
-/// Tells every change of a replica's roles until it ends.
-pub fn follow(replica: &str, roles: &Roles) {
+/// Tells every change of a replica's roles, in tasks that end with the replica.
+pub fn follow(tasks: &mut JoinSet<()>, replica: &str, roles: &Roles) {
     for role in roles.all() {
         let replica = replica.to_owned();
-        tokio::spawn(async move { follow_role(&replica, role).await });
+        tasks.spawn(async move { follow_role(&replica, role).await });
     }
 }
 
@@ -28,7 +29,7 @@ async fn follow_role(replica: &str, role: RoleHandle) {
     loop {
         let now = Arc::clone(&changes.borrow_and_update());
         let token = role.remaining().map(|(token, _)| token.get());
-        if let Some(words) = words(last.as_deref(), &now, token) {
+        if let Some(words) = words(replica, last.as_deref(), &now, token) {
             tell(role.name().as_str(), format_args!("{replica} {words}"));
         }
         last = Some(now);
@@ -40,7 +41,7 @@ async fn follow_role(replica: &str, role: RoleHandle) {
 }
 
 /// What is worth telling of a change. Looking for a leader is not: it happens to everyone at every handover.
-fn words(last: Option<&Snapshot>, now: &Snapshot, token: Option<u64>) -> Option<String> {
+fn words(replica: &str, last: Option<&Snapshot>, now: &Snapshot, token: Option<u64>) -> Option<String> {
     let holder = |snapshot: &Snapshot| snapshot.view.holder.as_ref().map(|(name, _)| Arc::clone(name));
     let was = last.map(|last| last.view.state);
     let reason = || now.view.reason.clone().unwrap_or_else(|| "for no reason that it knows".to_owned());
@@ -54,8 +55,10 @@ fn words(last: Option<&Snapshot>, now: &Snapshot, token: Option<u64>) -> Option<
         }),
         _ if was == Some(State::Leading) => Some(format!("leads no more: {}", reason())),
         State::Standby => match holder(now) {
-            Some(name) if last.and_then(holder).as_ref() != Some(&name) => Some(format!("follows {name}")),
-            _ => None,
+            Some(name) if last.and_then(holder).as_ref() == Some(&name) => None,
+            Some(name) if &*name == replica => Some("waits: the lease of the one before it still stands".to_owned()),
+            Some(name) => Some(format!("follows {name}")),
+            None => None,
         },
         State::Campaigning => None,
         state if was != Some(state) => Some(format!("is {state}: {}", reason())),
@@ -84,13 +87,13 @@ mod tests {
         let out = snapshot(State::Standby, None, Some("this replica stays out for a while"));
         let following = snapshot(State::Standby, Some("dev-1"), Some("dev-1 leads"));
         let story = [
-            words(None, &snapshot(State::Campaigning, None, Some("asking")), None),
-            words(None, &leading, Some(7)),
-            words(Some(&leading), &draining, None),
-            words(Some(&draining), &releasing, None),
-            words(Some(&releasing), &out, None),
-            words(Some(&out), &following, None),
-            words(Some(&following), &following, None),
+            words("dev-0", None, &snapshot(State::Campaigning, None, Some("asking")), None),
+            words("dev-0", None, &leading, Some(7)),
+            words("dev-0", Some(&leading), &draining, None),
+            words("dev-0", Some(&draining), &releasing, None),
+            words("dev-0", Some(&releasing), &out, None),
+            words("dev-0", Some(&out), &following, None),
+            words("dev-0", Some(&following), &following, None),
         ];
         let wanted =
             [None, Some("leads (token 7)"), Some("hands over: resigned"), None, None, Some("follows dev-1"), None];
@@ -101,8 +104,8 @@ mod tests {
     fn a_lost_lease_and_a_silent_store_are_told_once() {
         let leading = snapshot(State::Leading, Some("dev-0"), None);
         let lost = snapshot(State::Unreachable, None, Some("no answer"));
-        assert_eq!(words(Some(&leading), &lost, None).as_deref(), Some("leads no more: no answer"));
-        assert_eq!(words(Some(&lost), &lost, None), None);
-        assert_eq!(words(None, &lost, None).as_deref(), Some("is unreachable: no answer"));
+        assert_eq!(words("dev-0", Some(&leading), &lost, None).as_deref(), Some("leads no more: no answer"));
+        assert_eq!(words("dev-0", Some(&lost), &lost, None), None);
+        assert_eq!(words("dev-0", None, &lost, None).as_deref(), Some("is unreachable: no answer"));
     }
 }

@@ -13,14 +13,15 @@ use baton::store::LeaseStore;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
+use tokio::task::JoinSet;
 
 use super::super::Code;
 use super::super::client::API_VARIABLE;
 use super::super::output::{complain, say};
+use super::PORT_DEFAULT;
 use super::control::{Control, Request};
 use super::narrator::{follow, tell};
 use super::replica::Replica;
-use super::{PORT_DEFAULT, TELEMETRY_OFFSET};
 
 /// After how long a killed replica is replaced, as by Kubernetes.
 const REPLACED_AFTER: Duration = Duration::from_secs(3);
@@ -33,6 +34,8 @@ struct Stage {
     replicas: Vec<Option<Replica>>,
     /// Which are to be replaced, when their time comes.
     due: FuturesUnordered<Pin<Box<dyn Future<Output = usize>>>>,
+    /// They tell what happens.
+    narrators: JoinSet<()>,
 }
 
 /// Runs until a signal.
@@ -54,7 +57,7 @@ pub async fn run(configs: Vec<Config>, port: u16) -> Code {
     };
     say(stage.introduction(port));
     for (config, replica) in stage.configs.iter().zip(stage.replicas.iter().flatten()) {
-        follow(&config.identity, replica.roles());
+        follow(&mut stage.narrators, &config.identity, replica.roles());
     }
     stage.play(signals, control).await
 }
@@ -77,7 +80,7 @@ impl Stage {
             // Those that run already end with their `order`s, when this returns early.
             replicas.push(Some(Replica::start(config.clone(), memory.clone()).await?));
         }
-        Ok(Self { configs, memory, replicas, due: FuturesUnordered::new() })
+        Ok(Self { configs, memory, replicas, due: FuturesUnordered::new(), narrators: JoinSet::new() })
     }
 
     async fn play(&mut self, mut signals: Signals, control: Option<Control>) -> Code {
@@ -137,7 +140,7 @@ impl Stage {
         match Replica::start(config, self.memory.clone()).await {
             Ok(replica) => {
                 tell("-", format_args!("{name} is new, with another session"));
-                follow(&name, replica.roles());
+                follow(&mut self.narrators, &name, replica.roles());
                 self.replicas[n] = Some(replica);
             }
             Err(error) => {
@@ -157,6 +160,8 @@ impl Stage {
         let ends = join_all(self.replicas.iter_mut().flatten().map(Replica::ended));
         tokio::select! {
             ends = ends => {
+                // They have a last word.
+                while self.narrators.join_next().await.is_some() {}
                 let worst = ends.into_iter().flatten().find(|exit| *exit != Exit::Well);
                 worst.unwrap_or(Exit::Well).into()
             }
@@ -177,10 +182,7 @@ impl Stage {
             vec![format!("{count} replicas over {place}; a lease of {:?}", first.roles[0].timing.lease_duration())];
         for config in &self.configs {
             let (api, telemetry) = (config.api.listen, config.telemetry.listen);
-            lines.push(format!(
-                "  {}  http://{api}   telemetry http://{telemetry} (+{TELEMETRY_OFFSET})",
-                config.identity
-            ));
+            lines.push(format!("  {}  http://{api}   telemetry http://{telemetry}", config.identity));
         }
         lines.push("From another terminal:".to_owned());
         let tries = [
