@@ -23,7 +23,7 @@ const LINE_BYTES_MAX: u64 = 4_096;
 fn path(port: u16) -> io::Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folder = match runtime {
-        Some(folder) => folder,
+        Some(folder) => folder.join("baton"),
         None => std::env::temp_dir().join(format!("baton-{}", getuid().as_raw())),
     };
     match DirBuilder::new().mode(0o700).create(&folder) {
