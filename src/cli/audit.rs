@@ -13,12 +13,16 @@ use super::{Code, ConfigFile, Format, block_on, load};
 
 /// Tell what this Redis can and cannot promise
 ///
-/// Looks at the Redis that the configuration names: version, role, persistence, eviction, replicas and acknowledgements,
-/// clock, latency, and the rights of its user, which are tried out on keys of its own that are removed again. Each finding
-/// is graded (ok, note, unknown, warning, problem), with what it costs and what would help.
+/// Looks at the Redis that the configuration names: version, role, persistence,
+/// eviction, replicas and acknowledgements, clock, latency, and the rights of its user,
+/// which are tried out on keys of its own that are removed again. Each finding is
+/// graded (ok, note, unknown, warning, problem), with what it costs and what would
+/// help.
 ///
-/// Ends with 0, with 1 when there is a problem, with 69 when the Redis cannot be talked to.
+/// Ends with 0, with 1 when there is a problem, with 69 when the Redis cannot be talked
+/// to.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton audit --config config.yaml\n  \
     baton audit --config config.yaml -o json | jq '.findings[] | select(.severity == \"problem\")'")]
 pub struct AuditArgs {

@@ -11,12 +11,14 @@ use super::{Code, load};
 
 /// Check a configuration file: every problem at once, with its line
 ///
-/// Prints one problem a line as `FILE:LINE:COLUMN: path: what is wrong and what would be right` on standard error, and
-/// ends with 64; or one line that begins with `FILE: ok`, and ends with 0. Warnings go to standard error, too.
+/// Prints one problem a line as `FILE:LINE:COLUMN: path: what is wrong and what would
+/// be right` on standard error, and ends with 64; or one line that begins with `FILE:
+/// ok`, and ends with 0. Warnings go to standard error, too.
 ///
-/// Variables are read from the environment, as `run` does. Secret and certificate files that are absent are only warned of:
-/// the file may be meant for another machine.
+/// Variables are read from the environment, as `run` does. Secret and certificate files
+/// that are absent are only warned of: the file may be meant for another machine.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(
     after_help = "Examples:\n  baton check-config config.yaml\n  REDIS_HOST=redis baton check-config config.yaml"
 )]

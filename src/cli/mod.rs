@@ -22,10 +22,11 @@ use output::{complain, say};
 
 /// Leader election beside every replica of your app, on Redis.
 ///
-/// Baton campaigns for named roles, keeps their leases for as long as the app is well, and tells the app over loopback
-/// HTTP whether it leads, for how long it may act on that answer, and with which fencing token.
+/// Baton campaigns for named roles, keeps their leases for as long as the app is well,
+/// and tells the app over loopback HTTP whether it leads, for how long it may act on
+/// that answer, and with which fencing token.
 #[derive(Debug, Parser)]
-#[command(name = "baton", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "baton", version, verbatim_doc_comment, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -48,24 +49,19 @@ Exit codes:
 enum Command {
     /// Run the sidecar: campaign for the configured roles and answer the app
     ///
-    /// Runs until SIGTERM or SIGINT, and then hands over what it leads: it says `leader: false` at once, keeps the lease
-    /// until the last promise it gave has run out, and releases. A second signal ends it at once. Redis need not be up.
+    /// Runs until SIGTERM or SIGINT, and then hands over what it leads: it says `leader:
+    /// false` at once, keeps the lease until the last promise it gave has run out, and
+    /// releases. A second signal ends it at once. Redis need not be up.
+    #[command(verbatim_doc_comment)]
     Run(ConfigFile),
-    /// Try it: several replicas in one process, no Redis needed
     Dev(dev::DevArgs),
-    /// Run a command only while leading
     Exec(exec::ExecArgs),
-    /// Show the roles of a running sidecar
     Status(status::StatusArgs),
-    /// Hand a role over to another replica
     Resign(resign::ResignArgs),
-    /// Check a configuration file: every problem at once, with its line
     CheckConfig(check::CheckArgs),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
-    /// Tell what this Redis can and cannot promise
     Audit(audit::AuditArgs),
-    /// Forget a role that is no longer configured anywhere, its token included
     Purge(purge::PurgeArgs),
 }
 
@@ -138,7 +134,8 @@ fn load(path: &Path, environment: &Environment) -> Result<Loaded, Code> {
     })
 }
 
-/// One thread for everything but telemetry: an answer costs microseconds, and a second thread would only make it wait.
+/// One thread for everything but telemetry: an answer costs microseconds, and a second thread would only make it
+/// wait.
 fn runtime() -> Result<tokio::runtime::Runtime, Code> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         complain(format_args!("the operating system refuses a runtime: {error}"));

@@ -15,11 +15,14 @@ use super::{Code, ConfigFile, block_on, load};
 
 /// Forget a role that is no longer configured anywhere, its token included
 ///
-/// A role keeps one small record in Redis for good, so that its tokens go on rising. Once no replica has the role in its
-/// configuration any more, this removes the record. It refuses a role that the file configures, and one that has a lease.
+/// A role keeps one small record in Redis for good, so that its tokens go on rising.
+/// Once no replica has the role in its configuration any more, this removes the record.
+/// It refuses a role that the file configures, and one that has a lease.
 ///
-/// Ends with 0 when the role is forgotten or was not known, with 1 when it is in use, with 69 when Redis does not answer.
+/// Ends with 0 when the role is forgotten or was not known, with 1 when it is in use,
+/// with 69 when Redis does not answer.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(after_help = "Example:\n  baton purge old-scheduler --config config.yaml")]
 pub struct PurgeArgs {
     /// The role to forget

@@ -11,13 +11,15 @@ use super::{Code, block_on, dev};
 
 /// Hand a role over to another replica
 ///
-/// Asks the sidecar on this machine to give the role up. It says `leader: false` at once, keeps the lease until the last
-/// promise it gave has run out, and releases; another replica leads within milliseconds, and this one stays out for the
-/// cooldown.
+/// Asks the sidecar on this machine to give the role up. It says `leader: false` at
+/// once, keeps the lease until the last promise it gave has run out, and releases;
+/// another replica leads within milliseconds, and this one stays out for the cooldown.
 ///
-/// Only the leader can resign: another replica's sidecar names it, and this ends with 1. Among the replicas of `baton dev`
-/// the leader is found by itself, unless --api names one of them.
+/// Only the leader can resign: another replica's sidecar names it, and this ends with
+/// 1. Among the replicas of `baton dev` the leader is found by itself, unless --api
+/// names one of them.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton resign scheduler\n  baton resign scheduler --cooldown 10m")]
 pub struct ResignArgs {
     /// The role to hand over
@@ -61,8 +63,8 @@ async fn ask_address(args: &ResignArgs) -> Result<Outcome, ClientError> {
     ask(&args.api.open()?, args).await
 }
 
-/// The leader among the replicas of the `baton dev` that the address belongs to; none when there is no such set, or when
-/// none of it leads.
+/// The leader among the replicas of the `baton dev` that the address belongs to; none when there is no such set,
+/// or when none of it leads.
 async fn ask_dev_set(args: &ResignArgs) -> Option<Outcome> {
     let address = args.api.address();
     let port: u16 = address.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()?;

@@ -10,13 +10,16 @@ use super::{Code, Format, block_on};
 
 /// Show the roles of a running sidecar
 ///
-/// Asks the sidecar on this machine for its roles: what each is to this replica, who leads, with which token, and for how
-/// long that answer may be acted upon. With --watch it goes on, and prints a line for every change.
+/// Asks the sidecar on this machine for its roles: what each is to this replica, who
+/// leads, with which token, and for how long that answer may be acted upon. With
+/// --watch it goes on, and prints a line for every change.
 ///
-/// Ends with 0 when every role is settled (leading or standby), with 1 when one is not (campaigning, draining, guarded,
-/// unhealthy, unreachable), with 69 when no sidecar answers. To ask is to be promised: where this replica leads, a handover
-/// waits until the validity of the answer has run out.
+/// Ends with 0 when every role is settled (leading or standby), with 1 when one is not
+/// (campaigning, draining, guarded, unhealthy, unreachable), with 69 when no sidecar
+/// answers. To ask is to be promised: where this replica leads, a handover waits until
+/// the validity of the answer has run out.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton status\n  baton status --watch\n  \
     baton status --api 127.0.0.1:4041 -o json | jq '.[] | select(.leader)'")]
 pub struct StatusArgs {

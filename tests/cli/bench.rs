@@ -170,8 +170,8 @@ pub fn exists(pid: i32) -> bool {
     rustix::process::test_kill_process(Pid::from_raw(pid).unwrap()).is_ok()
 }
 
-/// Ports for `baton dev`: its first one. Below what the system hands out by itself, and in blocks, so that neither other
-/// processes nor other tests are met.
+/// Ports for `baton dev`: its first one. Below what the system hands out by itself, and in blocks, so that neither
+/// other processes nor other tests are met.
 pub fn dev_port() -> u16 {
     const BLOCKS: u16 = 100;
     static TAKEN: AtomicU16 = AtomicU16::new(0);

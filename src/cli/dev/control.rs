@@ -1,5 +1,5 @@
-//! The socket on which other terminals talk to a running `baton dev`: a Unix domain socket in a folder that only this user
-//! may enter, so that neither a web page nor another user can kill anything.
+//! The socket on which other terminals talk to a running `baton dev`: a Unix domain socket in a folder that only
+//! this user may enter, so that neither a web page nor another user can kill anything.
 //!
 //! One line a connection: `kill N` or `addresses`; one line back: `ok …` or what is wrong.
 

@@ -22,13 +22,17 @@ const PORT_DEFAULT: u16 = 4040;
 
 /// Try it: several replicas in one process, no Redis needed
 ///
-/// Runs replicas dev-0, dev-1, … with a session each, over one store in memory, and prints every change. The app's side of
-/// dev-N listens on port 4040 + N, its telemetry on 4140 + N. From another terminal, ask them, make the leader hand over
-/// (`baton resign`), or kill one as `kill -9` would (`baton dev kill`): nothing is given back, another replica leads when the
-/// lease has run out, and a new dev-N takes the place of the old one after 3 s.
+/// Runs replicas dev-0, dev-1, … with a session each, over one store in memory, and
+/// prints every change. The app's side of dev-N listens on port 4040 + N, its telemetry
+/// on 4140 + N. From another terminal, ask them, make the leader hand over (`baton
+/// resign`), or kill one as `kill -9` would (`baton dev kill`): nothing is given back,
+/// another replica leads when the lease has run out, and a new dev-N takes the place of
+/// the old one after 3 s.
 ///
-/// With --redis they share a real Redis instead. SIGINT and SIGTERM hand over and end it; a second one ends it at once.
+/// With --redis they share a real Redis instead. SIGINT and SIGTERM hand over and end
+/// it; a second one ends it at once.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Examples:\n  baton dev --replicas 3\n  baton dev --redis redis://127.0.0.1:6379/0 --lease 15s\n  \
@@ -62,8 +66,9 @@ pub struct DevArgs {
 enum DevCommand {
     /// Kill one replica of a running `baton dev`, as kill -9 would
     ///
-    /// Nothing is given back, nobody is told, its ports close. A new replica takes its place after 3 s.
-    #[command(after_help = "Example:\n  baton dev kill 0")]
+    /// Nothing is given back, nobody is told, its ports close. A new replica takes its
+    /// place after 3 s.
+    #[command(verbatim_doc_comment, after_help = "Example:\n  baton dev kill 0")]
     Kill {
         /// Which: the N of dev-N
         #[arg(value_name = "N")]

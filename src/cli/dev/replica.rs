@@ -1,5 +1,5 @@
-//! One replica of `baton dev`, on a thread and a runtime of its own, so that it can be killed: when its runtime is dropped,
-//! every task of it stops where it stands and every connection is closed, as when a process dies.
+//! One replica of `baton dev`, on a thread and a runtime of its own, so that it can be killed: when its runtime is
+//! dropped, every task of it stops where it stands and every connection is closed, as when a process dies.
 
 use std::sync::Arc;
 
@@ -105,9 +105,10 @@ async fn live(
         return None; // the process is ending already
     }
     let (mut draining, mut dying) = (orders.clone(), orders);
+    let drain = async move { draining.wait_for(|order| *order == Order::Drain).await.is_ok() };
     // A lost sender means that nobody is left to order anything: then this ends like a killed one, too.
     tokio::select! {
-        exit = app.run(None, None, async move { draining.wait_for(|order| *order == Order::Drain).await.is_ok() }) => Some(exit),
+        exit = app.run(None, None, drain) => Some(exit),
         _ = dying.wait_for(|order| *order == Order::Die) => None,
     }
 }

@@ -26,7 +26,8 @@ impl Child {
         let (program, arguments) = command.split_first().ok_or_else(not_found)?;
         let mut command = Command::new(program);
         command.args(arguments).envs(variables.iter().map(|(name, value)| (*name, value)));
-        // A group of its own: what it starts in turn is signalled with it, and the terminal's Ctrl-C comes once, through us.
+        // A group of its own: what it starts in turn is signalled with it, and the terminal's Ctrl-C comes once,
+        // through us.
         let process = command.process_group(0).kill_on_drop(true).spawn()?;
         let id = process.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).ok_or_else(not_found)?;
         Ok(Self { process, group: id, gone: false })
@@ -38,11 +39,10 @@ impl Child {
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// Waits for the command's end, and then ends what it left running in its group: nothing of it may outlive the lease.
-    /// Cancel-safe.
+    /// Waits for the command's end, and then ends what it left running in its group: nothing of it may outlive the
+    /// lease. Cancel-safe.
     ///
-    /// # Errors
-    /// What the operating system says.
+    /// # Errors What the operating system says.
     pub async fn ended(&mut self) -> io::Result<ExitStatus> {
         let status = self.process.wait().await?;
         if !self.gone {

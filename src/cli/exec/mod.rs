@@ -23,18 +23,23 @@ use watch::{Grace, GraceError};
 
 /// Run a command only while leading
 ///
-/// Campaigns for the role and starts the command once this replica leads. The command and what it starts are a process
-/// group of their own. When the lease is about to be lost, because renewals fail, the group gets TERM, and KILL at the
-/// deadline at the latest: before the lease could be another's.
+/// Campaigns for the role and starts the command once this replica leads. The command
+/// and what it starts are a process group of their own. When the lease is about to be
+/// lost, because renewals fail, the group gets TERM, and KILL at the deadline at the
+/// latest: before the lease could be another's.
 ///
-/// TERM, INT, HUP, USR1 and USR2 are passed on to the group. After TERM or INT the lease is kept until the command has
-/// ended, and then given back. The command's end gives the lease back, too, and its exit code is returned (128 + the signal
-/// that killed it; 127 when there is no such command, 126 when it cannot be run).
+/// TERM, INT, HUP, USR1 and USR2 are passed on to the group. After TERM or INT the
+/// lease is kept until the command has ended, and then given back. The command's end
+/// gives the lease back, too, and its exit code is returned (128 + the signal that
+/// killed it; 127 when there is no such command, 126 when it cannot be run).
 ///
-/// The command finds BATON_ROLE, BATON_TOKEN (the fencing token) and BATON_IDENTITY in its environment. While baton itself
-/// is stopped (SIGSTOP) or has been killed with SIGKILL, nobody ends the command: hand the token on to whatever it writes
-/// to, and let that refuse smaller ones. No listener is opened, and the role's appCheck is not used.
+/// The command finds BATON_ROLE, BATON_TOKEN (the fencing token) and BATON_IDENTITY in
+/// its environment. While baton itself is stopped (SIGSTOP) or has been killed with
+/// SIGKILL, nobody ends the command: hand the token on to whatever it writes to, and
+/// let that refuse smaller ones. No listener is opened, and the role's appCheck is not
+/// used.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  \
     baton exec --config config.yaml --role scheduler -- ./nightly-import.sh\n  \
     baton exec --role scheduler --restart -- sh -c 'exec worker --fencing-token \"$BATON_TOKEN\"'")]
@@ -44,8 +49,7 @@ pub struct ExecArgs {
     /// The role to lead; one of the configuration's
     #[arg(long, value_name = "ROLE")]
     role: RoleName,
-    /// How long the command has between TERM and KILL when the lease is being lost [default: half of the time from a
-    /// renewal to its deadline, at most 5s]
+    /// From TERM to KILL while the lease is being lost [default: half a term, at most 5s]
     #[arg(long, value_name = "DURATION", value_parser = baton::config::parse_duration)]
     grace: Option<Duration>,
     /// When the lease was lost, wait to lead again and start the command anew

@@ -106,7 +106,8 @@ impl Supervisor {
             let nap = self.plan.grace.next_look(term.map(|(_, remaining)| remaining));
             tokio::select! {
                 signal = self.signals.next() => {
-                    // With no command to take them, USR1 and USR2 mean nothing, and HUP what it means to every program.
+                    // With no command to take them, USR1 and USR2 mean nothing, and HUP what it means to every
+                    // program.
                     if asks_to_end(signal) || signal == Signal::HUP {
                         return Waited::Asked(signal);
                     }

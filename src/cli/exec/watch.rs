@@ -35,10 +35,10 @@ pub struct GraceError {
 }
 
 impl Grace {
-    /// The given grace, or half a term's span and at most 5 s. Half is always less than what is left when a renewal is due.
+    /// The given grace, or half a term's span and at most 5 s. Half is always less than what is left when a
+    /// renewal is due.
     ///
-    /// # Errors
-    /// It is as long as the time that is left when a renewal is due.
+    /// # Errors It is as long as the time that is left when a renewal is due.
     pub fn new(given: Option<Duration>, timing: &Timing) -> Result<Self, GraceError> {
         let span = given.unwrap_or((timing.term_span() / 2).min(GRACE_MAX));
         let less_than = timing.term_span() - timing.renew_period();
