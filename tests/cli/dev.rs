@@ -132,3 +132,30 @@ async fn over_a_real_redis_the_replicas_elect_through_it() {
     assert!(greater > token, "{greater} after {token}");
     dev.says(&format!("dev-{} leads (token {greater})", 1 - leader)).await;
 }
+
+#[tokio::test]
+async fn a_second_signal_ends_it_though_promises_stand() {
+    let port = dev_port();
+    let (bench, mut dev) = dev(port, &["--replicas", "1", "--lease", "1h"]).await;
+    // The question is answered with a promise of 20 minutes.
+    assert_eq!(one_leader(&bench, port, 1, None).await.0, 0);
+    dev.signal(Signal::TERM);
+    dev.says("dev-0 hands over: shutdown").await;
+    dev.signal(Signal::TERM);
+    assert_eq!(dev.ends().await, 0);
+}
+
+#[tokio::test]
+async fn a_socket_that_a_killed_dev_left_behind_is_in_nobodys_way() {
+    let port = dev_port();
+    let (bench, mut first) = dev(port, &["--replicas", "1"]).await;
+    first.signal(Signal::KILL);
+    assert_eq!(first.ends().await, 137);
+    let number = port.to_string();
+    let kill = ["dev", "kill", "0", "--port", &number];
+    bench.baton(&kill).await.ends_with(69);
+    let second = bench.start(&["dev", "--replicas", "1", "--port", &number]);
+    second.says("dev-0 leads").await;
+    bench.baton(&kill).await.ends_with(0);
+    second.says("dev-0 is gone").await;
+}
