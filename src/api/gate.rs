@@ -51,6 +51,10 @@ impl<S> Gate<S> {
         {
             return Err(foreign_host(authority.as_str()));
         }
+        // CONNECT names a host and no path. warp's path filters panic on that, and a panic ends the process.
+        if request.uri().path_and_query().is_none() {
+            return Err(Problem::new(ProblemKind::UnknownPath, "this is no proxy: a path is wanted"));
+        }
         for origin in headers.get_all(ORIGIN) {
             let ours = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
             if !ours.is_some_and(|host| is_ours(host, self.ends)) {

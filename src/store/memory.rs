@@ -1,5 +1,5 @@
-//! Leases in this process: for `baton dev`, and for tests that need no Redis. It lives and dies with its users, so there is
-//! nothing that it could have forgotten: the first campaign of a role is granted at once.
+//! Leases in this process: for `baton dev`, and for tests that need no Redis. It lives and dies with its users, so
+//! there is nothing that it could have forgotten: the first campaign of a role is granted at once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::protocol::{
 
 /// How many messages a listener may be behind before it is told of a gap.
 const LISTENER_BUFFER: usize = 256;
-/// A store in memory has one generation only.
+/// There is one server process, and this is its name.
 const RUN_ID: &str = "memory";
 /// Nothing here waits, but the contract asks for a bound.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(50);
@@ -78,8 +78,8 @@ impl Place {
 }
 
 impl MemoryStore {
-    /// A store that knows of no role. Its clock is `clock` counted from the Unix epoch's first microsecond on, so tokens are
-    /// only good for this process.
+    /// A store that knows of no role. Its clock is `clock` counted from the Unix epoch's first microsecond on, so
+    /// tokens are only good for this process.
     pub fn new(clock: SharedClock) -> Self {
         let born = clock.now();
         let (health, _) = watch::channel(StoreHealth::Up);

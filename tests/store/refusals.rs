@@ -158,7 +158,8 @@ async fn a_redis_that_evicts_is_used_with_a_note() {
 }
 
 /// The line of docs/redis.md. With it everything works, and less is named.
-pub const LEAST_RIGHTS: &str = "~baton:* resetchannels &baton:* -@all +hello +auth +select +ping +info +time +client|id \
+pub const LEAST_RIGHTS: &str = "~baton:* resetchannels &baton:* -@all +hello +auth +select +ping +info +time \
+     +client|id \
      +evalsha +eval +hmget +hset +exists +del +pexpire +pttl +publish +subscribe +unsubscribe +wait +waitaof";
 
 /// The rights that this version knows of.

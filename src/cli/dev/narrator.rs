@@ -46,9 +46,12 @@ fn words(replica: &str, last: Option<&Snapshot>, now: &Snapshot, token: Option<u
     let was = last.map(|last| last.view.state);
     let reason = || now.view.reason.clone().unwrap_or_else(|| "for no reason that it knows".to_owned());
     match now.view.state {
-        // The reason says it all: "handing over: resigned"; the next one, "giving the lease back", says nothing new.
         State::Draining if was == Some(State::Draining) => None,
-        State::Draining => Some(format!("hands over: {}", reason().trim_start_matches("handing over: "))),
+        // Without promises to wait for, the lease is given back before it could be told why.
+        State::Draining => Some(match reason().strip_prefix("handing over: ") {
+            Some(why) => format!("hands over: {why}"),
+            None => "hands over at once".to_owned(),
+        }),
         State::Leading => Some(match token {
             Some(token) => format!("leads (token {token})"),
             None => "leads".to_owned(),
@@ -94,9 +97,18 @@ mod tests {
             words("dev-0", Some(&releasing), &out, None),
             words("dev-0", Some(&out), &following, None),
             words("dev-0", Some(&following), &following, None),
+            words("dev-0", Some(&leading), &releasing, None),
         ];
-        let wanted =
-            [None, Some("leads (token 7)"), Some("hands over: resigned"), None, None, Some("follows dev-1"), None];
+        let wanted = [
+            None,
+            Some("leads (token 7)"),
+            Some("hands over: resigned"),
+            None,
+            None,
+            Some("follows dev-1"),
+            None,
+            Some("hands over at once"),
+        ];
         assert_eq!(story.each_ref().map(Option::as_deref), wanted);
     }
 

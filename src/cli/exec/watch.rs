@@ -15,6 +15,8 @@ const GRACE_MAX: Duration = Duration::from_secs(5);
 /// How often to look at the least, and at the most: a machine that wakes up has slept past every timer.
 const LOOK_MAX: Duration = Duration::from_millis(250);
 const LOOK_MIN: Duration = Duration::from_millis(5);
+/// KILL comes so long before the deadline: what a timer and a signal may take.
+const LAST: Duration = Duration::from_millis(10);
 
 /// How long a command has between TERM and KILL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl Grace {
     pub fn next_look(&self, remaining: Option<Duration>) -> Duration {
         let Some(remaining) = remaining else { return LOOK_MIN };
         let to_grace = remaining.saturating_sub(self.span);
-        let next = if to_grace.is_zero() { remaining } else { to_grace };
+        let next = if to_grace.is_zero() { remaining.saturating_sub(LAST) } else { to_grace };
         next.clamp(LOOK_MIN, self.look)
     }
 }
@@ -117,6 +119,7 @@ impl Watch {
     pub fn look(&mut self, sight: Sight) -> Verdict {
         let ours = sight.term.filter(|(token, _)| *token == self.token);
         let verdict = match (ours, self.told_at) {
+            (Some((_, remaining)), _) if remaining <= LAST => Verdict::Kill,
             (Some((_, remaining)), None) if remaining <= self.grace.span => Verdict::Leave,
             // It leads again, but the command was told to end, and has had its time.
             (Some(_), Some(told_at)) if sight.now.since(told_at) >= self.grace.span => Verdict::Kill,
@@ -173,6 +176,8 @@ mod tests {
         assert_eq!(watch.look(leading(999, 7, 401)), Verdict::Stay);
         assert_eq!(watch.look(leading(1_000, 7, 400)), Verdict::Leave);
         assert_eq!(watch.look(leading(1_001, 7, 399)), Verdict::Stay, "it has been told");
+        assert_eq!(watch.look(leading(1_389, 7, 11)), Verdict::Stay);
+        assert_eq!(watch.look(leading(1_390, 7, 10)), Verdict::Kill, "just before the deadline");
     }
 
     #[test]
@@ -218,7 +223,7 @@ mod tests {
         assert_eq!(grace.look, ms(25));
         assert_eq!(grace.next_look(Some(ms(1_400))), ms(25));
         assert_eq!(grace.next_look(Some(ms(410))), ms(10), "at the moment of TERM");
-        assert_eq!(grace.next_look(Some(ms(12))), ms(12), "at the deadline");
+        assert_eq!(grace.next_look(Some(ms(32))), ms(22), "just before the deadline");
         assert_eq!(grace.next_look(None), LOOK_MIN);
     }
 }

@@ -199,6 +199,20 @@ fn r4_an_incumbent_puts_its_lost_lease_back_unless_a_later_term_or_a_release_sta
 }
 
 #[test]
+fn r4_a_failover_that_brings_an_earlier_lease_back_does_not_cost_the_incumbent_its_term() {
+    let mut store = Store::new();
+    let earlier = store.grant(1, 1);
+    let lagging = store.cell.clone();
+    store.release(1, 1, earlier);
+    let mine = store.grant(2, 1);
+    store.cell = lagging;
+    store.restart(false);
+    assert!(matches!(store.renew(2, 1, mine).0, RenewReply::Renewed { reasserted: true, .. }));
+    let RenewReply::Lost { token, .. } = store.renew(1, 1, earlier).0 else { panic!() };
+    assert_eq!(token, mine, "and not the other way round");
+}
+
+#[test]
 fn r4_the_count_goes_on_where_the_store_lost_it() {
     let mut store = Store::new();
     let mine = store.grant(1, 1);
@@ -356,4 +370,10 @@ fn r8_a_holder_whose_count_stood_still_for_a_whole_lease_is_overdue_whatever_the
     assert!(matches!(store.campaign(&early).0, CampaignReply::Held { .. }));
     let late = CampaignRequest { knowledge: knows(&store, LEASE), ..ask(2, 2) };
     assert!(is_granted(&store.campaign(&late).0));
+}
+
+#[test]
+fn a_store_that_cannot_forget_grants_its_first_campaign_at_once() {
+    let mut store = Store { cell: LeaseCell::never_held(Rules::ALL, "one"), uptime: Duration::ZERO, ..Store::new() };
+    assert!(is_granted(&store.campaign(&ask(1, 1)).0));
 }

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::info::Info;
 use super::link::Link;
 use super::settings::Settings;
+use crate::protocol::Dice;
 use crate::store::{StoreError, StoreHealth};
 
 /// The first pause between two attempts to connect.
@@ -108,7 +109,7 @@ pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, S
 
 /// Growing, random pauses. Seeded: randomness is handed in, and a run can be repeated.
 pub(super) struct Pauses {
-    state: u64,
+    dice: Dice,
     limit: Duration,
     limit_max: Duration,
 }
@@ -117,7 +118,7 @@ impl Pauses {
     /// A Redis that comes back shall be found well before the shortest lease has run out.
     pub fn new(seed: u64, lease_min: Duration) -> Self {
         let limit_max = (lease_min / 8).clamp(PAUSE_MIN, PAUSE_MAX);
-        Self { state: seed, limit: PAUSE_MIN, limit_max }
+        Self { dice: Dice::new(seed), limit: PAUSE_MIN, limit_max }
     }
 
     pub fn reset(&mut self) {
@@ -128,14 +129,7 @@ impl Pauses {
     pub fn next(&mut self) -> Duration {
         let limit = self.limit;
         self.limit = (limit * 2).min(self.limit_max);
-        // splitmix64
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        let half = u64::try_from(limit.as_nanos() / 2).unwrap_or(u64::MAX).max(1);
-        limit / 2 + Duration::from_nanos(z % half)
+        self.dice.between(limit / 2, limit)
     }
 }
 

@@ -5,11 +5,10 @@
 -- ARGV[1]  the role's channel
 --
 -- Three rules hold throughout:
--- * Numbers leave as text made with '%.0f'. A Lua number in a reply or a concatenation is cut to 14 digits; tokens have
--- 16.
+-- * Numbers leave as text made with '%.0f'. A Lua number in a reply or a concatenation is cut to 14 digits; tokens
+--   have 16.
 -- * The first write is an HSET (but for a release, see there). Redis refuses that one when its memory is full, so a
--- script
---   does all of its work or none.
+--   script does all of its work or none.
 -- * A key that holds what we did not write is reported and left as it is.
 local lease_key, record_key, channel = KEYS[1], KEYS[2], ARGV[1]
 
