@@ -15,9 +15,9 @@ use super::{Code, block_on, dev};
 /// once, keeps the lease until the last promise it gave has run out, and releases;
 /// another replica leads within milliseconds, and this one stays out for the cooldown.
 ///
-/// Only the leader can resign: another replica's sidecar names it, and this ends with
-/// 1. Among the replicas of `baton dev` the leader is found by itself, unless --api
-/// names one of them.
+/// Only the leader can resign: another replica's sidecar names it, and then the exit
+/// code is 1. Among the replicas of `baton dev` the leader is found by itself, unless
+/// --api names one of them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton resign scheduler\n  baton resign scheduler --cooldown 10m")]

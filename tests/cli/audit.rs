@@ -67,8 +67,17 @@ async fn purge_forgets_a_role_that_nobody_runs_and_no_other() {
     let role = "roles: [{ name: old, leaseDuration: 1500ms }]";
     let store = format!("store: {{ redis: {{ url: '{}', commandTimeout: 400ms }} }}", server.url());
     let other = bench.file("old.yaml", &format!("{store}\n{role}\n"));
-    let mut running =
-        bench.start(&["exec", "--config", &other, "--role", "old", "--", "sh", "-c", "echo ready; sleep 60"]);
+    let mut running = bench.start(&[
+        "exec",
+        "--config",
+        &other,
+        "--role",
+        "old",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; while [ -e alive ]; do sleep 0.02; done",
+    ]);
     running.says("ready").await;
     let said = bench.baton(&["purge", "old", "--config", &file]).await.ends_with(1);
     assert!(said.err.contains("has a lease"), "{}", said.err);

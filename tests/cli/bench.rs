@@ -48,6 +48,8 @@ impl Said {
 impl Bench {
     pub fn new() -> Self {
         let folder = TempDir::new().unwrap();
+        // What a killed `baton exec` leaves running looks for it, and so ends with the test.
+        std::fs::write(folder.path().join("alive"), "").unwrap();
         // The control socket of `baton dev` goes here, so that tests do not meet each other's.
         let runtime = folder.path().to_string_lossy().into_owned();
         Self { folder, variables: vec![("XDG_RUNTIME_DIR", runtime), ("POD_NAME", "web-0".to_owned())] }

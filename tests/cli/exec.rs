@@ -24,7 +24,7 @@ fn exec(bench: &Bench, file: &str, flags: &[&str], script: &str) -> Running {
 
 /// Writes the time in nanoseconds again and again, after its own process's id. Deaf to TERM.
 fn ticking(name: &str) -> String {
-    format!("trap '' TERM; echo $$ >{name}.pid; while :; do date +%s%N >>{name}; sleep 0.02; done")
+    format!("trap '' TERM; echo $$ >{name}.pid; while [ -e alive ]; do date +%s%N >>{name}; sleep 0.02; done")
 }
 
 /// When the first and the last tick were written.
@@ -80,7 +80,8 @@ async fn a_role_or_a_grace_that_cannot_be_is_bad_usage() {
 async fn only_one_of_two_runs_its_command_and_the_other_takes_over_when_it_ends() {
     let (bench, server) = (Bench::new(), RedisServer::start());
     let (one, two) = (config(&bench, "one", &server.url()), config(&bench, "two", &server.url()));
-    let mut first = exec(&bench, &one, &[], "echo first ready; until [ -e gate ]; do sleep 0.02; done");
+    let mut first =
+        exec(&bench, &one, &[], "echo first ready; while [ -e alive ] && [ ! -e gate ]; do sleep 0.02; done");
     first.says("first ready").await;
     let mut second = exec(&bench, &two, &[], "echo second ready");
     second.says("another replica leads").await;
@@ -95,9 +96,10 @@ async fn only_one_of_two_runs_its_command_and_the_other_takes_over_when_it_ends(
 async fn signals_reach_the_command_and_the_lease_is_kept_until_it_has_ended() {
     let (bench, server) = (Bench::new(), RedisServer::start());
     let file = config(&bench, "c", &server.url());
-    let script = "trap 'echo hup' HUP; trap 'echo usr1' USR1; trap 'echo term; until [ -e go ]; do sleep 0.02; done; \
-                  echo done; exit 3' TERM; echo ready; while :; do sleep 0.02; done";
-    let mut running = exec(&bench, &file, &[], script);
+    let on_term = "echo term; while [ -e alive ] && [ ! -e go ]; do sleep 0.02; done; echo done; exit 3";
+    let forever = "while [ -e alive ]; do sleep 0.02; done";
+    let script = format!("trap 'echo hup' HUP; trap 'echo usr1' USR1; trap '{on_term}' TERM; echo ready; {forever}");
+    let mut running = exec(&bench, &file, &[], &script);
     running.says("ready").await;
     running.signal(Signal::HUP);
     running.says("hup").await;
@@ -125,7 +127,7 @@ async fn signals_reach_the_command_and_the_lease_is_kept_until_it_has_ended() {
 async fn a_signal_while_it_waits_to_lead_ends_it() {
     let (bench, server) = (Bench::new(), RedisServer::start());
     let (one, two) = (config(&bench, "one", &server.url()), config(&bench, "two", &server.url()));
-    let first = exec(&bench, &one, &[], "echo ready; sleep 60");
+    let first = exec(&bench, &one, &[], "echo ready; while [ -e alive ]; do sleep 0.02; done");
     first.says("ready").await;
     let mut second = exec(&bench, &two, &[], "echo never");
     second.says("another replica leads").await;
@@ -138,9 +140,9 @@ async fn a_signal_while_it_waits_to_lead_ends_it() {
 async fn what_the_command_leaves_running_in_its_group_ends_with_it() {
     let (bench, server) = (Bench::new(), RedisServer::start());
     let file = config(&bench, "c", &server.url());
-    let script =
-        "sh -c 'echo $$ >left.pid; exec sleep 60' >/dev/null 2>&1 & until [ -s left.pid ]; do sleep 0.02; done";
-    let mut running = exec(&bench, &file, &[], script);
+    let left = "sh -c 'echo $$ >left.pid; while [ -e alive ]; do sleep 0.02; done' >/dev/null 2>&1";
+    let script = format!("{left} & while [ ! -s left.pid ]; do sleep 0.02; done");
+    let mut running = exec(&bench, &file, &[], &script);
     let left = pid(&bench, "left").await;
     assert_eq!(running.ends().await, 0);
     wait_until(PATIENCE, "what it left running is gone", || !exists(left) || is_zombie(left)).await;
@@ -175,7 +177,7 @@ async fn a_command_that_hears_term_has_its_grace_to_end_by_itself() {
     let (bench, server) = (Bench::new(), RedisServer::start());
     let proxy = Proxy::start(server.port()).await;
     let file = config(&bench, "c", &proxy.url());
-    let script = "trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.02; done";
+    let script = "trap 'echo term; exit 5' TERM; echo ready; while [ -e alive ]; do sleep 0.02; done";
     let mut running = exec(&bench, &file, &["--grace", "1500ms"], script);
     running.says("ready").await;
     proxy.set(Network::Stalled);
@@ -206,7 +208,7 @@ async fn with_restart_the_command_starts_anew_with_the_next_lease() {
     let (bench, server) = (Bench::new(), RedisServer::start());
     let proxy = Proxy::start(server.port()).await;
     let file = config(&bench, "c", &proxy.url());
-    let script = "echo \"token $BATON_TOKEN\"; echo $BATON_TOKEN >>tokens; while :; do sleep 0.02; done";
+    let script = "echo \"token $BATON_TOKEN\"; echo $BATON_TOKEN >>tokens; while [ -e alive ]; do sleep 0.02; done";
     let mut running = exec(&bench, &file, &["--restart"], script);
     running.says("token ").await;
     proxy.set(Network::Stalled);
