@@ -12,7 +12,6 @@ use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{Config, Environment, Guard, Loaded, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::process::{Entropy, Exit, StallWatch};
-use crate::protocol::{RoleName, Timing};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
 use crate::store::measured::Measured;
@@ -260,12 +259,6 @@ impl App {
         }
     }
 
-    /// Ends as a crash would: no drain, no release, no word to anybody. For `baton dev`, which plays one.
-    pub fn crash(self) {
-        self.api.abort();
-        // Dropping the rest stops the roles' tasks where they stand.
-    }
-
     fn refuse(&self, error: &crate::config::ConfigError) {
         let problems = error.problems().iter().map(|problem| problem.in_file(error.file())).collect();
         self.replica.telemetry.record_system(&SystemEvent::ConfigRefused { problems });
@@ -338,15 +331,4 @@ pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -
     let roles: Vec<String> = app.roles().all().iter().map(|role| role.name().to_string()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), roles = roles.join(","), "baton runs");
     Ok(app.run(Some(signals), Some(watcher), std::future::pending::<()>()).await)
-}
-
-/// A role's configuration with default timings: what `baton dev` runs.
-///
-/// # Errors
-/// The lease is out of range.
-pub fn plain_role(
-    name: RoleName,
-    lease: std::time::Duration,
-) -> Result<RoleConfig, Vec<crate::protocol::TimingProblem>> {
-    Ok(RoleConfig { name, timing: Timing::from_lease(lease)?, app_check: None })
 }
