@@ -1,4 +1,19 @@
-//! Baton (draft map)
+//! Baton: leader election beside every replica, on Redis.
+//!
+//! From the ground up; an import points down only, and a test sees to it:
+//!
+//! | floor | what | where to look first |
+//! |---|---|---|
+//! | 0 | [`protocol`]: who leads, until when, under which token; pure | the page of the module is the specification |
+//! | 1 | [`config`], [`telemetry`], [`http`], [`clock`], [`process`], [`shutdown`] | `config::Config::load` |
+//! | 2 | [`store`]: one trait, its adapters for Redis and for this process | `store::LeaseStore` |
+//! | 3 | [`role`]: the task that drives one election, and its handle | `role::RoleHandle::answer` |
+//! | 4 | [`api`], [`telemetry_http`]: the two listeners | `api::serve` |
+//! | 5 | [`app`]: the only file that knows all parts | `app::run` |
+//! | 6 | `main.rs`, `cli/`: thin commands | |
+//!
+//! One answer, from the socket to the promise: `api` asks a [`role::RoleHandle`], which reads the clock and the
+//! [`protocol::Standing`] that the election keeps; nothing waits and nothing is remembered.
 #![warn(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::hash::Hasher;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{self, Either};
@@ -29,11 +30,11 @@ const ROLES_CHECK: Duration = Duration::from_secs(1);
 const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Answers with the stream. It ends when the client goes, or when the listener shuts down.
-pub(super) fn stream(context: &Context, last_event_id: Option<&HeaderValue>) -> Response {
+pub(super) fn stream(context: &Arc<Context>, last_event_id: Option<&HeaderValue>) -> Response {
     // One place only: the feed waits for the client before it looks at a role.
     let (sender, mut receiver) = mpsc::channel(1);
     let known = last_event_id.and_then(|id| id.to_str().ok()).map(str::to_owned);
-    let feed = Feed { context: context.clone(), sender, followed: Vec::new() };
+    let feed = Feed { context: Arc::clone(context), sender, followed: Vec::new() };
     tokio::spawn(async move {
         // A closed stream is how every feed ends; there is nobody left to tell.
         let _ = feed.run(known).await;
@@ -53,13 +54,15 @@ struct Told {
     index: u64,
     since: Timestamp,
     leader: bool,
+    /// Somebody was named as the leader. What is known of that runs out by itself.
+    named: bool,
     /// While leading: when to say so again.
     repeat_at: Option<Mono>,
 }
 
 struct Followed {
     role: RoleHandle,
-    changes: watch::Receiver<std::sync::Arc<Snapshot>>,
+    changes: watch::Receiver<Arc<Snapshot>>,
     told: Option<Told>,
     /// The role's task has ended: its last word is told once.
     ended: bool,
@@ -75,11 +78,23 @@ impl Followed {
         self.role.snapshot().index != told.index
             || told.repeat_at.is_some_and(|at| at <= now)
             || (told.leader && !self.role.leads())
+            || (told.named && !told.leader && self.holder_until().is_none_or(|until| until <= now))
+    }
+
+    /// Until when what is known of the holder is worth telling.
+    fn holder_until(&self) -> Option<Mono> {
+        self.role.snapshot().view.holder.as_ref().map(|(_, until)| *until)
+    }
+
+    /// When there will be something to tell though nothing changes.
+    fn next_due(&self) -> Option<Mono> {
+        let told = self.told?;
+        told.repeat_at.or_else(|| self.holder_until().filter(|_| told.named))
     }
 }
 
 struct Feed {
-    context: Context,
+    context: Arc<Context>,
     sender: mpsc::Sender<Event>,
     followed: Vec<Followed>,
 }
@@ -130,7 +145,8 @@ impl Feed {
         for followed in self.followed.iter_mut().filter(|followed| !followed.role.leads()) {
             let snapshot = followed.role.snapshot();
             let (index, since) = (snapshot.index, snapshot.since);
-            followed.told = Some(Told { index, since, leader: false, repeat_at: None });
+            followed.told =
+                Some(Told { index, since, leader: false, named: snapshot.view.holder.is_some(), repeat_at: None });
         }
     }
 
@@ -166,8 +182,8 @@ impl Feed {
     /// Waits until there may be something to say.
     async fn wait(&mut self, heartbeat_at: Mono) -> Result<(), Closed> {
         let now = self.now();
-        let repeats = self.followed.iter().filter_map(|followed| followed.told?.repeat_at);
-        let next = repeats.fold(heartbeat_at, Mono::min).since(now).min(ROLES_CHECK);
+        let due = self.followed.iter().filter_map(Followed::next_due);
+        let next = due.fold(heartbeat_at, Mono::min).since(now).min(ROLES_CHECK);
         let changes: Vec<_> = self.followed.iter_mut().filter(|followed| !followed.ended).map(changed).collect();
         let any_change = if changes.is_empty() {
             Either::Left(future::pending())
@@ -201,7 +217,8 @@ fn changed(followed: &mut Followed) -> std::pin::Pin<Box<dyn Future<Output = ()>
 
 fn told(answer: &Answer, now: Mono) -> Told {
     let repeat_at = answer.valid_for_ms.map(|ms| now + (Duration::from_millis(ms) / 2).max(REPEAT_MIN));
-    Told { index: answer.index, since: answer.since, leader: answer.leader, repeat_at }
+    let named = answer.holder.is_some();
+    Told { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at }
 }
 
 /// Sixteen hexadecimal digits over what there is to know. `since` sets one process' indices apart from another's.

@@ -25,13 +25,13 @@ const HTTP_PORT: u16 = 80;
 /// One connection's door.
 pub(super) struct Gate<S> {
     service: S,
-    context: Context,
+    context: Arc<Context>,
     ends: Ends,
     token: Option<Arc<TokenCheck>>,
 }
 
 impl<S> Gate<S> {
-    pub(super) fn new(service: S, context: Context, ends: Ends, token: Option<Arc<TokenCheck>>) -> Self {
+    pub(super) fn new(service: S, context: Arc<Context>, ends: Ends, token: Option<Arc<TokenCheck>>) -> Self {
         Self { service, context, ends, token }
     }
 
@@ -52,6 +52,10 @@ impl<S> Gate<S> {
             && !is_ours(authority.as_str(), self.ends)
         {
             return Err(foreign_host(authority.as_str()));
+        }
+        // CONNECT names a host and no path. warp's path filters panic on that, and a panic ends the process.
+        if request.uri().path_and_query().is_none() {
+            return Err(Problem::new(ProblemKind::UnknownPath, "this is no proxy: a path is wanted"));
         }
         for origin in headers.get_all(ORIGIN) {
             let ours = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));

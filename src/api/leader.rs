@@ -105,10 +105,12 @@ struct Named<'a> {
     name: &'a str,
 }
 
-/// `GET /` for everyone but browsers. An app that finds its own name there leads, so this is a promise too.
+/// `GET /` for everyone but browsers. An app that finds its own name there takes itself for the leader, so that is a
+/// promise too, and its name is left out when none can be made: while draining, or when another pod has the same name.
 pub(super) fn named(context: &Context) -> Result<Response, Problem> {
     let answer = find(context, None)?.answer();
-    Ok(json(StatusCode::OK, &Named { name: answer.holder.as_deref().unwrap_or("") }))
+    let holder = answer.holder.as_ref().filter(|holder| answer.leader || **holder != answer.identity);
+    Ok(json(StatusCode::OK, &Named { name: holder.map_or("", |holder| holder) }))
 }
 
 #[derive(Serialize)]

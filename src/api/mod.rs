@@ -75,10 +75,9 @@ impl ApiOptions {
 }
 
 /// What every call may use.
-#[derive(Clone)]
 struct Context {
     roles: Roles,
-    options: Arc<ApiOptions>,
+    options: ApiOptions,
     /// True once the listener shuts down: who waits for a change then gets what there is.
     stopping: watch::Receiver<bool>,
 }
@@ -100,9 +99,9 @@ pub async fn serve(listener: TcpListener, roles: Roles, options: ApiOptions, shu
         .clone()
         .map(|secret| Arc::new(TokenCheck::new(secret, Arc::clone(&options.clock), options.telemetry.clone())));
     let (limits, clock) = (options.limits, Arc::clone(&options.clock));
-    let context = Context { roles, options: Arc::new(options), stopping };
-    let service = TowerToHyperService::new(warp::service(router::filter(context.clone())));
-    let make_service = move |ends| Gate::new(service.clone(), context.clone(), ends, token.clone());
+    let context = Arc::new(Context { roles, options, stopping });
+    let service = TowerToHyperService::new(warp::service(router::filter(Arc::clone(&context))));
+    let make_service = move |ends| Gate::new(service.clone(), Arc::clone(&context), ends, token.clone());
     let shutdown = async move {
         shutdown.await;
         // Everybody who waits holds a receiver; with nobody waiting there is nobody to tell.

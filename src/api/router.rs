@@ -1,5 +1,7 @@
 //! From method and path to the call. One filter and one match: a chain of filters would be tried anew for each request.
 
+use std::sync::Arc;
+
 use futures_util::Stream;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
@@ -73,16 +75,18 @@ impl<'a> Route<'a> {
 }
 
 /// The whole listener as one filter. It answers every request and rejects none.
-pub(super) fn filter(context: Context) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync {
+pub(super) fn filter(
+    context: Arc<Context>,
+) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
-    let context = warp::any().map(move || context.clone());
+    let context = warp::any().map(move || Arc::clone(&context));
     warp::method()
         .and(warp::path::full())
         .and(query)
         .and(warp::header::headers_cloned())
         .and(warp::body::stream())
         .and(context)
-        .then(|method, path: FullPath, query: String, headers, body, context| async move {
+        .then(|method, path: FullPath, query: String, headers, body, context: Arc<Context>| async move {
             answer(&context, &method, path.as_str(), &query, &headers, body).await.unwrap_or_else(problem)
         })
 }
@@ -102,7 +106,7 @@ pub(super) fn at_once(context: &Context, method: &Method, uri: &Uri) -> Option<R
 }
 
 async fn answer<B: Buf>(
-    context: &Context,
+    context: &Arc<Context>,
     method: &Method,
     path: &str,
     query: &str,

@@ -1,4 +1,5 @@
-//! Notices when the store's clock is stepped: it then moves against this replica's clock by more than two honest clocks can.
+//! Notices when the store's clock is stepped: it then moves against this replica's clock by more than two honest clocks
+//! can.
 
 use std::time::Duration;
 

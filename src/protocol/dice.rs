@@ -1,13 +1,15 @@
-//! Pseudo-random spreading of wake-ups and retries, from a seed that is handed in: SplitMix64 (Steele, Lea and Flood, 2014).
+//! Pseudo-random spreading of wake-ups and retries, from a seed that is handed in: SplitMix64 (Steele, Lea and Flood,
+//! 2014).
 
 use std::time::Duration;
 
 /// A seeded source. The same seed gives the same rolls.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    pub(super) const fn new(seed: u64) -> Self {
+    /// A source that begins with this seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -20,7 +22,7 @@ impl Dice {
     }
 
     /// A span between `least` and `most`, to the microsecond.
-    pub(super) fn between(&mut self, least: Duration, most: Duration) -> Duration {
+    pub fn between(&mut self, least: Duration, most: Duration) -> Duration {
         let width = u64::try_from(most.saturating_sub(least).as_micros()).unwrap_or(u64::MAX);
         least + Duration::from_micros(if width == 0 { 0 } else { self.roll() % width })
     }

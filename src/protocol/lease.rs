@@ -1,11 +1,11 @@
 //! The store's side of the protocol: what one atomic step does to the lease and the record of one role.
 //!
-//! This is the reference. The memory store runs it, the simulation runs it, and the Lua scripts of the Redis store are held
-//! against it by random operations.
+//! This is the reference. The memory store runs it, the simulation runs it, and the Lua scripts of the Redis store are
+//! held against it by random operations.
 //!
-//! A role has two things in the store. The **lease** is there while somebody holds the role and goes away by its TTL. The
-//! **record** stays: the last token, a count of every grant, renewal and release, whether the last term was released, who
-//! wrote it, under which server process, and until when R5 holds the role shut.
+//! A role has two things in the store. The **lease** is there while somebody holds the role and goes away by its TTL.
+//! The **record** stays: the last token, a count of every grant, renewal and release, whether the last term was
+//! released, who wrote it, under which server process, and until when R5 holds the role shut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,10 +94,11 @@ impl LeaseCell {
         Self { rules, lease: None, record: None }
     }
 
-    /// A role of a store that cannot have forgotten anything, because it lives and dies with its users: free, as after a
-    /// release, so that the first campaign is granted at once.
-    pub fn never_held(rules: Rules) -> Self {
-        Self { rules, lease: None, record: Some(Record { released: true, ..Record::default() }) }
+    /// A role of a store that cannot have forgotten anything, because it lives and dies with its users: free, as after
+    /// a release, so that the first campaign is granted at once. `run_id`: the server that it belongs to.
+    pub fn never_held(rules: Rules, run_id: &str) -> Self {
+        let record = Record { released: true, run_id: Some(Arc::from(run_id)), ..Record::default() };
+        Self { rules, lease: None, record: Some(record) }
     }
 
     /// R1 with R3 and R5.
@@ -158,8 +159,9 @@ impl LeaseCell {
             }
         }
         if guard && self.rules.tokens && record.token.max(record.floor) < request.floor {
-            // Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and a
-            // second guard after the first would only cost time. The last term's token stays: an incumbent may still renew.
+            // Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and
+            // a second guard after the first would only cost time. The last term's token stays: an
+            // incumbent may still renew.
             record.floor = request.floor;
             if record.guarded(now).is_none() {
                 record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
@@ -185,18 +187,16 @@ impl LeaseCell {
                 lease.duration = request.lease_duration;
                 false
             }
-            None if self.rules.reassert
-                && (record.token < request.token || (record.token == request.token && !record.released)) =>
-            {
-                true
-            }
+            None if self.rules.reassert && record.token == request.token && !record.released => true,
+            // Also over the lease of an earlier term, which a failover to a lagging replica has brought back.
+            _ if self.rules.reassert && record.token < request.token => true,
             other => {
                 let holder = other.as_ref().map(Lease::holder);
                 return (RenewReply::Lost { token: record.token, holder }, None);
             }
         };
-        // The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody
-        // had renewed.
+        // The incumbent's own count goes on where a store has lost it: a count that came round again would look like
+        // nobody had renewed.
         record.count = record.count.max(request.count) + 1;
         if reasserted {
             record.token = request.token;
@@ -317,8 +317,8 @@ fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTime) -> Resu
     Token::new(before.saturating_add(1)).ok_or(TokensExhausted)
 }
 
-/// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so the
-/// holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
+/// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so
+/// the holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
 fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
     request
         .knowledge
@@ -328,3 +328,6 @@ fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {
     Announcement { kind, token, count, holder, audience }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,72 @@
-//! protocol (draft map)
+//! The protocol of one role: who leads, until when, and under which token. Pure: no clock, no network, no randomness of
+//! its own, nothing but `std`. Everybody else owns those and hands them in.
+//!
+//! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.
+//! * [`LeaseCell`] is the store's side: what one atomic step does to a role's lease and record. The Lua scripts of the
+//!   Redis store are held against it.
+//! * [`Standing`] is what an app may be told right now, readable from any thread.
+//! * [`Timing`] is a set of durations under which all of this can work; others cannot be built.
+//!
+//! # One term
+//!
+//! ```text
+//!  replica's clock ──────────────────────────────────────────────────────────────────────────────►
+//!
+//!   sent        granted              renewal sent     renewed                  no more answers
+//!    │             │                      │              │                          │
+//!    ●─────────────●──────────────────────●──────────────●───────── … ──────────────┤
+//!    │             │◄─ leads ───────────────────────────────────────────────────────┤deadline
+//!    │◄──────────────── leaseDuration − stepDownMargin ─┤ (first deadline)          │
+//!    │                                    │◄─── leaseDuration − stepDownMargin ─────►│◄ margin ►│
+//!    │      ┌──────── the lease in the store, from when each request arrived ─────────────────────┐
+//!    │      └─────────────────────────────────────────────────────────────────────────────────────┘
+//!    │                 │◄─ answerValidity ─►│   each answer is a promise, never longer than what is left
+//!    │◄── renewPeriod ───────────────────►│
+//! ```
+//!
+//! The deadline counts from when a request was *sent*, the lease from when it *arrived*, which is later: so the replica
+//! stops before the store would let another begin, by the margin and by the request's time on the way.
+//!
+//! # Handing over
+//!
+//! ```text
+//!   leading ──resign, shutdown──► draining ──the last promise ran out, or /drained──► released ─┐
+//!     leader: true                  leader: false, the lease is kept                            │ published
+//!                                                                                               ▼
+//!   standby ◄──heartbeat── standby ──release heard, a random few milliseconds──► campaigning ──► leading
+//! ```
+//!
+//! # Invariants
+//!
+//! What each is for is told by the promises P1 to P5 and the rules R1 to R8 of `docs/guarantees.md`. The simulation
+//! checks the promises after every event; the table tests beside each file check the rest.
+//!
+//! 1. A replica leads at a moment if and only if that moment is before its deadline. Nothing else says so, and nothing
+//!    is remembered of it (R2; [`Standing::leads`]).
+//! 2. A deadline is `sent + leaseDuration − stepDownMargin` of an acknowledged request of the current term, and never
+//!    moves back. A term that is past its deadline, or that stopped leading, never leads again.
+//! 3. No answer promises more than is left until the deadline; every answer is recorded in the step that makes it, and
+//!    a lease is not released before the last one has run out, except by the app's own word (P3, R7).
+//! 4. A term is told by session, attempt and token together. No request of one term extends, replaces or releases the
+//!    lease of another, however late it arrives.
+//! 5. A request without an answer is neither granted nor refused: it is repeated under the same attempt, and the same
+//!    attempt never yields two terms (R1, R2).
+//! 6. A grant's token is greater than the record's, the candidate's floor and the store's clock, and a replica leads
+//!    under none that is not greater than all it has seen (P2, R3).
+//! 7. An incumbent whose token no later term has overtaken, and which did not release, is never refused, whatever the
+//!    store has forgotten (P5, R4).
+//! 8. After the store may have forgotten a lease (R5: *generation*, *empty*, *regression*, *vanished*), no grant for
+//!    one lease.
+//! 9. A candidate does not look within one lease, on its own clock, of a heartbeat of another; and an attempt whose
+//!    answer is out when one is heard is over (R8).
+//! 10. Who has been deaf (just started, a new subscription, a paused process) claims to know nothing for half a lease:
+//!     until then only a release opens the role to it (R5, R8).
+//! 11. Who sees the store's clock step forwards takes no grant for one lease: leases may have ended early.
+//! 12. A renewal count belongs to one record and only rises with every grant, renewal and release, also over a loss of
+//!     data; one that stood still for a whole lease, on the candidate's own clock, means that the holder's deadline is
+//!     past.
+//! 13. Extra calls of [`Election::handle_timeout`], answers nobody asked for and answers that come twice change
+//!     nothing.
 mod clockwatch;
 mod dice;
 mod election;
@@ -10,6 +78,7 @@ mod standing;
 mod timing;
 mod wire;
 
+pub use dice::Dice;
 pub use election::{Action, Election, Failure, Input, Profile, RequestId};
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use lease::{LeaseCell, Outcome, Server, TokensExhausted};

@@ -21,7 +21,8 @@ impl fmt::Display for RoleNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is not a role name: use a DNS label, 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+            "{:?} is not a role name: use a DNS label, 1 to 63 of a-z, 0-9 and '-', beginning and ending with a \
+             letter or digit",
             self.given
         )
     }

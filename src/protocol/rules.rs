@@ -1,5 +1,5 @@
-//! Which rules are in force. All of them in production; the simulation switches them off one by one to show what each is
-//! worth, because a checker that never sees a failure proves nothing.
+//! Which rules are in force. All of them in production; the simulation switches them off one by one to show what each
+//! is worth, because a checker that never sees a failure proves nothing.
 
 /// Switches for the rules of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What an app may be told right now: the term, its deadline and the promises given out under it (R2, R7).
 //!
-//! The election writes it, anyone may read it from any thread. Leadership is computed at each read from the deadline, so a
-//! stalled task never makes an answer lie; and an answer is recorded as a promise in the same step in which it is given, so
-//! a drain that begins afterwards knows of it.
+//! The election writes it, anyone may read it from any thread. Leadership is computed at each read from the deadline,
+//! so a stalled task never makes an answer lie; and an answer is recorded as a promise in the same step in which it is
+//! given, so a drain that begins afterwards knows of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -79,7 +79,8 @@ impl Standing {
         inner.token = token;
     }
 
-    /// Ends the term for readers, at once. Returns until when the promises given so far stand; none is added after this.
+    /// Ends the term for readers, at once. Returns until when the promises given so far stand; none is added after
+    /// this.
     pub(super) fn close(&self) -> Mono {
         let mut inner = self.lock();
         inner.deadline = Mono::default();

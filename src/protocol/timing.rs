@@ -66,18 +66,18 @@ impl fmt::Display for TimingProblem {
             ),
             Self::MarginTooSmall { given, needed } => write!(
                 f,
-                "stepDownMargin is {given:?}; it must be at least {needed:?} (2 % of leaseDuration), which clocks up to \
-                 1 % fast or slow may cost"
+                "stepDownMargin is {given:?}; it must be at least {needed:?} (2 % of leaseDuration), which clocks up \
+                 to 1 % fast or slow may cost"
             ),
             Self::ValidityTooLong { given, at_most } => write!(
                 f,
-                "answerValidity is {given:?}; it must be at most {at_most:?} (leaseDuration - stepDownMargin), the most \
-                 that an answer can promise"
+                "answerValidity is {given:?}; it must be at most {at_most:?} (leaseDuration - stepDownMargin), the \
+                 most that an answer can promise"
             ),
             Self::CommandTimeoutTooLong { given, less_than } => write!(
                 f,
-                "commandTimeout is {given:?}; it must be less than every role's renewPeriod, here {less_than:?}, or a slow \
-                 renewal delays the next"
+                "commandTimeout is {given:?}; it must be less than every role's renewPeriod, here {less_than:?}, or a \
+                 slow renewal delays the next"
             ),
         }
     }
@@ -158,7 +158,8 @@ impl Timing {
         self.renew_period
     }
 
-    /// How long before the lease's end the incumbent stops leading: what clock drift and the app's last action may cost.
+    /// How long before the lease's end the incumbent stops leading: what clock drift and the app's last action may
+    /// cost.
     pub fn step_down_margin(&self) -> Duration {
         self.step_down_margin
     }

@@ -24,8 +24,9 @@ pub struct Knowledge {
     pub count: u64,
     /// Time since then on the candidate's own clock.
     pub age: Duration,
-    /// For how much longer the lease that it knew of should stand, as far as it can tell: after a heartbeat a whole lease, less
-    /// the time since and some slack. Zero when it knows of none. A lease that is gone earlier, without a release, vanished.
+    /// For how much longer the lease that it knew of should stand, as far as it can tell: after a heartbeat a whole
+    /// lease, less the time since and some slack. Zero when it knows of none. A lease that is gone earlier,
+    /// without a release, vanished.
     pub remaining: Duration,
 }
 
@@ -144,7 +145,8 @@ pub enum RenewReply {
 pub struct ReleaseRequest {
     /// Whose lease.
     pub candidate: Candidate,
-    /// Its token; [`Token::NONE`] when the reply that would have told it never came: session and attempt name the lease alone.
+    /// Its token; [`Token::NONE`] when the reply that would have told it never came: session and attempt name the
+    /// lease alone.
     pub token: Token,
     /// How many listened to the last heartbeat.
     pub audience: u32,

@@ -14,8 +14,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::handle::{Command, RoleHandle};
 use crate::config::AppCheck;
 
-/// Checks for as long as the role's task runs, and tells it of every change. The app counts as unwell until the first check
-/// succeeds, after `failure_threshold` failures in a row, and as well again after one success.
+/// Checks for as long as the role's task runs, and tells it of every change. The app counts as unwell until the first
+/// check succeeds, after `failure_threshold` failures in a row, and as well again after one success.
 pub async fn watch_app(check: AppCheck, role: RoleHandle) {
     let mut ticks = interval(check.period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,5 +1,5 @@
-//! The task of one role: carries the election's requests to the store and the answers back, wakes it in time, and publishes
-//! what readers may see. It decides nothing.
+//! The task of one role: carries the election's requests to the store and the answers back, wakes it in time, and
+//! publishes what readers may see. It decides nothing.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -72,14 +72,16 @@ struct Driver {
     snapshots: watch::Sender<Arc<Snapshot>>,
     heartbeat: Arc<Heartbeat>,
     default_cooldown: Duration,
-    /// The standstill that was dealt with last.
-    stall_seen: Option<Mono>,
+    /// Every handle is gone.
+    orphaned: bool,
+    /// The standstills of the process that were dealt with.
+    standstills: u64,
     /// Until when news are dropped after a standstill.
     deaf_until: Option<Mono>,
 }
 
-/// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`] or
-/// [`Command::Abandon`]; any other end is a bug.
+/// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`]
+/// or [`Command::Abandon`]; any other end is a bug.
 pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Future<Output = ()> + Send) {
     let profile = Profile {
         session: spec.session,
@@ -91,6 +93,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         seed: spec.seed,
     };
     let now = surroundings.clock.now();
+    let standstills = surroundings.stall.standstills(now);
     let election = Election::new(profile, now);
     let first = Snapshot { view: election.view(now), since: wall_time(), index: 1 };
     let (snapshots, seen) = watch::channel(Arc::new(first));
@@ -115,7 +118,8 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         snapshots,
         heartbeat,
         default_cooldown: spec.timing.renew_period(),
-        stall_seen: None,
+        orphaned: false,
+        standstills,
         deaf_until: None,
     };
     (handle, driver.run())
@@ -181,7 +185,7 @@ impl Driver {
                 let now = self.surroundings.clock.now();
                 self.election.handle_input(now, reply);
             }
-            command = self.commands.recv() => self.command(command),
+            command = self.commands.recv(), if !self.orphaned => self.command(command),
             Some(news) = self.news.recv() => self.heard(news),
             () = tokio::time::sleep(nap) => {}
         }
@@ -190,7 +194,7 @@ impl Driver {
 
     fn heard(&mut self, news: News) {
         let now = self.surroundings.clock.now();
-        if self.deaf_until.is_some() || self.is_new_stall(now) {
+        if self.deaf_until.is_some() || self.surroundings.stall.standstills(now) > self.standstills {
             return;
         }
         let input = match news {
@@ -200,17 +204,14 @@ impl Driver {
         self.election.handle_input(now, input);
     }
 
-    fn is_new_stall(&self, now: Mono) -> bool {
-        let stall = self.surroundings.stall.stalled_since(now);
-        stall.is_some() && stall != self.stall_seen
-    }
-
     /// After a standstill of the process: messages that waited are dropped, and then the store is asked once (R8).
     fn mind_standstill(&mut self) {
         let now = self.surroundings.clock.now();
-        if self.is_new_stall(now) {
-            self.stall_seen = self.surroundings.stall.stalled_since(now);
+        let standstills = self.surroundings.stall.standstills(now);
+        if standstills > self.standstills {
+            self.standstills = standstills;
             self.deaf_until = Some(now + DEAF_AFTER_STALL);
+            self.election.handle_input(now, Input::Gap);
         }
         if self.deaf_until.is_some_and(|until| now >= until) {
             self.deaf_until = None;
@@ -242,8 +243,12 @@ impl Driver {
             }
             Some(Command::AppHealth { healthy }) => self.election.handle_input(now, Input::AppHealth { healthy }),
             Some(Command::Abandon) => self.election.handle_input(now, Input::Abandon),
-            // Nobody is left who could ask for anything: the process goes down.
-            Some(Command::Shutdown) | None => self.election.handle_input(now, Input::Shutdown),
+            Some(Command::Shutdown) => self.election.handle_input(now, Input::Shutdown),
+            None => {
+                // Nobody is left who could ask for anything: the process goes down.
+                self.orphaned = true;
+                self.election.handle_input(now, Input::Shutdown);
+            }
         }
     }
 }

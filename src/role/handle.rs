@@ -142,7 +142,8 @@ impl RoleHandle {
 
     /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody.
     pub fn answer(&self) -> Answer {
-        // The snapshot first: a term that ends in between then shows as not leading, never as leading without a promise.
+        // The snapshot first: a term that ends in between then shows as not leading, never as leading without a
+        // promise.
         let snapshot = self.snapshot();
         let now = self.shared.clock.now();
         let promise = self.shared.standing.promise(now);
@@ -181,10 +182,12 @@ impl RoleHandle {
         let _ = changes.wait_for(|snapshot| snapshot.index > index).await;
     }
 
-    /// Hands the role over and stays out for `cooldown` (the driver's default when absent). Returns when the drain has begun.
+    /// Hands the role over and stays out for `cooldown` (the driver's default when absent). Returns when the drain has
+    /// begun.
     ///
     /// # Errors
-    /// [`CommandError::NotLeading`] when there is nothing to hand over, [`CommandError::Ended`] when the task has ended.
+    /// [`CommandError::NotLeading`] when there is nothing to hand over, [`CommandError::Ended`] when the task has
+    /// ended.
     pub async fn resign(&self, cooldown: Option<Duration>) -> Result<(), CommandError> {
         self.ask(|done| Command::Resign { cooldown, done }).await
     }

@@ -63,8 +63,8 @@ impl Team {
         &self.roles
     }
 
-    /// Runs these roles from now on: starts new ones, retires those that are gone, and hands over those whose timings or
-    /// health check are others before it starts them anew. The rest is left alone.
+    /// Runs these roles from now on: starts new ones, retires those that are gone, and hands over those whose timings
+    /// or health check are others before it starts them anew. The rest is left alone.
     pub async fn run(&mut self, old: &[RoleConfig], new: &[RoleConfig], default_role: Option<RoleName>) {
         let changed = |config: &&RoleConfig| !new.contains(config);
         for config in old.iter().filter(changed) {
@@ -106,8 +106,8 @@ impl Team {
         });
     }
 
-    /// Ends a role by the drain of R7. One that comes back under its name is waited for: two tasks of one session would take
-    /// each other's lease for their own.
+    /// Ends a role by the drain of R7. One that comes back under its name is waited for: two tasks of one session would
+    /// take each other's lease for their own.
     async fn retire(&mut self, name: &RoleName, comes_back: bool) {
         let Some(handle) = self.running.remove(name) else { return };
         self.leaving.push(name.clone());

@@ -128,7 +128,7 @@ mod tests {
         ];
         for (error, word) in outcomes {
             let metrics = Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH));
-            let store = Measured::new(Failing(error.clone()), Arc::clone(&metrics), Arc::new(BootClock));
+            let store = Measured::new(Arc::new(Failing(error.clone())), Arc::clone(&metrics), Arc::new(BootClock));
             let role = RoleName::new("scheduler").unwrap();
             assert_eq!(store.purge(&role).await, error.map_or(Ok(Purge::Purged), Err));
             let exposed = metrics.render(&[], true).unwrap();

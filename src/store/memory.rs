@@ -1,5 +1,5 @@
-//! Leases in this process: for `baton dev`, and for tests that need no Redis. It lives and dies with its users, so there is
-//! nothing that it could have forgotten: the first campaign of a role is granted at once.
+//! Leases in this process: for `baton dev`, and for tests that need no Redis. It lives and dies with its users, so
+//! there is nothing that it could have forgotten: the first campaign of a role is granted at once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,8 @@ use crate::protocol::{
 
 /// How many messages a listener may be behind before it is told of a gap.
 const LISTENER_BUFFER: usize = 256;
+/// There is one server process, and this is its name.
+const RUN_ID: &str = "memory";
 /// Nothing here waits, but the contract asks for a bound.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -65,7 +67,7 @@ impl Listener {
 
 impl Place {
     fn new() -> Self {
-        Self { cell: LeaseCell::never_held(Rules::ALL), listeners: Vec::new() }
+        Self { cell: LeaseCell::never_held(Rules::ALL, RUN_ID), listeners: Vec::new() }
     }
 
     /// Tells every listener, and says how many there are.
@@ -76,8 +78,8 @@ impl Place {
 }
 
 impl MemoryStore {
-    /// A store that knows of no role. Its clock is `clock` counted from the Unix epoch's first microsecond on, so tokens are
-    /// only good for this process.
+    /// A store that knows of no role. Its clock is `clock` counted from the Unix epoch's first microsecond on, so
+    /// tokens are only good for this process.
     pub fn new(clock: SharedClock) -> Self {
         let born = clock.now();
         let (health, _) = watch::channel(StoreHealth::Up);
@@ -91,7 +93,7 @@ impl MemoryStore {
 
     fn step<R>(&self, role: &RoleName, step: impl FnOnce(&mut Place, Server<'_>) -> R) -> Stamped<R> {
         let now = self.clock.now();
-        let server = Server { now: StoreTime(now.as_nanos() / 1_000), uptime: now.since(self.born), run_id: "memory" };
+        let server = Server { now: StoreTime(now.as_nanos() / 1_000), uptime: now.since(self.born), run_id: RUN_ID };
         let mut roles = self.roles();
         let place = roles.entry(role.clone()).or_insert_with(Place::new);
         Stamped { reply: step(place, server), store_time: server.now }

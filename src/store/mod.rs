@@ -1,7 +1,7 @@
 //! Where leases are kept: one trait, and its adapters.
 //!
-//! An adapter carries requests to its store and brings the replies back; it decides nothing. It never retries by itself: a
-//! request that got no answer in time is [`StoreError::Unknown`], and the election decides what follows.
+//! An adapter carries requests to its store and brings the replies back; it decides nothing. It never retries by
+//! itself: a request that got no answer in time is [`StoreError::Unknown`], and the election decides what follows.
 
 pub mod measured;
 pub mod memory;
@@ -17,8 +17,8 @@ use crate::protocol::{
     Stamped,
 };
 
-/// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one early
-/// does not undo its request.
+/// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one
+/// early does not undo its request.
 #[async_trait]
 pub trait LeaseStore: Send + Sync + 'static {
     /// Asks for a role's lease (R1).
@@ -30,8 +30,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Gives a lease back (R7).
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError>;
 
-    /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses the oldest messages, then hears
-    /// [`News::Gap`]. May be called before the store is reachable.
+    /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses messages, then
+    /// hears [`News::Gap`]. May be called before the store is reachable.
     fn listen(&self, role: &RoleName) -> mpsc::Receiver<News>;
 
     /// What is known of the store's well-being; changes are pushed.

@@ -207,7 +207,8 @@ mod tests {
         let reason = ReleaseReason::Resigned;
         let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
         let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
-        let rows: [(Event, &str, &[(&str, &str)]); 10] = [
+        type Fields = &'static [(&'static str, &'static str)];
+        let rows: [(Event, &str, Fields); 10] = [
             (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading")]),
             (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
             (

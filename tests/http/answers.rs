@@ -102,6 +102,31 @@ async fn the_leader_elector_shapes_are_answered() {
 }
 
 #[tokio::test]
+async fn a_draining_replica_is_not_named_to_its_own_app() {
+    let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Grant);
+    role.until_leading().await;
+    let server = Server::start(&[&role]).await;
+    assert_eq!(ask(server.address, "GET /").await.json(), json!({"name": "web-0"}));
+    ask(server.address, "POST /leader/scheduler/resign").await;
+    let answer = ask(server.address, "GET /leader").await.json();
+    assert_eq!((&answer["state"], &answer["holder"]), (&json!("draining"), &json!("web-0")), "it still has the lease");
+    assert_eq!(
+        ask(server.address, "GET /").await.json(),
+        json!({"name": ""}),
+        "its app would take itself for the leader"
+    );
+}
+
+#[tokio::test]
+async fn another_pod_with_the_same_name_is_not_mistaken_for_this_one() {
+    let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Rival(crate::stage::IDENTITY));
+    role.until(|snapshot| snapshot.view.holder.is_some()).await;
+    let server = Server::start(&[&role]).await;
+    assert_eq!(ask(server.address, "GET /").await.json(), json!({"name": ""}));
+    assert_eq!(ask(server.address, "GET /isLeader").await.json(), json!({"isLeader": false}));
+}
+
+#[tokio::test]
 async fn a_browser_gets_a_page_that_runs_and_loads_nothing() {
     let (_role, server) = leader_fixture().await;
     let accept = ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
@@ -126,7 +151,7 @@ async fn resigning_hands_over_and_stays_out_for_the_cooldown() {
     assert_eq!(resigned.status, 202);
     assert_eq!((&resigned.json()["leader"], &resigned.json()["state"]), (&json!(false), &json!("draining")));
     let out = ask_until(server.address, "GET /leader", |reply| reply.json()["state"] != "draining").await.json();
-    assert!(out["reason"].as_str().unwrap().contains("cooldown"), "{out}");
+    assert!(out["reason"].as_str().unwrap().contains("resigned"), "{out}");
     assert!(!role.handle.leads());
     let again = ask(server.address, "POST /leader/scheduler/resign").await;
     assert_eq!((again.status, again.problem().as_str()), (409, "not-leading"));
@@ -201,6 +226,14 @@ async fn unknown_paths_and_methods_are_told_apart() {
         let reply = ask(server.address, line).await;
         assert_eq!((reply.status, reply.header("allow")), (405, Some(allow)), "{line}");
     }
+}
+
+#[tokio::test]
+async fn nobody_gets_a_tunnel() {
+    let (_role, server) = leader_fixture().await;
+    let reply = ask(server.address, &format!("CONNECT {}", server.address)).await;
+    assert_eq!((reply.status, reply.problem().as_str()), (404, "unknown-path"));
+    assert_eq!(ask(server.address, "CONNECT evil.example:443").await.problem(), "foreign-host");
 }
 
 #[tokio::test]

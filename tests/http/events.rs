@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::client::{Client, ask};
+use crate::client::{Client, PATIENCE, ask};
 use crate::stage::{Cue, Server, Staged, follower_fixture, leader_fixture};
 
 /// One Server-Sent Event, or a comment.
@@ -57,12 +57,16 @@ impl Events {
 
     /// The next event of a role.
     async fn role(&mut self) -> (Value, Option<String>) {
-        loop {
-            let event = self.next().await.expect("the stream goes on");
-            if event.name.as_deref() == Some("role") {
-                return (serde_json::from_str(&event.data).unwrap(), event.id);
+        let reading = async {
+            loop {
+                let event = self.next().await.expect("the stream goes on");
+                if event.name.as_deref() == Some("role") {
+                    return (serde_json::from_str(&event.data).unwrap(), event.id);
+                }
             }
-        }
+        };
+        // Heartbeats keep a stream open that tells nothing.
+        tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("no event of a role for {PATIENCE:?}"))
     }
 }
 
@@ -110,6 +114,16 @@ async fn the_end_of_a_term_is_told_though_nobody_asked() {
     assert_eq!(events.role().await.0["leader"], true);
     role.cue(Cue::Silence).await;
     while events.role().await.0["leader"] == true {}
+}
+
+#[tokio::test]
+async fn a_leader_that_was_named_is_taken_back_when_what_is_known_of_it_has_expired() {
+    let (role, server) = follower_fixture().await;
+    let mut events = Events::open(&server, &[]).await;
+    assert_eq!(events.role().await.0["holder"], "web-2");
+    // The role's task is gone: nobody will say that the holder is not known any more.
+    role.end();
+    while events.role().await.0["holder"] != Value::Null {}
 }
 
 #[tokio::test]

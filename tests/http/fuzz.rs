@@ -161,3 +161,48 @@ async fn random_requests_are_answered_as_described() {
     }
     assert_eq!(client.ask("GET /leader/reports").await.status, 200, "the server is as well as before");
 }
+
+#[tokio::test]
+async fn every_form_of_a_request_target_is_answered() {
+    let seed = std::env::var("BATON_FUZZ_SEED").map_or(20_261_121, |seed| seed.parse().unwrap());
+    let mut rolls = Rolls(seed);
+    let role = Staged::new("scheduler", Duration::from_secs(3), Cue::Rival("web-2"));
+    let server = Server::start(&[&role]).await;
+    let host = server.address.to_string();
+    let methods = ["GET", "POST", "HEAD", "OPTIONS", "CONNECT", "PRI", "get", "G=T", ""];
+    let versions = ["HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/1.1 ", ""];
+    let mut statuses = std::collections::BTreeMap::<u16, usize>::new();
+    for at in 0..1_500 {
+        let path = rolls.text(TARGET, 12);
+        let targets = [
+            "*".to_owned(),
+            String::new(),
+            host.clone(),
+            "evil.example:443".to_owned(),
+            format!("http://{host}"),
+            format!("http://{host}?{path}"),
+            format!("http://{host}/{path}"),
+            format!("http://user@{host}/leader"),
+            format!("https://evil.example/{path}"),
+            "http://".to_owned(),
+            format!("/{path}"),
+            format!("?{path}"),
+            format!("//{path}"),
+            format!("/leader/{path}#x"),
+            format!("/leader/{}", "\u{e4}\u{1f980}"),
+        ];
+        let version = if rolls.one_in(3) { rolls.pick(&versions) } else { versions[0] };
+        let (method, target) = (rolls.pick(&methods), rolls.pick(&targets));
+        let mut client = Client::connect(server.address).await;
+        client
+            .send(format!("{method} {target} {version}\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+            .await;
+        let place = format!("BATON_FUZZ_SEED={seed}, request {at}: {method:?} {target:?} {version:?}");
+        let head = tokio::spawn(async move { client.reply_head().await }).await;
+        let reply = head.unwrap_or_else(|_| panic!("{place}: no answer"));
+        *statuses.entry(reply.status).or_default() += 1;
+        assert!([200, 400, 403, 404, 405, 409, 503].contains(&reply.status), "{place}: {reply:?}");
+    }
+    assert!([200, 400, 403, 404, 405].iter().all(|status| statuses.contains_key(status)), "{statuses:?}");
+    assert_eq!(Client::connect(server.address).await.ask("GET /leader").await.status, 200);
+}

@@ -11,7 +11,7 @@ use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
     SessionId, Stamped, StoreTime, Timing, Token,
 };
-use baton::role::{Command, CommandError, RoleHandle, Roles, Snapshot};
+use baton::role::{Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
 use baton::telemetry::{Metrics, Telemetry};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -80,7 +80,9 @@ impl Staged {
         let (sender, commands) = mpsc::channel(4);
         let (cues, cue_receiver) = mpsc::channel(4);
         let standing = Arc::clone(election.standing());
-        let handle = RoleHandle::new(name(role), IDENTITY.into(), Arc::clone(&clock), standing, snapshots, sender);
+        let heartbeat = Arc::new(Heartbeat::new(clock.now(), PATIENCE));
+        let handle =
+            RoleHandle::new(name(role), IDENTITY.into(), Arc::clone(&clock), standing, snapshots, sender, heartbeat);
         let play = Play {
             role: name(role),
             election,

@@ -51,7 +51,8 @@ impl Checker {
         self.top = self.top.max(token);
     }
 
-    /// A side of a split may grant a term that the other side's store hears of later: from then on a refusal may be right.
+    /// A side of a split may grant a term that the other side's store hears of later: from then on a refusal may be
+    /// right.
     pub fn split(&mut self) {
         self.split_seen = true;
     }

@@ -28,6 +28,9 @@ pub enum Fault {
     Evict,
     /// Everything in the store is deleted.
     Flush,
+    /// One upon another, whatever does not make the store deny a lease behind its own back: no split, step, eviction or
+    /// flush.
+    Storm,
     /// Any of these; splits only with acknowledged writes (R6), without which nothing helps against them.
     Mixed,
 }
@@ -61,6 +64,7 @@ impl Fault {
             Self::Clock => "Redis clock step",
             Self::Evict => "lease evicted",
             Self::Flush => "FLUSHALL",
+            Self::Storm => "one upon another",
             Self::Mixed => "all mixed",
         }
     }
@@ -80,6 +84,16 @@ impl World {
                     .collect();
                 mixed[self.rng.usize(0..mixed.len())]
             }
+            Fault::Storm => {
+                let mixed = Fault::ALL.into_iter().filter(|fault| {
+                    !matches!(
+                        fault,
+                        Fault::Mixed | Fault::Storm | Fault::Split | Fault::Clock | Fault::Evict | Fault::Flush
+                    )
+                });
+                let mixed: Vec<Fault> = mixed.collect();
+                mixed[self.rng.usize(0..mixed.len())]
+            }
             fault => fault,
         };
         let end = self.now + self.strike(fault);
@@ -88,7 +102,8 @@ impl World {
             let when = self.now + self.span(0, 4 * SECOND);
             self.at(when, Happening::Join);
         }
-        let next = self.now + self.span(15 * SECOND, 40 * SECOND);
+        let (least, most) = self.scenario.fault_gap;
+        let next = self.now + self.span(least, most);
         self.at(next, Happening::Fault);
     }
 
@@ -148,7 +163,7 @@ impl World {
                 self.stores[master].cell.forget();
                 0
             }
-            Fault::Mixed => unreachable!("resolved by the caller"),
+            Fault::Mixed | Fault::Storm => unreachable!("resolved by the caller"),
         }
     }
 

@@ -8,42 +8,111 @@ mod faults;
 mod run;
 mod world;
 
-use run::{ROWS, Verdict, mixed_scenario, run, run_many, table_scenario};
+use baton::protocol::Rules;
+use faults::Fault;
+use run::{ROWS, Verdict, mixed_scenario, run, run_many, storm_scenario, table_scenario};
+use world::Scenario;
 
 const SEEDS: u64 = 2_000;
+/// Runs for each cell of the table in small.
+const TABLE_RUNS: u64 = 100;
 
 fn seeds() -> u64 {
     env::var("BATON_SIM_SEEDS").map_or(SEEDS, |text| text.parse().expect("BATON_SIM_SEEDS is a number"))
 }
 
 /// The end of a failed run's log: enough to see what happened, little enough to read.
-fn story(seed: u64) -> String {
-    let verdict = run(world::Scenario { log: true, ..mixed_scenario(seed) });
+fn story(scenario: Scenario, replay: &str) -> String {
+    let verdict = run(Scenario { log: true, ..scenario });
     let from = verdict.log.len().saturating_sub(400);
     format!(
-        "seed {seed}: {}\n{}\nreplay with: cargo run --release --example simulate -- seed {seed}",
+        "seed {}: {}\n{}\nreplay with: cargo run --release --example simulate -- seed {} {replay}",
+        scenario.seed,
         verdict.first.as_deref().unwrap_or("?"),
-        verdict.log[from..].join("\n")
+        verdict.log[from..].join("\n"),
+        scenario.seed
     )
+}
+
+/// Runs many seeds, and tells the story of the first one that breaks a promise.
+fn hold_against_the_promises(seeds: u64, scenario: fn(u64) -> Scenario, replay: &str) {
+    let (mut terms, mut led, mut failed) = (0, 0.0, Vec::new());
+    let fold = |sum: &mut (u64, f64, Vec<u64>), seed, verdict: Verdict| {
+        sum.0 += verdict.terms;
+        sum.1 += verdict.led_share;
+        if !verdict.is_clean() {
+            sum.2.push(seed);
+        }
+    };
+    for part in run_many(seeds, scenario, || (0, 0.0, Vec::new()), fold) {
+        terms += part.0;
+        led += part.1;
+        failed.extend(part.2);
+    }
+    let led = led / seeds as f64;
+    println!("{seeds} runs, {terms} terms, a leader for {:.0} % of the time", led * 100.0);
+    assert!(terms > seeds && led > 0.3, "runs in which nobody leads show nothing: {terms} terms, {led} of the time");
+    if let Some(seed) = failed.iter().min() {
+        panic!("{} of {seeds} runs failed: {failed:?}\n{}", failed.len(), story(scenario(*seed), replay));
+    }
 }
 
 #[test]
 fn no_mix_of_faults_breaks_a_promise() {
-    let failed: Vec<u64> = run_many(seeds(), mixed_scenario, Vec::new, |failed, seed, verdict: Verdict| {
-        if !verdict.is_clean() {
-            failed.push(seed);
-        }
-    })
-    .concat();
-    if let Some(seed) = failed.iter().min() {
-        panic!("{} of {} runs failed: {failed:?}\n{}", failed.len(), seeds(), story(*seed));
+    hold_against_the_promises(seeds(), mixed_scenario, "");
+}
+
+#[test]
+fn faults_one_upon_another_break_no_promise() {
+    hold_against_the_promises(seeds() / 4, storm_scenario, "storm");
+}
+
+/// How many of some runs of the table show two leaders, and how many a token that went backwards.
+fn broken(rules: Rules, acks: bool, fault: Fault) -> (u64, u64) {
+    let fold = |sum: &mut (u64, u64), _, verdict: Verdict| {
+        sum.0 += u64::from(verdict.two_leaders);
+        sum.1 += u64::from(verdict.token_regressions);
+    };
+    let sums = run_many(TABLE_RUNS, |seed| table_scenario(seed, rules, acks, fault), || (0, 0), fold);
+    sums.into_iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}
+
+/// The table of section 1, in small: its zeros, and its failures. A checker that never fails proves nothing.
+#[test]
+fn each_rule_switched_off_is_missed() {
+    use Fault::{Clock, Evict, Failover, Flush, RestartLost, Split};
+    let [none, r3, r4, generation, vanished, heartbeats, acknowledged] = ROWS.map(|(_, rules, acks)| (rules, acks));
+    let two_leaders = |(rules, acks): (Rules, bool), fault| broken(rules, acks, fault).0;
+    let backwards = |(rules, acks): (Rules, bool), fault| broken(rules, acks, fault).1;
+    let half = TABLE_RUNS / 2;
+    // What peers do: two leaders, and tokens that go backwards, whenever the store forgets.
+    for fault in [RestartLost, Split, Clock, Evict, Flush] {
+        assert!(two_leaders(none, fault) > half, "{}", fault.title());
     }
+    for fault in [RestartLost, Split, Flush] {
+        assert!(backwards(none, fault) > half, "{}", fault.title());
+    }
+    // R3: tokens only rise, though two may still lead. R4 alone does not change that.
+    for row in [r3, r4] {
+        assert!(two_leaders(row, RestartLost) > half);
+        assert_eq!(backwards(row, RestartLost) + backwards(row, Flush), 0);
+    }
+    // R5 generation closes restarts and failovers, not evictions; R5 vanished closes those; R8 closes clock steps.
+    assert!(two_leaders(r4, Failover) > 0);
+    assert_eq!(two_leaders(generation, RestartLost) + two_leaders(generation, Failover), 0);
+    assert!(two_leaders(generation, Evict) > half);
+    assert_eq!(two_leaders(vanished, Evict) + two_leaders(vanished, Flush), 0);
+    assert!(two_leaders(vanished, Clock) > 0);
+    assert_eq!(two_leaders(heartbeats, Clock), 0);
+    // R6 closes splits, and nothing else does.
+    assert!(two_leaders(heartbeats, Split) > half);
+    assert_eq!(two_leaders(acknowledged, Split), 0);
 }
 
 #[test]
 fn the_same_seed_replays_the_same_run() {
     for seed in 0..5 {
-        let scenario = world::Scenario { log: true, ..mixed_scenario(seed) };
+        let scenario = Scenario { log: true, ..mixed_scenario(seed) };
         let (one, two) = (run(scenario), run(scenario));
         assert_eq!(one.log, two.log);
         assert!(one.terms > 0 && one.log.len() > 100, "a run in which nothing happens shows nothing");

@@ -58,6 +58,7 @@ pub fn table_scenario(seed: u64, rules: Rules, acks: bool, fault: Fault) -> Scen
         fault,
         replicas: 4,
         replicas_max: 16,
+        fault_gap: (15 * SECOND, 40 * SECOND),
         faults_until: TABLE_LENGTH,
         table: true,
         log: false,
@@ -73,10 +74,16 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
         fault: Fault::Mixed,
         replicas: 3 + usize::try_from(seed % 3).expect("small"),
         replicas_max: 12,
+        fault_gap: (15 * SECOND, 40 * SECOND),
         faults_until: 150 * SECOND,
         table: false,
         log: false,
     }
+}
+
+/// A harsher run than the table's: a fault every 1 to 12 s, so that several are there at once.
+pub fn storm_scenario(seed: u64) -> Scenario {
+    Scenario { acks: false, fault: Fault::Storm, fault_gap: (SECOND, 12 * SECOND), ..mixed_scenario(seed) }
 }
 
 /// Plays one scenario to its end. The same scenario gives the same run.

@@ -1,5 +1,6 @@
-//! `cargo run --release --example simulate -- table [RUNS]` prints the table of docs/guarantees.md: what each rule is worth.
-//! `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the tests with its log; `… -- seed N ROW FAULT` one of the table's.
+//! `cargo run --release --example simulate -- table [RUNS]` prints the table of docs/guarantees.md: what each rule is
+//! worth. `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the
+//! tests with its log; `… -- seed N ROW FAULT` one of the table's.
 
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ mod run;
 mod world;
 
 use faults::Fault;
-use run::{ROWS, mixed_scenario, run, run_many, table_scenario};
+use run::{ROWS, Verdict, mixed_scenario, run, run_many, table_scenario};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         ["table"] => table(1_000),
         ["table", runs] if runs.parse::<u64>().is_ok() => table(runs.parse().unwrap_or(1_000)),
         ["find", runs] if runs.parse::<u64>().is_ok() => find(runs.parse().unwrap_or(0), mixed_scenario),
+        ["storm", runs] if runs.parse::<u64>().is_ok() => find(runs.parse().unwrap_or(0), run::storm_scenario),
         ["find", runs, row, fault] => match (runs.parse(), row.parse::<usize>(), fault.parse::<usize>()) {
             (Ok(runs), Ok(row), Ok(fault)) if row < ROWS.len() && fault < Fault::ALL.len() => {
                 find(runs, |seed| table_scenario(seed, ROWS[row].1, ROWS[row].2, Fault::ALL[fault]));
@@ -38,18 +40,22 @@ fn usage() -> ExitCode {
     ExitCode::from(64)
 }
 
-/// Prints the seeds that break a promise, and how.
+/// Prints the seeds that break a promise, and how, and how much happened.
 fn find(runs: u64, scenario: impl Fn(u64) -> world::Scenario + Sync) {
-    let mut found: Vec<(u64, String)> = run_many(runs, scenario, Vec::new, |found, seed, verdict| {
+    let fold = |sum: &mut (u64, Vec<(u64, String)>), seed, verdict: Verdict| {
+        sum.0 += verdict.terms;
         if !verdict.is_clean() {
-            found.push((seed, verdict.first.unwrap_or_default()));
+            sum.1.push((seed, verdict.first.unwrap_or_default()));
         }
-    })
-    .concat();
+    };
+    let parts = run_many(runs, scenario, || (0, Vec::new()), fold);
+    let terms: u64 = parts.iter().map(|part| part.0).sum();
+    let mut found: Vec<(u64, String)> = parts.into_iter().flat_map(|part| part.1).collect();
     found.sort();
-    for (seed, what) in found {
+    for (seed, what) in &found {
         println!("seed {seed}: {what}");
     }
+    println!("{runs} runs, {terms} terms, {} broken", found.len());
 }
 
 fn table(runs: u64) {
@@ -85,6 +91,7 @@ fn replay(seed: u64, rest: &[&str]) -> ExitCode {
     };
     let mut scenario = match (rest.len(), number(0, ROWS.len()), number(1, Fault::ALL.len())) {
         (0, ..) => mixed_scenario(seed),
+        (1, ..) if rest == ["storm"] => run::storm_scenario(seed),
         (2, Some(row), Some(fault)) => table_scenario(seed, ROWS[row].1, ROWS[row].2, Fault::ALL[fault]),
         _ => return usage(),
     };

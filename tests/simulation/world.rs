@@ -1,5 +1,5 @@
-//! A world of replicas, apps, one logical store and the network between them, driven by a seed. The replicas run the real
-//! `Election`, the store runs the real `LeaseCell`; everything else here is what can go wrong.
+//! A world of replicas, apps, one logical store and the network between them, driven by a seed. The replicas run the
+//! real `Election`, the store runs the real `LeaseCell`; everything else here is what can go wrong.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -21,7 +21,8 @@ pub type Nanos = u64;
 pub const MS: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000 * MS;
 
-/// The timings of the table in section 1: a lease of 10 s renewed every third, stepping down 0.5 s early, answers good for 3 s.
+/// The timings of the table in section 1: a lease of 10 s renewed every third, stepping down 0.5 s early, answers good
+/// for 3 s.
 pub const LEASE: Nanos = 10 * SECOND;
 const MARGIN_MS: u64 = 500;
 const ANSWER_VALIDITY_MS: u64 = 3_000;
@@ -42,10 +43,12 @@ pub struct Scenario {
     pub replicas: usize,
     /// How many there may ever be, the restarted ones included.
     pub replicas_max: usize,
+    /// The least and the longest time from one fault to the next.
+    pub fault_gap: (Nanos, Nanos),
     /// When the last fault may begin.
     pub faults_until: Nanos,
-    /// True: the network is lossy to the end and only the length counts, as in the published table. False: after the last
-    /// fault it is calm, and a leader must be there within two leases and a second.
+    /// True: the network is lossy to the end and only the length counts, as in the published table. False: after the
+    /// last fault it is calm, and a leader must be there within two leases and a second.
     pub table: bool,
     /// Keep a log of every event, to be printed.
     pub log: bool,
@@ -64,7 +67,6 @@ enum AppHabit {
 
 pub struct Replica {
     pub election: Election,
-    pub session: SessionId,
     clock_offset: u64,
     clock_ppm: i64,
     pub alive: bool,
@@ -270,7 +272,6 @@ impl World {
         let election = Election::new(profile, Mono::from_nanos(u64::try_from(born).expect("positive")));
         self.replicas.push(Replica {
             election,
-            session,
             clock_offset,
             clock_ppm,
             alive: true,

@@ -72,9 +72,12 @@ struct Pair<'a> {
     generation: u64,
     /// Redis's token to the reference's.
     tokens: BTreeMap<Token, Token>,
-    /// The record's token and count as the last answer told them.
+    /// The record's token and count as the last answer told them, and the reference's count.
     token: Token,
     count: u64,
+    count_twin: u64,
+    /// How far the reference's count of the present record is ahead: a new record counts from the clock.
+    count_ahead: u64,
     attempts: [u64; 3],
     /// How often each outcome was met, for a test that says what it has tested.
     seen: &'a mut BTreeMap<String, usize>,
@@ -94,6 +97,11 @@ impl Pair<'_> {
     /// The reference's token for one of Redis's.
     fn twin(&self, token: Token) -> Token {
         *self.tokens.get(&token).unwrap_or_else(|| panic!("{token} was never seen"))
+    }
+
+    /// The reference's count for one that was made from the last count.
+    fn twin_count(&self, count: u64) -> u64 {
+        (self.count_twin + count).saturating_sub(self.count)
     }
 
     /// Two tokens mean the same; a new pair keeps the order of all.
@@ -205,7 +213,6 @@ impl Pair<'_> {
             Operation::EverythingForgotten => {
                 self.redis.command(&["DEL", &self.key("lease"), &self.key("record")]);
                 self.cell.forget();
-                (self.token, self.count) = (Token::NONE, 0);
             }
             Operation::AnotherServer => {
                 self.generation += 1;
@@ -219,9 +226,16 @@ impl Pair<'_> {
     async fn campaign(&mut self, request: &CampaignRequest, run_id: &str) {
         let had_record = self.has_record();
         let answer = self.store.campaign(&self.role, request.clone()).await.expect("an answer");
+        if !had_record && self.has_record() {
+            self.count_ahead = self.passed_us;
+        }
         let uptime = self.uptime(had_record, request.lease_duration, answer.store_time);
         let server = self.server(run_id, answer.store_time, uptime);
-        let knowledge = request.knowledge.map(|known| Knowledge { token: self.twin(known.token), ..known });
+        let knowledge = request.knowledge.map(|known| Knowledge {
+            token: self.twin(known.token),
+            count: self.twin_count(known.count),
+            ..known
+        });
         let twin = CampaignRequest { floor: self.twin(request.floor), knowledge, ..request.clone() };
         let (expected, said) = self.cell.campaign(server, &twin).expect("tokens are left");
         match &expected {
@@ -234,20 +248,20 @@ impl Pair<'_> {
             | (LookAgain { token, count }, LookAgain { token: t, count: c })
             | (Stale { token, count }, Stale { token: t, count: c }) => {
                 self.same_token(token, t);
-                assert_eq!(count, c);
-                (self.token, self.count) = (token, count);
+                assert_eq!(count + self.count_ahead, c);
+                (self.token, self.count, self.count_twin) = (token, count, c);
             }
             (Held { holder, token, remaining, count }, Held { holder: h, token: t, remaining: r, count: c }) => {
                 self.same_token(token, t);
-                assert_eq!((holder, count), (h, c));
+                assert_eq!((holder, count + self.count_ahead), (h, c));
                 assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
-                (self.token, self.count) = (token, count);
+                (self.token, self.count, self.count_twin) = (token, count, c);
             }
             (Guarded { cause, remaining, token, count }, Guarded { cause: k, remaining: r, token: t, count: c }) => {
                 self.same_token(token, t);
-                assert_eq!((cause, count), (k, c));
+                assert_eq!((cause, count + self.count_ahead), (k, c));
                 assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
-                (self.token, self.count) = (token, count);
+                (self.token, self.count, self.count_twin) = (token, count, c);
             }
             (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
         }
@@ -257,9 +271,13 @@ impl Pair<'_> {
     async fn renew(&mut self, request: &RenewRequest, run_id: &str) {
         let had_record = self.has_record();
         let answer = self.store.renew(&self.role, request.clone()).await.expect("an answer");
+        if !had_record && self.has_record() {
+            self.count_ahead = self.passed_us;
+        }
         let uptime = self.uptime(had_record, request.lease_duration, answer.store_time);
         let server = self.server(run_id, answer.store_time, uptime);
-        let twin = RenewRequest { token: self.twin(request.token), ..request.clone() };
+        let (token, count) = (self.twin(request.token), self.twin_count(request.count));
+        let twin = RenewRequest { token, count, ..request.clone() };
         let (expected, said) = self.cell.renew(server, &twin);
         match &expected {
             RenewReply::Renewed { reasserted: true, .. } => self.saw("reasserted"),
@@ -270,9 +288,9 @@ impl Pair<'_> {
                 RenewReply::Renewed { count, reasserted, audience },
                 RenewReply::Renewed { count: c, reasserted: r, .. },
             ) => {
-                assert_eq!((count, reasserted), (c, r));
+                assert_eq!((count + self.count_ahead, reasserted), (c, r));
                 assert_eq!(audience, 1, "this test listens");
-                (self.token, self.count) = (request.token, count);
+                (self.token, self.count, self.count_twin) = (request.token, count, c);
             }
             (RenewReply::Lost { token, holder }, RenewReply::Lost { token: t, holder: h }) => {
                 self.same_token(token, t);
@@ -290,7 +308,8 @@ impl Pair<'_> {
         let news = within("the announcement is heard", self.news.recv()).await.expect("the store lives");
         let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
         self.same_token(said.token, expected.token);
-        assert_eq!(said, Announcement { token: said.token, ..expected });
+        let count = said.count + self.count_ahead;
+        assert_eq!(Announcement { count, ..said.clone() }, Announcement { token: said.token, ..expected });
     }
 
     fn pass(&mut self, span_ms: u64) {
@@ -324,6 +343,8 @@ async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTre
         tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
         token: Token::NONE,
         count: 0,
+        count_twin: 0,
+        count_ahead: 0,
         attempts: [0; 3],
         seen,
     };

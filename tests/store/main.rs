@@ -11,6 +11,7 @@ mod listening;
 mod refusals;
 mod replication;
 mod rules;
+mod topologies;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +52,8 @@ fn store_with(config: &RedisConfig) -> RedisStore {
     RedisStore::connect(config, LEASE, 7).expect("the configuration is good")
 }
 
-/// A store that gives a command up after 300 ms and takes a silent connection for dead after a second: for tests in which
-/// nothing answers.
+/// A store that gives a command up after 300 ms and takes a silent connection for dead after a second: for tests in
+/// which nothing answers.
 async fn impatient(url: &str) -> RedisStore {
     let config = RedisConfig { command_timeout: ms(300), ..config(url) };
     let store = RedisStore::connect(&config, ms(4_000), 7).expect("the configuration is good");

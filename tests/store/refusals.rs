@@ -1,11 +1,13 @@
 //! A Redis that will not: named in the error and in the health, with what would help, and without a secret.
 
+use std::sync::Mutex;
+
 use baton::config::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::redis::{RedisServer, free_port};
 use super::support::resp::Reply;
-use super::support::wait_until_async;
+use super::support::{wait_until, wait_until_async};
 use super::*;
 
 fn secret(text: &str) -> Option<Secret> {
@@ -34,6 +36,54 @@ async fn a_wrong_password_is_named_and_not_told() {
     refusal(&store_with(&config(&redis.url())), "NOAUTH", &[]).await;
     let right = RedisConfig { password: secret("right-one"), ..config(&redis.url()) };
     until_up(&store_with(&right)).await;
+}
+
+/// Set in the process that is alone with a test.
+const ALONE: &str = "BATON_TEST_ALONE";
+
+/// What is logged, in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic while it is held").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_log_at_any_level_tells_a_secret() {
+    // In a process of its own: the other tests' threads, which do not listen, would decide what is logged at all.
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().expect("this test has a file"));
+        alone.args(["--exact", "refusals::no_log_at_any_level_tells_a_secret"]).env(ALONE, "1");
+        let output = alone.output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("1 passed"), "{told}");
+        return;
+    }
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    // For this thread, which is the test's whole runtime; the `log` records of fred included.
+    let guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber.finish());
+    let redis = RedisServer::start_with(&["--requirepass", "top-secret-1"]);
+    let right = RedisConfig { password: secret("top-secret-1"), ..config(&redis.url()) };
+    let store = store_with(&right);
+    until_up(&store).await;
+    win(&store, unguarded(1, 1)).await;
+    let wrong = config(&redis.url().replace("redis://", "redis://somebody:top-secret-2@"));
+    until_down(&store_with(&wrong), "passwordFile").await;
+    drop(guard);
+    let told = String::from_utf8_lossy(&log.0.lock().expect("no panic while it is held")).into_owned();
+    assert!(told.contains("Redis cannot be used") && told.contains("Switching to RESP3"), "fred is heard: {told}");
+    assert!(!told.contains("top-secret"), "{told}");
 }
 
 #[tokio::test]
@@ -109,7 +159,8 @@ async fn a_redis_that_evicts_is_used_with_a_note() {
 
 /// The line of docs/redis.md. With it everything works, and less is named.
 pub const LEAST_RIGHTS: &str = "~baton:* resetchannels &baton:* -@all +hello +auth +select +ping +info +time \
-     +client|id +evalsha +eval +hmget +hset +exists +del +pexpire +pttl +publish +subscribe +unsubscribe +wait +waitaof";
+     +client|id \
+     +evalsha +eval +hmget +hset +exists +del +pexpire +pttl +publish +subscribe +unsubscribe +wait +waitaof";
 
 /// The rights that this version knows of.
 pub fn rights_for(redis: &RedisServer, user: &str, rights: &str) {
@@ -164,6 +215,40 @@ async fn a_missing_right_is_named() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_listen_is_noted() {
+    let redis = RedisServer::start();
+    rights_for(&redis, "deaf", &LEAST_RIGHTS.replace("+subscribe", ""));
+    let store = store_with(&as_user(&redis, "deaf"));
+    until_up(&store).await;
+    let mut news = store.listen(&role());
+    wait_until(BOUND, "it is noted", || store.notes().iter().any(|note| note.contains("run subscribe"))).await;
+    win(&store, unguarded(1, 1)).await;
+    assert!(news.try_recv().is_err());
+    redis.command(&["ACL", "SETUSER", "deaf", "+subscribe"]);
+    assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
+    wait_until(BOUND, "nothing is noted any more", || store.notes().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_script_that_does_not_end_is_named() {
+    let redis = RedisServer::start_with(&["--busy-reply-threshold", "50", "--lua-time-limit", "50"]);
+    let store = connected(&redis.url()).await;
+    win(&store, unguarded(1, 1)).await;
+    let mut other = redis.connect().expect("it answers");
+    let endless = std::thread::spawn(move || other.command(&["EVAL", "while true do end", "0"]));
+    wait_until_async(BOUND, "refused as busy", async || match store.campaign(&role(), unguarded(1, 1)).await {
+        Err(StoreError::Refused { reason }) => reason.contains("SCRIPT KILL"),
+        Ok(_) => false,
+        other => panic!("{other:?}"),
+    })
+    .await;
+    assert_eq!(redis.command(&["SCRIPT", "KILL"]), Reply::Text("OK".to_owned()));
+    wait_until_async(BOUND, "it works again", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok()).await;
+    let ended = endless.join().expect("the thread").expect("a reply");
+    assert!(matches!(ended, Reply::Error(_)), "{ended:?}");
 }
 
 #[tokio::test]

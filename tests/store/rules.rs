@@ -13,14 +13,15 @@ const RECORD_KEY: &str = "baton:{scheduler}:record";
 
 /// Waits out the guard of a server that has just started, as the role with this lease sees it.
 async fn win_after_the_start(store: &RedisStore, session: u128, lease: Duration) -> (Token, u64) {
-    let mut won = None;
+    let (mut won, mut knowledge) = (None, None);
     support::wait_until_async(BOUND, "the guard of a young server ends", async || {
-        let request = CampaignRequest { lease_duration: lease, knowledge: knows(NOTHING, ms(0)), ..ask(session, 1) };
-        won = match campaign(store, request).await {
-            CampaignReply::Granted { token, count } => Some((token, count)),
-            CampaignReply::Guarded { cause: GuardCause::Empty, .. } => None,
+        let request = CampaignRequest { lease_duration: lease, knowledge, ..ask(session, 1) };
+        match campaign(store, request).await {
+            CampaignReply::Granted { token, count } => won = Some((token, count)),
+            CampaignReply::Guarded { cause: GuardCause::Empty, token, count, .. }
+            | CampaignReply::LookAgain { token, count } => knowledge = knows((token, count), ms(0)),
             other => panic!("{other:?}"),
-        };
+        }
         won.is_some()
     })
     .await;
@@ -64,6 +65,15 @@ async fn the_same_attempt_gets_the_same_token_again_and_a_newer_one_a_new_term()
 }
 
 #[tokio::test]
+async fn the_same_attempt_gets_the_same_token_again_although_its_lease_ran_out() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (token, count) = win(&store, unguarded(1, 1)).await;
+    redis.command(&["DEL", LEASE_KEY]);
+    assert_eq!(win(&store, ask(1, 1)).await, (token, count + 1));
+}
+
+#[tokio::test]
 async fn a_campaign_that_was_delayed_past_its_release_is_stale() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
@@ -100,12 +110,12 @@ async fn the_last_token_is_never_exceeded() {
 async fn an_incumbent_puts_its_lease_back_and_keeps_its_token() {
     let mut redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let (token, _) = win(&store, unguarded(1, 1)).await;
+    let (token, count) = win(&store, unguarded(1, 1)).await;
     redis.restart(Data::Lost);
     until_down(&store, "").await;
     until_up(&store).await;
     match renew(&store, renewal(1, 1, token)).await {
-        RenewReply::Renewed { count: 1, reasserted: true, .. } => {}
+        RenewReply::Renewed { count: next, reasserted: true, .. } => assert!(next > count, "counts go on rising"),
         other => panic!("{other:?}"),
     }
     assert!(matches!(campaign(&store, ask(2, 1)).await, CampaignReply::Held { token: t, .. } if t == token));
@@ -143,8 +153,8 @@ async fn a_server_that_has_run_for_a_lease_delays_no_first_term() {
     })
     .await;
     let request = CampaignRequest { lease_duration: lease, ..ask(1, 1) };
-    assert!(matches!(campaign(&store, request.clone()).await, CampaignReply::LookAgain { count: 0, .. }));
-    win(&store, CampaignRequest { knowledge: knows(NOTHING, ms(50)), ..request }).await;
+    let CampaignReply::LookAgain { token, count } = campaign(&store, request.clone()).await else { panic!() };
+    win(&store, CampaignRequest { knowledge: knows((token, count), ms(50)), ..request }).await;
 }
 
 #[tokio::test]

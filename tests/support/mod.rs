@@ -1,7 +1,6 @@
 //! What tests on a real Redis share: servers of their own, a proxy that breaks connections, and waiting with a bound.
 
-// Each test binary uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses a part of this")]
 
 pub mod proxy;
 pub mod redis;

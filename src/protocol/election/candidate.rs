@@ -55,7 +55,8 @@ impl Election {
         self.unanswered = false;
         self.look_again = false;
         let timing = self.profile.timing;
-        // Within the listening period only a release opens the role; a candidate that claims to know nothing gets just that.
+        // Within the listening period only a release opens the role; a candidate that claims to know nothing gets just
+        // that.
         let knowledge = if now < self.listen_until { None } else { self.insight.knowledge(now, &timing) };
         let request = CampaignRequest {
             candidate: self.candidate(self.attempt),
@@ -106,8 +107,9 @@ impl Election {
         if candidate && (self.leaving || !self.app_healthy) {
             self.give_back(now, flight.attempt, token, ReleaseReason::Unused, now);
         } else if !current || behind {
-            // Another leads, as a heartbeat, a later token or a stepped clock tells, though the store does not know it. The
-            // lease is left to its TTL: a release would invite somebody else who does not know it either.
+            // Another leads, as a heartbeat, a later token or a stepped clock tells, though the store does not know it.
+            // The lease is left to its TTL: a release would invite somebody else who does not know it
+            // either.
             if candidate {
                 self.look(now, now);
             }
@@ -222,12 +224,16 @@ impl Election {
         self.look(now, now);
     }
 
-    /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a lease of
-    /// listening brings the next one, and until then this candidate counts as knowing nothing (R8).
-    pub(super) fn missed_messages(&mut self, now: Mono) {
+    /// From now on half a lease of listening comes before a grant that no release has opened (R8).
+    pub(super) fn listen_anew(&mut self, now: Mono) {
         if self.profile.rules.heartbeats {
             self.listen_until = self.listen_until.max(now + self.profile.timing.listen_span());
         }
+    }
+
+    /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a
+    /// lease of listening brings the next one, and until then this candidate counts as knowing nothing (R8).
+    pub(super) fn missed_messages(&mut self, now: Mono) {
         if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
             self.look_again = true;
             self.look_at = self.look_at.min((now + self.spread()).max(self.out_until));

@@ -86,7 +86,8 @@ impl Election {
         }
     }
 
-    /// Another was heard with a later token: the store shall say now, not at the next period, whether this term still stands.
+    /// Another was heard with a later token: the store shall say now, not at the next period, whether this term still
+    /// stands.
     pub(super) fn doubt(&mut self, now: Mono, token: Token) {
         if let Phase::Leading(term) = &mut self.phase
             && token > term.token
@@ -114,8 +115,8 @@ impl Election {
         }
     }
 
-    /// A term ends against this replica's will. Its promises need no care: none outlives the deadline, and where the store
-    /// says that it is superseded there is nothing left to keep for them.
+    /// A term ends against this replica's will. Its promises need no care: none outlives the deadline, and where the
+    /// store says that it is superseded there is nothing left to keep for them.
     fn lose(&mut self, now: Mono, term: Term, reason: LossReason) {
         self.standing.close();
         if let Phase::Draining(drain) = self.phase {

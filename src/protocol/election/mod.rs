@@ -1,5 +1,5 @@
-//! The state machine of one role on one replica, in the shape of quinn-proto's `Connection`: inputs and the passing of time
-//! go in, actions come out, and somebody else owns the clock, the store and the network. Extra calls are harmless.
+//! The state machine of one role on one replica, in the shape of quinn-proto's `Connection`: inputs and the passing of
+//! time go in, actions come out, and somebody else owns the clock, the store and the network. Extra calls are harmless.
 
 mod candidate;
 mod incumbent;
@@ -245,8 +245,13 @@ impl Election {
         }
     }
 
-    /// Something came in. Does what time demands first, so that a reply that comes after a deadline finds the term over.
+    /// Something came in. Does what time demands first, so that a reply that comes after a deadline finds the term
+    /// over.
     pub fn handle_input(&mut self, now: Mono, input: Input) {
+        if matches!(input, Input::Gap) {
+            // Before anything that is due goes out: it would claim to know what was perhaps missed.
+            self.listen_anew(now);
+        }
         self.handle_timeout(now);
         match input {
             Input::Campaigned { id, reply } => self.campaigned(now, id, reply),
@@ -311,7 +316,7 @@ impl Election {
                     )
                 } else if let Some((cause, _)) = self.guarded.filter(|(_, until)| now < *until) {
                     let why = format!(
-                        "the store may have forgotten a lease that still stands ({cause}): nobody new is granted for one lease"
+                        "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
                     );
                     (State::Guarded, Some(why))
                 } else if now < self.listen_until && self.attempt != Attempt::default() {
@@ -352,8 +357,9 @@ impl Election {
         self.flights.iter().any(|flight| flight.kind == kind && flight.attempt == attempt)
     }
 
-    /// What every answer tells, whatever else it says. True when the store's clock was stepped forwards a moment ago: leases
-    /// end early then. A step long ago is over; whoever was silent that long listened to heartbeats meanwhile.
+    /// What every answer tells, whatever else it says. True when the store's clock was stepped forwards a moment ago:
+    /// leases end early then. A step long ago is over; whoever was silent that long listened to heartbeats
+    /// meanwhile.
     fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, Failure>) -> bool {
         match reply {
             Ok(stamped) => {
@@ -431,7 +437,8 @@ impl Election {
         }
     }
 
-    /// A candidate that leaves waits for its campaigns' answers: a lease that was granted meanwhile shall not be left behind.
+    /// A candidate that leaves waits for its campaigns' answers: a lease that was granted meanwhile shall not be left
+    /// behind.
     fn end_if_idle(&mut self) {
         if self.leaving && matches!(self.phase, Phase::Candidate) && self.flights.is_empty() {
             self.phase = Phase::Ended;

@@ -4,6 +4,7 @@
 //! good. The rights are tried out with the scripts themselves on keys that no role can have, and that are removed
 //! again.
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fred::types::Value;
@@ -33,6 +34,18 @@ pub enum Severity {
     Warning,
     /// Baton does not work, or breaks a promise.
     Problem,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Unknown => "unknown",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        })
+    }
 }
 
 /// One thing that was looked at.

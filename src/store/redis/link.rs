@@ -33,7 +33,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects, authenticates and selects the database. Ends within two command timeouts.
+    /// Connects, authenticates and selects the database. Ends by itself, within fred's timeouts for that.
     pub async fn open(settings: &Settings) -> Result<Self, StoreError> {
         let client = settings.client()?;
         let handle = client.connect();

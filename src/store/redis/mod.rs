@@ -86,16 +86,20 @@ impl RedisStore {
         let settings = Arc::new(Settings::new(config, lease_min)?);
         let (shared, listeners) = (Arc::new(Shared::new()), Arc::new(Listeners::default()));
         let prefix = config.key_prefix.clone();
-        let commands = supervisor::run(Arc::clone(&settings), Arc::clone(&shared), Pauses::new(seed));
-        let subscriber =
-            subscriber::run(Arc::clone(&settings), prefix.clone(), Arc::clone(&listeners), Pauses::new(!seed));
+        let commands = supervisor::run(Arc::clone(&settings), Arc::clone(&shared), Pauses::new(seed, lease_min));
+        let subscriber = subscriber::run(
+            Arc::clone(&settings),
+            prefix.clone(),
+            Arc::clone(&listeners),
+            Pauses::new(!seed, lease_min),
+        );
         let tasks = [tokio::spawn(commands).abort_handle(), tokio::spawn(subscriber).abort_handle()];
         Ok(Self { settings, prefix, replication: config.replication, shared, listeners, tasks })
     }
 
-    /// What was noticed at the last connect that works, but not as well as it should: for people, and without secrets.
+    /// What works, but not as well as it should, as noticed at the last connect: for people, and without secrets.
     pub fn notes(&self) -> Vec<String> {
-        self.shared.notes()
+        self.shared.notes().into_iter().chain(self.listeners.refusal()).collect()
     }
 
     fn link(&self) -> Result<Arc<Link>, StoreError> {

@@ -20,11 +20,14 @@ use super::errors::SetupError;
 use crate::config::{RedisConfig, Secret, TlsConfig};
 use crate::store::StoreError;
 
-/// How many messages may wait for the subscriber's task before it must assume a gap.
-const MESSAGES_MAX: usize = 1024;
+/// How many messages may wait for the subscriber's task before it must assume a gap. fred reserves that many places in
+/// each of its eight channels, so this is memory.
+const MESSAGES_MAX: usize = 256;
 /// No sooner than this is a connection taken for dead, however short the lease.
 const UNRESPONSIVE_MIN: Duration = Duration::from_millis(100);
 
+/// A TLS handshake takes several round trips and may take longer than a command.
+const CONNECT_TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// The kernel counts the idle time of a connection in seconds, and refuses zero.
 const KERNEL_SECOND: Duration = Duration::from_secs(1);
 
@@ -49,6 +52,8 @@ impl Settings {
         let (url, uses_tls) = without_tls(config.url.expose_secret())?;
         let parsed = Config::from_url(&url).map_err(|error| SetupError::Url { reason: error.details().to_owned() })?;
         let tls = uses_tls.then(|| config.tls.clone());
+        // WAIT is silent for as long as it is told to be.
+        let silence = if config.replication.acks > 0 { config.replication.timeout * 2 } else { Duration::ZERO };
         if let Some(tls) = &tls {
             connector(tls).map_err(|reason| SetupError::Tls { reason })?;
         }
@@ -59,8 +64,7 @@ impl Settings {
             username: config.username.clone(),
             password: config.password.clone(),
             command_timeout: config.command_timeout,
-            // WAIT is silent for as long as it is told to be.
-            unresponsive: (lease_min / 4).max(UNRESPONSIVE_MIN).max(config.replication.timeout * 2),
+            unresponsive: (lease_min / 4).max(UNRESPONSIVE_MIN).max(silence),
         })
     }
 
@@ -100,8 +104,8 @@ impl Settings {
     fn connection(&self) -> ConnectionConfig {
         let kernel_span = self.unresponsive.max(KERNEL_SECOND);
         ConnectionConfig {
-            connection_timeout: self.command_timeout,
-            internal_command_timeout: self.command_timeout,
+            connection_timeout: self.command_timeout.max(CONNECT_TIMEOUT_MIN),
+            internal_command_timeout: self.command_timeout.max(CONNECT_TIMEOUT_MIN),
             // A second attempt of fred's own would run a script twice.
             max_command_attempts: 1,
             reconnect_errors: Vec::new(),

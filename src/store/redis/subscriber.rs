@@ -47,6 +47,8 @@ impl Listener {
 pub(super) struct Listeners {
     roles: Mutex<HashMap<RoleName, Vec<Listener>>>,
     changed: Notify,
+    /// Why Redis does not let us listen, while it does not.
+    refusal: Mutex<Option<String>>,
 }
 
 impl Listeners {
@@ -59,6 +61,22 @@ impl Listeners {
         self.roles().entry(role.clone()).or_default().push(Listener { news, gap: true });
         self.changed.notify_one();
         listener
+    }
+
+    /// Why nothing is heard although Redis is reached: for people.
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_refusal(&self, refusal: Option<String>) {
+        let mut present = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        // Once per reason, not once per attempt.
+        if let Some(reason) = &refusal
+            && *present != refusal
+        {
+            tracing::warn!(reason, "Redis does not let us listen; replicas look by themselves");
+        }
+        *present = refusal;
     }
 
     /// Forgets listeners that have gone, and says which roles are listened to.
@@ -111,6 +129,9 @@ pub(super) async fn run(settings: Arc<Settings>, prefix: String, listeners: Arc<
             }
             Err(error) => error,
         };
+        if let StoreError::Refused { reason } = &ended {
+            listeners.set_refusal(Some(format!("it does not let us listen: {reason}")));
+        }
         tracing::debug!(reason = %ended, "the subscription ended; replicas look by themselves meanwhile");
         listeners.mark_all();
         tokio::time::sleep(pauses.next()).await;
@@ -154,9 +175,6 @@ impl<'a> Session<'a> {
                 Next::Heartbeat => self.link.ping(self.settings.command_timeout).await,
             };
             if let Err(failure) = step {
-                if let StoreError::Refused { reason } = &failure.error {
-                    tracing::warn!(reason, "Redis does not let us listen; replicas look by themselves");
-                }
                 return failure.error;
             }
         }
@@ -197,6 +215,7 @@ impl<'a> Session<'a> {
         }
         self.subscribed = wanted;
         self.listeners.settle(&self.subscribed);
+        self.listeners.set_refusal(None);
         self.was_useful = true;
         Ok(())
     }

@@ -10,11 +10,12 @@ use tokio::sync::watch;
 use super::info::Info;
 use super::link::Link;
 use super::settings::Settings;
+use crate::protocol::Dice;
 use crate::store::{StoreError, StoreHealth};
 
 /// The first pause between two attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
-/// The longest one. A Redis that comes back shall be found well before a lease of a few seconds has run out.
+/// No pause is longer, however long the leases.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The connection for commands, or why there is none.
@@ -108,13 +109,16 @@ pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, S
 
 /// Growing, random pauses. Seeded: randomness is handed in, and a run can be repeated.
 pub(super) struct Pauses {
-    state: u64,
+    dice: Dice,
     limit: Duration,
+    limit_max: Duration,
 }
 
 impl Pauses {
-    pub fn new(seed: u64) -> Self {
-        Self { state: seed, limit: PAUSE_MIN }
+    /// A Redis that comes back shall be found well before the shortest lease has run out.
+    pub fn new(seed: u64, lease_min: Duration) -> Self {
+        let limit_max = (lease_min / 8).clamp(PAUSE_MIN, PAUSE_MAX);
+        Self { dice: Dice::new(seed), limit: PAUSE_MIN, limit_max }
     }
 
     pub fn reset(&mut self) {
@@ -124,15 +128,8 @@ impl Pauses {
     /// Between half the limit and the limit, which doubles.
     pub fn next(&mut self) -> Duration {
         let limit = self.limit;
-        self.limit = (limit * 2).min(PAUSE_MAX);
-        // splitmix64
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        let half = u64::try_from(limit.as_nanos() / 2).unwrap_or(u64::MAX).max(1);
-        limit / 2 + Duration::from_nanos(z % half)
+        self.limit = (limit * 2).min(self.limit_max);
+        self.dice.between(limit / 2, limit)
     }
 }
 
@@ -142,12 +139,15 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_second_and_differ_between_replicas() {
-        let (mut one, mut other) = (Pauses::new(1), Pauses::new(2));
+        let lease = Duration::from_secs(15);
+        let (mut one, mut other) = (Pauses::new(1, lease), Pauses::new(2, lease));
         let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
         let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
         assert!(first.iter().all(|pause| *pause <= PAUSE_MAX) && first[9] >= PAUSE_MAX / 2);
         assert!(first[0] <= PAUSE_MIN);
         assert_ne!(first, second);
+        let mut hasty = Pauses::new(1, Duration::from_secs(1));
+        assert!((0..10).all(|_| hasty.next() <= Duration::from_millis(125)), "a short lease cannot wait for a second");
         one.reset();
         assert!(one.next() <= PAUSE_MIN);
     }

@@ -28,6 +28,16 @@ end
 -- No guard is longer than a lease: one that seems so was set before this clock was stepped back.
 record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
 
+-- Gives the lease to the candidate.
+local function grant(token)
+  record.token, record.count, record.released = token, record.count + 1, false
+  record.session, record.attempt = session, attempt
+  write_record(record)
+  write_lease(session, attempt, token, identity, lease_ms)
+  publish('grant', token, record.count, '0', session, identity)
+  return { 'granted', text(now), text(token), text(record.count) }
+end
+
 local function stale()
   return { 'stale', text(now), text(record.token), text(record.count) }
 end
@@ -61,7 +71,11 @@ if lease then
   end
 else
   local mine = record.session == session
-  if mine and (record.attempt > attempt or (record.attempt == attempt and record.released)) then
+  if mine and record.attempt == attempt and not record.released then
+    -- The same campaign once more, after its lease ran out: nobody came in between, so it is the same term.
+    return grant(record.token)
+  end
+  if mine and record.attempt >= attempt then
     return stale()
   end
   -- A session cannot be in doubt about its own term: it is here because that is over.
@@ -97,9 +111,4 @@ local token = math.max(record.token, record.floor, floor, now) + 1
 if token >= 9007199254740992 then -- 2^53
   return { 'exhausted', text(now) }
 end
-record.token, record.count, record.released = token, record.count + 1, false
-record.session, record.attempt = session, attempt
-write_record(record)
-write_lease(session, attempt, token, identity, lease_ms)
-publish('grant', token, record.count, '0', session, identity)
-return { 'granted', text(now), text(token), text(record.count) }
+return grant(token)

@@ -5,11 +5,10 @@
 -- ARGV[1]  the role's channel
 --
 -- Three rules hold throughout:
--- * Numbers leave as text made with '%.0f'. A Lua number in a reply or a concatenation is cut to 14 digits; tokens have
--- 16.
+-- * Numbers leave as text made with '%.0f'. A Lua number in a reply or a concatenation is cut to 14 digits; tokens
+--   have 16.
 -- * The first write is an HSET (but for a release, see there). Redis refuses that one when its memory is full, so a
--- script
---   does all of its work or none.
+--   script does all of its work or none.
 -- * A key that holds what we did not write is reported and left as it is.
 local lease_key, record_key, channel = KEYS[1], KEYS[2], ARGV[1]
 
@@ -113,9 +112,10 @@ local function read_record()
   return record
 end
 
+-- It counts from this clock, so that what was known of a lost record never fits it by chance.
 local function new_record()
   return {
-    token = 0, floor = 0, count = 0, released = false, session = '', attempt = 0, run_id = '', guard_until = 0,
+    token = 0, floor = 0, count = now, released = false, session = '', attempt = 0, run_id = '', guard_until = 0,
     guard_cause = '',
   }
 end

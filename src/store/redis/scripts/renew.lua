@@ -17,19 +17,15 @@ if bad then
 end
 local record, changed = prepare(stored, lease_ms, guard)
 
-local reasserted = false
-if lease then
-  if lease.session ~= session or lease.attempt ~= attempt or lease.token ~= token then
-    if changed then
-      write_record(record)
-    end
-    return { 'lost', text(now), text(record.token), lease.session, lease.identity }
-  end
-elseif record.token < token or (record.token == token and not record.released) then
-  reasserted = true
-else
+local ours = lease and lease.session == session and lease.attempt == attempt and lease.token == token
+-- A lease of an earlier term, which a failover to a lagging replica has brought back, is no reason to refuse.
+local reasserted = not ours and (record.token < token or (not lease and record.token == token and not record.released))
+if not ours and not reasserted then
   if changed then
     write_record(record)
+  end
+  if lease then
+    return { 'lost', text(now), text(record.token), lease.session, lease.identity }
   end
   return { 'lost', text(now), text(record.token) }
 end

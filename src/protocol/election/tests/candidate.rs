@@ -1,0 +1,217 @@
+//! The side that wants the lease.
+
+use super::*;
+
+#[test]
+fn a_fresh_candidate_asks_at_once_and_claims_to_know_nothing() {
+    let mut stage = Stage::new();
+    let (_, request) = stage.campaign();
+    assert_eq!((request.knowledge, request.floor), (None, Token::NONE));
+    assert_eq!(stage.pass(LEASE).actions(), vec![], "one campaign at a time");
+}
+
+#[test]
+fn a_grant_that_comes_after_its_deadline_begins_no_term() {
+    let mut stage = Stage::new();
+    let (id, first) = stage.campaign();
+    stage.pass(TERM).answer(id, CampaignReply::Granted { token: token(7), count: 1 });
+    assert!(!stage.leads());
+    stage.actions();
+    stage.until_due(SOON);
+    let (_, second) = stage.campaign();
+    assert!(second.candidate.attempt > first.candidate.attempt, "the late grant's attempt is over");
+}
+
+#[test]
+fn an_unanswered_campaign_is_repeated_under_the_same_attempt() {
+    let mut stage = Stage::new();
+    let (id, first) = stage.campaign();
+    stage.input(Input::Campaigned { id, reply: Err(no_answer()) });
+    assert_eq!(stage.state(), State::Unreachable);
+    stage.actions();
+    stage.until_due(SOON);
+    let (_, again) = stage.campaign();
+    assert_eq!(again.candidate, first.candidate);
+}
+
+#[test]
+fn a_loser_comes_back_when_the_lease_ends_and_at_least_every_085_leases() {
+    let mut stage = Stage::standby(ms(9_000));
+    stage.actions();
+    let waited = stage.until_due(ms(9_100));
+    assert!(waited >= ms(9_000));
+    let mut stage = Stage::standby(LEASE);
+    stage.actions();
+    let waited = stage.until_due(LEASE.mul_f64(0.86));
+    assert!(waited >= LEASE.mul_f64(0.85));
+}
+
+#[test]
+fn a_heartbeat_keeps_a_candidate_quiet_for_one_lease_on_its_own_clock() {
+    let mut stage = Stage::standby(ms(500));
+    stage.pass(ms(400)).hear(AnnouncementKind::Heartbeat, token(10), 6);
+    let waited = stage.until_due(LEASE + ms(100));
+    assert!(waited >= LEASE, "whatever the store said of the TTL");
+    let (_, request) = stage.campaign();
+    let knowledge = request.knowledge.unwrap();
+    assert_eq!((knowledge.token, knowledge.count, knowledge.remaining), (token(10), 6, Duration::ZERO));
+}
+
+#[test]
+fn a_heartbeat_of_another_ends_an_attempt_whose_answer_is_out() {
+    let mut stage = Stage::new();
+    let (id, _) = stage.campaign();
+    stage.hear(AnnouncementKind::Heartbeat, token(10), 6);
+    stage.answer(id, CampaignReply::Granted { token: token(11), count: 7 });
+    assert!(!stage.leads(), "the store has granted a lease while another leads: its clock was stepped");
+    assert_eq!(stage.actions(), vec![], "and it is left to its TTL, for a release would invite the next");
+}
+
+#[test]
+fn a_release_wakes_a_candidate_within_its_spread() {
+    let mut stage = Stage::standby(LEASE);
+    stage.hear(AnnouncementKind::Heartbeat, token(10), 6);
+    stage.pass(ms(100)).hear(AnnouncementKind::Release, token(10), 7);
+    stage.until_due(ms(5));
+    stage.campaign();
+    assert_eq!(stage.election.view(stage.now).holder, None, "who released no longer leads");
+}
+
+#[test]
+fn an_old_release_does_not_wake_anybody() {
+    let mut stage = Stage::standby(LEASE);
+    stage.hear(AnnouncementKind::Heartbeat, token(10), 6);
+    stage.hear(AnnouncementKind::Release, token(9), 4);
+    assert!(stage.election.poll_timeout().unwrap().since(stage.now) >= LEASE);
+}
+
+#[test]
+fn a_release_heard_while_a_campaign_is_out_makes_it_look_again() {
+    let mut stage = Stage::new();
+    let (id, _) = stage.campaign();
+    stage.hear(AnnouncementKind::Release, token(10), 7);
+    stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE, count: 6 });
+    stage.actions();
+    stage.until_due(ms(5));
+    stage.campaign();
+}
+
+#[test]
+fn a_newcomer_listens_for_half_a_lease_before_it_claims_to_know_anything() {
+    let mut stage = Stage::new();
+    let (id, _) = stage.campaign();
+    stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+    stage.actions();
+    stage.input(Input::Gap);
+    stage.until_due(ms(100));
+    let (id, early) = stage.campaign();
+    assert_eq!(early.knowledge, None, "an early look may only find a released role");
+    stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+    stage.actions();
+    stage.until_due(LEASE / 2 + ms(100));
+    let (_, late) = stage.campaign();
+    assert_eq!(late.knowledge.map(|known| known.count), Some(5));
+}
+
+#[test]
+fn after_a_gap_a_candidate_looks_once_and_listens_again() {
+    let mut stage = Stage::standby(LEASE);
+    stage.hear(AnnouncementKind::Heartbeat, token(10), 6);
+    stage.pass(ms(9_000)).input(Input::Gap);
+    stage.until_due(ms(5));
+    let (_, request) = stage.campaign();
+    assert_eq!(request.knowledge, None);
+}
+
+#[test]
+fn knowledge_older_than_a_lease_and_a_quarter_is_not_told() {
+    let mut stage = Stage::standby(ms(14_000));
+    stage.actions();
+    stage.pass(LEASE * 5 / 4);
+    let (_, request) = stage.campaign();
+    assert_eq!(request.knowledge, None);
+}
+
+#[test]
+fn a_guarded_role_is_said_to_be_guarded_and_asked_for_when_that_ends() {
+    let mut stage = Stage::new();
+    let (id, _) = stage.campaign();
+    let cause = GuardCause::Generation;
+    stage.answer(id, CampaignReply::Guarded { cause, remaining: ms(6_000), token: token(10), count: 5 });
+    assert_eq!(stage.state(), State::Guarded);
+    assert!(stage.told(&Event::Guarded { cause, remaining: ms(6_000) }));
+    assert!(stage.until_due(ms(6_100)) >= ms(6_000));
+    assert_eq!(stage.campaign().1.floor, token(10));
+}
+
+#[test]
+fn a_grant_whose_app_fell_ill_meanwhile_is_given_back() {
+    let mut stage = Stage::new();
+    let (id, _) = stage.campaign();
+    stage.input(Input::AppHealth { healthy: false });
+    stage.answer(id, CampaignReply::Granted { token: token(7), count: 1 });
+    assert!(!stage.leads());
+    stage.release();
+}
+
+#[test]
+fn a_token_that_does_not_rise_above_all_that_was_seen_begins_no_term() {
+    let mut stage = Stage::standby(ms(100));
+    stage.actions();
+    stage.pass(SOON);
+    let (id, _) = stage.campaign();
+    stage.answer(id, CampaignReply::Granted { token: token(10), count: 6 });
+    assert!(!stage.leads());
+}
+
+#[test]
+fn a_lease_granted_right_after_a_step_of_the_stores_clock_is_not_believed() {
+    let mut stage = Stage::standby(ms(100));
+    stage.actions();
+    stage.pass(SOON);
+    let (id, _) = stage.campaign();
+    let stepped = StoreTime(1_700_000_000_000_000 + stage.now.as_nanos() / 1_000 + 60_000_000);
+    let reply = CampaignReply::Granted { token: token(20), count: 6 };
+    stage.input(Input::Campaigned { id, reply: Ok(Stamped { reply, store_time: stepped }) });
+    assert!(!stage.leads(), "the lease of another may have been ended by the step");
+    assert!(stage.told(&Event::StoreClockStepped { by_ms: 60_000 }));
+    assert!(stage.until_due(LEASE + ms(100)) >= LEASE, "one lease later nobody can be leading any more");
+    let (id, _) = stage.campaign();
+    let stepped = StoreTime(1_700_000_000_000_000 + stage.now.as_nanos() / 1_000 + 60_000_000);
+    let reply = CampaignReply::Granted { token: token(30), count: 7 };
+    stage.input(Input::Campaigned { id, reply: Ok(Stamped { reply, store_time: stepped }) });
+    assert!(stage.leads());
+}
+
+#[test]
+fn another_process_with_this_name_is_reported_once() {
+    let mut stage = Stage::standby(LEASE);
+    stage.actions();
+    let twin = Holder { session: SessionId::from_u128(5), identity: Arc::from("me") };
+    for count in 6..9 {
+        let kind = AnnouncementKind::Heartbeat;
+        stage.input(Input::Heard(Announcement { kind, token: token(10), count, holder: twin.clone(), audience: 2 }));
+    }
+    stage.actions();
+    let clash = Event::IdentityClash { session: twin.session };
+    assert_eq!(stage.events.iter().filter(|event| **event == clash).count(), 1);
+}
+
+#[test]
+fn losing_a_race_is_told_as_contention() {
+    let mut stage = Stage::standby(ms(100));
+    stage.actions();
+    stage.pass(SOON);
+    let (id, _) = stage.campaign();
+    stage.answer(id, CampaignReply::Held { holder: rival(), token: token(11), remaining: LEASE, count: 6 });
+    assert!(stage.told(&Event::Contended { winner: Arc::from("other"), token: token(11) }));
+    assert!(stage.events.contains(&Event::Campaigned { outcome: CampaignOutcome::Held }));
+}
+
+#[test]
+fn a_name_is_not_told_past_what_is_known_of_it() {
+    let stage = Stage::standby(ms(2_000));
+    let known = |at: Mono| stage.election.view(at).holder.map(|(name, _)| name);
+    assert_eq!(known(stage.now + ms(1_999)), Some(Arc::from("other")));
+    assert_eq!(known(stage.now + ms(2_000)), None);
+}

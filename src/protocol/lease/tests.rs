@@ -1,0 +1,379 @@
+//! The store's side, rule by rule. The Redis scripts are held to the same by tests of their own.
+
+use super::super::names::{Attempt, SessionId};
+use super::super::wire::Knowledge;
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(10);
+
+/// One role on a server whose clock, uptime and process the test sets.
+struct Store {
+    cell: LeaseCell,
+    now: StoreTime,
+    uptime: Duration,
+    run_id: &'static str,
+}
+
+fn candidate(session: u128, attempt: u64) -> Candidate {
+    Candidate { session: SessionId::from_u128(session), attempt: Attempt(attempt) }
+}
+
+fn token(value: u64) -> Token {
+    Token::new(value).unwrap()
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn ask(session: u128, attempt: u64) -> CampaignRequest {
+    CampaignRequest {
+        candidate: candidate(session, attempt),
+        identity: Arc::from(format!("pod-{session}")),
+        lease_duration: LEASE,
+        floor: Token::NONE,
+        knowledge: None,
+        guard: true,
+    }
+}
+
+impl Store {
+    /// A server that has been up for long and knows nothing.
+    fn new() -> Self {
+        let (now, uptime) = (StoreTime(1_700_000_000_000_000), secs(1_000_000));
+        Self { cell: LeaseCell::new(Rules::ALL), now, uptime, run_id: "one" }
+    }
+
+    fn pass(&mut self, span: Duration) -> &mut Self {
+        self.now = self.now.plus(span);
+        self.uptime += span;
+        self
+    }
+
+    fn campaign(&mut self, request: &CampaignRequest) -> (CampaignReply, Option<Announcement>) {
+        let server = Server { now: self.now, uptime: self.uptime, run_id: self.run_id };
+        self.cell.campaign(server, request).unwrap()
+    }
+
+    /// A campaign of one who has listened to this very record: what it is granted does not hang on the second look.
+    fn informed(&mut self, session: u128, attempt: u64) -> CampaignReply {
+        let request = CampaignRequest { knowledge: self.knowledge(), ..ask(session, attempt) };
+        self.campaign(&request).0
+    }
+
+    fn knowledge(&self) -> Option<Knowledge> {
+        let record = self.cell.record.as_ref()?;
+        Some(Knowledge { token: record.token, count: record.count, age: secs(5), remaining: Duration::ZERO })
+    }
+
+    fn grant(&mut self, session: u128, attempt: u64) -> Token {
+        self.informed(session, attempt);
+        match self.informed(session, attempt) {
+            CampaignReply::Granted { token, .. } => token,
+            other => panic!("expected a grant, not {other:?}"),
+        }
+    }
+
+    fn renew(&mut self, session: u128, attempt: u64, token: Token) -> (RenewReply, Option<Announcement>) {
+        let request = RenewRequest {
+            candidate: candidate(session, attempt),
+            identity: Arc::from(format!("pod-{session}")),
+            token,
+            count: 0,
+            lease_duration: LEASE,
+            audience: 3,
+            guard: true,
+        };
+        self.cell.renew(Server { now: self.now, uptime: self.uptime, run_id: self.run_id }, &request)
+    }
+
+    fn release(&mut self, session: u128, attempt: u64, token: Token) -> (ReleaseReply, Option<Announcement>) {
+        let request = ReleaseRequest { candidate: candidate(session, attempt), token, audience: 3 };
+        self.cell.release(Server { now: self.now, uptime: self.uptime, run_id: self.run_id }, &request)
+    }
+
+    /// Another server process serves the same data.
+    fn restart(&mut self, forget: bool) -> &mut Self {
+        (self.run_id, self.uptime) = ("two", Duration::ZERO);
+        if forget {
+            self.cell.forget();
+        }
+        self
+    }
+}
+
+fn is_granted(reply: &CampaignReply) -> bool {
+    matches!(reply, CampaignReply::Granted { .. })
+}
+
+fn guard(reply: &CampaignReply) -> Option<GuardCause> {
+    match reply {
+        CampaignReply::Guarded { cause, .. } => Some(*cause),
+        _ => None,
+    }
+}
+
+#[test]
+fn r1_a_free_role_is_granted_and_announced_and_a_loser_learns_when_to_come_back() {
+    let mut store = Store::new();
+    assert!(matches!(store.informed(1, 1), CampaignReply::LookAgain { .. }), "the first look is only a look");
+    let (reply, news) = store.campaign(&CampaignRequest { knowledge: store.knowledge(), ..ask(1, 2) });
+    let CampaignReply::Granted { token, count } = reply else { panic!("{reply:?}") };
+    let news = news.unwrap();
+    assert_eq!((news.kind, news.token, news.count), (AnnouncementKind::Grant, token, count));
+    store.pass(secs(4));
+    let CampaignReply::Held { holder, remaining, .. } = store.informed(2, 1) else { panic!("not held") };
+    assert_eq!((&*holder.identity, remaining), ("pod-1", secs(6)));
+}
+
+#[test]
+fn r1_the_same_attempt_gets_the_same_term_again_and_that_counts() {
+    let mut store = Store::new();
+    let first = store.grant(1, 1);
+    let before = store.knowledge().unwrap().count;
+    let CampaignReply::Granted { token, count } = store.pass(secs(9)).campaign(&ask(1, 1)).0 else { panic!() };
+    assert_eq!((token, count), (first, before + 1));
+    store.pass(secs(9));
+    assert!(store.cell.is_held(store.now), "the lease was extended");
+    assert!(
+        is_granted(&store.pass(secs(9)).campaign(&ask(1, 1)).0),
+        "also after it has run out: nobody came in between"
+    );
+    assert_eq!(store.knowledge().unwrap().token, first);
+}
+
+#[test]
+fn r1_a_newer_attempt_of_the_session_gets_a_new_token_at_once_and_an_older_one_nothing() {
+    let mut store = Store::new();
+    let first = store.grant(1, 2);
+    let CampaignReply::Granted { token, .. } = store.campaign(&ask(1, 3)).0 else { panic!() };
+    assert!(token > first);
+    assert!(matches!(store.campaign(&ask(1, 2)).0, CampaignReply::Stale { .. }));
+    store.release(1, 3, token);
+    assert!(matches!(store.campaign(&ask(1, 3)).0, CampaignReply::Stale { .. }), "it was released: a late copy");
+    assert!(matches!(store.campaign(&ask(1, 2)).0, CampaignReply::Stale { .. }));
+}
+
+#[test]
+fn r3_tokens_rise_above_the_record_the_floor_and_the_clock() {
+    let mut store = Store::new();
+    let first = store.grant(1, 1);
+    assert!(first.get() > store.now.0 - 1, "never below the store's clock");
+    store.release(1, 1, first);
+    let floor = token(first.get() + 5_000_000);
+    store.campaign(&CampaignRequest { floor, ..ask(2, 1) });
+    store.pass(LEASE);
+    let CampaignReply::Granted { token, .. } = store.campaign(&CampaignRequest { floor, ..ask(2, 2) }).0 else {
+        panic!()
+    };
+    assert!(token > floor);
+}
+
+#[test]
+fn r3_a_clock_centuries_ahead_is_an_error_and_grants_nothing() {
+    let mut store = Store { now: StoreTime(1 << 53), ..Store::new() };
+    store.informed(1, 1);
+    let request = CampaignRequest { knowledge: store.knowledge(), ..ask(1, 2) };
+    let server = Server { now: store.now, uptime: store.uptime, run_id: store.run_id };
+    assert_eq!(store.cell.campaign(server, &request), Err(TokensExhausted));
+    assert!(!store.cell.is_held(store.now));
+}
+
+#[test]
+fn r4_an_incumbent_puts_its_lost_lease_back_unless_a_later_term_or_a_release_stands() {
+    let mut store = Store::new();
+    let mine = store.grant(1, 1);
+    store.cell.evict_lease();
+    assert!(matches!(store.renew(1, 1, mine).0, RenewReply::Renewed { reasserted: true, .. }));
+    store.cell.forget();
+    let (reply, news) = store.renew(1, 1, mine);
+    assert!(matches!(reply, RenewReply::Renewed { reasserted: true, .. }), "after a loss of everything, too");
+    assert_eq!(news.map(|news| (news.kind, news.audience)), Some((AnnouncementKind::Heartbeat, 3)));
+    store.release(1, 1, mine);
+    assert!(matches!(store.renew(1, 1, mine).0, RenewReply::Lost { holder: None, .. }), "not after a release");
+    let later = store.grant(2, 1);
+    let RenewReply::Lost { token, holder } = store.renew(1, 1, mine).0 else { panic!() };
+    assert_eq!((token, holder.map(|holder| holder.session)), (later, Some(SessionId::from_u128(2))));
+    store.cell.evict_lease();
+    assert!(matches!(store.renew(1, 1, mine).0, RenewReply::Lost { .. }), "not below a later term");
+}
+
+#[test]
+fn r4_a_failover_that_brings_an_earlier_lease_back_does_not_cost_the_incumbent_its_term() {
+    let mut store = Store::new();
+    let earlier = store.grant(1, 1);
+    let lagging = store.cell.clone();
+    store.release(1, 1, earlier);
+    let mine = store.grant(2, 1);
+    store.cell = lagging;
+    store.restart(false);
+    assert!(matches!(store.renew(2, 1, mine).0, RenewReply::Renewed { reasserted: true, .. }));
+    let RenewReply::Lost { token, .. } = store.renew(1, 1, earlier).0 else { panic!() };
+    assert_eq!(token, mine, "and not the other way round");
+}
+
+#[test]
+fn r4_the_count_goes_on_where_the_store_lost_it() {
+    let mut store = Store::new();
+    let mine = store.grant(1, 1);
+    let before = store.knowledge().unwrap().count;
+    store.cell.forget();
+    // Far behind: as if the new server's clock were.
+    store.now = StoreTime(1_000);
+    let request = RenewRequest {
+        candidate: candidate(1, 1),
+        identity: Arc::from("pod-1"),
+        token: mine,
+        count: before,
+        lease_duration: LEASE,
+        audience: 0,
+        guard: true,
+    };
+    store.cell.renew(Server { now: store.now, uptime: store.uptime, run_id: "one" }, &request);
+    assert_eq!(store.knowledge().unwrap().count, before + 1);
+}
+
+#[test]
+fn r5_generation_nobody_new_for_one_lease_after_a_restart_but_the_incumbent_renews() {
+    let mut store = Store::new();
+    let mine = store.grant(1, 1);
+    store.restart(false).cell.evict_lease();
+    assert_eq!(guard(&store.informed(2, 1)), Some(GuardCause::Generation));
+    assert!(matches!(store.renew(1, 1, mine).0, RenewReply::Renewed { reasserted: true, .. }));
+    store.release(1, 1, mine);
+    assert_eq!(guard(&store.pass(secs(9)).informed(2, 2)), Some(GuardCause::Generation));
+    assert!(is_granted(&store.pass(secs(1)).informed(2, 3)));
+}
+
+#[test]
+fn r5_empty_counts_from_the_servers_start_so_that_a_first_install_is_not_delayed_by_it() {
+    let mut store = Store::new();
+    store.restart(true).pass(secs(4));
+    store.informed(1, 1);
+    let CampaignReply::Guarded { cause, remaining, .. } = store.informed(1, 2) else { panic!() };
+    assert_eq!((cause, remaining), (GuardCause::Empty, secs(6)));
+    let mut store = Store::new();
+    store.informed(1, 1);
+    assert!(is_granted(&store.informed(1, 2)), "a server that has been up for long");
+}
+
+#[test]
+fn r5_regression_a_record_below_a_known_token_closes_the_role_for_one_lease() {
+    let mut store = Store::new();
+    let old = store.grant(1, 1);
+    store.release(1, 1, old);
+    let floor = token(old.get() + 1_000_000);
+    let request = |attempt| CampaignRequest { floor, ..ask(2, attempt) };
+    assert_eq!(guard(&store.campaign(&request(1)).0), Some(GuardCause::Regression));
+    assert_eq!(guard(&store.pass(secs(9)).campaign(&request(2)).0), Some(GuardCause::Regression));
+    assert!(is_granted(&store.pass(secs(1)).campaign(&request(3)).0), "and only for one");
+}
+
+#[test]
+fn r5_regression_a_higher_floor_under_a_guard_does_not_begin_another() {
+    let mut store = Store::new();
+    let old = store.grant(1, 1);
+    store.release(1, 1, old);
+    let request = |more, attempt| CampaignRequest { floor: token(old.get() + more), ..ask(2, attempt) };
+    store.campaign(&request(1_000, 1));
+    store.pass(secs(9)).campaign(&request(2_000, 2));
+    let CampaignReply::Granted { token, .. } = store.pass(secs(1)).campaign(&request(1_000, 3)).0 else { panic!() };
+    assert!(token.get() > old.get() + 2_000, "what somebody knew is remembered");
+}
+
+#[test]
+fn r5_vanished_a_lease_gone_early_without_a_release_closes_the_role() {
+    let heard = |store: &Store, count_behind, age, remaining| {
+        let known = store.knowledge().unwrap();
+        Some(Knowledge { count: known.count - count_behind, age, remaining, ..known })
+    };
+    // (renewals missed, seconds ago, seconds it should still stand) -> closed?
+    let cases = [
+        (1, 5, 0, true),   // renewed since this candidate last knew of it
+        (1, 13, 0, false), // but that was long ago
+        (0, 5, 5, true),   // known of a moment ago, and it should still stand
+        (0, 10, 0, false), // it has run out as it should
+    ];
+    for (behind, age, remaining, closed) in cases {
+        let mut store = Store::new();
+        store.grant(1, 1);
+        store.cell.evict_lease();
+        let knowledge = heard(&store, behind, secs(age), secs(remaining));
+        let reply = store.campaign(&CampaignRequest { knowledge, ..ask(2, 1) }).0;
+        assert_eq!(guard(&reply), closed.then_some(GuardCause::Vanished), "{behind} {age} {remaining}: {reply:?}");
+        assert_eq!(is_granted(&reply), !closed);
+    }
+}
+
+#[test]
+fn r5_vanished_one_who_knows_nothing_of_this_term_looks_twice() {
+    let mut store = Store::new();
+    let earlier = store.knowledge();
+    store.grant(1, 1);
+    store.pass(LEASE);
+    for knowledge in [None, earlier] {
+        let reply = store.campaign(&CampaignRequest { knowledge, ..ask(2, 1) }).0;
+        assert!(matches!(reply, CampaignReply::LookAgain { .. }), "{reply:?}");
+    }
+    assert!(is_granted(&store.informed(2, 2)));
+}
+
+#[test]
+fn r5_vanished_does_not_concern_a_session_whose_own_term_it_was() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.pass(LEASE);
+    assert!(is_granted(&store.campaign(&ask(1, 2)).0));
+}
+
+#[test]
+fn r5_a_guard_set_before_the_clock_was_stepped_back_is_cut_to_one_lease() {
+    let mut store = Store::new();
+    let mine = store.grant(1, 1);
+    store.release(1, 1, mine);
+    store.restart(false).informed(2, 1);
+    store.now = StoreTime(store.now.0 - 3_600_000_000);
+    assert!(guard(&store.informed(2, 2)).is_some());
+    assert!(is_granted(&store.pass(LEASE).informed(2, 3)));
+}
+
+#[test]
+fn r5_guard_off_asks_nothing() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.restart(true);
+    let request = CampaignRequest { guard: false, floor: token(5), ..ask(2, 1) };
+    assert!(is_granted(&store.campaign(&request).0));
+}
+
+#[test]
+fn r7_nobody_releases_anothers_lease() {
+    let mut store = Store::new();
+    let mine = store.grant(1, 1);
+    for (session, attempt, token) in [(2, 1, mine), (1, 2, mine), (1, 1, token(mine.get() + 1)), (2, 1, Token::NONE)] {
+        assert_eq!(store.release(session, attempt, token), (ReleaseReply::NotHeld, None));
+    }
+    let (reply, news) = store.release(1, 1, Token::NONE);
+    assert_eq!(reply, ReleaseReply::Released, "session and attempt name a lease whose token was never told");
+    assert_eq!(news.map(|news| (news.kind, news.token)), Some((AnnouncementKind::Release, mine)));
+    assert_eq!(store.release(1, 1, mine), (ReleaseReply::NotHeld, None));
+    assert!(is_granted(&store.campaign(&ask(2, 1)).0), "a released role is open at once");
+}
+
+#[test]
+fn r8_a_holder_whose_count_stood_still_for_a_whole_lease_is_overdue_whatever_the_ttl_says() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.now = StoreTime(store.now.0 - 60_000_000);
+    let knows = |store: &Store, age| Some(Knowledge { age, ..store.knowledge().unwrap() });
+    let early = CampaignRequest { knowledge: knows(&store, secs(9)), ..ask(2, 1) };
+    assert!(matches!(store.campaign(&early).0, CampaignReply::Held { .. }));
+    let late = CampaignRequest { knowledge: knows(&store, LEASE), ..ask(2, 2) };
+    assert!(is_granted(&store.campaign(&late).0));
+}
+
+#[test]
+fn a_store_that_cannot_forget_grants_its_first_campaign_at_once() {
+    let mut store = Store { cell: LeaseCell::never_held(Rules::ALL, "one"), uptime: Duration::ZERO, ..Store::new() };
+    assert!(is_granted(&store.campaign(&ask(1, 1)).0));
+}
