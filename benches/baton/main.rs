@@ -14,9 +14,9 @@
 //! | `footprint` | size, memory, processor time at rest, start |
 //! | `micro` | the steps inside |
 //!
-//! Every process that is measured is a real one: `baton` as it is released, a redis-server of the measurement's own. Each
-//! result is a JSON line in target/bench/PART.jsonl, too. Nothing here fails because a figure is bad: a busy machine makes
-//! bad figures. A goal that is missed is printed as such.
+//! Every process that is measured is a real one: `baton` as it is released, a redis-server of the measurement's own.
+//! Each result is a JSON line in target/bench/PART.jsonl, too. Nothing here fails because a figure is bad: a busy
+//! machine makes bad figures. A goal that is missed is printed as such.
 
 mod bare;
 mod client;

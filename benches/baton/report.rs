@@ -154,8 +154,8 @@ fn machine() -> String {
     let (rustc, baton) = (output("rustc", &["--version"]), env!("CARGO_PKG_VERSION"));
     let load = if crate::load::has_wrk() { "wrk" } else { "its own load generator" };
     format!(
-        "{cores} cores of {}, Linux {}; Baton {baton}, {rustc}, Redis {redis}, polled by {load}; all on one machine over \
-         loopback.",
+        "{cores} cores of {}, Linux {}; Baton {baton}, {rustc}, Redis {redis}, polled by {load}; all on one machine \
+         over loopback.",
         model.unwrap_or("an unknown processor"),
         kernel.trim(),
     )

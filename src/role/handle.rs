@@ -43,8 +43,8 @@ pub struct Answer {
     pub reason: Option<String>,
 }
 
-// The floor below knows nothing of serde, and shall not. Texts are written as they are: `Display` costs as much as the rest
-// of the answer.
+// The floor below knows nothing of serde, and shall not. Texts are written as they are, without the detour over
+// `Display`.
 fn name<S: Serializer>(value: &RoleName, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(value.as_str())
 }
