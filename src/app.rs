@@ -213,7 +213,10 @@ impl App {
     pub async fn run(mut self, signals: Option<Signals>, mut watcher: Option<Watcher>, stop: impl Future) -> Exit {
         let mut signals = signals;
         let mut health = self.replica.health();
-        health.mark_changed();
+        if *health.borrow() == StoreHealth::Up {
+            // Not being connected yet is no news at a start.
+            health.mark_changed();
+        }
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {

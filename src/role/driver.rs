@@ -23,6 +23,8 @@ use crate::telemetry::{SystemEvent, Telemetry};
 const COMMANDS: usize = 64;
 /// After a standstill, what comes in this soon had waited in a socket: it is dropped, and then the store is asked.
 const DEAF_AFTER_STALL: Duration = Duration::from_millis(100);
+/// What tokio's timers can tell apart.
+const TIMER_GRAIN: Duration = Duration::from_millis(1);
 /// The task goes round at least this often, so that its life sign means something.
 const ROUND_MAX: Duration = Duration::from_secs(5);
 /// How long a life sign is good for: some rounds.
@@ -171,7 +173,13 @@ impl Driver {
 
     /// Shows readers the election's view, and wakes those who wait when it says something new.
     fn publish(&self, now: Mono) {
-        let view = self.election.view(now);
+        let mut view = self.election.view(now);
+        if let Some(reason) = &mut view.reason {
+            for note in self.surroundings.store.notes() {
+                reason.push_str("; ");
+                reason.push_str(&note);
+            }
+        }
         self.snapshots.send_if_modified(|last| {
             if last.view == view {
                 return false;
@@ -212,7 +220,7 @@ impl Driver {
             }
             command = self.commands.recv(), if !self.orphaned => self.command(command),
             Some(news) = self.news.recv() => self.heard(news),
-            () = tokio::time::sleep(nap) => {}
+            () = doze(nap, &self.surroundings.clock) => {}
         }
         self.mind_standstill();
     }
@@ -275,6 +283,18 @@ impl Driver {
                 self.election.handle_input(now, Input::Shutdown);
             }
         }
+    }
+}
+
+/// Sleeps for `nap`. tokio counts in whole milliseconds, rounded up, which is longer than the spread of a few candidates
+/// (R8): naps below that, of which there are only those, are waited for with open eyes.
+async fn doze(nap: Duration, clock: &SharedClock) {
+    if nap >= TIMER_GRAIN {
+        return tokio::time::sleep(nap).await;
+    }
+    let due = clock.now() + nap;
+    while clock.now() < due {
+        tokio::task::yield_now().await;
     }
 }
 

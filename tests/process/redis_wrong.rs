@@ -97,11 +97,11 @@ fn a_master_that_becomes_a_replica_under_a_leader_is_named() {
 }
 
 #[test]
-fn a_redis_that_may_evict_leases_is_named_in_the_log() {
+fn a_redis_that_may_evict_leases_is_named_in_the_log_and_beside_every_reason() {
     let redis = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
     let url = redis.url();
     let group = alone(redis, url);
-    until("the policy is named", || group.replicas[0].has_logged(&["WARN", "maxmemory-policy is allkeys-lru"]));
+    says(&group, "campaigning", &["maxmemory-policy is allkeys-lru"]);
     group.leader();
     group.finish("allkeys-lru", "");
 }

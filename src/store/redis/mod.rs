@@ -97,11 +97,6 @@ impl RedisStore {
         Ok(Self { settings, prefix, replication: config.replication, shared, listeners, tasks })
     }
 
-    /// What works, but not as well as it should, as noticed at the last connect: for people, and without secrets.
-    pub fn notes(&self) -> Vec<String> {
-        self.shared.notes().into_iter().chain(self.listeners.refusal()).collect()
-    }
-
     fn link(&self) -> Result<Arc<Link>, StoreError> {
         match &**self.shared.slot.load() {
             Slot::Up(link) => Ok(Arc::clone(link)),
@@ -222,6 +217,11 @@ impl LeaseStore for RedisStore {
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
         Ok(self.run(role, &PURGE, &[], scripts::purge_reply).await?.reply)
+    }
+
+    /// As noticed at the last connect.
+    fn notes(&self) -> Vec<String> {
+        self.shared.notes().into_iter().chain(self.listeners.refusal()).collect()
     }
 
     fn command_timeout(&self) -> Duration {
