@@ -286,8 +286,8 @@ impl Driver {
     }
 }
 
-/// Sleeps for `nap`. tokio counts in whole milliseconds, rounded up, which is longer than the spread of a few candidates
-/// (R8): naps below that, of which there are only those, are waited for with open eyes.
+/// Sleeps for `nap`. tokio counts in whole milliseconds, rounded up, which is longer than the spread of a few
+/// candidates (R8): naps below that, of which there are only those, are waited for with open eyes.
 async fn doze(nap: Duration, clock: &SharedClock) {
     if nap >= TIMER_GRAIN {
         return tokio::time::sleep(nap).await;

@@ -40,8 +40,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
 
-    /// What works, but not as well as it should: for people, and without secrets. It is told beside every reason for not
-    /// leading.
+    /// What works, but not as well as it should: for people, and without secrets. It is told beside every reason for
+    /// not leading.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
