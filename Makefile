@@ -29,8 +29,9 @@ test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis
 bench: ## the figures of docs/performance.md, on this machine
 	cargo bench --bench baton
 
-chaos: deps ## the simulation with 200,000 seeds (BATON_SIM_SEEDS=N for another number)
+chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), then ten minutes of faults on real processes (BATON_CHAOS_SECONDS=N)
 	cargo test --profile chaos --test simulation -- --nocapture
+	BATON_CHAOS_SECONDS=$${BATON_CHAOS_SECONDS:-600} cargo test --test process chaos -- --nocapture
 
 e2e: deps ## the README's commands in a fresh clone, as a new user types them (no cluster needed: there are no charts yet)
 	tests/e2e/readme.sh

@@ -12,7 +12,6 @@ use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{Config, Environment, Guard, Loaded, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::process::{Entropy, Exit, StallWatch};
-use crate::protocol::{RoleName, Timing};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
 use crate::store::measured::Measured;
@@ -214,7 +213,10 @@ impl App {
     pub async fn run(mut self, signals: Option<Signals>, mut watcher: Option<Watcher>, stop: impl Future) -> Exit {
         let mut signals = signals;
         let mut health = self.replica.health();
-        health.mark_changed();
+        if *health.borrow() == StoreHealth::Up {
+            // Not being connected yet is no news at a start.
+            health.mark_changed();
+        }
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
@@ -258,12 +260,6 @@ impl App {
             Ok(()) => Exit::Well,
             Err(broken) => bug(&broken.to_string()),
         }
-    }
-
-    /// Ends as a crash would: no drain, no release, no word to anybody. For `baton dev`, which plays one.
-    pub fn crash(self) {
-        self.api.abort();
-        // Dropping the rest stops the roles' tasks where they stand.
     }
 
     fn refuse(&self, error: &crate::config::ConfigError) {
@@ -338,15 +334,4 @@ pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -
     let roles: Vec<String> = app.roles().all().iter().map(|role| role.name().to_string()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), roles = roles.join(","), "baton runs");
     Ok(app.run(Some(signals), Some(watcher), std::future::pending::<()>()).await)
-}
-
-/// A role's configuration with default timings: what `baton dev` runs.
-///
-/// # Errors
-/// The lease is out of range.
-pub fn plain_role(
-    name: RoleName,
-    lease: std::time::Duration,
-) -> Result<RoleConfig, Vec<crate::protocol::TimingProblem>> {
-    Ok(RoleConfig { name, timing: Timing::from_lease(lease)?, app_check: None })
 }

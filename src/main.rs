@@ -15,5 +15,5 @@ mod cli;
 fn main() -> ExitCode {
     baton::process::end_on_panic();
     baton::process::install_crypto_provider();
-    cli::main().into()
+    cli::main()
 }

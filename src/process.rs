@@ -79,28 +79,35 @@ const STALL: Duration = Duration::from_secs(1);
 pub struct StallWatch {
     clock: SharedClock,
     ticked_at: AtomicU64,
+    /// Standstills that the watch itself has noticed.
+    noticed: AtomicU64,
 }
 
 impl StallWatch {
     /// A watch that has just ticked. It goes on ticking in [`Self::run`].
     pub fn new(clock: SharedClock) -> Self {
         let ticked_at = AtomicU64::new(clock.now().as_nanos());
-        Self { clock, ticked_at }
+        Self { clock, ticked_at, noticed: AtomicU64::new(0) }
     }
 
     /// Ticks for ever.
     pub async fn run(&self) {
         loop {
-            self.ticked_at.store(self.clock.now().as_nanos(), Ordering::Relaxed);
+            self.tick(self.clock.now());
             tokio::time::sleep(TICK).await;
         }
     }
 
-    /// The last tick before a standstill that has just ended, if there was one. The same moment is returned until the
-    /// watch ticks again, so compare it with the one seen before.
-    pub fn stalled_since(&self, now: Mono) -> Option<Mono> {
-        let ticked_at = Mono::from_nanos(self.ticked_at.load(Ordering::Relaxed));
-        (now.since(ticked_at) > STALL).then_some(ticked_at)
+    fn tick(&self, now: Mono) {
+        self.noticed.store(self.standstills(now), Ordering::SeqCst);
+        self.ticked_at.store(now.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// How often the process has stood still so far, the standstill that has just ended included: after one, whoever
+    /// asks first sees the number rise, be it the watch or a task that woke up before it.
+    pub fn standstills(&self, now: Mono) -> u64 {
+        let ticked_at = Mono::from_nanos(self.ticked_at.load(Ordering::SeqCst));
+        self.noticed.load(Ordering::SeqCst) + u64::from(now.since(ticked_at) > STALL)
     }
 }
 
@@ -123,4 +130,25 @@ pub fn end_on_panic() {
 pub fn install_crypto_provider() {
     // Fails only where one is installed already, which is what was wanted.
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::BootClock;
+
+    #[test]
+    fn a_standstill_is_counted_once_whoever_notices_it_first() {
+        let watch = StallWatch::new(Arc::new(BootClock));
+        let begun = Mono::from_nanos(watch.ticked_at.load(Ordering::SeqCst));
+        let later = |ms| begun + Duration::from_millis(ms);
+        assert_eq!(watch.standstills(later(900)), 0);
+        assert_eq!(watch.standstills(later(5_000)), 1, "a task that wakes up before the watch");
+        watch.tick(later(5_001));
+        assert_eq!(watch.standstills(later(5_002)), 1, "and one that wakes up after it");
+        watch.tick(later(5_251));
+        assert_eq!(watch.standstills(later(9_000)), 2);
+    }
 }

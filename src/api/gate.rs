@@ -17,6 +17,7 @@ use warp::Reply;
 use warp::reply::Response;
 
 use super::token::TokenCheck;
+use super::{Context, router};
 use crate::http::{Ends, Problem, ProblemKind};
 
 const HTTP_PORT: u16 = 80;
@@ -24,13 +25,14 @@ const HTTP_PORT: u16 = 80;
 /// One connection's door.
 pub(super) struct Gate<S> {
     service: S,
+    context: Arc<Context>,
     ends: Ends,
     token: Option<Arc<TokenCheck>>,
 }
 
 impl<S> Gate<S> {
-    pub(super) fn new(service: S, ends: Ends, token: Option<Arc<TokenCheck>>) -> Self {
-        Self { service, ends, token }
+    pub(super) fn new(service: S, context: Arc<Context>, ends: Ends, token: Option<Arc<TokenCheck>>) -> Self {
+        Self { service, context, ends, token }
     }
 
     fn check(&self, request: &Request<Incoming>) -> Result<(), Problem> {
@@ -111,9 +113,13 @@ where
     type Future = Either<Ready<Result<Response, Infallible>>, S::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        match self.check(&request) {
-            Ok(()) => Either::Right(self.service.call(request)),
-            Err(problem) => Either::Left(ready(Ok(problem.into_response().into_response()))),
+        let at_once = match self.check(&request) {
+            Ok(()) => router::at_once(&self.context, request.method(), request.uri()),
+            Err(problem) => Some(problem.into_response().into_response()),
+        };
+        match at_once {
+            Some(response) => Either::Left(ready(Ok(response))),
+            None => Either::Right(self.service.call(request)),
         }
     }
 }

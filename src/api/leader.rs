@@ -58,6 +58,11 @@ pub(super) fn find(context: &Context, name: Option<&str>) -> Result<RoleHandle, 
     })
 }
 
+/// `GET /leader[/{role}]` without a query.
+pub(super) fn now(context: &Context, name: Option<&str>) -> Result<Response, Problem> {
+    Ok(json(StatusCode::OK, &find(context, name)?.answer()))
+}
+
 /// `GET /leader[/{role}]`
 pub(super) async fn leader(context: &Context, name: Option<&str>, query: &str) -> Result<Response, Problem> {
     let role = find(context, name)?;

@@ -1,7 +1,8 @@
 //! The app's listener: who leads, for how long that may be acted upon, and the two words an app may say back.
 //!
 //! A request passes three doors: [`crate::http`] bounds the connection, the [`gate`] refuses what does not come from
-//! our app, and the [`router`] finds the call. A warp filter carries the request from one to the next.
+//! our app, and the [`router`] finds the call. A warp filter carries the request from one to the next, but for plain
+//! polls: they are answered at the gate.
 //!
 //! | file | calls |
 //! |---|---|
@@ -99,8 +100,8 @@ pub async fn serve(listener: TcpListener, roles: Roles, options: ApiOptions, shu
         .map(|secret| Arc::new(TokenCheck::new(secret, Arc::clone(&options.clock), options.telemetry.clone())));
     let (limits, clock) = (options.limits, Arc::clone(&options.clock));
     let context = Arc::new(Context { roles, options, stopping });
-    let service = TowerToHyperService::new(warp::service(router::filter(context)));
-    let make_service = move |ends| Gate::new(service.clone(), ends, token.clone());
+    let service = TowerToHyperService::new(warp::service(router::filter(Arc::clone(&context))));
+    let make_service = move |ends| Gate::new(service.clone(), Arc::clone(&context), ends, token.clone());
     let shutdown = async move {
         shutdown.await;
         // Everybody who waits holds a receiver; with nobody waiting there is nobody to tell.

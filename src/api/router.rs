@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, StatusCode};
+use hyper::{Method, StatusCode, Uri};
 use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Buf, Filter, Rejection};
@@ -89,6 +89,20 @@ pub(super) fn filter(
         .then(|method, path: FullPath, query: String, headers, body, context: Arc<Context>| async move {
             answer(&context, &method, path.as_str(), &query, &headers, body).await.unwrap_or_else(problem)
         })
+}
+
+/// The answer to a plain poll; none for every other request. Polls are what an app sends before each of its steps. They
+/// have no body to read and nothing to wait for, so they need not pass the filter, which costs more than their answer.
+pub(super) fn at_once(context: &Context, method: &Method, uri: &Uri) -> Option<Response> {
+    if *method != Method::GET || uri.query().is_some() {
+        return None;
+    }
+    let answer = match Route::find(uri.path())? {
+        Route::Leader(role) => leader::now(context, role),
+        Route::Leading(role) => leader::leading(context, role),
+        _ => return None,
+    };
+    Some(answer.unwrap_or_else(problem))
 }
 
 async fn answer<B: Buf>(

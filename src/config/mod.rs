@@ -30,6 +30,7 @@ mod yaml;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use environment::{AbsentFiles, Environment};
 pub use model::{
@@ -77,6 +78,14 @@ impl Config {
 /// Every problem of the text.
 pub fn check_text(text: &str, file: &str, environment: &Environment) -> Result<Loaded, ConfigError> {
     check::check_text(text, file, environment)
+}
+
+/// Reads a duration as the file writes it: `500ms`, `15s`, `1.5s`, `1h30m`. For flags that mean the same.
+///
+/// # Errors
+/// What is wrong with the text, and what would be right.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| format!("{text:?} {error}"))
 }
 
 fn check_bytes(bytes: &[u8], path: &Path, environment: &Environment) -> Result<Loaded, ConfigError> {

@@ -56,10 +56,13 @@ async fn get(check: &AppCheck) -> Result<(), String> {
         .header(CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|error| error.to_string())?;
-    let status = tokio::select! {
-        answer = sender.send_request(request) => answer.map_err(|error| error.to_string())?.status(),
-        ended = connection => return Err(ended.err().map_or("the connection was closed".to_owned(), |e| e.to_string())),
+    let mut answer = std::pin::pin!(sender.send_request(request));
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        // The end of the connection often comes with the whole answer, which is there to be taken then.
+        _ = connection => answer.await,
     };
+    let status = answer.map_err(|error| error.to_string())?.status();
     if (200..400).contains(&status.as_u16()) { Ok(()) } else { Err(format!("status {status}")) }
 }
 

@@ -16,13 +16,15 @@ use crate::process::StallWatch;
 use crate::protocol::{
     Action, Election, Failure, Input, Mono, Profile, RoleName, Rules, SessionId, State, Timing, View,
 };
-use crate::store::{LeaseStore, News, StoreError};
-use crate::telemetry::Telemetry;
+use crate::store::{LeaseStore, News, StoreError, StoreHealth};
+use crate::telemetry::{SystemEvent, Telemetry};
 
 /// How many commands may wait for the task.
 const COMMANDS: usize = 64;
 /// After a standstill, what comes in this soon had waited in a socket: it is dropped, and then the store is asked.
 const DEAF_AFTER_STALL: Duration = Duration::from_millis(100);
+/// What tokio's timers can tell apart.
+const TIMER_GRAIN: Duration = Duration::from_millis(1);
 /// The task goes round at least this often, so that its life sign means something.
 const ROUND_MAX: Duration = Duration::from_secs(5);
 /// How long a life sign is good for: some rounds.
@@ -60,7 +62,8 @@ pub struct Surroundings {
     pub stall: Arc<StallWatch>,
 }
 
-type Reply = Pin<Box<dyn Future<Output = Input> + Send>>;
+/// An answer for the election, and why the store refused, if it did.
+type Reply = Pin<Box<dyn Future<Output = (Input, Option<String>)> + Send>>;
 
 struct Driver {
     name: RoleName,
@@ -74,10 +77,12 @@ struct Driver {
     default_cooldown: Duration,
     /// Every handle is gone.
     orphaned: bool,
-    /// The standstill that was dealt with last.
-    stall_seen: Option<Mono>,
+    /// The standstills of the process that were dealt with.
+    standstills: u64,
     /// Until when news are dropped after a standstill.
     deaf_until: Option<Mono>,
+    /// Why the store refused this role's last request, as it was logged.
+    refusal: Option<String>,
 }
 
 /// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`]
@@ -93,6 +98,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         seed: spec.seed,
     };
     let now = surroundings.clock.now();
+    let standstills = surroundings.stall.standstills(now);
     let election = Election::new(profile, now);
     let first = Snapshot { view: election.view(now), since: wall_time(), index: 1 };
     let (snapshots, seen) = watch::channel(Arc::new(first));
@@ -118,8 +124,9 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         heartbeat,
         default_cooldown: spec.timing.renew_period(),
         orphaned: false,
-        stall_seen: None,
+        standstills,
         deaf_until: None,
+        refusal: None,
     };
     (handle, driver.run())
 }
@@ -145,13 +152,19 @@ impl Driver {
             let (store, role) = (Arc::clone(&self.surroundings.store), self.name.clone());
             match action {
                 Action::Campaign { id, request } => self.replies.push(Box::pin(async move {
-                    Input::Campaigned { id, reply: store.campaign(&role, request).await.map_err(failure) }
+                    let reply = store.campaign(&role, request).await;
+                    let refusal = refusal(&reply);
+                    (Input::Campaigned { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Renew { id, request } => self.replies.push(Box::pin(async move {
-                    Input::Renewed { id, reply: store.renew(&role, request).await.map_err(failure) }
+                    let reply = store.renew(&role, request).await;
+                    let refusal = refusal(&reply);
+                    (Input::Renewed { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Release { id, request } => self.replies.push(Box::pin(async move {
-                    Input::Released { id, reply: store.release(&role, request).await.map_err(failure) }
+                    let reply = store.release(&role, request).await;
+                    let refusal = refusal(&reply);
+                    (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Tell(event) => self.surroundings.telemetry.record(&self.name, &event),
             }
@@ -160,7 +173,13 @@ impl Driver {
 
     /// Shows readers the election's view, and wakes those who wait when it says something new.
     fn publish(&self, now: Mono) {
-        let view = self.election.view(now);
+        let mut view = self.election.view(now);
+        if let Some(reason) = &mut view.reason {
+            for note in self.surroundings.store.notes() {
+                reason.push_str("; ");
+                reason.push_str(&note);
+            }
+        }
         self.snapshots.send_if_modified(|last| {
             if last.view == view {
                 return false;
@@ -174,26 +193,41 @@ impl Driver {
         self.heartbeat.knows_state(self.election.has_answer() || self.election.view(now).state == State::Unhealthy);
     }
 
+    /// Logs why the store refuses this role, once for each reason. A store that is down is logged already.
+    fn log_refusal(&mut self, refusal: Option<String>) {
+        let Some(reason) = refusal else {
+            self.refusal = None;
+            return;
+        };
+        let up = *self.surroundings.store.health().borrow() == StoreHealth::Up;
+        if up && self.refusal.as_ref() != Some(&reason) {
+            let event = SystemEvent::RoleRefused { role: self.name.clone(), reason: reason.clone() };
+            self.surroundings.telemetry.record_system(&event);
+            self.refusal = Some(reason);
+        }
+    }
+
     /// Waits for whatever comes first, and hands it to the election.
     async fn wait(&mut self, now: Mono) {
         let due = self.election.poll_timeout().into_iter().chain(self.deaf_until).min();
         let nap = due.map_or(ROUND_MAX, |due| due.since(now).min(ROUND_MAX));
         tokio::select! {
             biased;
-            Some(reply) = self.replies.next(), if !self.replies.is_empty() => {
+            Some((reply, refusal)) = self.replies.next(), if !self.replies.is_empty() => {
+                self.log_refusal(refusal);
                 let now = self.surroundings.clock.now();
                 self.election.handle_input(now, reply);
             }
             command = self.commands.recv(), if !self.orphaned => self.command(command),
             Some(news) = self.news.recv() => self.heard(news),
-            () = tokio::time::sleep(nap) => {}
+            () = doze(nap, &self.surroundings.clock) => {}
         }
         self.mind_standstill();
     }
 
     fn heard(&mut self, news: News) {
         let now = self.surroundings.clock.now();
-        if self.deaf_until.is_some() || self.is_new_stall(now) {
+        if self.deaf_until.is_some() || self.surroundings.stall.standstills(now) > self.standstills {
             return;
         }
         let input = match news {
@@ -203,17 +237,14 @@ impl Driver {
         self.election.handle_input(now, input);
     }
 
-    fn is_new_stall(&self, now: Mono) -> bool {
-        let stall = self.surroundings.stall.stalled_since(now);
-        stall.is_some() && stall != self.stall_seen
-    }
-
     /// After a standstill of the process: messages that waited are dropped, and then the store is asked once (R8).
     fn mind_standstill(&mut self) {
         let now = self.surroundings.clock.now();
-        if self.is_new_stall(now) {
-            self.stall_seen = self.surroundings.stall.stalled_since(now);
+        let standstills = self.surroundings.stall.standstills(now);
+        if standstills > self.standstills {
+            self.standstills = standstills;
             self.deaf_until = Some(now + DEAF_AFTER_STALL);
+            self.election.handle_input(now, Input::Gap);
         }
         if self.deaf_until.is_some_and(|until| now >= until) {
             self.deaf_until = None;
@@ -255,10 +286,30 @@ impl Driver {
     }
 }
 
+/// Sleeps for `nap`. tokio counts in whole milliseconds, rounded up, which is longer than the spread of a few
+/// candidates (R8): naps below that, of which there are only those, are waited for with open eyes.
+async fn doze(nap: Duration, clock: &SharedClock) {
+    if nap >= TIMER_GRAIN {
+        return tokio::time::sleep(nap).await;
+    }
+    let due = clock.now() + nap;
+    while clock.now() < due {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Whether a view tells a reader more than a later time of the same thing.
 fn says_more(old: &View, new: &View) -> bool {
     let name = |view: &View| view.holder.as_ref().map(|(name, _)| Arc::clone(name));
     old.state != new.state || old.reason != new.reason || name(old) != name(new)
+}
+
+/// What the store itself said against a request; none when it did not answer, or did what was asked.
+fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
+    match reply {
+        Err(error @ (StoreError::Refused { .. } | StoreError::Garbage { .. })) => Some(error.to_string()),
+        Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) | Ok(_) => None,
+    }
 }
 
 fn failure(error: StoreError) -> Failure {

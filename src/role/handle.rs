@@ -17,18 +17,18 @@ use crate::protocol::{Mono, Promise, RoleName, Standing, State, Token, View};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
     /// The role asked for.
-    #[serde(serialize_with = "display")]
+    #[serde(serialize_with = "name")]
     pub role: RoleName,
     /// Whether this replica leads, for `valid_for_ms` from now on.
     pub leader: bool,
     /// A state word.
-    #[serde(serialize_with = "display")]
+    #[serde(serialize_with = "word")]
     pub state: State,
     /// This replica.
-    #[serde(serialize_with = "display")]
+    #[serde(serialize_with = "text")]
     pub identity: Arc<str>,
     /// Who leads, as far as is known *now*.
-    #[serde(serialize_with = "display_some")]
+    #[serde(serialize_with = "text_if_any")]
     pub holder: Option<Arc<str>>,
     /// The fencing token, only while leading.
     #[serde(serialize_with = "number")]
@@ -43,12 +43,21 @@ pub struct Answer {
     pub reason: Option<String>,
 }
 
-// The floor below knows nothing of serde, and shall not.
-fn display<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
+// The floor below knows nothing of serde, and shall not. Texts are written as they are, without the detour over
+// `Display`.
+fn name<S: Serializer>(value: &RoleName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(value.as_str())
 }
 
-fn display_some<S: Serializer>(value: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+fn word<S: Serializer>(value: &State, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(value.as_str())
+}
+
+fn text<S: Serializer>(value: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(value)
+}
+
+fn text_if_any<S: Serializer>(value: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
     value.as_deref().serialize(serializer)
 }
 

@@ -72,6 +72,10 @@ impl LeaseStore for Measured {
         self.time(StoreCommand::Purge, self.store.purge(role)).await
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.store.notes()
+    }
+
     fn command_timeout(&self) -> Duration {
         self.store.command_timeout()
     }

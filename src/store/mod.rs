@@ -40,6 +40,12 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
 
+    /// What works, but not as well as it should: for people, and without secrets. It is told beside every reason for
+    /// not leading.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How long a request may take at the most. Shorter than every renewal period.
     fn command_timeout(&self) -> Duration;
 }

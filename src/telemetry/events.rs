@@ -19,6 +19,8 @@ pub enum SystemEvent {
     StoreUp,
     /// The store does not answer, or refuses; why, in words.
     StoreDown { reason: String },
+    /// The store answers, but refuses this role: a key that is not ours, no memory left; why, in words.
+    RoleRefused { role: RoleName, reason: String },
     /// A changed configuration is in force, with these roles added and removed.
     ConfigReloaded { added: Vec<RoleName>, removed: Vec<RoleName> },
     /// A changed configuration has problems; the old one stays.
@@ -87,6 +89,9 @@ impl Telemetry {
         match event {
             SystemEvent::StoreUp => info!("the store answers"),
             SystemEvent::StoreDown { reason } => warn!(%reason, "the store does not answer"),
+            SystemEvent::RoleRefused { role, reason } => {
+                warn!(%role, %reason, "the store cannot be used for this role")
+            }
             SystemEvent::ConfigReloaded { added, removed } => {
                 self.metrics.config_reloaded(ReloadOutcome::Ok);
                 info!(added = %names(added), removed = %names(removed), "the changed configuration is in force");

@@ -27,6 +27,7 @@ pub struct RedisServer {
     port: u16,
     dir: TempDir,
     options: Vec<String>,
+    environment: Vec<(String, String)>,
     password: Option<String>,
     control: RefCell<Option<Connection>>,
 }
@@ -48,12 +49,21 @@ impl RedisServer {
     /// # Panics
     /// When there is no redis-server, or it does not start.
     pub fn start_with(options: &[&str]) -> Self {
+        Self::start_under(&[], options)
+    }
+
+    /// The same with these environment variables.
+    ///
+    /// # Panics
+    /// When there is no redis-server, or it does not start.
+    pub fn start_under(environment: &[(&str, &str)], options: &[&str]) -> Self {
         let password = options.iter().position(|o| *o == "--requirepass").map(|at| options[at + 1].to_owned());
         let mut server = Self {
             child: None,
             port: 0,
             dir: TempDir::new().expect("a temporary directory"),
             options: options.iter().map(|o| (*o).to_owned()).collect(),
+            environment: environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             password,
             control: RefCell::new(None),
         };
@@ -157,6 +167,7 @@ impl RedisServer {
             .args(["--logfile", "redis.log", "--dir"])
             .arg(self.dir.path())
             .args(&self.options)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

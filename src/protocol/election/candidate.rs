@@ -12,6 +12,13 @@ const SPREAD_PER_LISTENER: Duration = Duration::from_micros(300);
 /// The widest spread, whatever the audience.
 const SPREAD_MAX: Duration = Duration::from_millis(50);
 
+/// How long after the end of the known TTL a candidate looks that hears nothing. The lease ends in the very moment of a
+/// later renewal, which comes some milliseconds late: a look just before it would find two thirds of a lease left each
+/// time, and come back half again as often as one just after it.
+fn past_renewal(lease: Duration) -> Duration {
+    (lease / 20).min(Duration::from_millis(20))
+}
+
 impl Election {
     /// A candidate may look unless its app is unwell, it is leaving, or a look is out already.
     pub(super) fn may_look(&self) -> bool {
@@ -132,7 +139,7 @@ impl Election {
                 // Counted from when the store may have read its clock at the earliest.
                 let until = flight.sent_at + remaining.min(timing.lease_duration());
                 self.follow(holder, token, until);
-                (CampaignOutcome::Held, remaining.min(timing.look_span()))
+                (CampaignOutcome::Held, (remaining + past_renewal(timing.lease_duration())).min(timing.look_span()))
             }
             CampaignReply::Guarded { cause, remaining, token, count } => {
                 self.insight.learn(token, count, now);
@@ -217,12 +224,16 @@ impl Election {
         self.look(now, now);
     }
 
-    /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a
-    /// lease of listening brings the next one, and until then this candidate counts as knowing nothing (R8).
-    pub(super) fn missed_messages(&mut self, now: Mono) {
+    /// From now on half a lease of listening comes before a grant that no release has opened (R8).
+    pub(super) fn listen_anew(&mut self, now: Mono) {
         if self.profile.rules.heartbeats {
             self.listen_until = self.listen_until.max(now + self.profile.timing.listen_span());
         }
+    }
+
+    /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a
+    /// lease of listening brings the next one, and until then this candidate counts as knowing nothing (R8).
+    pub(super) fn missed_messages(&mut self, now: Mono) {
         if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
             self.look_again = true;
             self.look_at = self.look_at.min((now + self.spread()).max(self.out_until));

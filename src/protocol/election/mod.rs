@@ -248,6 +248,10 @@ impl Election {
     /// Something came in. Does what time demands first, so that a reply that comes after a deadline finds the term
     /// over.
     pub fn handle_input(&mut self, now: Mono, input: Input) {
+        if matches!(input, Input::Gap) {
+            // Before anything that is due goes out: it would claim to know what was perhaps missed.
+            self.listen_anew(now);
+        }
         self.handle_timeout(now);
         match input {
             Input::Campaigned { id, reply } => self.campaigned(now, id, reply),

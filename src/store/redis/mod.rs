@@ -102,11 +102,6 @@ impl RedisStore {
         Ok(Self { settings, prefix, replication: config.replication, routes, listeners, subscriber })
     }
 
-    /// What works, but not as well as it should, as noticed at the last connect: for people, and without secrets.
-    pub fn notes(&self) -> Vec<String> {
-        self.routes.notes().into_iter().chain(self.listeners.refusal()).collect()
-    }
-
     /// Runs a script and reads its answer.
     async fn run<R>(
         &self,
@@ -278,6 +273,11 @@ impl LeaseStore for RedisStore {
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
         Ok(self.run(role, &PURGE, &[], scripts::purge_reply).await?.reply)
+    }
+
+    /// As noticed at the last connect.
+    fn notes(&self) -> Vec<String> {
+        self.routes.notes().into_iter().chain(self.listeners.refusal()).collect()
     }
 
     fn command_timeout(&self) -> Duration {

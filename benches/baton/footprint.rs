@@ -1,0 +1,84 @@
+//! What a replica costs the machine: the file, memory, threads, processor time at rest, and its start.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::replica::{BINARY, Group, Replica, Spec};
+use crate::report::Row;
+use crate::stats::{median, percentile};
+use crate::support::redis::RedisServer;
+
+const MIB: f64 = 1024.0 * 1024.0;
+const STARTS: usize = 30;
+/// With the default lease, so that this is what an installation costs.
+const LEASE: Duration = Duration::from_secs(15);
+const REST: Duration = Duration::from_secs(20);
+const START_BOUND: Duration = Duration::from_secs(10);
+
+pub async fn measure(redis: &RedisServer) -> Vec<Row> {
+    let binary = std::fs::metadata(BINARY).expect("cargo built it").len();
+    let starts_ms: Vec<f64> = (0..STARTS).map(|_| start_ms(redis)).collect();
+    let spec = |n: usize| Spec::redis(&format!("rest-{n}"), &redis.url(), "footprint", LEASE);
+    let group = Group::start(vec![spec(0), spec(1)]);
+    let leader = group.settled().await;
+    let pids = [group.replicas[leader].pid(), group.replicas[1 - leader].pid()];
+    let before = pids.map(cpu_ticks);
+    tokio::time::sleep(REST).await;
+    let cpu = |at: usize| (cpu_ticks(pids[at]) - before[at]) / ticks_per_s() / REST.as_secs_f64() * 100.0;
+    let rss = |at: usize| status(pids[at], "VmRSS") / 1024.0;
+    vec![
+        Row::new("release binary", binary as f64 / MIB, "MiB").at_most(10.0),
+        Row::new("resident memory at rest, leader", rss(0), "MiB").at_most(12.0),
+        Row::new("resident memory at rest, standby", rss(1), "MiB").at_most(12.0),
+        Row::new("threads", status(pids[0], "Threads"), ""),
+        Row::new(format!("processor time at rest, leader, over {REST:?}"), cpu(0), "% of a core"),
+        Row::new(format!("processor time at rest, standby, over {REST:?}"), cpu(1), "% of a core"),
+        Row::new(format!("start to the first 200 on `/leader`, median of {STARTS}"), median(&starts_ms), "ms"),
+        Row::new("start to the first 200, longest", percentile(&starts_ms, 1.0), "ms").at_most(50.0),
+    ]
+}
+
+/// From starting the process until its first answer has been read.
+fn start_ms(redis: &RedisServer) -> f64 {
+    let begun = Instant::now();
+    let replica = Replica::start(&Spec::redis("start", &redis.url(), "start", LEASE));
+    while !answers(replica.api) {
+        assert!(begun.elapsed() < START_BOUND, "no answer within {START_BOUND:?}: {}", replica.log());
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    begun.elapsed().as_secs_f64() * 1_000.0
+}
+
+fn answers(address: SocketAddr) -> bool {
+    let ask = || -> std::io::Result<[u8; 12]> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(START_BOUND))?;
+        stream.write_all(format!("GET /leader HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head)?;
+        Ok(head)
+    };
+    ask().is_ok_and(|head| head == *b"HTTP/1.1 200")
+}
+
+/// A number of /proc/PID/status.
+fn status(pid: u32, field: &str) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_else(|| panic!("no {field}: {text}"))
+}
+
+/// Processor time in user and system mode, of all threads.
+fn cpu_ticks(pid: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
+    // The second field is a name in brackets, which may hold anything.
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
+    ticks(11) + ticks(12)
+}
+
+/// Linux counts processor time for user space in hundredths of a second on every platform that Rust runs on.
+fn ticks_per_s() -> f64 {
+    100.0
+}

@@ -1,0 +1,205 @@
+//! Waits to lead, starts the command, watches over it, and gives the lease back when it is gone.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use baton::app::Replica;
+use baton::clock::SharedClock;
+use baton::process::Exit;
+use baton::protocol::{State, Token};
+use baton::role::{Broken, RoleHandle, Snapshot};
+use rustix::process::Signal;
+use tokio::sync::watch::Receiver;
+
+use super::super::Code;
+use super::super::output::complain;
+use super::child::{Child, code_of, code_of_failure};
+use super::signals::{Forwarded, asks_to_end};
+use super::watch::{Grace, Sight, Verdict, Watch};
+
+/// What to run, and how.
+pub struct Plan {
+    pub command: Vec<OsString>,
+    /// After a loss, start it anew when leading again.
+    pub restart: bool,
+    pub grace: Grace,
+    pub identity: Arc<str>,
+}
+
+/// See the module.
+pub struct Supervisor {
+    replica: Replica,
+    role: RoleHandle,
+    clock: SharedClock,
+    signals: Forwarded,
+    changes: Receiver<Arc<Snapshot>>,
+    plan: Plan,
+}
+
+/// How waiting to lead ended.
+enum Waited {
+    Leads(Token),
+    /// A signal asked for the end.
+    Asked(Signal),
+    Broken(Broken),
+}
+
+/// How a command ended.
+enum Ended {
+    /// By itself, or because we were asked to end.
+    Done(u8),
+    /// The lease was being lost.
+    Lost(u8),
+    Broken(Broken),
+}
+
+impl Supervisor {
+    /// Over a replica that campaigns for this one role.
+    pub fn new(replica: Replica, role: RoleHandle, clock: SharedClock, signals: Forwarded, plan: Plan) -> Self {
+        let changes = role.changes();
+        Self { replica, role, clock, signals, changes, plan }
+    }
+
+    /// Runs to the end, and returns the exit code.
+    pub async fn run(mut self) -> Code {
+        loop {
+            let token = match self.wait_to_lead().await {
+                Waited::Leads(token) => token,
+                Waited::Asked(signal) => return self.leave(code_of_signal(signal)).await,
+                Waited::Broken(broken) => return bug(&broken),
+            };
+            let child = match Child::start(&self.plan.command, &self.variables(token)) {
+                Ok(child) => child,
+                Err(error) => {
+                    let program = self.plan.command.first().cloned().unwrap_or_default();
+                    complain(format_args!("baton exec: {} cannot be started: {error}", program.display()));
+                    return self.leave(code_of_failure(&error)).await;
+                }
+            };
+            tracing::info!(role = %self.role.name(), %token, "the command runs");
+            match self.attend(child, token).await {
+                Ended::Done(code) => return self.leave(code).await,
+                Ended::Lost(code) if !self.plan.restart => return self.leave(code).await,
+                Ended::Lost(code) => tracing::warn!(code, "the command has ended; it starts anew with the next lease"),
+                Ended::Broken(broken) => return bug(&broken),
+            }
+        }
+    }
+
+    fn variables(&self, token: Token) -> [(&'static str, String); 3] {
+        [
+            ("BATON_ROLE", self.role.name().to_string()),
+            ("BATON_TOKEN", token.to_string()),
+            ("BATON_IDENTITY", self.plan.identity.to_string()),
+        ]
+    }
+
+    async fn wait_to_lead(&mut self) -> Waited {
+        loop {
+            let term = self.role.remaining();
+            if let Some((token, remaining)) = term
+                && self.plan.grace.allows(remaining)
+            {
+                return Waited::Leads(token);
+            }
+            // A term that has too little time left for the command is renewed soon, or over; neither wakes us.
+            let nap = self.plan.grace.next_look(term.map(|(_, remaining)| remaining));
+            tokio::select! {
+                signal = self.signals.next() => {
+                    // With no command to take them, USR1 and USR2 mean nothing, and HUP what it means to every
+                    // program.
+                    if asks_to_end(signal) || signal == Signal::HUP {
+                        return Waited::Asked(signal);
+                    }
+                }
+                broken = self.replica.team().broken() => return Waited::Broken(broken),
+                // An error means that the role's task has ended, which `broken` tells.
+                Ok(()) = self.changes.changed() => {}
+                () = tokio::time::sleep(nap), if term.is_some() => {}
+            }
+        }
+    }
+
+    /// Watches over the command until it has ended, and sees to it that it does.
+    async fn attend(&mut self, mut child: Child, token: Token) -> Ended {
+        let mut watch = Watch::new(token, self.plan.grace);
+        let (mut asked, mut killed) = (false, false);
+        loop {
+            let remaining = self.judge(&mut watch, &child, &mut killed);
+            tokio::select! {
+                end = child.ended() => return match end {
+                    Ok(status) if (watch.has_told() || killed) && !asked => Ended::Lost(code_of(status)),
+                    Ok(status) => Ended::Done(code_of(status)),
+                    Err(error) => {
+                        complain(format_args!("baton exec: the command's end cannot be learnt: {error}"));
+                        Ended::Done(Exit::Bug.code())
+                    }
+                },
+                signal = self.signals.next() => {
+                    asked |= asks_to_end(signal);
+                    child.signal(signal);
+                }
+                // Dropping the child kills its group.
+                broken = self.replica.team().broken() => return Ended::Broken(broken),
+                Ok(()) = self.changes.changed() => {}
+                () = tokio::time::sleep(self.plan.grace.next_look(remaining)), if !killed => {}
+            }
+        }
+    }
+
+    /// Does with the command what has to be done now. Returns how much time the term has left.
+    fn judge(&self, watch: &mut Watch, child: &Child, killed: &mut bool) -> Option<std::time::Duration> {
+        let now = self.clock.now();
+        // The command counts on leading as an app does: should anything drain this role, the lease is kept meanwhile.
+        let answer = self.role.answer();
+        if let (Some(token), Some(valid_for_ms)) = (answer.token, answer.valid_for_ms) {
+            watch.promised(token, now + std::time::Duration::from_millis(valid_for_ms));
+        }
+        let term = self.role.remaining();
+        let verdict = watch.look(Sight { now, term, draining: answer.state == State::Draining });
+        match verdict {
+            Verdict::Stay => {}
+            Verdict::Leave => {
+                tracing::warn!(role = %self.role.name(), "the lease is not renewed in time: TERM to the command");
+                child.signal(Signal::TERM);
+            }
+            Verdict::Kill if *killed => {}
+            Verdict::Kill => {
+                tracing::warn!(role = %self.role.name(), "the command's time is over: KILL");
+                *killed = true;
+                child.signal(Signal::KILL);
+            }
+        }
+        term.map(|(_, remaining)| remaining)
+    }
+
+    /// Gives the lease back, if there is one, now that nothing acts under it any more.
+    async fn leave(mut self, code: u8) -> Code {
+        self.replica.team().shut_down().await;
+        // The promises were the command's, which is gone. An error means that there is nothing to give back.
+        let _ = self.role.drained().await;
+        let mut abandoned = false;
+        loop {
+            tokio::select! {
+                ended = self.replica.team().all_ended() => return match ended {
+                    Ok(()) => Code(code),
+                    Err(broken) => bug(&broken),
+                },
+                signal = self.signals.next(), if !abandoned => if asks_to_end(signal) {
+                    abandoned = true;
+                    self.replica.team().abandon().await;
+                },
+            }
+        }
+    }
+}
+
+/// What a shell says of a program that this signal ended.
+fn code_of_signal(signal: Signal) -> u8 {
+    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+}
+
+fn bug(broken: &Broken) -> Code {
+    complain(format_args!("baton exec: {broken}; this is a bug in Baton. The lease runs out by its TTL"));
+    Exit::Bug.into()
+}

@@ -1,0 +1,100 @@
+//! `baton audit` and `baton purge` on a real Redis.
+
+use crate::bench::Bench;
+use crate::support::redis::{RedisServer, free_port};
+use crate::support::resp::Reply;
+
+fn config(bench: &Bench, url: &str, more: &str) -> String {
+    bench.file("c.yaml", &format!("store: {{ redis: {{ url: '{url}'{more} }} }}\nroles: [{{ name: a }}]\n"))
+}
+
+#[tokio::test]
+async fn a_sound_redis_is_reported_finding_by_finding() {
+    let (bench, server) = (Bench::new(), RedisServer::start());
+    let file = config(&bench, &server.url(), "");
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(0);
+    for part in [&format!("The Redis at 127.0.0.1:{}", server.port()), "ok       Redis ", "note     ", "problems: 0"] {
+        assert!(said.out.contains(part), "{part:?} in {}", said.out);
+    }
+    assert_eq!(server.command(&["DBSIZE"]), Reply::Number(0), "nothing is left of it");
+}
+
+#[tokio::test]
+async fn a_problem_is_graded_as_one_and_ends_with_1() {
+    let (bench, server) = (Bench::new(), RedisServer::start());
+    let file = config(&bench, &server.url(), ", replication: { acks: 1 }");
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(1);
+    assert!(said.out.contains("PROBLEM  0 replicas are connected, 1 must acknowledge"), "{}", said.out);
+    let json = bench.baton(&["audit", "--config", &file, "-o", "json"]).await.ends_with(1).json();
+    let findings = json["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|finding| finding["severity"] == "problem"), "{json}");
+}
+
+#[tokio::test]
+async fn a_redis_that_does_not_answer_ends_audit_and_purge_with_69() {
+    let bench = Bench::new();
+    let file = config(&bench, &format!("redis://127.0.0.1:{}/0", free_port()), "");
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(69);
+    assert!(said.err.contains("cannot be reached"), "{}", said.err);
+    let said = bench.baton(&["purge", "old", "--config", &file]).await.ends_with(69);
+    assert!(said.err.contains("cannot be reached"), "{}", said.err);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_and_not_shown() {
+    let (bench, server) = (Bench::new(), RedisServer::start_with(&["--requirepass", "right"]));
+    let file = config(&bench, &format!("redis://:hunter2@127.0.0.1:{}/0", server.port()), "");
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(69);
+    assert!(said.err.contains("password") && !said.err.contains("hunter2"), "{}", said.err);
+}
+
+#[tokio::test]
+async fn where_there_is_no_redis_there_is_nothing_to_audit_or_purge() {
+    let bench = Bench::new();
+    let file = bench.file("c.yaml", "store: { memory: {} }\nroles: [{ name: a }]\n");
+    assert!(bench.baton(&["audit", "--config", &file]).await.ends_with(64).err.contains("no Redis"));
+    assert!(bench.baton(&["purge", "b", "--config", &file]).await.ends_with(64).err.contains("memory"));
+}
+
+#[tokio::test]
+async fn purge_forgets_a_role_that_nobody_runs_and_no_other() {
+    let (bench, server) = (Bench::new(), RedisServer::start());
+    let file = config(&bench, &server.url(), "");
+    let said = bench.baton(&["purge", "a", "--config", &file]).await.ends_with(64);
+    assert!(said.err.contains("configures a"), "{}", said.err);
+    assert!(bench.baton(&["purge", "old", "--config", &file]).await.ends_with(0).out.contains("nothing is known"));
+
+    let role = "roles: [{ name: old, leaseDuration: 1500ms }]";
+    let store = format!("store: {{ redis: {{ url: '{}', commandTimeout: 400ms }} }}", server.url());
+    let other = bench.file("old.yaml", &format!("{store}\n{role}\n"));
+    let mut running = bench.start(&[
+        "exec",
+        "--config",
+        &other,
+        "--role",
+        "old",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; while [ -e alive ]; do sleep 0.02; done",
+    ]);
+    running.says("ready").await;
+    let said = bench.baton(&["purge", "old", "--config", &file]).await.ends_with(1);
+    assert!(said.err.contains("has a lease"), "{}", said.err);
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!(running.ends().await, 143);
+
+    assert_eq!(server.command(&["EXISTS", "baton:{old}:record"]), Reply::Number(1));
+    assert_eq!(bench.baton(&["purge", "old", "--config", &file]).await.ends_with(0).out, "old: forgotten\n");
+    assert_eq!(server.command(&["EXISTS", "baton:{old}:record"]), Reply::Number(0));
+}
+
+#[tokio::test]
+async fn keys_that_are_not_batons_are_left_alone_by_purge() {
+    let (bench, server) = (Bench::new(), RedisServer::start());
+    server.command(&["SET", "baton:{old}:record", "mine"]);
+    let file = config(&bench, &server.url(), "");
+    let said = bench.baton(&["purge", "old", "--config", &file]).await.ends_with(1);
+    assert!(said.err.contains("not Baton's"), "{}", said.err);
+    assert_eq!(server.command(&["GET", "baton:{old}:record"]), Reply::Text("mine".to_owned()));
+}

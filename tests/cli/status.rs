@@ -1,0 +1,101 @@
+//! `baton status` and `baton resign` beside a sidecar.
+
+use crate::bench::{Bench, Running, dev_port};
+use crate::support::redis::free_port;
+
+/// A sidecar over memory, or over `store`, with a token file when one is named.
+fn sidecar(bench: &Bench, port: u16, store: &str, more: &str) -> Running {
+    let listen = format!("listen: '127.0.0.1:{port}'{more}");
+    let telemetry = format!("telemetry: {{ listen: '127.0.0.1:{}' }}", port + 100);
+    let text = format!("api: {{ {listen} }}\n{telemetry}\nstore: {store}\nroles: [{{ name: a }}]\n");
+    bench.start(&["run", "--config", &bench.file("run.yaml", &text)])
+}
+
+#[tokio::test]
+async fn a_leader_is_shown_with_its_token_and_status_ends_with_0() {
+    let port = dev_port();
+    let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));
+    let running = sidecar(&bench, port, "{ memory: {} }", "");
+    running.says("this replica leads").await;
+    let said = bench.baton(&["status"]).await.ends_with(0);
+    let lines: Vec<Vec<&str>> = said.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][..3], ["ROLE", "STATE", "HOLDER"], "{}", said.out);
+    assert_eq!(lines[1][..3], ["a", "leading", "web-0"], "{}", said.out);
+    let json = bench.baton(&["status", "-o", "json"]).await.ends_with(0).json();
+    assert_eq!((&json[0]["leader"], json[0]["token"].to_string()), (&true.into(), lines[1][3].to_owned()));
+}
+
+#[tokio::test]
+async fn a_role_that_is_not_settled_ends_status_with_1_and_the_reason() {
+    let (bench, port) = (Bench::new(), dev_port());
+    let store = format!("{{ redis: {{ url: 'redis://127.0.0.1:{}/0' }} }}", free_port());
+    let running = sidecar(&bench, port, &store, "");
+    running.says("baton runs").await;
+    let address = format!("127.0.0.1:{port}");
+    let mut said = bench.baton(&["status", "--api", &address]).await.ends_with(1);
+    // In its first moments it campaigns.
+    while said.out.contains("campaigning") {
+        said = bench.baton(&["status", "--api", &address]).await.ends_with(1);
+    }
+    assert!(said.out.contains("unreachable") && said.out.contains("cannot be reached"), "{}", said.out);
+}
+
+#[tokio::test]
+async fn where_nothing_answers_status_and_resign_end_with_69() {
+    let bench = Bench::new();
+    let address = format!("127.0.0.1:{}", free_port());
+    for command in [&["status"][..], &["status", "--watch"], &["resign", "a"]] {
+        let said = bench.baton(&[command, &["--api", &address]].concat()).await.ends_with(69);
+        assert!(said.err.contains(&format!("no sidecar answers at {address}")), "{}", said.err);
+        assert_eq!(said.out, "");
+    }
+    bench.baton(&["status", "--api", "localhost"]).await.ends_with(64);
+}
+
+#[tokio::test]
+async fn watch_prints_what_is_and_then_every_change() {
+    let port = dev_port();
+    let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));
+    let mut running = sidecar(&bench, port, "{ memory: {} }", "");
+    running.says("this replica leads").await;
+    let mut watching = bench.start(&["status", "--watch"]);
+    watching.says("leading").await;
+    let mut json = bench.start(&["status", "--watch", "-o", "json"]);
+    json.says("\"state\":\"leading\"").await;
+    let said = bench.baton(&["resign", "a", "--cooldown", "60s"]).await.ends_with(0);
+    assert_eq!(said.out, "a: web-0 hands over\n");
+    watching.says("handing over: resigned").await;
+    watching.says("stays out").await;
+    json.says("\"state\":\"standby\"").await;
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!((running.ends().await, watching.ends().await, json.ends().await), (0, 69, 69));
+}
+
+#[tokio::test]
+async fn resign_ends_with_64_for_a_role_or_a_cooldown_that_cannot_be() {
+    let port = dev_port();
+    let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));
+    let running = sidecar(&bench, port, "{ memory: {} }", "");
+    running.says("this replica leads").await;
+    assert!(bench.baton(&["resign", "b"]).await.ends_with(64).err.contains("no role \"b\""));
+    assert!(bench.baton(&["resign", "a", "--cooldown", "25h"]).await.ends_with(64).err.contains("at most 24h"));
+}
+
+#[tokio::test]
+async fn a_sidecar_that_wants_a_token_gets_it_from_a_file_and_nobody_sees_it() {
+    let (bench, port) = (Bench::new(), dev_port());
+    let secret = "0123456789abcdef0123456789abcdef";
+    let token_file = bench.file("token", &format!("{secret}\n"));
+    let running = sidecar(&bench, port, "{ memory: {} }", &format!(", tokenFile: {token_file}"));
+    running.says("this replica leads").await;
+    let address = format!("127.0.0.1:{port}");
+    let said = bench.baton(&["status", "--api", &address]).await.ends_with(64);
+    assert!(said.err.contains("--token-file"), "{}", said.err);
+    let said = bench.baton(&["status", "--api", &address, "--token-file", &token_file]).await.ends_with(0);
+    assert!(said.out.contains("leading"), "{}", said.out);
+    let wrong = bench.file("wrong", "another-secret-that-is-not-it\u{7}\n");
+    let said = bench.baton(&["status", "--api", &address, "--token-file", &wrong]).await.ends_with(64);
+    assert!(!said.err.contains("another-secret"), "{}", said.err);
+    bench.baton(&["status", "--api", &address, "--token-file", "/no/such"]).await.ends_with(64);
+    assert!(!running.lines().join("\n").contains(secret));
+}

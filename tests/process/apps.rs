@@ -1,0 +1,235 @@
+//! The apps: one for each replica, which asks its sidecar who leads all the time and writes every answer down.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::claims::{Claim, Term, Who, breaches, leaderless, terms};
+use crate::http::Connection;
+
+/// Between an answer and the next question.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// `GET /leader`, as far as tests look at it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Told {
+    pub leader: bool,
+    pub state: String,
+    pub holder: Option<String>,
+    pub token: Option<u64>,
+    pub valid_for_ms: Option<u64>,
+    pub index: u64,
+    pub reason: Option<String>,
+}
+
+/// An answer, by whom, and when.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub who: Who,
+    pub asked: Instant,
+    pub read: Instant,
+    pub told: Told,
+}
+
+#[derive(Default)]
+struct Journal {
+    /// Where each app asks: the sidecar's start and address.
+    targets: Vec<Option<(usize, SocketAddr)>>,
+    seen: Vec<Seen>,
+    /// When apps said that they act no longer, whatever they were promised.
+    drained: Vec<(Who, Instant)>,
+    /// Answers that are none: a wrong status, or something that is no JSON.
+    nonsense: Vec<String>,
+    ended: bool,
+}
+
+impl Journal {
+    /// In order of their start.
+    fn claims(&self) -> Vec<Claim> {
+        let claim = |seen: &Seen| {
+            let told = &seen.told;
+            let (token, valid_for_ms) = (told.token?, told.valid_for_ms?);
+            let mut claim = Claim::new(seen.who, token, seen.asked, seen.read, Duration::from_millis(valid_for_ms))?;
+            for (who, at) in &self.drained {
+                if *who == claim.who {
+                    claim.until = claim.until.min(*at);
+                }
+            }
+            (told.leader && claim.from < claim.until).then_some(claim)
+        };
+        let mut claims: Vec<Claim> = self.seen.iter().filter_map(claim).collect();
+        claims.sort_by_key(|claim| claim.from);
+        claims
+    }
+}
+
+/// What the apps saw.
+pub struct Report {
+    pub answers: usize,
+    pub leaderless: Duration,
+    pub terms: Vec<Term>,
+}
+
+/// See the module.
+pub struct Apps {
+    journal: Arc<Mutex<Journal>>,
+    threads: Vec<JoinHandle<()>>,
+    origin: Instant,
+}
+
+impl Apps {
+    /// One for each of `replicas`, asking for `role`. They wait until they are told where to ask.
+    pub fn start(replicas: usize, role: &str) -> Self {
+        let journal = Arc::new(Mutex::new(Journal { targets: vec![None; replicas], ..Journal::default() }));
+        let line = format!("GET /leader/{role}");
+        let poll = |replica| {
+            let (journal, line) = (Arc::clone(&journal), line.clone());
+            thread::spawn(move || poll(replica, &line, &journal))
+        };
+        Self { threads: (0..replicas).map(poll).collect(), journal, origin: Instant::now() }
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        lock(&self.journal)
+    }
+
+    /// From now on a replica is asked there.
+    pub fn ask_at(&self, who: Who, address: SocketAddr) {
+        self.journal().targets[who.replica] = Some((who.start, address));
+    }
+
+    /// The app beside this sidecar has stopped acting.
+    pub fn has_drained(&self, who: Who) {
+        self.journal().drained.push((who, Instant::now()));
+    }
+
+    /// A replica's last answer.
+    pub fn last(&self, replica: usize) -> Option<Seen> {
+        self.journal().seen.iter().rev().find(|seen| seen.who.replica == replica).cloned()
+    }
+
+    /// The last answer of a replica to a question that was asked after `moment`.
+    pub fn last_after(&self, replica: usize, moment: Instant) -> Option<Seen> {
+        self.last(replica).filter(|seen| seen.asked > moment)
+    }
+
+    /// Every answer to a question that was asked after `moment`.
+    pub fn all_after(&self, moment: Instant) -> Vec<Seen> {
+        self.journal().seen.iter().filter(|seen| seen.asked > moment).cloned().collect()
+    }
+
+    /// The terms so far.
+    pub fn terms(&self) -> Vec<Term> {
+        terms(&self.journal().claims())
+    }
+
+    /// The latest term, while the last answer of its holder still says `leader: true` and is valid.
+    pub fn leader(&self) -> Option<Term> {
+        let journal = self.journal();
+        let now = Instant::now();
+        // Newest first, and only as far back as a claim may last.
+        let recent = journal.seen.iter().rev().take_while(|seen| seen.read + Duration::from_secs(5) > now);
+        let mut heard = Vec::new();
+        for seen in recent {
+            if heard.contains(&seen.who.replica) {
+                continue;
+            }
+            heard.push(seen.who.replica);
+            let until = seen.asked + Duration::from_millis(seen.told.valid_for_ms.unwrap_or(0));
+            if seen.told.leader && until > now {
+                let (who, token) = (seen.who, seen.told.token?);
+                drop(journal);
+                return self.terms().into_iter().find(|term| term.who == who && term.token == token);
+            }
+        }
+        None
+    }
+
+    /// What is wrong with the answers so far: nothing, if the promises hold.
+    pub fn breaches(&self) -> Vec<String> {
+        let journal = self.journal();
+        let mut found = breaches(&journal.claims(), self.origin);
+        found.extend(journal.nonsense.iter().cloned());
+        found
+    }
+
+    /// Ends the apps. Every sidecar must have ended before: one that is paused would be waited for.
+    ///
+    /// # Panics
+    /// When a promise was broken.
+    pub fn finish(mut self) -> Report {
+        self.journal().ended = true;
+        for thread in self.threads.drain(..) {
+            thread.join().expect("an app's thread panicked");
+        }
+        let found = self.breaches();
+        assert!(found.is_empty(), "{} breaches: {}", found.len(), found[..found.len().min(10)].join("\n"));
+        let journal = self.journal();
+        let claims = journal.claims();
+        assert!(!journal.seen.is_empty(), "no answer was read");
+        Report { answers: journal.seen.len(), leaderless: leaderless(&claims), terms: terms(&claims) }
+    }
+}
+
+impl Drop for Apps {
+    fn drop(&mut self) {
+        self.journal().ended = true;
+    }
+}
+
+fn lock(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
+    journal.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn poll(replica: usize, line: &str, journal: &Mutex<Journal>) {
+    let mut kept: Option<(usize, SocketAddr, Connection)> = None;
+    loop {
+        let target = {
+            let journal = lock(journal);
+            if journal.ended {
+                return;
+            }
+            journal.targets[replica]
+        };
+        if let Some((start, address)) = target {
+            if kept.as_ref().is_some_and(|(known, at, _)| (*known, *at) != (start, address)) {
+                kept = None;
+            }
+            if kept.is_none() {
+                kept = Connection::open(address).ok().map(|connection| (start, address, connection));
+            }
+            if let Some((_, _, connection)) = &mut kept
+                && note(Who { replica, start }, line, connection, journal).is_err()
+            {
+                // The sidecar was killed, or has ended.
+                kept = None;
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn note(who: Who, line: &str, connection: &mut Connection, journal: &Mutex<Journal>) -> io::Result<()> {
+    let asked = Instant::now();
+    let answer = connection.ask(line, "")?;
+    let read = Instant::now();
+    let told = serde_json::from_str::<Told>(&answer.body);
+    let mut journal = lock(journal);
+    match told {
+        Ok(told) if answer.status == 200 => {
+            let consistent = told.leader == told.token.is_some() && told.leader == told.valid_for_ms.is_some();
+            if !consistent || (told.leader != (told.state == "leading")) {
+                journal.nonsense.push(format!("an answer that contradicts itself: {told:?}"));
+            }
+            journal.seen.push(Seen { who, asked, read, told });
+        }
+        // A role that a reload took away.
+        Err(_) if answer.status == 404 => {}
+        other => journal.nonsense.push(format!("status {}: {other:?} in {}", answer.status, answer.body)),
+    }
+    Ok(())
+}
