@@ -122,8 +122,10 @@ async fn no_two_replicas_lead_through_twenty_failovers_with_one_acknowledgement(
         })
     });
     let runs: Vec<_> = runs.collect();
-    for run in runs {
-        let Seen { answers, tokens, leaderless_max, .. } = run.join().expect("see above");
+    // All of them end before one is judged, and with them their servers.
+    let ended: Vec<_> = runs.into_iter().map(std::thread::JoinHandle::join).collect();
+    for run in ended {
+        let Seen { answers, tokens, leaderless_max, .. } = run.expect("see above");
         println!("{each} failovers: {} terms, nobody led for at most {leaderless_max:?}", tokens.len());
         assert!(answers > 100, "the checker saw leaders: {answers} answers");
     }

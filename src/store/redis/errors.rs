@@ -274,8 +274,15 @@ mod tests {
     fn an_operating_system_error_is_told_in_its_own_words() {
         let details = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         assert_eq!(reason(details), "redis:6379: Connection refused");
-        let details = "Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }";
-        assert!(reason(details).contains("certificate is not accepted (UnknownIssuer)"), "{}", reason(details));
+        for (why, says) in [
+            ("InvalidCertificate(UnknownIssuer)", "check caFile (UnknownIssuer)"),
+            ("InvalidCertificate(BadEncoding)", "is not accepted (BadEncoding)"),
+            ("AlertReceived(CertificateRequired)", "set certFile and keyFile (CertificateRequired)"),
+            ("AlertReceived(InternalError)", "broke off (InternalError)"),
+        ] {
+            let details = format!("Custom {{ kind: InvalidData, error: {why} }}");
+            assert!(reason(&details).contains(says), "{}", reason(&details));
+        }
     }
 
     #[test]
