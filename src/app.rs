@@ -106,7 +106,7 @@ impl Replica {
         let metrics = Arc::new(Metrics::new(wall_time()));
         let telemetry = Telemetry::new(Arc::clone(&metrics));
         let store: Arc<dyn LeaseStore> = Arc::new(Measured::new(store, metrics, Arc::clone(&ground.clock)));
-        let health = store.health();
+        let (health, store_health) = (store.health(), store.health());
         let surroundings = Surroundings {
             store,
             clock: Arc::clone(&ground.clock),
@@ -116,6 +116,7 @@ impl Replica {
         let mut entropy = Entropy::from_system();
         let membership =
             Membership { identity: Arc::clone(&config.identity), session: entropy.session(), guard: guards(&config) };
+        tokio::spawn(tell_health(store_health, telemetry.clone()));
         let mut team = Team::new(membership, surroundings, entropy);
         team.run(&[], &config.roles, config.default_role.clone()).await;
         Self { config, telemetry, clock: Arc::clone(&ground.clock), health, team }
@@ -212,11 +213,6 @@ impl App {
     /// Runs until a signal, a bug, or `stop` completes (which drains like the first signal).
     pub async fn run(mut self, signals: Option<Signals>, mut watcher: Option<Watcher>, stop: impl Future) -> Exit {
         let mut signals = signals;
-        let mut health = self.replica.health();
-        if *health.borrow() == StoreHealth::Up {
-            // Not being connected yet is no news at a start.
-            health.mark_changed();
-        }
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
@@ -229,7 +225,6 @@ impl App {
                     Reload::Changed(loaded) => self.replica.reload(*loaded).await,
                     Reload::Refused(error) => self.refuse(&error),
                 },
-                Ok(()) = health.changed() => self.tell_health(&health.borrow_and_update().clone()),
             }
         }
         self.end(signals).await
@@ -266,13 +261,20 @@ impl App {
         let problems = error.problems().iter().map(|problem| problem.in_file(error.file())).collect();
         self.replica.telemetry.record_system(&SystemEvent::ConfigRefused { problems });
     }
+}
 
-    fn tell_health(&self, health: &StoreHealth) {
-        let event = match health {
+/// Tells how the store is, whenever that changes, for as long as there is a store.
+async fn tell_health(mut health: watch::Receiver<StoreHealth>, telemetry: Telemetry) {
+    if *health.borrow() == StoreHealth::Up {
+        // Not being connected yet is no news at a start.
+        health.mark_changed();
+    }
+    while health.changed().await.is_ok() {
+        let event = match health.borrow_and_update().clone() {
             StoreHealth::Up => SystemEvent::StoreUp,
-            StoreHealth::Down { reason } => SystemEvent::StoreDown { reason: reason.clone() },
+            StoreHealth::Down { reason } => SystemEvent::StoreDown { reason },
         };
-        self.replica.telemetry.record_system(&event);
+        telemetry.record_system(&event);
     }
 }
 

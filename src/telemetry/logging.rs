@@ -44,7 +44,9 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Trace => Level::TRACE,
     };
     let others = LevelFilter::from_level(own).min(LevelFilter::WARN);
-    Targets::new().with_default(others).with_target("baton", own)
+    // What the Redis client warns of, a closed connection for example, our own events tell better.
+    let redis_client = others.min(LevelFilter::ERROR);
+    Targets::new().with_default(others).with_target("fred", redis_client).with_target("baton", own)
 }
 
 /// Catches lines for tests.
@@ -100,10 +102,15 @@ mod tests {
         let config = LogConfig { level: LogLevel::Trace, format: LogFormat::Text };
         let text = logged(config, || {
             tracing::info!(target: "fred", "AUTH hunter2");
-            tracing::warn!(target: "fred", "connection refused");
+            tracing::warn!(target: "fred", "broadcasting an error");
+            tracing::error!(target: "fred", "out of its mind");
+            tracing::warn!(target: "hyper", "connection refused");
             tracing::trace!("our own");
         });
         assert!(!text.contains("hunter2"), "{text}");
-        assert!(text.contains("connection refused") && text.contains("our own"), "{text}");
+        assert!(!text.contains("broadcasting"), "our own events tell that: {text}");
+        for heard in ["out of its mind", "connection refused", "our own"] {
+            assert!(text.contains(heard), "{text}");
+        }
     }
 }

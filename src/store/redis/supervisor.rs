@@ -60,22 +60,18 @@ impl Shared {
         *present = notes;
         drop(present);
         self.slot.store(Arc::new(Slot::Up(Arc::clone(link))));
-        if self.health.send_replace(StoreHealth::Up) != StoreHealth::Up {
-            tracing::info!("connected to Redis");
-        }
+        self.health.send_replace(StoreHealth::Up);
     }
 
     fn down(&self, error: StoreError) {
         let reason = error.to_string();
         self.slot.store(Arc::new(Slot::Down(error)));
         let health = StoreHealth::Down { reason };
+        // Told once per reason, not once per attempt.
         self.health.send_if_modified(|present| {
             let changed = *present != health;
             if changed {
-                // Once per reason, not once per attempt.
-                if let StoreHealth::Down { reason } = &health {
-                    tracing::warn!(reason, "Redis cannot be used");
-                }
+                tracing::debug!(?health, "Redis cannot be used");
                 present.clone_from(&health);
             }
             changed
