@@ -13,7 +13,7 @@ const CHILD: &str = "BATON_TEST_LOGS";
 fn everything_is_logged_to_standard_error_and_the_redis_client_only_when_something_is_wrong() {
     if std::env::var_os(CHILD).is_some() {
         logging::init(LogConfig { level: LogLevel::Trace, format: LogFormat::Json }).unwrap();
-        log::warn!(target: "fred::router", "connection refused");
+        log::error!(target: "fred::router", "connection refused");
         log::debug!(target: "fred::protocol", "AUTH hunter2");
         tracing::info!(target: "baton::role", role = "scheduler", "this replica leads");
         assert!(logging::init(LogConfig { level: LogLevel::Info, format: LogFormat::Text }).is_err(), "only once");
@@ -28,7 +28,7 @@ fn everything_is_logged_to_standard_error_and_the_redis_client_only_when_somethi
     let lines: Vec<serde_json::Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     assert_eq!(messages, ["connection refused", "this replica leads"]);
-    assert_eq!((&lines[0]["level"], &lines[1]["role"]), (&"WARN".into(), &"scheduler".into()));
+    assert_eq!((&lines[0]["level"], &lines[1]["role"]), (&"ERROR".into(), &"scheduler".into()));
     assert!(!out.contains("this replica leads"), "standard output belongs to a command's result");
     assert!(!out.contains("hunter2") && !err.contains("hunter2"));
 }
