@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -165,10 +167,12 @@ async fn converse<S, B>(
     // Answers are small: copied behind their head and sent in one piece they cost less than a vectored write.
     builder.writev(false);
     let mut connection = builder.serve_connection(io, watched);
-    let mut stop = pin!(stopped(stopping));
-    let mut asked_to_stop = false;
     let tick_max = limits.head.min(limits.idle).min(limits.stall);
-    let mut tick = pin!(tokio::time::sleep(tick_max));
+    // Each is looked at only when it has something to say, and not with every request.
+    let mut interrupts = FuturesUnordered::new();
+    interrupts.push(interrupt(activity.evict.notified(), Interrupt::Evict));
+    interrupts.push(interrupt(stopped(stopping), Interrupt::Stop));
+    interrupts.push(interrupt(tokio::time::sleep(tick_max), Interrupt::Tick));
     let overdue = loop {
         tokio::select! {
             // In this order: as a rule it is the connection that has something to do, and a fair choice costs as much
@@ -176,18 +180,17 @@ async fn converse<S, B>(
             biased;
             // An error is the client's: it went away, or it does not speak HTTP, which hyper has told it.
             _ = &mut connection => return,
-            () = activity.evict.notified() => return,
-            () = &mut stop, if !asked_to_stop => {
-                asked_to_stop = true;
-                std::pin::Pin::new(&mut connection).graceful_shutdown();
-            }
-            () = &mut tick => match activity.overdue_at(&limits) {
-                Some((moment, overdue)) if moment <= activity.now() => break overdue,
-                Some((moment, _)) => {
-                    let left = moment.since(activity.now()).clamp(TICK_MIN, tick_max);
-                    tick.set(tokio::time::sleep(left));
+            Some(interrupted) = interrupts.next() => match interrupted {
+                Interrupt::Evict => return,
+                Interrupt::Stop => Pin::new(&mut connection).graceful_shutdown(),
+                Interrupt::Tick => {
+                    let nap = match activity.overdue_at(&limits) {
+                        Some((moment, overdue)) if moment <= activity.now() => break overdue,
+                        Some((moment, _)) => moment.since(activity.now()).clamp(TICK_MIN, tick_max),
+                        None => tick_max,
+                    };
+                    interrupts.push(interrupt(tokio::time::sleep(nap), Interrupt::Tick));
                 }
-                None => tick.set(tokio::time::sleep(tick_max)),
             },
         }
     };
@@ -197,6 +200,27 @@ async fn converse<S, B>(
         let detail = format!("the request's head took longer than {:?}", limits.head);
         refuse(stream, &Problem::new(ProblemKind::RequestTimeout, detail)).await;
     }
+}
+
+/// What a connection's task does besides serving it.
+#[derive(Clone, Copy, Debug)]
+enum Interrupt {
+    /// Its place is given to another.
+    Evict,
+    /// The listener ends.
+    Stop,
+    /// A look at what it has been doing.
+    Tick,
+}
+
+fn interrupt<'a>(
+    moment: impl Future<Output = ()> + Send + 'a,
+    what: Interrupt,
+) -> Pin<Box<dyn Future<Output = Interrupt> + Send + 'a>> {
+    Box::pin(async move {
+        moment.await;
+        what
+    })
 }
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
