@@ -11,16 +11,12 @@ use crate::stage::{Cue, Server, Staged};
 
 const REQUESTS: usize = 4_000;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Rolls(u64);
+/// A seed replays its run.
+struct Rolls(fastrand::Rng);
 
 impl Rolls {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -120,7 +116,7 @@ fn operation<'a>(openapi: &'a OpenApi, line: &str, fallback: &'a Value) -> &'a V
 async fn random_requests_are_answered_as_described() {
     let openapi = OpenApi::parse(include_str!("../../src/api/openapi.yaml"));
     let seed = std::env::var("BATON_FUZZ_SEED").map_or(20_261_120, |seed| seed.parse().unwrap());
-    let mut rolls = Rolls(seed);
+    let mut rolls = Rolls(fastrand::Rng::with_seed(seed));
     let leading = Staged::new("scheduler", Duration::from_secs(3), Cue::Grant);
     let following = Staged::new("reports", Duration::from_secs(3), Cue::Rival("web-2"));
     let server = Server::start(&[&leading, &following]).await;
@@ -165,7 +161,7 @@ async fn random_requests_are_answered_as_described() {
 #[tokio::test]
 async fn every_form_of_a_request_target_is_answered() {
     let seed = std::env::var("BATON_FUZZ_SEED").map_or(20_261_121, |seed| seed.parse().unwrap());
-    let mut rolls = Rolls(seed);
+    let mut rolls = Rolls(fastrand::Rng::with_seed(seed));
     let role = Staged::new("scheduler", Duration::from_secs(3), Cue::Rival("web-2"));
     let server = Server::start(&[&role]).await;
     let host = server.address.to_string();

@@ -28,16 +28,12 @@ const ROUNDING: Duration = Duration::from_millis(50);
 /// A floor this far ahead is above every clock of the test.
 const FAR_AHEAD: u64 = 1_000_000_000_000;
 
-/// splitmix64: a seed replays its run.
-struct Random(u64);
+/// A seed replays its run.
+struct Random(fastrand::Rng);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -356,7 +352,7 @@ async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTre
         attempts: [0; 3],
         seen,
     };
-    let mut random = Random(seed);
+    let mut random = Random(fastrand::Rng::with_seed(seed));
     let mut trail = Trail { seed, operations: Vec::new() };
     for _ in 0..OPERATIONS {
         let operation = pair.choose(&mut random);
