@@ -1,9 +1,13 @@
-//! Which rules are in force. All of them in production; the simulation switches them off one by one to show what each
-//! is worth, because a checker that never sees a failure proves nothing.
+//! Which rules are in force. A store has its own set ([`Rules::REDIS`], [`Rules::QUORUM`], [`Rules::KUBERNETES`]); the
+//! simulation switches them off one by one to show what each is worth, because a checker that never sees a failure
+//! proves nothing.
 
 /// Switches for the rules of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
+    /// R1: a campaign without an answer is repeated under the same attempt, so that a lost grant is found again. A
+    /// quorum takes back what a failed round got, so there the next one is a new attempt.
+    pub repeat: bool,
     /// R3 and R5 *regression*: tokens rise above the candidate's floor and the store's clock; a record below the floor
     /// closes the role. Without it a token is the stored one plus one.
     pub tokens: bool,
@@ -13,14 +17,41 @@ pub struct Rules {
     pub generation: bool,
     /// R5 *vanished*, with its second look.
     pub vanished: bool,
-    /// R8: heartbeats are heard, and a replica listens before its first grant.
+    /// R8: heartbeats are heard.
     pub heartbeats: bool,
+    /// R8: a replica listens for half a lease before its first grant and after every gap, and takes no grant while the
+    /// store's clock has just been stepped. Only where one server's word is enough for a grant.
+    pub listening: bool,
+    /// The quorum's: nobody is granted while a member reports a confirmed lease of another.
+    pub objection: bool,
 }
 
 impl Rules {
-    /// Everything: what is run in production.
-    pub const ALL: Self = Self { tokens: true, reassert: true, generation: true, vanished: true, heartbeats: true };
+    /// One Redis, with or without replicas, and the memory store.
+    pub const REDIS: Self = Self {
+        repeat: true,
+        tokens: true,
+        reassert: true,
+        generation: true,
+        vanished: true,
+        heartbeats: true,
+        listening: true,
+        objection: false,
+    };
+    /// Independent masters: a majority's word, and any member's objection, are better than listening. A member that
+    /// missed a term is normal there, so there is no *regression* and no *vanished*.
+    pub const QUORUM: Self = Self { repeat: false, vanished: false, listening: false, objection: true, ..Self::REDIS };
+    /// A Lease object: its server keeps what it has written, and each candidate watches it for a whole lease.
+    pub const KUBERNETES: Self = Self { generation: false, vanished: false, listening: false, ..Self::REDIS };
     /// A TTL and a counter: what most lock libraries do.
-    pub const NONE: Self =
-        Self { tokens: false, reassert: false, generation: false, vanished: false, heartbeats: false };
+    pub const NONE: Self = Self {
+        repeat: true,
+        tokens: false,
+        reassert: false,
+        generation: false,
+        vanished: false,
+        heartbeats: false,
+        listening: false,
+        objection: false,
+    };
 }

@@ -13,9 +13,7 @@ use super::handle::{Command, CommandError, RoleHandle, Snapshot};
 use super::pulse::Heartbeat;
 use crate::clock::{SharedClock, wall_time};
 use crate::process::StallWatch;
-use crate::protocol::{
-    Action, Election, Failure, Input, Mono, Profile, RoleName, Rules, SessionId, State, Timing, View,
-};
+use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View};
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
 use crate::telemetry::{SystemEvent, Telemetry};
 
@@ -94,7 +92,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         timing: spec.timing,
         guard: spec.guard,
         app_checked: spec.app_checked,
-        rules: Rules::ALL,
+        rules: surroundings.store.rules(),
         seed: spec.seed,
     };
     let now = surroundings.clock.now();

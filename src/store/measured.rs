@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
 use crate::protocol::{
-    CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped,
+    CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Stamped,
 };
 use crate::telemetry::{CommandOutcome, Metrics, StoreCommand};
 
@@ -74,6 +74,10 @@ impl LeaseStore for Measured {
 
     fn notes(&self) -> Vec<String> {
         self.store.notes()
+    }
+
+    fn rules(&self) -> Rules {
+        self.store.rules()
     }
 
     fn command_timeout(&self) -> Duration {

@@ -67,7 +67,7 @@ impl Listener {
 
 impl Place {
     fn new() -> Self {
-        Self { cell: LeaseCell::never_held(Rules::ALL, RUN_ID), listeners: Vec::new() }
+        Self { cell: LeaseCell::never_held(Rules::REDIS, RUN_ID), listeners: Vec::new() }
     }
 
     /// Tells every listener, and says how many there are.

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName,
-    Stamped,
+    Rules, Stamped,
 };
 
 /// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one
@@ -44,6 +44,11 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// not leading.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The rules under which an election runs on this store.
+    fn rules(&self) -> Rules {
+        Rules::REDIS
     }
 
     /// How long a request may take at the most. Shorter than every renewal period.

@@ -44,8 +44,8 @@ pub const ROWS: [(&str, Rules, bool); 7] = {
         ("+ R4 reassert", r4, false),
         ("+ R5 generation, empty", generation, false),
         ("+ R5 vanished", vanished, false),
-        ("+ R8 heartbeats", Rules::ALL, false),
-        ("+ R6 one acknowledgement", Rules::ALL, true),
+        ("+ R8 heartbeats", Rules::REDIS, false),
+        ("+ R6 one acknowledgement", Rules::REDIS, true),
     ]
 };
 
@@ -69,7 +69,7 @@ pub fn table_scenario(seed: u64, rules: Rules, acks: bool, fault: Fault) -> Scen
 pub fn mixed_scenario(seed: u64) -> Scenario {
     Scenario {
         seed,
-        rules: Rules::ALL,
+        rules: Rules::REDIS,
         acks: true,
         fault: Fault::Mixed,
         replicas: 3 + usize::try_from(seed % 3).expect("small"),

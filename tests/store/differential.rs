@@ -341,7 +341,7 @@ async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTre
         store,
         news,
         role,
-        cell: LeaseCell::new(Rules::ALL),
+        cell: LeaseCell::new(Rules::REDIS),
         passed_us: 0,
         generation: 0,
         tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),

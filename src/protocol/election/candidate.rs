@@ -89,7 +89,7 @@ impl Election {
                     // It may have been granted: session and attempt name it, though its token is not known.
                     self.give_back(now, flight.attempt, Token::NONE, ReleaseReason::Unused, now);
                 } else if current {
-                    self.unanswered = true;
+                    self.unanswered = self.profile.rules.repeat;
                     let at = now + self.retry_delay();
                     self.look(now, at);
                 }
@@ -226,7 +226,7 @@ impl Election {
 
     /// From now on half a lease of listening comes before a grant that no release has opened (R8).
     pub(super) fn listen_anew(&mut self, now: Mono) {
-        if self.profile.rules.heartbeats {
+        if self.profile.rules.listening {
             self.listen_until = self.listen_until.max(now + self.profile.timing.listen_span());
         }
     }

@@ -34,7 +34,7 @@ pub struct Profile {
     pub guard: bool,
     /// The app has a health check: it counts as unwell until the first one succeeds.
     pub app_checked: bool,
-    /// The rules in force; [`Rules::ALL`] outside the simulation.
+    /// The rules in force: the store's, outside the simulation.
     pub rules: Rules,
     /// Seeds the spreading of wake-ups and retries.
     pub seed: u64,
@@ -196,7 +196,7 @@ impl Election {
             insight: Insight::default(),
             look_at: now,
             look_again: false,
-            listen_until: if profile.rules.heartbeats { now + profile.timing.listen_span() } else { now },
+            listen_until: if profile.rules.listening { now + profile.timing.listen_span() } else { now },
             out_until: now,
             guarded: None,
             trouble: None,
@@ -370,7 +370,7 @@ impl Election {
                     self.tell(Event::StoreClockStepped { by_ms: step.by_ms });
                 }
                 let recent = self.profile.timing.knowledge_span();
-                self.profile.rules.heartbeats && step.is_some_and(|step| step.by_ms > 0 && step.within < recent)
+                self.profile.rules.listening && step.is_some_and(|step| step.by_ms > 0 && step.within < recent)
             }
             Err(failure) => {
                 self.trouble = Some(failure.reason.clone());

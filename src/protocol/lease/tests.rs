@@ -41,7 +41,7 @@ impl Store {
     /// A server that has been up for long and knows nothing.
     fn new() -> Self {
         let (now, uptime) = (StoreTime(1_700_000_000_000_000), secs(1_000_000));
-        Self { cell: LeaseCell::new(Rules::ALL), now, uptime, run_id: "one" }
+        Self { cell: LeaseCell::new(Rules::REDIS), now, uptime, run_id: "one" }
     }
 
     fn pass(&mut self, span: Duration) -> &mut Self {
@@ -374,6 +374,6 @@ fn r8_a_holder_whose_count_stood_still_for_a_whole_lease_is_overdue_whatever_the
 
 #[test]
 fn a_store_that_cannot_forget_grants_its_first_campaign_at_once() {
-    let mut store = Store { cell: LeaseCell::never_held(Rules::ALL, "one"), uptime: Duration::ZERO, ..Store::new() };
+    let mut store = Store { cell: LeaseCell::never_held(Rules::REDIS, "one"), uptime: Duration::ZERO, ..Store::new() };
     assert!(is_granted(&store.campaign(&ask(1, 1)).0));
 }

@@ -41,7 +41,7 @@ fn profile() -> Profile {
         timing: Timing::from_lease(LEASE).unwrap(),
         guard: true,
         app_checked: false,
-        rules: Rules::ALL,
+        rules: Rules::REDIS,
         seed: 7,
     }
 }
