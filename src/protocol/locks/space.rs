@@ -1,0 +1,439 @@
+//! The store's side: what one atomic step does to the locks of one store. This is the reference: the memory store runs
+//! it, the simulation runs it, and the scripts are held against it by random operations.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::lease::{Server, TokensExhausted};
+use super::super::names::{SessionId, StoreTime, Token};
+use super::names::{LockId, LockName};
+use super::wire::{
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
+    LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
+};
+use super::{RECORD_SPAN, TICKET_SPAN};
+
+#[derive(Clone, Debug)]
+struct Holder {
+    id: LockId,
+    session: SessionId,
+    owner: Arc<str>,
+    identity: Arc<str>,
+    token: Token,
+    holds: u32,
+    /// The last request that changed `holds`: a repeated one changes nothing.
+    request: LockId,
+    /// How long it was granted for.
+    lease: Duration,
+    expires_at: StoreTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticket {
+    session: SessionId,
+    id: LockId,
+    fair: bool,
+}
+
+/// One name.
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    /// The last one granted.
+    token: Token,
+    /// The lock that was released last, and by which request.
+    released: Option<(LockId, LockId)>,
+    /// As those agree who hold it or wait.
+    permits: u32,
+    /// At most `permits`, by token.
+    holders: Vec<Holder>,
+    /// In the order of their coming.
+    tickets: Vec<Ticket>,
+    used_at: StoreTime,
+}
+
+/// Sessions that gave a sign of life, and until when that counts.
+type Living = HashMap<SessionId, StoreTime>;
+
+impl Cell {
+    /// Leases and the tickets of the dead end by themselves.
+    fn tidy(&mut self, now: StoreTime, living: &Living) {
+        self.holders.retain(|holder| now < holder.expires_at);
+        self.tickets.retain(|ticket| living.get(&ticket.session).is_some_and(|until| now < *until));
+        self.used_at = now;
+    }
+
+    fn held_under(&mut self, id: LockId) -> Option<&mut Holder> {
+        self.holders.iter_mut().find(|holder| holder.id == id)
+    }
+
+    fn place(&self, session: SessionId, id: LockId) -> Option<usize> {
+        self.tickets.iter().position(|ticket| ticket.session == session && ticket.id == id)
+    }
+
+    fn free(&self) -> usize {
+        (self.permits as usize).saturating_sub(self.holders.len())
+    }
+
+    /// Whether somebody uses the name who must agree with this request on the number of permits.
+    fn in_use_beside(&self, session: SessionId, id: LockId) -> bool {
+        !self.holders.is_empty() || self.tickets.iter().any(|ticket| (ticket.session, ticket.id) != (session, id))
+    }
+
+    /// Whether this request may have it now: nobody overtakes a fair ticket.
+    fn is_open_to(&self, session: SessionId, id: LockId) -> bool {
+        let before = self.place(session, id).unwrap_or(self.tickets.len());
+        let fair = self.tickets[..before].iter().filter(|ticket| ticket.fair).count();
+        self.free() > fair
+    }
+
+    /// The one to wake when it is free: the first ticket, or the first after this one's.
+    fn next(&self, after: Option<usize>) -> Option<Wake> {
+        let ticket = self.tickets.get(after.map_or(0, |place| place + 1)).filter(|_| self.free() > 0)?;
+        Some(Wake { session: ticket.session, id: ticket.id })
+    }
+
+    fn end(&mut self, id: LockId, request: LockId) {
+        self.holders.retain(|holder| holder.id != id);
+        self.released = Some((id, request));
+    }
+
+    fn first_to_end(&self, now: StoreTime) -> Option<LockHolder> {
+        self.holders.iter().min_by_key(|holder| holder.expires_at).map(|holder| holder.told(now))
+    }
+}
+
+impl Holder {
+    fn told(&self, now: StoreTime) -> LockHolder {
+        LockHolder {
+            owner: Arc::clone(&self.owner),
+            identity: Arc::clone(&self.identity),
+            token: self.token,
+            holds: self.holds,
+            remaining: self.expires_at.since(now),
+        }
+    }
+
+    fn grant(&self) -> LockGrant {
+        LockGrant { id: self.id, token: self.token, holds: self.holds }
+    }
+}
+
+/// Which server process the store's locks were written under, and until when it is shut for new grants.
+#[derive(Clone, Debug)]
+struct Generation {
+    run_id: Arc<str>,
+    guarded_until: StoreTime,
+}
+
+/// All locks of one store.
+#[derive(Clone, Debug, Default)]
+pub struct LockSpace {
+    cells: BTreeMap<LockName, Cell>,
+    living: Living,
+    generation: Option<Generation>,
+}
+
+impl LockSpace {
+    /// A store that knows of no lock. Unless its server has just started, it is open.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// R1 with R3 and R5, for one name or several.
+    ///
+    /// # Errors
+    /// [`TokensExhausted`] when the next token would reach 2^53; nothing is changed then.
+    pub fn acquire(
+        &mut self,
+        server: Server<'_>,
+        request: &AcquireRequest,
+    ) -> Result<(AcquireReply, Vec<Wake>), TokensExhausted> {
+        let now = server.now;
+        let guarded = self.prepare(server, request.guard);
+        if request.queueing != Queueing::No {
+            self.living.insert(request.session, now.plus(TICKET_SPAN));
+        }
+        for name in &request.names {
+            self.cells.entry(name.clone()).or_default().tidy(now, &self.living);
+        }
+        if let Some(grant) = self.again(now, request) {
+            let wakes = self.leave_queues(&request.names, request.session, request.id);
+            return Ok((AcquireReply::Granted(grant), wakes));
+        }
+        if let Some((name, permits)) = self.disagreement(request) {
+            return Ok((AcquireReply::PermitsDiffer { name, permits }, Vec::new()));
+        }
+        for name in &request.names {
+            let cell = self.cells.entry(name.clone()).or_default();
+            cell.permits = request.permits;
+        }
+        let shut =
+            request.names.iter().find(|name| !self.cells[*name].is_open_to(request.session, request.id)).cloned();
+        if shut.is_some() || guarded.is_some() {
+            return Ok(self.wait(now, request, shut, guarded));
+        }
+        let before = request.names.iter().map(|name| self.cells[name].token).max().unwrap_or(Token::NONE);
+        let before = before.max(request.floor).get().max(now.0);
+        let token = Token::new(before.saturating_add(1)).ok_or(TokensExhausted)?;
+        let holder = Holder {
+            id: request.id,
+            session: request.session,
+            owner: Arc::clone(&request.owner),
+            identity: Arc::clone(&request.identity),
+            token,
+            holds: 1,
+            request: request.id,
+            lease: request.lease,
+            expires_at: now.plus(request.lease),
+        };
+        for name in &request.names {
+            let cell = self.cells.entry(name.clone()).or_default();
+            cell.token = token;
+            cell.holders.push(holder.clone());
+        }
+        let wakes = self.leave_queues(&request.names, request.session, request.id);
+        Ok((AcquireReply::Granted(holder.grant()), wakes))
+    }
+
+    /// The owner has it already: by this very request, whose answer was lost, or by an earlier one.
+    fn again(&mut self, now: StoreTime, request: &AcquireRequest) -> Option<LockGrant> {
+        let (first, rest) = request.names.split_first()?;
+        let mine = |holder: &&Holder| {
+            holder.id == request.id || (holder.session == request.session && holder.owner == request.owner)
+        };
+        let id = self.cells[first].holders.iter().find(mine)?.id;
+        let everywhere = |name: &LockName| self.cells[name].holders.iter().any(|holder| holder.id == id);
+        if !rest.iter().all(everywhere) {
+            return None;
+        }
+        let mut grant = None;
+        for name in &request.names {
+            let holder = self.cells.get_mut(name)?.held_under(id)?;
+            if holder.request != request.id && holder.id != request.id {
+                holder.holds += 1;
+                holder.request = request.id;
+            }
+            holder.lease = holder.lease.max(request.lease);
+            holder.expires_at = holder.expires_at.max(now.plus(request.lease));
+            grant = Some(holder.grant());
+        }
+        grant
+    }
+
+    fn disagreement(&self, request: &AcquireRequest) -> Option<(LockName, u32)> {
+        request.names.iter().find_map(|name| {
+            let cell = &self.cells[name];
+            let differs = cell.in_use_beside(request.session, request.id) && cell.permits != request.permits;
+            differs.then(|| (name.clone(), cell.permits))
+        })
+    }
+
+    /// Not now: a ticket for who waits. One that was woken for a name that it cannot use yet passes the word on.
+    fn wait(
+        &mut self,
+        now: StoreTime,
+        request: &AcquireRequest,
+        shut: Option<LockName>,
+        guarded: Option<Duration>,
+    ) -> (AcquireReply, Vec<Wake>) {
+        let mut wakes = Vec::new();
+        if request.queueing != Queueing::No {
+            let fair = request.queueing == Queueing::Fair;
+            for name in &request.names {
+                let cell = self.cells.entry(name.clone()).or_default();
+                let place = cell.place(request.session, request.id);
+                if place.is_none() {
+                    cell.tickets.push(Ticket { session: request.session, id: request.id, fair });
+                } else if guarded.is_none() {
+                    wakes.extend(cell.next(place));
+                }
+            }
+        }
+        let reply = match (shut, guarded) {
+            (Some(name), _) => {
+                let cell = &self.cells[&name];
+                let ahead = cell.place(request.session, request.id).unwrap_or(cell.tickets.len());
+                let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+                AcquireReply::Held { holder: cell.first_to_end(now), ahead, name }
+            }
+            (None, remaining) => AcquireReply::Guarded { remaining: remaining.unwrap_or(Duration::ZERO) },
+        };
+        (reply, wakes)
+    }
+
+    /// Takes a request's tickets away, and wakes who can go on.
+    fn leave_queues(&mut self, names: &[LockName], session: SessionId, id: LockId) -> Vec<Wake> {
+        let mut wakes = Vec::new();
+        for name in names {
+            if let Some(cell) = self.cells.get_mut(name) {
+                cell.tickets.retain(|ticket| (ticket.session, ticket.id) != (session, id));
+                wakes.extend(cell.next(None));
+            }
+        }
+        wakes
+    }
+
+    /// R4 for locks: extends, or puts back. All names or none.
+    pub fn extend(&mut self, server: Server<'_>, request: &ExtendRequest) -> ExtendReply {
+        let now = server.now;
+        self.prepare(server, request.guard);
+        for name in &request.names {
+            if let Some(cell) = self.cells.get_mut(name) {
+                cell.tidy(now, &self.living);
+            }
+        }
+        let missing: Vec<&LockName> = request.names.iter().filter(|name| !self.holds(name, request.id)).collect();
+        let restore = request.restore.as_deref();
+        let can_return = |name: &&LockName| restore.is_some_and(|lost| self.may_return(name, request.id, lost));
+        if !missing.iter().all(can_return) {
+            return ExtendReply::Lost;
+        }
+        let restored = !missing.is_empty();
+        if let Some(lost) = restore {
+            let missing: Vec<LockName> = missing.into_iter().cloned().collect();
+            for name in missing {
+                let cell = self.cells.entry(name).or_default();
+                cell.token = cell.token.max(lost.token);
+                cell.permits = lost.permits;
+                cell.used_at = now;
+                cell.holders.push(put_back(request.id, lost, now));
+                cell.holders.sort_by_key(|holder| holder.token);
+            }
+        }
+        let mut reply = ExtendReply::Lost;
+        for name in &request.names {
+            if let Some(holder) = self.cells.get_mut(name).and_then(|cell| cell.held_under(request.id)) {
+                let lease = request.lease.unwrap_or(holder.lease);
+                holder.lease = lease;
+                holder.expires_at = now.plus(lease);
+                reply = ExtendReply::Extended { token: holder.token, holds: holder.holds, lease, restored };
+            }
+        }
+        reply
+    }
+
+    fn holds(&self, name: &LockName, id: LockId) -> bool {
+        self.cells.get(name).is_some_and(|cell| cell.holders.iter().any(|holder| holder.id == id))
+    }
+
+    /// Whether a lock that is gone can be put back: nobody came since, and it was not released.
+    fn may_return(&self, name: &LockName, id: LockId, lost: &Restore) -> bool {
+        let Some(cell) = self.cells.get(name) else { return true };
+        let agree = cell.permits == lost.permits || (cell.holders.is_empty() && cell.tickets.is_empty());
+        let released = cell.released.is_some_and(|(released, _)| released == id);
+        let room = cell.holders.len() < lost.permits as usize;
+        agree && room && !released && cell.token <= lost.token
+    }
+
+    /// R7: gives a lock back, or one of several holds. Never another's.
+    pub fn release(&mut self, server: Server<'_>, request: &LockReleaseRequest) -> (LockReleaseReply, Vec<Wake>) {
+        let (mut reply, mut wakes) = (LockReleaseReply::NotHeld, Vec::new());
+        for name in &request.names {
+            let Some(cell) = self.cells.get_mut(name) else { continue };
+            cell.tidy(server.now, &self.living);
+            if let Some(holder) = cell.held_under(request.id) {
+                if holder.request != request.request && holder.holds > 1 && !request.entirely {
+                    holder.holds -= 1;
+                    holder.request = request.request;
+                    reply = LockReleaseReply::Released { holds: holder.holds };
+                } else if holder.request == request.request && !request.entirely {
+                    // The same release once more.
+                    reply = LockReleaseReply::Released { holds: holder.holds };
+                } else {
+                    cell.end(request.id, request.request);
+                    wakes.extend(cell.next(None));
+                    reply = LockReleaseReply::Released { holds: 0 };
+                }
+            } else if cell.released == Some((request.id, request.request)) && reply == LockReleaseReply::NotHeld {
+                reply = LockReleaseReply::Released { holds: 0 };
+            }
+        }
+        (reply, wakes)
+    }
+
+    /// Ends a request that waited, or whose answer never came. What it got meanwhile is given back.
+    pub fn cancel(&mut self, server: Server<'_>, request: &CancelRequest) -> Vec<Wake> {
+        for name in &request.names {
+            let Some(cell) = self.cells.get_mut(name) else { continue };
+            cell.tidy(server.now, &self.living);
+            if cell.held_under(request.id).is_some() {
+                cell.end(request.id, request.id);
+            }
+            // A hold of a lock that its owner had already.
+            if let Some(holder) = cell.holders.iter_mut().find(|holder| holder.request == request.id) {
+                holder.holds = holder.holds.saturating_sub(1).max(1);
+                holder.request = holder.id;
+            }
+        }
+        self.leave_queues(&request.names, request.session, request.id)
+    }
+
+    /// A sidecar's sign of life, for as long as any of its requests waits.
+    pub fn beat(&mut self, server: Server<'_>, session: SessionId) {
+        self.living.retain(|_, until| server.now < *until);
+        self.living.insert(session, server.now.plus(TICKET_SPAN));
+    }
+
+    /// A lock as it stands; changes nothing.
+    pub fn inspect(&self, server: Server<'_>, name: &LockName) -> LockInsight {
+        let Some(mut cell) = self.cells.get(name).cloned() else { return LockInsight::default() };
+        cell.tidy(server.now, &self.living);
+        let used = !(cell.holders.is_empty() && cell.tickets.is_empty());
+        LockInsight {
+            holders: cell.holders.iter().map(|holder| holder.told(server.now)).collect(),
+            permits: used.then_some(cell.permits),
+            waiting: u32::try_from(cell.tickets.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Drops the records of names that nobody has used for a day.
+    pub fn sweep(&mut self, now: StoreTime) {
+        let living = &self.living;
+        self.cells.retain(|_, cell| {
+            let used_at = cell.used_at;
+            cell.tidy(now, living);
+            cell.used_at = used_at;
+            !(cell.holders.is_empty() && cell.tickets.is_empty()) || now.since(used_at) < RECORD_SPAN
+        });
+    }
+
+    /// A fault: everything is forgotten, as by FLUSHALL or a restart without data.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// R5 for the whole store: notices another server process. Returns how long it stays shut for new grants.
+    fn prepare(&mut self, server: Server<'_>, guard: Option<Duration>) -> Option<Duration> {
+        let guard = guard?;
+        let present = self.generation.take();
+        let run_id = Arc::from(server.run_id);
+        let guarded_until = match present {
+            // No guard is longer than that: one that seems so was set before the store's clock was stepped back.
+            Some(generation) if *generation.run_id == *server.run_id => {
+                generation.guarded_until.min(server.now.plus(guard))
+            }
+            Some(_) => server.now.plus(guard),
+            None => server.now.plus(guard.saturating_sub(server.uptime)),
+        };
+        self.generation = Some(Generation { run_id, guarded_until });
+        (server.now < guarded_until).then(|| guarded_until.since(server.now))
+    }
+}
+
+fn put_back(id: LockId, lost: &Restore, now: StoreTime) -> Holder {
+    Holder {
+        id,
+        session: lost.session,
+        owner: Arc::clone(&lost.owner),
+        identity: Arc::clone(&lost.identity),
+        token: lost.token,
+        holds: lost.holds,
+        request: id,
+        lease: lost.lease,
+        expires_at: now.plus(lost.lease),
+    }
+}
+
+#[cfg(test)]
+mod tests;

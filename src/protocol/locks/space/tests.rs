@@ -1,0 +1,395 @@
+//! Each rule, case by case.
+
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(30);
+const GUARD: Duration = Duration::from_secs(30);
+const START: u64 = 1_760_000_000_000_000;
+
+struct Store {
+    space: LockSpace,
+    now: StoreTime,
+    uptime: Duration,
+    run_id: &'static str,
+}
+
+impl Store {
+    fn new() -> Self {
+        Self { space: LockSpace::new(), now: StoreTime(START), uptime: Duration::from_secs(3_600), run_id: "one" }
+    }
+
+    fn server(&self) -> Server<'static> {
+        Server { now: self.now, uptime: self.uptime, run_id: self.run_id }
+    }
+
+    fn pass(&mut self, span: Duration) {
+        self.now = self.now.plus(span);
+        self.uptime += span;
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest) -> AcquireReply {
+        self.acquire_waking(request).0
+    }
+
+    fn acquire_waking(&mut self, request: &AcquireRequest) -> (AcquireReply, Vec<Wake>) {
+        self.space.acquire(self.server(), request).unwrap()
+    }
+
+    fn granted(&mut self, request: &AcquireRequest) -> LockGrant {
+        match self.acquire(request) {
+            AcquireReply::Granted(grant) => grant,
+            other => panic!("{request:?} was not granted: {other:?}"),
+        }
+    }
+
+    fn extend(&mut self, request: &ExtendRequest) -> ExtendReply {
+        self.space.extend(self.server(), request)
+    }
+
+    fn release(&mut self, names: &[&str], id: u128, request: u128) -> (LockReleaseReply, Vec<Wake>) {
+        let names = names.iter().map(|name| lock(name)).collect();
+        let (id, request) = (LockId::from_u128(id), LockId::from_u128(request));
+        self.space.release(self.server(), &LockReleaseRequest { names, id, request, entirely: false })
+    }
+
+    fn cancel(&mut self, name: &str, session: u128, id: u128) -> Vec<Wake> {
+        let session = SessionId::from_u128(session);
+        let request = CancelRequest { names: vec![lock(name)], session, id: LockId::from_u128(id) };
+        self.space.cancel(self.server(), &request)
+    }
+
+    fn look(&self, name: &str) -> LockInsight {
+        self.space.inspect(self.server(), &lock(name))
+    }
+}
+
+fn lock(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+/// Request `id` of session `session`, for an owner of its own.
+fn ask(name: &str, session: u128, id: u128) -> AcquireRequest {
+    AcquireRequest {
+        names: vec![lock(name)],
+        session: SessionId::from_u128(session),
+        id: LockId::from_u128(id),
+        owner: Arc::from(format!("owner-{id}")),
+        identity: Arc::from(format!("web-{session}")),
+        lease: LEASE,
+        permits: 1,
+        floor: Token::NONE,
+        queueing: Queueing::No,
+        guard: Some(GUARD),
+    }
+}
+
+fn waiting(name: &str, session: u128, id: u128, queueing: Queueing) -> AcquireRequest {
+    AcquireRequest { queueing, ..ask(name, session, id) }
+}
+
+fn extension(name: &str, id: u128) -> ExtendRequest {
+    ExtendRequest { names: vec![lock(name)], id: LockId::from_u128(id), lease: None, restore: None, guard: Some(GUARD) }
+}
+
+fn wake(session: u128, id: u128) -> Wake {
+    Wake { session: SessionId::from_u128(session), id: LockId::from_u128(id) }
+}
+
+fn is_held(reply: &AcquireReply) -> bool {
+    matches!(reply, AcquireReply::Held { .. })
+}
+
+#[test]
+fn a_free_lock_is_granted_and_a_held_one_is_not() {
+    let mut store = Store::new();
+    let grant = store.granted(&ask("a", 1, 1));
+    assert_eq!(grant, LockGrant { id: LockId::from_u128(1), token: Token::new(START + 1).unwrap(), holds: 1 });
+    let AcquireReply::Held { name, holder, ahead } = store.acquire(&ask("a", 2, 2)) else { panic!() };
+    let holder = holder.unwrap();
+    assert_eq!((name.as_str(), &*holder.owner, &*holder.identity, ahead), ("a", "owner-1", "web-1", 0));
+    assert_eq!(holder.remaining, LEASE);
+    store.granted(&ask("b", 2, 3));
+}
+
+#[test]
+fn tokens_rise_from_holder_to_holder_also_above_what_a_sidecar_saw_and_after_a_flush() {
+    let mut store = Store::new();
+    let first = store.granted(&ask("a", 1, 1)).token;
+    store.release(&["a"], 1, 9);
+    let second = store.granted(&ask("a", 1, 2)).token;
+    assert!(second > first);
+    store.release(&["a"], 2, 9);
+    let floor = Token::new(START * 2).unwrap();
+    let third = store.granted(&AcquireRequest { floor, ..ask("a", 1, 3) }).token;
+    assert!(third > floor);
+    store.space.forget();
+    store.pass(Duration::from_millis(1));
+    let after = store.granted(&AcquireRequest { floor: third, ..ask("a", 1, 4) }).token;
+    assert!(after > third);
+}
+
+#[test]
+fn a_request_that_is_repeated_finds_its_grant_and_counts_once() {
+    let mut store = Store::new();
+    let grant = store.granted(&ask("a", 1, 1));
+    assert_eq!(store.granted(&ask("a", 1, 1)), grant);
+    let again = AcquireRequest { owner: Arc::from("owner-1"), ..ask("a", 1, 2) };
+    assert_eq!(store.granted(&again), LockGrant { holds: 2, ..grant });
+    assert_eq!(store.granted(&again), LockGrant { holds: 2, ..grant });
+}
+
+#[test]
+fn the_same_owner_of_the_same_sidecar_takes_it_again_and_gives_it_back_as_often() {
+    let mut store = Store::new();
+    let grant = store.granted(&ask("a", 1, 1));
+    store.granted(&AcquireRequest { owner: Arc::from("owner-1"), ..ask("a", 1, 2) });
+    assert!(is_held(&store.acquire(&AcquireRequest { owner: Arc::from("owner-1"), ..ask("a", 2, 3) })), "another pod");
+    assert_eq!(store.release(&["a"], 1, 10).0, LockReleaseReply::Released { holds: 1 });
+    assert_eq!(store.release(&["a"], 1, 10).0, LockReleaseReply::Released { holds: 1 }, "a repeated release");
+    assert!(is_held(&store.acquire(&ask("a", 2, 4))));
+    assert_eq!(store.release(&["a"], 1, 11).0, LockReleaseReply::Released { holds: 0 });
+    assert_eq!(store.release(&["a"], 1, 11).0, LockReleaseReply::Released { holds: 0 }, "a repeated release");
+    assert!(store.granted(&ask("a", 2, 5)).token > grant.token);
+}
+
+#[test]
+fn a_lease_ends_by_itself_and_nobody_releases_or_extends_the_successors_lock() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    store.pass(LEASE);
+    store.granted(&ask("a", 2, 2));
+    assert_eq!(store.release(&["a"], 1, 9).0, LockReleaseReply::NotHeld);
+    assert_eq!(store.extend(&extension("a", 1)), ExtendReply::Lost);
+    assert_eq!(&*store.look("a").holders[0].owner, "owner-2");
+}
+
+#[test]
+fn an_extension_lasts_from_when_it_comes_for_as_long_as_it_says() {
+    let mut store = Store::new();
+    let token = store.granted(&ask("a", 1, 1)).token;
+    store.pass(Duration::from_secs(20));
+    let extended = |lease| ExtendReply::Extended { token, holds: 1, lease, restored: false };
+    assert_eq!(store.extend(&extension("a", 1)), extended(LEASE));
+    store.pass(Duration::from_secs(29));
+    assert!(is_held(&store.acquire(&ask("a", 2, 2))));
+    let short = Duration::from_secs(1);
+    assert_eq!(store.extend(&ExtendRequest { lease: Some(short), ..extension("a", 1) }), extended(short));
+    store.pass(short);
+    store.granted(&ask("a", 2, 3));
+}
+
+fn lost(token: Token) -> Option<Box<Restore>> {
+    Some(Box::new(Restore {
+        session: SessionId::from_u128(1),
+        owner: Arc::from("owner-1"),
+        identity: Arc::from("web-1"),
+        token,
+        holds: 2,
+        permits: 1,
+        lease: LEASE,
+    }))
+}
+
+#[test]
+fn a_lock_that_the_store_forgot_is_put_back_unless_it_was_released_or_somebody_came() {
+    let mut store = Store::new();
+    let token = store.granted(&ask("a", 1, 1)).token;
+    let put_back = ExtendRequest { restore: lost(token), ..extension("a", 1) };
+    store.space.forget();
+    let restored = ExtendReply::Extended { token, holds: 2, lease: LEASE, restored: true };
+    assert_eq!(store.extend(&put_back), restored);
+    assert!(is_held(&store.acquire(&ask("a", 2, 2))));
+    let release = LockReleaseRequest {
+        names: vec![lock("a")],
+        id: LockId::from_u128(1),
+        request: LockId::from_u128(9),
+        entirely: true,
+    };
+    store.space.release(store.server(), &release);
+    assert_eq!(store.extend(&put_back), ExtendReply::Lost, "released");
+    store.space.forget();
+    store.pass(Duration::from_millis(1));
+    store.granted(&ask("a", 2, 3));
+    assert_eq!(store.extend(&put_back), ExtendReply::Lost, "another's");
+    store.pass(LEASE);
+    assert_eq!(store.extend(&put_back), ExtendReply::Lost, "another came since, though it is gone again");
+}
+
+#[test]
+fn after_a_restart_nobody_new_is_granted_for_the_guard_but_what_is_held_goes_on() {
+    let mut store = Store::new();
+    let token = store.granted(&ask("a", 1, 1)).token;
+    store.run_id = "two";
+    let AcquireReply::Guarded { remaining } = store.acquire(&ask("b", 2, 2)) else { panic!() };
+    assert_eq!(remaining, GUARD);
+    assert!(matches!(store.extend(&extension("a", 1)), ExtendReply::Extended { .. }));
+    assert_eq!(store.granted(&ask("a", 1, 1)).token, token);
+    store.granted(&AcquireRequest { guard: None, ..ask("c", 2, 3) });
+    store.pass(GUARD);
+    store.granted(&ask("b", 2, 4));
+}
+
+#[test]
+fn an_empty_store_is_shut_until_its_server_is_older_than_the_guard() {
+    let mut store = Store { uptime: Duration::from_secs(10), ..Store::new() };
+    let AcquireReply::Guarded { remaining } = store.acquire(&ask("a", 1, 1)) else { panic!() };
+    assert_eq!(remaining, Duration::from_secs(20));
+    store.pass(Duration::from_secs(20));
+    store.granted(&ask("a", 1, 1));
+}
+
+#[test]
+fn a_guard_outlives_no_step_of_the_stores_clock() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    store.run_id = "two";
+    store.acquire(&ask("b", 2, 2));
+    store.now = StoreTime(store.now.0 - 3_600_000_000);
+    let AcquireReply::Guarded { remaining } = store.acquire(&ask("b", 2, 2)) else { panic!() };
+    assert_eq!(remaining, GUARD);
+}
+
+#[test]
+fn a_release_wakes_the_first_ticket_only_and_a_plain_request_may_overtake_it() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    assert!(is_held(&store.acquire(&waiting("a", 2, 2, Queueing::Plain))));
+    let AcquireReply::Held { ahead, .. } = store.acquire(&waiting("a", 3, 3, Queueing::Plain)) else { panic!() };
+    assert_eq!((ahead, store.look("a").waiting), (1, 2));
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake(2, 2)]);
+    store.granted(&ask("a", 4, 4));
+    assert!(is_held(&store.acquire(&waiting("a", 2, 2, Queueing::Plain))), "overtaken");
+    assert_eq!(store.release(&["a"], 4, 9).1, [wake(2, 2)], "it kept its place");
+    let (reply, wakes) = store.acquire_waking(&waiting("a", 2, 2, Queueing::Plain));
+    assert!(matches!(reply, AcquireReply::Granted(_)) && wakes.is_empty());
+    assert_eq!(store.release(&["a"], 2, 9).1, [wake(3, 3)]);
+}
+
+#[test]
+fn nobody_overtakes_a_fair_ticket() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    store.acquire(&waiting("a", 2, 2, Queueing::Fair));
+    store.acquire(&waiting("a", 3, 3, Queueing::Fair));
+    store.release(&["a"], 1, 9);
+    assert!(is_held(&store.acquire(&ask("a", 4, 4))));
+    assert!(is_held(&store.acquire(&waiting("a", 3, 3, Queueing::Fair))), "the second in the queue");
+    store.granted(&waiting("a", 2, 2, Queueing::Fair));
+}
+
+#[test]
+fn the_tickets_of_a_sidecar_that_gives_no_sign_of_life_are_skipped() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    store.acquire(&waiting("a", 2, 2, Queueing::Fair));
+    store.pass(TICKET_SPAN / 2);
+    store.acquire(&waiting("a", 3, 3, Queueing::Fair));
+    store.pass(TICKET_SPAN / 2);
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake(3, 3)]);
+    store.granted(&waiting("a", 3, 3, Queueing::Fair));
+    store.acquire(&waiting("a", 2, 2, Queueing::Fair));
+    store.pass(TICKET_SPAN / 2);
+    store.space.beat(store.server(), SessionId::from_u128(2));
+    store.pass(TICKET_SPAN / 2);
+    assert_eq!(store.release(&["a"], 3, 9).1, [wake(2, 2)], "one that gives signs of life keeps its place");
+}
+
+#[test]
+fn a_waiter_that_leaves_wakes_the_next_and_gives_back_what_it_was_granted() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    for id in [2, 3] {
+        store.acquire(&waiting("a", id, id, Queueing::Fair));
+    }
+    assert!(store.cancel("a", 2, 2).is_empty(), "it is held");
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake(3, 3)]);
+    store.acquire(&waiting("a", 4, 4, Queueing::Fair));
+    assert_eq!(store.cancel("a", 3, 3), [wake(4, 4)], "woken, but gone");
+    store.granted(&waiting("a", 4, 4, Queueing::Fair));
+    store.acquire(&waiting("a", 5, 5, Queueing::Plain));
+    assert_eq!(store.cancel("a", 4, 4), [wake(5, 5)], "granted, but nobody was told");
+    assert_eq!(store.look("a").holders, []);
+}
+
+#[test]
+fn a_cancelled_hold_of_a_lock_that_the_owner_has_leaves_the_lock() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    store.granted(&AcquireRequest { owner: Arc::from("owner-1"), ..ask("a", 1, 2) });
+    store.cancel("a", 1, 2);
+    assert_eq!(store.look("a").holders[0].holds, 1);
+}
+
+#[test]
+fn a_semaphore_has_as_many_holders_as_permits_and_all_must_agree() {
+    let mut store = Store::new();
+    let three = |id, queueing| AcquireRequest { permits: 3, queueing, ..ask("a", id, id) };
+    for id in 1..=3 {
+        store.granted(&three(id, Queueing::No));
+    }
+    assert!(is_held(&store.acquire(&three(4, Queueing::Fair))));
+    assert!(is_held(&store.acquire(&three(5, Queueing::Fair))));
+    let differ = AcquireReply::PermitsDiffer { name: lock("a"), permits: 3 };
+    assert_eq!(store.acquire(&AcquireRequest { permits: 2, ..ask("a", 6, 6) }), differ);
+    assert_eq!(store.release(&["a"], 2, 9).1, [wake(4, 4)]);
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake(4, 4)]);
+    let (reply, wakes) = store.acquire_waking(&three(4, Queueing::Fair));
+    assert!(matches!(reply, AcquireReply::Granted(_)));
+    assert_eq!(wakes, [wake(5, 5)], "there is room for one more");
+    store.granted(&three(5, Queueing::Fair));
+    let tokens: Vec<Token> = store.look("a").holders.iter().map(|holder| holder.token).collect();
+    assert!(tokens.is_sorted() && tokens.len() == 3);
+    store.pass(LEASE);
+    store.granted(&AcquireRequest { permits: 2, ..ask("a", 6, 6) });
+}
+
+#[test]
+fn several_names_are_granted_together_or_not_at_all() {
+    let mut store = Store::new();
+    let both = |id, queueing| AcquireRequest { names: vec![lock("a"), lock("b")], queueing, ..ask("a", id, id) };
+    store.granted(&ask("b", 1, 1));
+    let AcquireReply::Held { name, .. } = store.acquire(&both(2, Queueing::Plain)) else { panic!() };
+    assert_eq!(name.as_str(), "b");
+    let a = store.granted(&ask("a", 3, 3));
+    assert_eq!(store.release(&["b"], 1, 9).1, [wake(2, 2)]);
+    assert!(is_held(&store.acquire(&both(2, Queueing::Plain))));
+    assert_eq!(store.release(&["a"], 3, 9).1, [wake(2, 2)]);
+    let grant = store.granted(&both(2, Queueing::Plain));
+    assert!(grant.token > a.token);
+    assert!(is_held(&store.acquire(&ask("a", 4, 4))) && is_held(&store.acquire(&ask("b", 4, 4))));
+    assert_eq!(store.release(&["a", "b"], 2, 9).0, LockReleaseReply::Released { holds: 0 });
+    store.granted(&ask("a", 4, 4));
+    store.granted(&ask("b", 4, 5));
+}
+
+#[test]
+fn one_that_waits_for_several_names_passes_the_word_on() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    store.granted(&ask("b", 1, 2));
+    let both = AcquireRequest { names: vec![lock("a"), lock("b")], ..waiting("a", 2, 3, Queueing::Plain) };
+    store.acquire(&both);
+    store.acquire(&waiting("a", 3, 4, Queueing::Plain));
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake(2, 3)]);
+    let (reply, wakes) = store.acquire_waking(&both);
+    assert!(is_held(&reply), "b is held");
+    assert_eq!(wakes, [wake(3, 4)]);
+}
+
+#[test]
+fn looking_changes_nothing_and_old_records_are_swept() {
+    let mut store = Store::new();
+    assert_eq!(store.look("a"), LockInsight::default());
+    let token = store.granted(&ask("a", 1, 1)).token;
+    store.pass(RECORD_SPAN);
+    store.space.sweep(store.now);
+    assert!(store.space.cells.is_empty());
+    assert!(store.granted(&ask("a", 1, 2)).token > token, "tokens start from the clock");
+}
+
+#[test]
+fn a_clock_centuries_ahead_is_an_error_and_grants_nothing() {
+    let mut store = Store { now: StoreTime(1 << 53), ..Store::new() };
+    assert_eq!(store.space.acquire(store.server(), &ask("a", 1, 1)), Err(TokensExhausted));
+    assert_eq!(store.look("a").holders, []);
+}

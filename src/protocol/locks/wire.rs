@@ -1,0 +1,179 @@
+//! What a sidecar and the store say to each other about locks. Every request is one atomic step on the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::names::{SessionId, Token};
+use super::names::{LockId, LockName};
+
+/// Whether a request that finds the lock held gets a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queueing {
+    /// No: it does not wait.
+    No,
+    /// Yes. It may be overtaken by one that comes when the lock is free.
+    Plain,
+    /// Yes, and nobody overtakes it.
+    Fair,
+}
+
+/// Asks for one lock, or for several at once: all or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcquireRequest {
+    /// Sorted, each once; at most [`super::NAMES_MAX`]. With several, never [`Queueing::Fair`].
+    pub names: Vec<LockName>,
+    /// The sidecar that asks.
+    pub session: SessionId,
+    /// Names this request, also when it is repeated because its answer was lost; the lock's id if it is newly granted.
+    pub id: LockId,
+    /// For whom. The same owner of the same session may take its lock again.
+    pub owner: Arc<str>,
+    /// The sidecar's name for people.
+    pub identity: Arc<str>,
+    /// How long the lock shall last from now.
+    pub lease: Duration,
+    /// How many may hold it at once; all who ask for a name must agree.
+    pub permits: u32,
+    /// The greatest token that this sidecar saw for any of the names (R3).
+    pub floor: Token,
+    /// Whether to wait for it.
+    pub queueing: Queueing,
+    /// For how long nobody new is granted after the store may have forgotten locks (R5); none for `guard: off`.
+    pub guard: Option<Duration>,
+}
+
+/// A lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockGrant {
+    /// What it is extended and released by.
+    pub id: LockId,
+    /// Its fencing token.
+    pub token: Token,
+    /// How many times its owner has taken it and not released it.
+    pub holds: u32,
+}
+
+/// Who holds a lock, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockHolder {
+    /// For whom.
+    pub owner: Arc<str>,
+    /// Through which replica's sidecar.
+    pub identity: Arc<str>,
+    /// Its token.
+    pub token: Token,
+    /// How many times it is held.
+    pub holds: u32,
+    /// How long its lease lasts.
+    pub remaining: Duration,
+}
+
+/// The answer to an [`AcquireRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcquireReply {
+    /// It is the owner's.
+    Granted(LockGrant),
+    /// Others hold this one of the names, or came first. `holder`: the one whose lease ends first; none when it is free
+    /// but others are ahead. `ahead`: how many tickets are before this one.
+    Held { name: LockName, holder: Option<LockHolder>, ahead: u32 },
+    /// The store may have forgotten locks (R5).
+    Guarded { remaining: Duration },
+    /// Others use the name with another number of permits.
+    PermitsDiffer { name: LockName, permits: u32 },
+}
+
+/// Extends a lock; puts it back where the store has lost it and nobody came since (R4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtendRequest {
+    /// All names it was granted for.
+    pub names: Vec<LockName>,
+    /// Its id.
+    pub id: LockId,
+    /// How long it shall last from now; none: as long as it was granted for.
+    pub lease: Option<Duration>,
+    /// What it takes to put it back: the sidecar that granted it knows, others do not.
+    pub restore: Option<Box<Restore>>,
+    /// As in [`AcquireRequest::guard`].
+    pub guard: Option<Duration>,
+}
+
+/// A lock as its sidecar knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restore {
+    /// The sidecar.
+    pub session: SessionId,
+    /// For whom it is held.
+    pub owner: Arc<str>,
+    /// The sidecar's name for people.
+    pub identity: Arc<str>,
+    /// Its token.
+    pub token: Token,
+    /// How many times it is held.
+    pub holds: u32,
+    /// How many may hold it at once.
+    pub permits: u32,
+    /// How long it was granted for.
+    pub lease: Duration,
+}
+
+/// The answer to an [`ExtendRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtendReply {
+    /// It lasts for `lease` from now. `restored`: the store had lost it.
+    Extended { token: Token, holds: u32, lease: Duration, restored: bool },
+    /// It is no longer held under this id, or not on all of its names.
+    Lost,
+}
+
+/// Gives a lock back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockReleaseRequest {
+    /// All names it was granted for.
+    pub names: Vec<LockName>,
+    /// Its id.
+    pub id: LockId,
+    /// Names this request, also when it is repeated.
+    pub request: LockId,
+    /// All holds at once, not just one.
+    pub entirely: bool,
+}
+
+/// The answer to a [`LockReleaseRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockReleaseReply {
+    /// This many holds are left; with none it is free.
+    Released { holds: u32 },
+    /// It was not held under this id (any more); nothing changed.
+    NotHeld,
+}
+
+/// Ends a request that waited, or whose answer never came: its ticket goes, and what it was granted meanwhile is free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelRequest {
+    /// The request's names.
+    pub names: Vec<LockName>,
+    /// The sidecar.
+    pub session: SessionId,
+    /// The request.
+    pub id: LockId,
+}
+
+/// A lock as it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockInsight {
+    /// Who holds it; the oldest token first.
+    pub holders: Vec<LockHolder>,
+    /// How many may; none when nobody holds it or waits.
+    pub permits: Option<u32>,
+    /// How many wait.
+    pub waiting: u32,
+}
+
+/// Tells a sidecar that one of its waiting requests should ask again. May be lost: a waiter also looks by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// Whose.
+    pub session: SessionId,
+    /// The request.
+    pub id: LockId,
+}
