@@ -13,8 +13,9 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
 use crate::protocol::{
-    Announcement, CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName,
-    Rules, Stamped,
+    AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
+    ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, ReleaseReply, ReleaseRequest,
+    RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
 };
 
 /// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one
@@ -53,6 +54,48 @@ pub trait LeaseStore: Send + Sync + 'static {
 
     /// How long a request may take at the most. Shorter than every renewal period.
     fn command_timeout(&self) -> Duration;
+}
+
+/// A store of locks. As with leases, every future ends by itself within the adapter's command timeout, and dropping one
+/// early does not undo its request. An error may mean that the request was executed: repeat it, or cancel it.
+#[async_trait]
+pub trait LockStore: Send + Sync + 'static {
+    /// Asks for a lock, or several.
+    async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError>;
+
+    /// Extends a lock, or puts it back.
+    async fn extend(&self, request: ExtendRequest) -> Result<ExtendReply, StoreError>;
+
+    /// Gives a lock back.
+    async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError>;
+
+    /// Ends a request that waited, or whose answer never came.
+    async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError>;
+
+    /// A sidecar's sign of life, while any of its requests waits; at least every third of
+    /// [`crate::protocol::TICKET_SPAN`].
+    async fn beat(&self, session: SessionId) -> Result<(), StoreError>;
+
+    /// A lock as it stands.
+    async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError>;
+
+    /// Begins to hear what is said to a session's waiters, until the receiver is dropped. A slow receiver loses
+    /// messages, then hears [`WakeNews::Gap`].
+    fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews>;
+}
+
+/// What the waiters of a session hear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WakeNews {
+    /// This request should ask again.
+    Wake {
+        /// Which.
+        id: LockId,
+        /// What has become free.
+        name: LockName,
+    },
+    /// The subscription is new or was renewed: messages may have been missed, so every waiter should ask once.
+    Gap,
 }
 
 /// What a listener hears.

@@ -88,9 +88,9 @@ impl Cell {
     }
 
     /// The one to wake when it is free: the first ticket, or the first after this one's.
-    fn next(&self, after: Option<usize>) -> Option<Wake> {
+    fn next(&self, name: &LockName, after: Option<usize>) -> Option<Wake> {
         let ticket = self.tickets.get(after.map_or(0, |place| place + 1)).filter(|_| self.free() > 0)?;
-        Some(Wake { session: ticket.session, id: ticket.id })
+        Some(Wake { session: ticket.session, id: ticket.id, name: name.clone() })
     }
 
     fn end(&mut self, id: LockId, request: LockId) {
@@ -246,7 +246,7 @@ impl LockSpace {
                 if place.is_none() {
                     cell.tickets.push(Ticket { session: request.session, id: request.id, fair });
                 } else if guarded.is_none() {
-                    wakes.extend(cell.next(place));
+                    wakes.extend(cell.next(name, place));
                 }
             }
         }
@@ -268,7 +268,7 @@ impl LockSpace {
         for name in names {
             if let Some(cell) = self.cells.get_mut(name) {
                 cell.tickets.retain(|ticket| (ticket.session, ticket.id) != (session, id));
-                wakes.extend(cell.next(None));
+                wakes.extend(cell.next(name, None));
             }
         }
         wakes
@@ -342,7 +342,7 @@ impl LockSpace {
                     reply = LockReleaseReply::Released { holds: holder.holds };
                 } else {
                     cell.end(request.id, request.request);
-                    wakes.extend(cell.next(None));
+                    wakes.extend(cell.next(name, None));
                     reply = LockReleaseReply::Released { holds: 0 };
                 }
             } else if cell.released == Some((request.id, request.request)) && reply == LockReleaseReply::NotHeld {

@@ -176,4 +176,6 @@ pub struct Wake {
     pub session: SessionId,
     /// The request.
     pub id: LockId,
+    /// What has become free. Who no longer waits for it must cancel, so that the next is woken.
+    pub name: LockName,
 }

@@ -91,8 +91,8 @@ fn extension(name: &str, id: u128) -> ExtendRequest {
     ExtendRequest { names: vec![lock(name)], id: LockId::from_u128(id), lease: None, restore: None, guard: Some(GUARD) }
 }
 
-fn wake(session: u128, id: u128) -> Wake {
-    Wake { session: SessionId::from_u128(session), id: LockId::from_u128(id) }
+fn wake(name: &str, session: u128, id: u128) -> Wake {
+    Wake { session: SessionId::from_u128(session), id: LockId::from_u128(id), name: lock(name) }
 }
 
 fn is_held(reply: &AcquireReply) -> bool {
@@ -256,13 +256,13 @@ fn a_release_wakes_the_first_ticket_only_and_a_plain_request_may_overtake_it() {
     assert!(is_held(&store.acquire(&waiting("a", 2, 2, Queueing::Plain))));
     let AcquireReply::Held { ahead, .. } = store.acquire(&waiting("a", 3, 3, Queueing::Plain)) else { panic!() };
     assert_eq!((ahead, store.look("a").waiting), (1, 2));
-    assert_eq!(store.release(&["a"], 1, 9).1, [wake(2, 2)]);
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake("a", 2, 2)]);
     store.granted(&ask("a", 4, 4));
     assert!(is_held(&store.acquire(&waiting("a", 2, 2, Queueing::Plain))), "overtaken");
-    assert_eq!(store.release(&["a"], 4, 9).1, [wake(2, 2)], "it kept its place");
+    assert_eq!(store.release(&["a"], 4, 9).1, [wake("a", 2, 2)], "it kept its place");
     let (reply, wakes) = store.acquire_waking(&waiting("a", 2, 2, Queueing::Plain));
     assert!(matches!(reply, AcquireReply::Granted(_)) && wakes.is_empty());
-    assert_eq!(store.release(&["a"], 2, 9).1, [wake(3, 3)]);
+    assert_eq!(store.release(&["a"], 2, 9).1, [wake("a", 3, 3)]);
 }
 
 #[test]
@@ -285,13 +285,13 @@ fn the_tickets_of_a_sidecar_that_gives_no_sign_of_life_are_skipped() {
     store.pass(TICKET_SPAN / 2);
     store.acquire(&waiting("a", 3, 3, Queueing::Fair));
     store.pass(TICKET_SPAN / 2);
-    assert_eq!(store.release(&["a"], 1, 9).1, [wake(3, 3)]);
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake("a", 3, 3)]);
     store.granted(&waiting("a", 3, 3, Queueing::Fair));
     store.acquire(&waiting("a", 2, 2, Queueing::Fair));
     store.pass(TICKET_SPAN / 2);
     store.space.beat(store.server(), SessionId::from_u128(2));
     store.pass(TICKET_SPAN / 2);
-    assert_eq!(store.release(&["a"], 3, 9).1, [wake(2, 2)], "one that gives signs of life keeps its place");
+    assert_eq!(store.release(&["a"], 3, 9).1, [wake("a", 2, 2)], "one that gives signs of life keeps its place");
 }
 
 #[test]
@@ -302,12 +302,12 @@ fn a_waiter_that_leaves_wakes_the_next_and_gives_back_what_it_was_granted() {
         store.acquire(&waiting("a", id, id, Queueing::Fair));
     }
     assert!(store.cancel("a", 2, 2).is_empty(), "it is held");
-    assert_eq!(store.release(&["a"], 1, 9).1, [wake(3, 3)]);
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake("a", 3, 3)]);
     store.acquire(&waiting("a", 4, 4, Queueing::Fair));
-    assert_eq!(store.cancel("a", 3, 3), [wake(4, 4)], "woken, but gone");
+    assert_eq!(store.cancel("a", 3, 3), [wake("a", 4, 4)], "woken, but gone");
     store.granted(&waiting("a", 4, 4, Queueing::Fair));
     store.acquire(&waiting("a", 5, 5, Queueing::Plain));
-    assert_eq!(store.cancel("a", 4, 4), [wake(5, 5)], "granted, but nobody was told");
+    assert_eq!(store.cancel("a", 4, 4), [wake("a", 5, 5)], "granted, but nobody was told");
     assert_eq!(store.look("a").holders, []);
 }
 
@@ -331,11 +331,11 @@ fn a_semaphore_has_as_many_holders_as_permits_and_all_must_agree() {
     assert!(is_held(&store.acquire(&three(5, Queueing::Fair))));
     let differ = AcquireReply::PermitsDiffer { name: lock("a"), permits: 3 };
     assert_eq!(store.acquire(&AcquireRequest { permits: 2, ..ask("a", 6, 6) }), differ);
-    assert_eq!(store.release(&["a"], 2, 9).1, [wake(4, 4)]);
-    assert_eq!(store.release(&["a"], 1, 9).1, [wake(4, 4)]);
+    assert_eq!(store.release(&["a"], 2, 9).1, [wake("a", 4, 4)]);
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake("a", 4, 4)]);
     let (reply, wakes) = store.acquire_waking(&three(4, Queueing::Fair));
     assert!(matches!(reply, AcquireReply::Granted(_)));
-    assert_eq!(wakes, [wake(5, 5)], "there is room for one more");
+    assert_eq!(wakes, [wake("a", 5, 5)], "there is room for one more");
     store.granted(&three(5, Queueing::Fair));
     let tokens: Vec<Token> = store.look("a").holders.iter().map(|holder| holder.token).collect();
     assert!(tokens.is_sorted() && tokens.len() == 3);
@@ -351,9 +351,9 @@ fn several_names_are_granted_together_or_not_at_all() {
     let AcquireReply::Held { name, .. } = store.acquire(&both(2, Queueing::Plain)) else { panic!() };
     assert_eq!(name.as_str(), "b");
     let a = store.granted(&ask("a", 3, 3));
-    assert_eq!(store.release(&["b"], 1, 9).1, [wake(2, 2)]);
+    assert_eq!(store.release(&["b"], 1, 9).1, [wake("b", 2, 2)]);
     assert!(is_held(&store.acquire(&both(2, Queueing::Plain))));
-    assert_eq!(store.release(&["a"], 3, 9).1, [wake(2, 2)]);
+    assert_eq!(store.release(&["a"], 3, 9).1, [wake("a", 2, 2)]);
     let grant = store.granted(&both(2, Queueing::Plain));
     assert!(grant.token > a.token);
     assert!(is_held(&store.acquire(&ask("a", 4, 4))) && is_held(&store.acquire(&ask("b", 4, 4))));
@@ -370,10 +370,10 @@ fn one_that_waits_for_several_names_passes_the_word_on() {
     let both = AcquireRequest { names: vec![lock("a"), lock("b")], ..waiting("a", 2, 3, Queueing::Plain) };
     store.acquire(&both);
     store.acquire(&waiting("a", 3, 4, Queueing::Plain));
-    assert_eq!(store.release(&["a"], 1, 9).1, [wake(2, 3)]);
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake("a", 2, 3)]);
     let (reply, wakes) = store.acquire_waking(&both);
     assert!(is_held(&reply), "b is held");
-    assert_eq!(wakes, [wake(3, 4)]);
+    assert_eq!(wakes, [wake("a", 3, 4)]);
 }
 
 #[test]
