@@ -1,5 +1,8 @@
-//! Leases in this process: for `baton dev`, and for tests that need no Redis. It lives and dies with its users, so
-//! there is nothing that it could have forgotten: the first campaign of a role is granted at once.
+//! Leases and locks in this process: for `baton dev`, and for tests that need no Redis. It lives and dies with its
+//! users, so there is nothing that it could have forgotten: the first campaign of a role is granted at once, and so is
+//! a lock.
+
+mod locks;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,11 +11,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
+use self::locks::Locks;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, LeaseCell, Mono, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, Rules, Server, Stamped, StoreTime,
+    RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
 };
 
 /// How many messages a listener may be behind before it is told of a gap.
@@ -29,32 +33,41 @@ pub struct MemoryStore {
     born: Mono,
     health: watch::Sender<StoreHealth>,
     roles: Mutex<HashMap<RoleName, Place>>,
+    locks: Mutex<Locks>,
 }
 
 #[derive(Debug)]
 struct Place {
     cell: LeaseCell,
-    listeners: Vec<Listener>,
+    listeners: Vec<Listener<News>>,
 }
 
 #[derive(Debug)]
-struct Listener {
-    news: mpsc::Sender<News>,
+struct Listener<N> {
+    news: mpsc::Sender<N>,
     /// It was full once: the next thing it hears is that it missed something.
     missed: bool,
 }
 
-impl Listener {
+impl<N> Listener<N> {
+    /// A listener whose subscription is new, which is the first thing that it hears.
+    fn new(gap: N) -> (Self, mpsc::Receiver<N>) {
+        let (news, listener) = mpsc::channel(LISTENER_BUFFER);
+        // A channel that was just made has room.
+        let _ = news.try_send(gap);
+        (Self { news, missed: false }, listener)
+    }
+
     /// False when it is gone.
-    fn tell(&mut self, announcement: &Announcement) -> bool {
+    fn tell(&mut self, said: N, gap: N) -> bool {
         if self.missed {
-            match self.news.try_send(News::Gap) {
+            match self.news.try_send(gap) {
                 Ok(()) => self.missed = false,
                 Err(mpsc::error::TrySendError::Full(_)) => return true,
                 Err(mpsc::error::TrySendError::Closed(_)) => return false,
             }
         }
-        match self.news.try_send(News::Said(announcement.clone())) {
+        match self.news.try_send(said) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.missed = true;
@@ -72,18 +85,18 @@ impl Place {
 
     /// Tells every listener, and says how many there are.
     fn publish(&mut self, announcement: &Announcement) -> u32 {
-        self.listeners.retain_mut(|listener| listener.tell(announcement));
+        self.listeners.retain_mut(|listener| listener.tell(News::Said(announcement.clone()), News::Gap));
         u32::try_from(self.listeners.len()).unwrap_or(u32::MAX)
     }
 }
 
 impl MemoryStore {
-    /// A store that knows of no role. Its clock is `clock` counted from the Unix epoch's first microsecond on, so
+    /// A store that knows of no role and no lock. Its clock is `clock` counted from the Unix epoch's first microsecond on, so
     /// tokens are only good for this process.
     pub fn new(clock: SharedClock) -> Self {
         let born = clock.now();
         let (health, _) = watch::channel(StoreHealth::Up);
-        Self { clock, born, health, roles: Mutex::new(HashMap::new()) }
+        Self { clock, born, health, roles: Mutex::default(), locks: Mutex::default() }
     }
 
     fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, Place>> {
@@ -100,6 +113,12 @@ impl MemoryStore {
     }
 }
 
+fn exhausted(_: TokensExhausted) -> StoreError {
+    StoreError::Refused {
+        reason: "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned(),
+    }
+}
+
 #[async_trait]
 impl LeaseStore for MemoryStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
@@ -108,9 +127,6 @@ impl LeaseStore for MemoryStore {
             news.map(|news| place.publish(&news));
             Ok(reply)
         });
-        let exhausted = |_: crate::protocol::TokensExhausted| StoreError::Refused {
-            reason: "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned(),
-        };
         Ok(Stamped { reply: reply.map_err(exhausted)?, store_time })
     }
 
@@ -133,13 +149,11 @@ impl LeaseStore for MemoryStore {
     }
 
     fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
-        let (news, listener) = mpsc::channel(LISTENER_BUFFER);
-        // A channel that was just made has room.
-        let _ = news.try_send(News::Gap);
+        let (listener, news) = Listener::new(News::Gap);
         let mut roles = self.roles();
         let place = roles.entry(role.clone()).or_insert_with(Place::new);
-        place.listeners.push(Listener { news, missed: false });
-        listener
+        place.listeners.push(listener);
+        news
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {

@@ -387,8 +387,14 @@ impl LockSpace {
         }
     }
 
+    /// Whether it knows of no name.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
     /// Drops the records of names that nobody has used for a day.
     pub fn sweep(&mut self, now: StoreTime) {
+        self.living.retain(|_, until| now < *until);
         let living = &self.living;
         self.cells.retain(|_, cell| {
             let used_at = cell.used_at;

@@ -1,0 +1,203 @@
+//! Locks in this process: the reference itself, and who is told when one becomes free.
+
+use std::collections::HashMap;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::{Listener, MemoryStore, RUN_ID, exhausted};
+use crate::protocol::{
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
+    LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
+};
+use crate::store::{LockStore, StoreError, WakeNews};
+
+/// How often old records are looked for.
+const SWEEP_PERIOD: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    space: LockSpace,
+    listeners: HashMap<SessionId, Vec<Listener<WakeNews>>>,
+    swept_at: Mono,
+}
+
+impl Locks {
+    fn publish(&mut self, wakes: Vec<Wake>) {
+        for Wake { session, id, name } in wakes {
+            let Some(listeners) = self.listeners.get_mut(&session) else { continue };
+            let said = WakeNews::Wake { id, name };
+            listeners.retain_mut(|listener| listener.tell(said.clone(), WakeNews::Gap));
+        }
+    }
+
+    /// Now and then: forgets names that nobody used for a day, and listeners that are gone.
+    fn sweep(&mut self, now: Mono, store_time: StoreTime) {
+        if now.since(self.swept_at) < SWEEP_PERIOD {
+            return;
+        }
+        self.swept_at = now;
+        self.space.sweep(store_time);
+        self.listeners.retain(|_, listeners| {
+            listeners.retain(|listener| !listener.news.is_closed());
+            !listeners.is_empty()
+        });
+    }
+}
+
+impl MemoryStore {
+    fn locks(&self) -> MutexGuard<'_, Locks> {
+        // The space is valid after every step, also after one that another thread panicked behind.
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One atomic step, and the wakes that it publishes.
+    fn lock_step<R>(&self, step: impl FnOnce(&mut LockSpace, Server<'_>) -> (R, Vec<Wake>)) -> R {
+        let now = self.clock.now();
+        // It has forgotten nothing at its start, so it is as if it had always been there: no guard (R5 *empty*).
+        let server = Server { now: StoreTime(now.as_nanos() / 1_000), uptime: Duration::MAX, run_id: RUN_ID };
+        let mut locks = self.locks();
+        locks.sweep(now, server.now);
+        let (reply, wakes) = step(&mut locks.space, server);
+        locks.publish(wakes);
+        reply
+    }
+}
+
+#[async_trait]
+impl LockStore for MemoryStore {
+    async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError> {
+        self.lock_step(|space, server| match space.acquire(server, &request) {
+            Ok((reply, wakes)) => (Ok(reply), wakes),
+            Err(error) => (Err(exhausted(error)), Vec::new()),
+        })
+    }
+
+    async fn extend(&self, request: ExtendRequest) -> Result<ExtendReply, StoreError> {
+        Ok(self.lock_step(|space, server| (space.extend(server, &request), Vec::new())))
+    }
+
+    async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
+        Ok(self.lock_step(|space, server| space.release(server, &request)))
+    }
+
+    async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {
+        self.lock_step(|space, server| ((), space.cancel(server, &request)));
+        Ok(())
+    }
+
+    async fn beat(&self, session: SessionId) -> Result<(), StoreError> {
+        self.lock_step(|space, server| (space.beat(server, session), Vec::new()));
+        Ok(())
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError> {
+        Ok(self.lock_step(|space, server| (space.inspect(server, &name), Vec::new())))
+    }
+
+    fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews> {
+        let (listener, news) = Listener::new(WakeNews::Gap);
+        self.locks().listeners.entry(session).or_default().push(listener);
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::protocol::{LockId, Queueing, RECORD_SPAN, Token};
+    use crate::store::memory::LISTENER_BUFFER;
+
+    #[derive(Debug, Default)]
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn now(&self) -> Mono {
+            Mono::from_nanos(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    fn store() -> (Arc<Hand>, MemoryStore) {
+        let clock = Arc::new(Hand::default());
+        (Arc::clone(&clock), MemoryStore::new(clock))
+    }
+
+    fn ask(name: &str, id: u128) -> AcquireRequest {
+        AcquireRequest {
+            names: vec![LockName::new(name).unwrap()],
+            session: SessionId::from_u128(id),
+            id: LockId::from_u128(id),
+            owner: Arc::from("worker"),
+            identity: Arc::from("web-0"),
+            lease: Duration::from_secs(30),
+            permits: 1,
+            floor: Token::NONE,
+            queueing: Queueing::Fair,
+            guard: Some(Duration::from_secs(30)),
+        }
+    }
+
+    fn giving_back(name: &str, id: u128) -> LockReleaseRequest {
+        let (names, id) = (vec![LockName::new(name).unwrap()], LockId::from_u128(id));
+        LockReleaseRequest { names, id, request: id, entirely: true }
+    }
+
+    #[tokio::test]
+    async fn a_lock_is_granted_at_once_and_its_release_wakes_the_first_in_the_queue() {
+        let (_, store) = store();
+        let mut wakes = store.wakes(SessionId::from_u128(2));
+        assert_eq!(wakes.try_recv(), Ok(WakeNews::Gap));
+        assert!(matches!(store.acquire(ask("a", 1)).await, Ok(AcquireReply::Granted(_))));
+        assert!(matches!(store.acquire(ask("a", 2)).await, Ok(AcquireReply::Held { .. })));
+        assert!(wakes.try_recv().is_err(), "it is held");
+        store.release(giving_back("a", 1)).await.unwrap();
+        let name = LockName::new("a").unwrap();
+        assert_eq!(wakes.try_recv(), Ok(WakeNews::Wake { id: LockId::from_u128(2), name }));
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_its_wakes_hears_of_a_gap() {
+        let (_, store) = store();
+        let mut wakes = store.wakes(SessionId::from_u128(2));
+        store.acquire(ask("a", 1)).await.unwrap();
+        store.acquire(ask("a", 2)).await.unwrap();
+        // Whoever leaves wakes the first in the queue, as long as the lock is free.
+        for _ in 0..LISTENER_BUFFER + 10 {
+            store.cancel(cancelling("a", 1)).await.unwrap();
+        }
+        let mut heard = 0;
+        while let Ok(news) = wakes.try_recv() {
+            assert_eq!(news == WakeNews::Gap, heard == 0);
+            heard += 1;
+        }
+        assert_eq!(heard, LISTENER_BUFFER);
+        store.cancel(cancelling("a", 1)).await.unwrap();
+        assert_eq!(wakes.try_recv(), Ok(WakeNews::Gap));
+        assert!(matches!(wakes.try_recv(), Ok(WakeNews::Wake { .. })));
+    }
+
+    fn cancelling(name: &str, id: u128) -> CancelRequest {
+        let names = vec![LockName::new(name).unwrap()];
+        CancelRequest { names, session: SessionId::from_u128(id), id: LockId::from_u128(id) }
+    }
+
+    #[tokio::test]
+    async fn names_that_nobody_uses_and_listeners_that_are_gone_are_forgotten() {
+        let (clock, store) = store();
+        store.acquire(AcquireRequest { queueing: Queueing::No, ..ask("a", 1) }).await.unwrap();
+        store.release(giving_back("a", 1)).await.unwrap();
+        drop(store.wakes(SessionId::from_u128(3)));
+        let day = u64::try_from(RECORD_SPAN.as_nanos()).unwrap();
+        clock.0.fetch_add(day, Ordering::Relaxed);
+        store.inspect(LockName::new("b").unwrap()).await.unwrap();
+        let locks = store.locks();
+        assert!(locks.listeners.is_empty());
+        assert!(locks.space.is_empty());
+    }
+}
