@@ -85,14 +85,15 @@ impl Place {
 
     /// Tells every listener, and says how many there are.
     fn publish(&mut self, announcement: &Announcement) -> u32 {
-        self.listeners.retain_mut(|listener| listener.tell(News::Said(announcement.clone()), News::Gap));
+        let said = || News::Said(announcement.clone());
+        self.listeners.retain_mut(|listener| listener.tell(said(), News::Gap));
         u32::try_from(self.listeners.len()).unwrap_or(u32::MAX)
     }
 }
 
 impl MemoryStore {
-    /// A store that knows of no role and no lock. Its clock is `clock` counted from the Unix epoch's first microsecond on, so
-    /// tokens are only good for this process.
+    /// A store that knows of no role and no lock. Its clock is `clock` counted from the Unix epoch's first microsecond
+    /// on, so tokens are only good for this process.
     pub fn new(clock: SharedClock) -> Self {
         let born = clock.now();
         let (health, _) = watch::channel(StoreHealth::Up);

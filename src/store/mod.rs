@@ -57,7 +57,8 @@ pub trait LeaseStore: Send + Sync + 'static {
 }
 
 /// A store of locks. As with leases, every future ends by itself within the adapter's command timeout, and dropping one
-/// early does not undo its request. An error may mean that the request was executed: repeat it, or cancel it.
+/// early does not undo its request. An error may mean that the request was executed, though never after the answer:
+/// repeat it, or cancel it. Wait for the answer to a request before sending the next about the same id.
 #[async_trait]
 pub trait LockStore: Send + Sync + 'static {
     /// Asks for a lock, or several.

@@ -1,41 +1,13 @@
 //! The clock of Redis is stepped while somebody leads.
 
-use std::fs;
-use std::path::Path;
-
 use tempfile::TempDir;
 
 use crate::group::{Group, LEASE_KEY};
 use crate::replica::Lease;
+use crate::support::clock::{library, redis_with_clock, set_clock};
 use crate::support::redis::RedisServer;
 use crate::support::resp::Reply;
 use crate::wait::until;
-
-/// Where Debian's package libfaketime puts it, on the processors that this is run on.
-const LIBRARIES: [&str; 2] =
-    ["/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1"];
-
-/// A Redis whose wall clock is this far ahead; the file sets it, and may be replaced while it runs.
-fn redis_with_clock(library: &str, control: &Path) -> RedisServer {
-    let control = control.to_str().expect("a temporary directory's name is plain");
-    // Debian's Redis allocates with jemalloc, which asks for the time before libfaketime is ready, and both wait for
-    // each other for ever. The C library's own allocator does not.
-    let library = format!("libc_malloc_debug.so.0:{library}");
-    let environment = [
-        ("LD_PRELOAD", library.as_str()),
-        ("FAKETIME_TIMESTAMP_FILE", control),
-        ("FAKETIME_NO_CACHE", "1"),
-        ("DONT_FAKE_MONOTONIC", "1"),
-    ];
-    RedisServer::start_under(&environment, &[])
-}
-
-/// Replaces the file as a whole: Redis reads it at any moment.
-fn set_clock(control: &Path, offset: &str) {
-    let fresh = control.with_extension("new");
-    fs::write(&fresh, offset).expect("a control file");
-    fs::rename(&fresh, control).expect("replaced");
-}
 
 fn store_seconds(redis: &RedisServer) -> i64 {
     let Reply::List(parts) = redis.command(&["TIME"]) else { panic!("TIME answers a list") };
@@ -44,7 +16,7 @@ fn store_seconds(redis: &RedisServer) -> i64 {
 
 #[test]
 fn a_stepped_redis_clock_makes_no_second_leader_and_is_reported() {
-    let Some(library) = LIBRARIES.into_iter().find(|library| Path::new(library).exists()) else {
+    let Some(library) = library() else {
         println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
         return;
     };

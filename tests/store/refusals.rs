@@ -160,7 +160,8 @@ async fn a_redis_that_evicts_is_used_with_a_note() {
 /// The line of docs/redis.md. With it everything works, and less is named.
 pub const LEAST_RIGHTS: &str = "~baton:* resetchannels &baton:* -@all +hello +auth +select +ping +info +time \
      +client|id \
-     +evalsha +eval +hmget +hset +exists +del +pexpire +pttl +publish +subscribe +unsubscribe +wait +waitaof";
+     +evalsha +eval +hmget +hset +exists +del +pexpire +pttl +publish +subscribe +unsubscribe +wait +waitaof \
+     +hgetall +hdel +zadd +zcard +zrange +zrank +zrem +zremrangebyscore +zscore";
 
 /// The rights that this version knows of.
 pub fn rights_for(redis: &RedisServer, user: &str, rights: &str) {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
+pub mod clock;
 pub mod cluster;
 pub mod proxy;
 pub mod redis;

@@ -17,6 +17,9 @@
 //!
 //! Waiting costs nothing: a waiter has a ticket in the store, and a release wakes the first one only, over the channel
 //! of its own sidecar. So 100 waiters cost one request per release, not 100.
+//!
+//! Late requests: a store executes no request whose sender has given it up. So what was repeated, cancelled or released
+//! since is not granted, queued or put back to nobody. The adapter sees to that.
 
 mod names;
 mod space;
@@ -37,6 +40,8 @@ pub const PERMITS_MAX: u32 = 1_000;
 pub const NAMES_MAX: usize = 16;
 /// How long a sidecar's tickets stand without a sign of life from it.
 pub const TICKET_SPAN: Duration = Duration::from_secs(10);
+/// How far down a queue those who look at it tell the dead from the living.
+pub(super) const TICKETS_CHECKED: usize = 1_000;
 /// How long a lock's record is kept after its last use. Tokens go on rising after that: they start from the store's
 /// clock (R3).
 pub const RECORD_SPAN: Duration = Duration::from_secs(24 * 60 * 60);

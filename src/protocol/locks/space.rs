@@ -12,7 +12,7 @@ use super::wire::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
     LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
 };
-use super::{RECORD_SPAN, TICKET_SPAN};
+use super::{RECORD_SPAN, TICKET_SPAN, TICKETS_CHECKED};
 
 #[derive(Clone, Debug)]
 struct Holder {
@@ -41,13 +41,16 @@ struct Ticket {
 struct Cell {
     /// The last one granted.
     token: Token,
+    /// The greatest that was given back: neither it nor an earlier one returns.
+    ended: Token,
     /// The lock that was released last, and by which request.
     released: Option<(LockId, LockId)>,
     /// As those agree who hold it or wait.
     permits: u32,
     /// At most `permits`, by token.
     holders: Vec<Holder>,
-    /// In the order of their coming.
+    /// In the order of their coming. Those of the dead are dropped when they are met, so that a step costs what it
+    /// drops and not what waits.
     tickets: Vec<Ticket>,
     used_at: StoreTime,
 }
@@ -55,11 +58,14 @@ struct Cell {
 /// Sessions that gave a sign of life, and until when that counts.
 type Living = HashMap<SessionId, StoreTime>;
 
+fn lives(living: &Living, session: SessionId, now: StoreTime) -> bool {
+    living.get(&session).is_some_and(|until| now < *until)
+}
+
 impl Cell {
-    /// Leases and the tickets of the dead end by themselves.
-    fn tidy(&mut self, now: StoreTime, living: &Living) {
+    /// Leases end by themselves.
+    fn tidy(&mut self, now: StoreTime) {
         self.holders.retain(|holder| now < holder.expires_at);
-        self.tickets.retain(|ticket| living.get(&ticket.session).is_some_and(|until| now < *until));
         self.used_at = now;
     }
 
@@ -68,38 +74,85 @@ impl Cell {
     }
 
     fn place(&self, session: SessionId, id: LockId) -> Option<usize> {
-        self.tickets.iter().position(|ticket| ticket.session == session && ticket.id == id)
+        self.tickets.iter().position(|ticket| ticket.is(session, id))
     }
 
     fn free(&self) -> usize {
         (self.permits as usize).saturating_sub(self.holders.len())
     }
 
+    /// The first ticket from this place on whose sidecar lives.
+    fn meet(&mut self, from: usize, now: StoreTime, living: &Living) -> Option<Ticket> {
+        let queue = self.tickets.get(from..)?;
+        let dead = queue.iter().take_while(|ticket| !lives(living, ticket.session, now)).count();
+        self.tickets.drain(from..from + dead);
+        self.tickets.get(from).copied()
+    }
+
     /// Whether somebody uses the name who must agree with this request on the number of permits.
-    fn in_use_beside(&self, session: SessionId, id: LockId) -> bool {
-        !self.holders.is_empty() || self.tickets.iter().any(|ticket| (ticket.session, ticket.id) != (session, id))
+    fn in_use_beside(&mut self, session: SessionId, id: LockId, now: StoreTime, living: &Living) -> bool {
+        if !self.holders.is_empty() {
+            return true;
+        }
+        match self.meet(0, now, living) {
+            Some(ticket) if ticket.is(session, id) => self.meet(1, now, living).is_some(),
+            first => first.is_some(),
+        }
     }
 
     /// Whether this request may have it now: nobody overtakes a fair ticket.
-    fn is_open_to(&self, session: SessionId, id: LockId) -> bool {
-        let before = self.place(session, id).unwrap_or(self.tickets.len());
-        let fair = self.tickets[..before].iter().filter(|ticket| ticket.fair).count();
-        self.free() > fair
+    fn is_open_to(&mut self, session: SessionId, id: LockId, now: StoreTime, living: &Living) -> bool {
+        let free = self.free();
+        let (mut fair, mut at) = (0, 0);
+        while fair < free {
+            match self.tickets.get(at) {
+                Some(ticket) if !ticket.is(session, id) => {
+                    if !ticket.fair {
+                        at += 1;
+                    } else if lives(living, ticket.session, now) {
+                        at += 1;
+                        fair += 1;
+                    } else {
+                        self.tickets.remove(at);
+                    }
+                }
+                _ => return true,
+            }
+        }
+        false
     }
 
-    /// The one to wake when it is free: the first ticket, or the first after this one's.
-    fn next(&self, name: &LockName, after: Option<usize>) -> Option<Wake> {
-        let ticket = self.tickets.get(after.map_or(0, |place| place + 1)).filter(|_| self.free() > 0)?;
+    /// The one to wake when it is free: the first ticket, or the first after this place.
+    fn next(&mut self, name: &LockName, after: Option<usize>, now: StoreTime, living: &Living) -> Option<Wake> {
+        if self.free() == 0 {
+            return None;
+        }
+        let ticket = self.meet(after.map_or(0, |place| place + 1), now, living)?;
         Some(Wake { session: ticket.session, id: ticket.id, name: name.clone() })
     }
 
     fn end(&mut self, id: LockId, request: LockId) {
-        self.holders.retain(|holder| holder.id != id);
+        for ended in self.holders.extract_if(.., |holder| holder.id == id) {
+            self.ended = self.ended.max(ended.token);
+        }
         self.released = Some((id, request));
     }
 
     fn first_to_end(&self, now: StoreTime) -> Option<LockHolder> {
         self.holders.iter().min_by_key(|holder| holder.expires_at).map(|holder| holder.told(now))
+    }
+
+    /// How many wait. So far down the queue the dead are told from the living; behind it, who has not been met counts.
+    fn waiting(&self, now: StoreTime, living: &Living) -> usize {
+        let checked = self.tickets.len().min(TICKETS_CHECKED);
+        let (front, rest) = self.tickets.split_at(checked);
+        front.iter().filter(|ticket| lives(living, ticket.session, now)).count() + rest.len()
+    }
+}
+
+impl Ticket {
+    fn is(&self, session: SessionId, id: LockId) -> bool {
+        (self.session, self.id) == (session, id)
     }
 }
 
@@ -155,21 +208,20 @@ impl LockSpace {
             self.living.insert(request.session, now.plus(TICKET_SPAN));
         }
         for name in &request.names {
-            self.cells.entry(name.clone()).or_default().tidy(now, &self.living);
+            self.cells.entry(name.clone()).or_default().tidy(now);
         }
         if let Some(grant) = self.again(now, request) {
-            let wakes = self.leave_queues(&request.names, request.session, request.id);
+            let wakes = self.leave_queues(now, &request.names, request.session, request.id);
             return Ok((AcquireReply::Granted(grant), wakes));
         }
-        if let Some((name, permits)) = self.disagreement(request) {
+        if let Some((name, permits)) = self.disagreement(now, request) {
             return Ok((AcquireReply::PermitsDiffer { name, permits }, Vec::new()));
         }
         for name in &request.names {
             let cell = self.cells.entry(name.clone()).or_default();
             cell.permits = request.permits;
         }
-        let shut =
-            request.names.iter().find(|name| !self.cells[*name].is_open_to(request.session, request.id)).cloned();
+        let shut = request.names.iter().find(|name| !self.is_open(name, now, request)).cloned();
         if shut.is_some() || guarded.is_some() {
             return Ok(self.wait(now, request, shut, guarded));
         }
@@ -192,7 +244,7 @@ impl LockSpace {
             cell.token = token;
             cell.holders.push(holder.clone());
         }
-        let wakes = self.leave_queues(&request.names, request.session, request.id);
+        let wakes = self.leave_queues(now, &request.names, request.session, request.id);
         Ok((AcquireReply::Granted(holder.grant()), wakes))
     }
 
@@ -221,15 +273,20 @@ impl LockSpace {
         grant
     }
 
-    fn disagreement(&self, request: &AcquireRequest) -> Option<(LockName, u32)> {
+    fn disagreement(&mut self, now: StoreTime, request: &AcquireRequest) -> Option<(LockName, u32)> {
         request.names.iter().find_map(|name| {
-            let cell = &self.cells[name];
-            let differs = cell.in_use_beside(request.session, request.id) && cell.permits != request.permits;
-            differs.then(|| (name.clone(), cell.permits))
+            let cell = self.cells.get_mut(name)?;
+            let in_use = cell.in_use_beside(request.session, request.id, now, &self.living);
+            (in_use && cell.permits != request.permits).then(|| (name.clone(), cell.permits))
         })
     }
 
-    /// Not now: a ticket for who waits. One that was woken for a name that it cannot use yet passes the word on.
+    fn is_open(&mut self, name: &LockName, now: StoreTime, request: &AcquireRequest) -> bool {
+        let cell = self.cells.get_mut(name);
+        cell.is_some_and(|cell| cell.is_open_to(request.session, request.id, now, &self.living))
+    }
+
+    /// Not now: a ticket for who waits. One whose turn it is for a name that it cannot use yet passes the word on.
     fn wait(
         &mut self,
         now: StoreTime,
@@ -245,8 +302,10 @@ impl LockSpace {
                 let place = cell.place(request.session, request.id);
                 if place.is_none() {
                     cell.tickets.push(Ticket { session: request.session, id: request.id, fair });
-                } else if guarded.is_none() {
-                    wakes.extend(cell.next(name, place));
+                } else if guarded.is_none() && cell.is_open_to(request.session, request.id, now, &self.living) {
+                    // The dead before it may have gone.
+                    let place = cell.place(request.session, request.id);
+                    wakes.extend(cell.next(name, place, now, &self.living));
                 }
             }
         }
@@ -263,12 +322,12 @@ impl LockSpace {
     }
 
     /// Takes a request's tickets away, and wakes who can go on.
-    fn leave_queues(&mut self, names: &[LockName], session: SessionId, id: LockId) -> Vec<Wake> {
+    fn leave_queues(&mut self, now: StoreTime, names: &[LockName], session: SessionId, id: LockId) -> Vec<Wake> {
         let mut wakes = Vec::new();
         for name in names {
             if let Some(cell) = self.cells.get_mut(name) {
-                cell.tickets.retain(|ticket| (ticket.session, ticket.id) != (session, id));
-                wakes.extend(cell.next(name, None));
+                cell.tickets.retain(|ticket| !ticket.is(session, id));
+                wakes.extend(cell.next(name, None, now, &self.living));
             }
         }
         wakes
@@ -280,13 +339,12 @@ impl LockSpace {
         self.prepare(server, request.guard);
         for name in &request.names {
             if let Some(cell) = self.cells.get_mut(name) {
-                cell.tidy(now, &self.living);
+                cell.tidy(now);
             }
         }
         let missing: Vec<&LockName> = request.names.iter().filter(|name| !self.holds(name, request.id)).collect();
         let restore = request.restore.as_deref();
-        let can_return = |name: &&LockName| restore.is_some_and(|lost| self.may_return(name, request.id, lost));
-        if !missing.iter().all(can_return) {
+        if !missing.iter().all(|name| restore.is_some_and(|lost| self.may_return(now, name, lost))) {
             return ExtendReply::Lost;
         }
         let restored = !missing.is_empty();
@@ -318,12 +376,15 @@ impl LockSpace {
     }
 
     /// Whether a lock that is gone can be put back: nobody came since, and it was not released.
-    fn may_return(&self, name: &LockName, id: LockId, lost: &Restore) -> bool {
-        let Some(cell) = self.cells.get(name) else { return true };
-        let agree = cell.permits == lost.permits || (cell.holders.is_empty() && cell.tickets.is_empty());
-        let released = cell.released.is_some_and(|(released, _)| released == id);
+    fn may_return(&mut self, now: StoreTime, name: &LockName, lost: &Restore) -> bool {
+        let Some(cell) = self.cells.get_mut(name) else { return lost.token > Token::NONE && lost.permits > 0 };
         let room = cell.holders.len() < lost.permits as usize;
-        agree && room && !released && cell.token <= lost.token
+        let newest = cell.holders.iter().all(|holder| holder.token < lost.token);
+        let last = cell.token <= lost.token && cell.ended < lost.token && newest;
+        let agree = |cell: &mut Cell| {
+            cell.permits == lost.permits || (cell.holders.is_empty() && cell.meet(0, now, &self.living).is_none())
+        };
+        room && last && agree(cell)
     }
 
     /// R7: gives a lock back, or one of several holds. Never another's.
@@ -331,7 +392,7 @@ impl LockSpace {
         let (mut reply, mut wakes) = (LockReleaseReply::NotHeld, Vec::new());
         for name in &request.names {
             let Some(cell) = self.cells.get_mut(name) else { continue };
-            cell.tidy(server.now, &self.living);
+            cell.tidy(server.now);
             if let Some(holder) = cell.held_under(request.id) {
                 if holder.request != request.request && holder.holds > 1 && !request.entirely {
                     holder.holds -= 1;
@@ -342,7 +403,7 @@ impl LockSpace {
                     reply = LockReleaseReply::Released { holds: holder.holds };
                 } else {
                     cell.end(request.id, request.request);
-                    wakes.extend(cell.next(name, None));
+                    wakes.extend(cell.next(name, None, server.now, &self.living));
                     reply = LockReleaseReply::Released { holds: 0 };
                 }
             } else if cell.released == Some((request.id, request.request)) && reply == LockReleaseReply::NotHeld {
@@ -356,7 +417,7 @@ impl LockSpace {
     pub fn cancel(&mut self, server: Server<'_>, request: &CancelRequest) -> Vec<Wake> {
         for name in &request.names {
             let Some(cell) = self.cells.get_mut(name) else { continue };
-            cell.tidy(server.now, &self.living);
+            cell.tidy(server.now);
             if cell.held_under(request.id).is_some() {
                 cell.end(request.id, request.id);
             }
@@ -366,7 +427,7 @@ impl LockSpace {
                 holder.request = holder.id;
             }
         }
-        self.leave_queues(&request.names, request.session, request.id)
+        self.leave_queues(server.now, &request.names, request.session, request.id)
     }
 
     /// A sidecar's sign of life, for as long as any of its requests waits.
@@ -378,12 +439,13 @@ impl LockSpace {
     /// A lock as it stands; changes nothing.
     pub fn inspect(&self, server: Server<'_>, name: &LockName) -> LockInsight {
         let Some(mut cell) = self.cells.get(name).cloned() else { return LockInsight::default() };
-        cell.tidy(server.now, &self.living);
-        let used = !(cell.holders.is_empty() && cell.tickets.is_empty());
+        cell.tidy(server.now);
+        let waiting = cell.waiting(server.now, &self.living);
+        let used = !cell.holders.is_empty() || waiting > 0;
         LockInsight {
             holders: cell.holders.iter().map(|holder| holder.told(server.now)).collect(),
             permits: used.then_some(cell.permits),
-            waiting: u32::try_from(cell.tickets.len()).unwrap_or(u32::MAX),
+            waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
         }
     }
 
@@ -397,10 +459,9 @@ impl LockSpace {
         self.living.retain(|_, until| now < *until);
         let living = &self.living;
         self.cells.retain(|_, cell| {
-            let used_at = cell.used_at;
-            cell.tidy(now, living);
-            cell.used_at = used_at;
-            !(cell.holders.is_empty() && cell.tickets.is_empty()) || now.since(used_at) < RECORD_SPAN
+            cell.holders.retain(|holder| now < holder.expires_at);
+            cell.tickets.retain(|ticket| lives(living, ticket.session, now));
+            !(cell.holders.is_empty() && cell.tickets.is_empty()) || now.since(cell.used_at) < RECORD_SPAN
         });
     }
 

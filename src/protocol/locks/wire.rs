@@ -74,7 +74,8 @@ pub enum AcquireReply {
     /// It is the owner's.
     Granted(LockGrant),
     /// Others hold this one of the names, or came first. `holder`: the one whose lease ends first; none when it is free
-    /// but others are ahead. `ahead`: how many tickets are before this one.
+    /// but others are ahead. `ahead`: how many tickets are before this one,
+    /// dead ones that nobody has met included.
     Held { name: LockName, holder: Option<LockHolder>, ahead: u32 },
     /// The store may have forgotten locks (R5).
     Guarded { remaining: Duration },

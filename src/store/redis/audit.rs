@@ -14,7 +14,7 @@ use super::errors::Failure;
 use super::info::{Info, VERSION_MIN};
 use super::link::Link;
 use super::nodes::Target;
-use super::scripts::{self, CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use super::scripts::{CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
 use super::settings::Settings;
 use super::supervisor::fetch_info;
 use crate::clock::{BootClock, Clock};
@@ -392,24 +392,25 @@ impl Probe<'_> {
         let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
         // A lease of one second, so that nothing stays for long if this breaks off.
         let campaign = [&me[..], &["1000", "0", "0", "", "", "", ""].map(str::to_owned)].concat();
-        let granted = self.script(&CAMPAIGN, keys, &campaign).await?;
+        let granted = self.script(&CAMPAIGN, campaign).await?;
         let token = granted.get(2).cloned().unwrap_or_default();
         let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
-        let renewed = self.script(&RENEW, keys, &renew).await;
+        let renewed = self.script(&RENEW, renew).await;
         let release = [&me[..2], &[token, "0".to_owned()]].concat();
-        let released = self.script(&RELEASE, keys, &release).await;
-        let purged = self.script(&PURGE, keys, &[]).await;
+        let released = self.script(&RELEASE, release).await;
+        let purged = self.script(&PURGE, Vec::new()).await;
         renewed.and(released).and(purged)?;
         self.link.subscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)?;
         self.link.unsubscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)
     }
 
-    async fn script(&self, script: &Script, keys: &Keys, args: &[String]) -> Result<Vec<String>, StoreError> {
+    async fn script(&self, script: &Script, args: Vec<String>) -> Result<Vec<String>, StoreError> {
+        let call = self.keys.call(script, args);
         let mut replies = Vec::new();
         for (command, text) in [("EVAL", script.body), ("EVALSHA", script.sha.as_str())] {
             let reply = self
                 .link
-                .command(command, scripts::arguments(text, keys, args), self.timeout)
+                .command(command, call.arguments(text), self.timeout)
                 .await
                 .map_err(|failure| failure.error)?;
             replies.push(reply);

@@ -1,8 +1,8 @@
-//! Leases in Redis: one atomic script per request, a subscription for the waiting.
+//! Leases and locks in Redis: one atomic script per request, a subscription for the waiting.
 //!
 //! ```text
 //!   RedisStore ── commands ──> Routes ──> Link (one connection) <── opened, checked, replaced by a supervisor
-//!       │                                 EVALSHA campaign | renew | release | purge, then WAIT if asked for
+//!       │                                 EVALSHA campaign | renew | release | …, then WAIT if asked for
 //!       └── listen ──────────> Listeners <── fed by the subscriber, over a Link of its own
 //! ```
 //!
@@ -15,13 +15,14 @@
 //! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is
 //!   dropped while its connection lives.
 //!
-//! The rules themselves are in the scripts, which agree with `protocol/lease.rs` step by step; a test with random
-//! operations holds them to that. Nothing of fred leaves this folder.
+//! The rules themselves are in the scripts, which agree with `protocol/lease.rs` and `protocol/locks/space.rs` step by
+//! step; tests with random operations hold them to that. Nothing of fred leaves this folder.
 
 mod audit;
 mod errors;
 mod info;
 mod link;
+mod locks;
 mod news;
 mod nodes;
 mod routes;
@@ -45,8 +46,9 @@ pub use errors::SetupError;
 use self::errors::Failure;
 use self::info::Info;
 use self::link::Link;
+use self::locks::StoreClock;
 use self::routes::Routes;
-use self::scripts::{CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use self::scripts::{CAMPAIGN, Call, Keys, PURGE, RELEASE, RENEW, Script};
 use self::settings::Settings;
 use self::subscriber::Listeners;
 use self::supervisor::Pauses;
@@ -65,6 +67,7 @@ pub struct RedisStore {
     routes: Routes,
     listeners: Arc<Listeners>,
     subscriber: AbortHandle,
+    clock: StoreClock,
 }
 
 /// No URL, no user, no password.
@@ -92,38 +95,39 @@ impl RedisStore {
         let settings = Arc::new(Settings::new(config, lease_min)?);
         let (prefix, listeners) = (config.key_prefix.clone(), Arc::new(Listeners::default()));
         let routes = Routes::new(Arc::clone(&settings), lease_min, seed);
-        let subscriber = subscriber::run(
-            Arc::clone(&settings),
-            prefix.clone(),
-            Arc::clone(&listeners),
-            Pauses::new(!seed, lease_min),
-        );
+        let pauses = Pauses::new(!seed, lease_min);
+        let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), pauses);
         let subscriber = tokio::spawn(subscriber).abort_handle();
-        Ok(Self { settings, prefix, replication: config.replication, routes, listeners, subscriber })
+        let (replication, clock) = (config.replication, StoreClock::default());
+        Ok(Self { settings, prefix, replication, routes, listeners, subscriber, clock })
     }
 
-    /// Runs a script and reads its answer.
+    /// Runs a script of a role and reads its answer.
     async fn run<R>(
         &self,
         role: &RoleName,
         script: &Script,
-        args: &[String],
+        args: Vec<String>,
         read: fn(Value) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
-        let (keys, deadline) = (Keys::new(&self.prefix, role), Deadline::after(self.settings.command_timeout));
-        let mut link = self.routes.link(keys.slot(), deadline.left()).await?;
-        let call = Call { script, keys: &keys, args, deadline };
-        let mut reply = call.send(&link, false).await;
+        let deadline = Deadline::after(self.settings.command_timeout);
+        let done = self.call(Keys::new(&self.prefix, role).call(script, args), deadline).await?;
+        Ok(Done { reply: read(done.reply)?, link: done.link, deadline })
+    }
+
+    /// Runs a script where its keys are.
+    async fn call(&self, call: Call<'_>, deadline: Deadline) -> Result<Done<Value>, StoreError> {
+        let mut link = self.routes.link(call.slot, deadline.left()).await?;
+        let mut reply = send(&call, &link, deadline, false).await;
         if let Err(Failure { moving_to: Some(node), .. }) = &reply {
-            // The slot is on its way, and this role's keys are there already. On a connection of its own, so that
+            // The slot is on its way, and these keys are there already. On a connection of its own, so that
             // nobody's command comes between ASKING and the script.
             let opened = tokio::time::timeout(deadline.left(), Link::open_at(&self.settings, Some(node))).await;
             let waited = StoreError::Unreachable { reason: format!("{}:{}: no answer", node.host, node.port) };
             link = Arc::new(opened.unwrap_or(Err(waited))?);
-            reply = call.send(&link, true).await;
+            reply = send(&call, &link, deadline, true).await;
         }
-        let reply = read(reply.map_err(|failure| failure.error)?)?;
-        Ok(Done { reply, link, deadline })
+        Ok(Done { reply: reply.map_err(|failure| failure.error)?, link, deadline })
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -157,31 +161,18 @@ impl RedisStore {
     }
 }
 
-/// A script with everything that it needs.
-struct Call<'a> {
-    script: &'a Script,
-    keys: &'a Keys,
-    args: &'a [String],
-    deadline: Deadline,
-}
-
-impl Call<'_> {
-    /// Runs it by its hash, or by its text when the server has not seen it yet. `asking`: at a node that the slot is
-    /// moving to.
-    async fn send(&self, link: &Link, asking: bool) -> Result<Value, Failure> {
-        let by_hash = self.one("EVALSHA", &self.script.sha, link, asking).await;
-        match by_hash {
-            Err(failure) if failure.script_unknown => self.one("EVAL", self.script.body, link, asking).await,
-            reply => reply,
-        }
-    }
-
-    async fn one(&self, command: &'static str, script: &str, link: &Link, asking: bool) -> Result<Value, Failure> {
+/// Runs a script by its hash, or by its text when the server has not seen it yet. `asking`: at a node that the slot is
+/// moving to.
+async fn send(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool) -> Result<Value, Failure> {
+    let one = async |command: &'static str, script: &str| {
         if asking {
-            link.command("ASKING", Vec::new(), self.deadline.left()).await?;
+            link.command("ASKING", Vec::new(), deadline.left()).await?;
         }
-        let arguments = scripts::arguments(script, self.keys, self.args);
-        link.command(command, arguments, self.deadline.left()).await
+        link.command(command, call.arguments(script), deadline.left()).await
+    };
+    match one("EVALSHA", &call.script.sha).await {
+        Err(failure) if failure.script_unknown => one("EVAL", call.script.body).await,
+        reply => reply,
     }
 }
 
@@ -233,6 +224,10 @@ impl Deadline {
         Self(BootClock.now() + span)
     }
 
+    fn is_ahead(self) -> bool {
+        BootClock.now() < self.0
+    }
+
     /// Never zero, which fred takes for "no timeout".
     fn left(self) -> Duration {
         self.0.since(BootClock.now()).max(Duration::from_millis(1))
@@ -242,8 +237,7 @@ impl Deadline {
 #[async_trait]
 impl LeaseStore for RedisStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        let args = scripts::campaign_args(&request);
-        let done = self.run(role, &CAMPAIGN, &args, scripts::campaign_reply).await?;
+        let done = self.run(role, &CAMPAIGN, scripts::campaign_args(&request), scripts::campaign_reply).await?;
         match done.reply.reply {
             CampaignReply::Granted { .. } => self.acknowledged(done).await,
             _ => Ok(done.reply),
@@ -251,7 +245,7 @@ impl LeaseStore for RedisStore {
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        let done = self.run(role, &RENEW, &scripts::renew_args(&request), scripts::renew_reply).await?;
+        let done = self.run(role, &RENEW, scripts::renew_args(&request), scripts::renew_reply).await?;
         match done.reply.reply {
             RenewReply::Renewed { .. } => self.acknowledged(done).await,
             RenewReply::Lost { .. } => Ok(done.reply),
@@ -260,11 +254,11 @@ impl LeaseStore for RedisStore {
 
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
         let args = scripts::release_args(&request);
-        Ok(self.run(role, &RELEASE, &args, scripts::release_reply).await?.reply)
+        Ok(self.run(role, &RELEASE, args, scripts::release_reply).await?.reply)
     }
 
     fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
-        self.listeners.add(role)
+        self.listeners.add(Keys::new(&self.prefix, role).channel)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -272,7 +266,7 @@ impl LeaseStore for RedisStore {
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        Ok(self.run(role, &PURGE, &[], scripts::purge_reply).await?.reply)
+        Ok(self.run(role, &PURGE, Vec::new(), scripts::purge_reply).await?.reply)
     }
 
     /// As noticed at the last connect.

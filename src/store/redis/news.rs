@@ -1,9 +1,10 @@
 //! The messages that the scripts publish: `v1 <kind> <token> <count> <audience> <session> <identity>`, the identity
-//! being the rest of the line, spaces and all.
+//! being the rest of the line, spaces and all; and for locks `v1 <id> <name>`, the name being the rest of the line.
 
 use std::sync::Arc;
 
-use crate::protocol::{Announcement, AnnouncementKind, Holder, Token};
+use crate::protocol::{Announcement, AnnouncementKind, Holder, LockName, Token};
+use crate::store::WakeNews;
 
 /// The announcement in a message; none when it is not one of ours.
 pub(super) fn parse(message: &str) -> Option<Announcement> {
@@ -18,6 +19,12 @@ pub(super) fn parse(message: &str) -> Option<Announcement> {
     let session = words.next()?.parse().ok()?;
     let identity = Arc::from(words.next()?);
     Some(Announcement { kind, token, count, audience, holder: Holder { session, identity } })
+}
+
+/// The wake in a message; none when it is not one of ours.
+pub(super) fn parse_wake(message: &str) -> Option<WakeNews> {
+    let (id, name) = message.strip_prefix("v1 ")?.split_once(' ')?;
+    Some(WakeNews::Wake { id: id.parse().ok()?, name: LockName::new(name).ok()? })
 }
 
 #[cfg(test)]
@@ -40,6 +47,10 @@ mod tests {
             ["", "v1", "v2 grant 1 2 3 ff x", "v1 party 1 2 3 ff x", "v1 grant one 2 3 ff x", "v1 grant 1 2 3 ff"]
         {
             assert_eq!(parse(message), None, "{message:?}");
+        }
+        for message in ["", "v1", "v1 5", "v2 00000000000000000000000000000005 a", "v1 5 a", &format!("v1 {:032x} ", 5)]
+        {
+            assert_eq!(parse_wake(message), None, "{message:?}");
         }
     }
 }

@@ -17,21 +17,23 @@ pub(super) struct Script {
     pub sha: LazyLock<String>,
 }
 
+/// A script of this folder, after what it shares with others.
 macro_rules! script {
-    ($file:literal) => {
-        Script {
-            body: concat!(include_str!("scripts/common.lua"), "\n", include_str!($file)),
-            sha: LazyLock::new(|| {
-                fred::util::sha1_hash(concat!(include_str!("scripts/common.lua"), "\n", include_str!($file)))
+    ($common:literal, $file:literal) => {
+        $crate::store::redis::scripts::Script {
+            body: concat!(include_str!($common), "\n", include_str!($file)),
+            sha: std::sync::LazyLock::new(|| {
+                fred::util::sha1_hash(concat!(include_str!($common), "\n", include_str!($file)))
             }),
         }
     };
 }
+pub(super) use script;
 
-pub(super) static CAMPAIGN: Script = script!("scripts/campaign.lua");
-pub(super) static RENEW: Script = script!("scripts/renew.lua");
-pub(super) static RELEASE: Script = script!("scripts/release.lua");
-pub(super) static PURGE: Script = script!("scripts/purge.lua");
+pub(super) static CAMPAIGN: Script = script!("scripts/common.lua", "scripts/campaign.lua");
+pub(super) static RENEW: Script = script!("scripts/common.lua", "scripts/renew.lua");
+pub(super) static RELEASE: Script = script!("scripts/common.lua", "scripts/release.lua");
+pub(super) static PURGE: Script = script!("scripts/common.lua", "scripts/purge.lua");
 
 /// The keys and the channel of one role.
 pub(super) struct Keys {
@@ -47,10 +49,10 @@ impl Keys {
         Self { lease: key("lease"), record: key("record"), channel: key("news") }
     }
 
-    /// The role whose channel this is.
-    pub fn role_of_channel(prefix: &str, channel: &str) -> Option<RoleName> {
-        let name = channel.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:news")?;
-        RoleName::new(name).ok()
+    /// A script with this role's keys; its channel is the first of the arguments.
+    pub fn call<'a>(&self, script: &'a Script, args: Vec<String>) -> Call<'a> {
+        let args = std::iter::once(self.channel.clone()).chain(args).collect();
+        Call { script, keys: vec![self.lease.clone(), self.record.clone()], slot: self.slot(), args }
     }
 
     /// The slot of the role in a cluster.
@@ -59,12 +61,22 @@ impl Keys {
     }
 }
 
-/// EVALSHA's or EVAL's arguments: the script, its keys, and `args` after the channel.
-pub(super) fn arguments(script: &str, keys: &Keys, args: &[String]) -> Vec<Value> {
-    let mut all: Vec<Value> = vec![script.into(), "2".into(), keys.lease.as_str().into(), keys.record.as_str().into()];
-    all.push(keys.channel.as_str().into());
-    all.extend(args.iter().map(|arg| Value::from(arg.as_str())));
-    all
+/// A script with everything that it needs.
+pub(super) struct Call<'a> {
+    pub script: &'a Script,
+    pub keys: Vec<String>,
+    /// Where the keys are in a cluster.
+    pub slot: u16,
+    pub args: Vec<String>,
+}
+
+impl Call<'_> {
+    /// EVALSHA's or EVAL's arguments: the script, its keys and its arguments.
+    pub fn arguments(&self, script: &str) -> Vec<Value> {
+        let mut all: Vec<Value> = vec![script.into(), self.keys.len().to_string().into()];
+        all.extend(self.keys.iter().chain(&self.args).map(|word| Value::from(word.as_str())));
+        all
+    }
 }
 
 /// Whole milliseconds, rounded up: a lease may last longer than promised, not shorter.
@@ -72,7 +84,7 @@ fn ceil_ms(span: Duration) -> String {
     span.as_micros().div_ceil(1_000).to_string()
 }
 
-fn flag(on: bool) -> String {
+pub(super) fn flag(on: bool) -> String {
     if on { "1".to_owned() } else { "0".to_owned() }
 }
 
@@ -111,18 +123,18 @@ pub(super) fn release_args(request: &ReleaseRequest) -> Vec<String> {
 }
 
 /// A script's answer, field by field.
-struct Fields {
-    name: String,
-    rest: std::vec::IntoIter<String>,
-    store_time: StoreTime,
+pub(super) struct Fields {
+    pub name: String,
+    pub rest: std::vec::IntoIter<String>,
+    pub store_time: StoreTime,
 }
 
-fn misunderstood() -> StoreError {
+pub(super) fn misunderstood() -> StoreError {
     StoreError::Refused { reason: "it answered a script with something else: is there a proxy in between?".to_owned() }
 }
 
 impl Fields {
-    fn new(reply: Value) -> Result<Self, StoreError> {
+    pub fn new(reply: Value) -> Result<Self, StoreError> {
         let fields: Vec<String> = reply.convert().map_err(|_| misunderstood())?;
         let mut rest = fields.into_iter();
         let name = rest.next().ok_or_else(misunderstood)?;
@@ -137,15 +149,15 @@ impl Fields {
         }
     }
 
-    fn text(&mut self) -> Result<String, StoreError> {
+    pub fn text(&mut self) -> Result<String, StoreError> {
         self.rest.next().ok_or_else(misunderstood)
     }
 
-    fn number(&mut self) -> Result<u64, StoreError> {
+    pub fn number(&mut self) -> Result<u64, StoreError> {
         self.text()?.parse().map_err(|_| misunderstood())
     }
 
-    fn token(&mut self) -> Result<Token, StoreError> {
+    pub fn token(&mut self) -> Result<Token, StoreError> {
         Token::new(self.number()?).ok_or_else(misunderstood)
     }
 

@@ -1,4 +1,5 @@
-//! Hears what the scripts publish, on a connection of its own, and passes it on to who listens to that role (R8).
+//! Hears what the scripts publish, on a connection of its own, and passes it on to who listens to that channel: a
+//! role's (R8), or that of a session's wakes.
 //!
 //! What is published while a connection is away is lost. So after every subscription that may have missed something its
 //! listeners hear [`News::Gap`], and look for themselves.
@@ -16,37 +17,89 @@ use super::errors::Failure;
 use super::link::Link;
 use super::news;
 use super::nodes::Target;
-use super::scripts::Keys;
 use super::settings::Settings;
 use super::supervisor::Pauses;
-use crate::protocol::RoleName;
-use crate::store::{News, StoreError};
+use crate::store::{News, StoreError, WakeNews};
 
 /// How many messages a listener may be behind before it is told of a gap instead.
 const LISTENER_BUFFER: usize = 256;
 /// How often listeners that have gone are looked for, at least.
 const TICK_MAX: Duration = Duration::from_secs(1);
 
-struct Listener {
-    news: mpsc::Sender<News>,
+/// What is heard on one kind of channel.
+pub(super) trait Heard: Clone + Send + 'static {
+    /// Messages may have been missed.
+    const GAP: Self;
+
+    /// What a message says; none when it is not one of ours.
+    fn parse(message: &str) -> Option<Self>;
+}
+
+impl Heard for News {
+    const GAP: Self = Self::Gap;
+
+    fn parse(message: &str) -> Option<Self> {
+        news::parse(message).map(Self::Said)
+    }
+}
+
+impl Heard for WakeNews {
+    const GAP: Self = Self::Gap;
+
+    fn parse(message: &str) -> Option<Self> {
+        news::parse_wake(message)
+    }
+}
+
+/// Who listens to a channel, whatever is heard there.
+trait Ear: Send {
+    /// Tells of the gap, if there is one; true when the listener is up to date.
+    fn settle(&mut self) -> bool;
+    /// Passes a message on. Who is behind hears of a gap later instead.
+    fn hear(&mut self, message: &str);
+    /// It has missed something.
+    fn miss(&mut self);
+    fn is_gone(&self) -> bool;
+}
+
+struct Listener<N> {
+    news: mpsc::Sender<N>,
     /// It missed something, or its subscription is new: the next thing it hears is that.
     gap: bool,
 }
 
-impl Listener {
-    /// Tells of the gap, if there is one; true when the listener is up to date.
+impl<N: Heard> Ear for Listener<N> {
     fn settle(&mut self) -> bool {
         if self.gap {
-            self.gap = self.news.try_send(News::Gap).is_err();
+            self.gap = self.news.try_send(N::GAP).is_err();
         }
         !self.gap
+    }
+
+    fn hear(&mut self, message: &str) {
+        match N::parse(message) {
+            Some(news) => {
+                if self.settle() {
+                    self.gap = self.news.try_send(news).is_err();
+                }
+            }
+            None => tracing::debug!("a message on our channels is not ours"),
+        }
+    }
+
+    fn miss(&mut self) {
+        self.gap = true;
+    }
+
+    fn is_gone(&self) -> bool {
+        self.news.is_closed()
     }
 }
 
 /// Who listens to what. Shared between the store, which adds, and the task, which serves.
 #[derive(Default)]
 pub(super) struct Listeners {
-    roles: Mutex<HashMap<RoleName, Vec<Listener>>>,
+    channels: Mutex<HashMap<String, Vec<Box<dyn Ear>>>>,
     changed: Notify,
     /// The connection may lead to a server that is no longer the master.
     suspect: Notify,
@@ -55,13 +108,13 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, Vec<Listener>>> {
-        self.roles.lock().unwrap_or_else(PoisonError::into_inner)
+    fn channels(&self) -> MutexGuard<'_, HashMap<String, Vec<Box<dyn Ear>>>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add(&self, role: &RoleName) -> mpsc::Receiver<News> {
+    pub fn add<N: Heard>(&self, channel: String) -> mpsc::Receiver<N> {
         let (news, listener) = mpsc::channel(LISTENER_BUFFER);
-        self.roles().entry(role.clone()).or_default().push(Listener { news, gap: true });
+        self.channels().entry(channel).or_default().push(Box::new(Listener { news, gap: true }));
         self.changed.notify_one();
         listener
     }
@@ -87,29 +140,24 @@ impl Listeners {
         *present = refusal;
     }
 
-    /// Forgets listeners that have gone, and says which roles are listened to.
-    fn wanted(&self) -> BTreeSet<RoleName> {
-        let mut roles = self.roles();
-        roles.retain(|_, listeners| {
-            listeners.retain(|listener| !listener.news.is_closed());
+    /// Forgets listeners that have gone, and says which channels are listened to.
+    fn wanted(&self) -> BTreeSet<String> {
+        let mut channels = self.channels();
+        channels.retain(|_, listeners| {
+            listeners.retain(|listener| !listener.is_gone());
             !listeners.is_empty()
         });
-        roles.keys().cloned().collect()
+        channels.keys().cloned().collect()
     }
 
-    /// Passes a message on. Who is behind hears of a gap later instead.
-    fn say(&self, role: &RoleName, said: &News) {
-        for listener in self.roles().get_mut(role).into_iter().flatten() {
-            if listener.settle() {
-                listener.gap = listener.news.try_send(said.clone()).is_err();
-            }
-        }
+    fn say(&self, channel: &str, message: &str) {
+        self.channels().get_mut(channel).into_iter().flatten().for_each(|listener| listener.hear(message));
     }
 
-    /// Tells the listeners of subscribed roles of the gaps that they have not heard of.
-    fn settle(&self, subscribed: &BTreeSet<RoleName>) {
-        for (role, listeners) in self.roles().iter_mut() {
-            if subscribed.contains(role) {
+    /// Tells the listeners of subscribed channels of the gaps that they have not heard of.
+    fn settle(&self, subscribed: &BTreeSet<String>) {
+        for (channel, listeners) in self.channels().iter_mut() {
+            if subscribed.contains(channel) {
                 listeners.iter_mut().for_each(|listener| {
                     listener.settle();
                 });
@@ -119,16 +167,16 @@ impl Listeners {
 
     /// From here on everybody has missed something.
     fn mark_all(&self) {
-        self.roles().values_mut().flatten().for_each(|listener| listener.gap = true);
+        self.channels().values_mut().flatten().for_each(|listener| listener.miss());
     }
 }
 
 /// Runs until it is aborted.
-pub(super) async fn run(settings: Arc<Settings>, prefix: String, listeners: Arc<Listeners>, mut pauses: Pauses) {
+pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut pauses: Pauses) {
     loop {
         let ended = match Link::open(&settings, Target::AnyNode).await {
             Ok(link) => {
-                let mut session = Session::new(&settings, &prefix, &listeners, link);
+                let mut session = Session::new(&settings, &listeners, link);
                 let ended = session.run().await;
                 if session.was_useful {
                     pauses.reset();
@@ -149,16 +197,15 @@ pub(super) async fn run(settings: Arc<Settings>, prefix: String, listeners: Arc<
 /// One connection's worth of listening.
 struct Session<'a> {
     settings: &'a Settings,
-    prefix: &'a str,
     listeners: &'a Listeners,
     link: Link,
-    subscribed: BTreeSet<RoleName>,
+    subscribed: BTreeSet<String>,
     was_useful: bool,
 }
 
 impl<'a> Session<'a> {
-    fn new(settings: &'a Settings, prefix: &'a str, listeners: &'a Listeners, link: Link) -> Self {
-        Self { settings, prefix, listeners, link, subscribed: BTreeSet::new(), was_useful: false }
+    fn new(settings: &'a Settings, listeners: &'a Listeners, link: Link) -> Self {
+        Self { settings, listeners, link, subscribed: BTreeSet::new(), was_useful: false }
     }
 
     async fn run(&mut self) -> StoreError {
@@ -192,12 +239,9 @@ impl<'a> Session<'a> {
     fn pass_on(&self, message: Result<Message, RecvError>) -> Result<(), Failure> {
         match message {
             Ok(message) => {
-                let said = Keys::role_of_channel(self.prefix, &message.channel)
-                    .zip(message.value.as_str().and_then(|text| news::parse(&text)));
-                match said {
-                    Some((role, announcement)) => self.listeners.say(&role, &News::Said(announcement)),
-                    None => tracing::debug!("a message on our channels is not ours"),
-                }
+                // What is no text is not ours.
+                let text = message.value.as_str();
+                self.listeners.say(&message.channel, text.as_deref().unwrap_or_default());
                 Ok(())
             }
             Err(broadcast::error::RecvError::Lagged(_)) => {
@@ -213,14 +257,13 @@ impl<'a> Session<'a> {
     async fn update(&mut self) -> Result<(), Failure> {
         let wanted = self.listeners.wanted();
         let timeout = self.settings.command_timeout;
-        let channels = |roles: Vec<&RoleName>| roles.iter().map(|role| Keys::new(self.prefix, role).channel).collect();
-        let new: Vec<&RoleName> = wanted.difference(&self.subscribed).collect();
+        let new: Vec<String> = wanted.difference(&self.subscribed).cloned().collect();
         if !new.is_empty() {
-            self.link.subscribe(channels(new), timeout).await?;
+            self.link.subscribe(new, timeout).await?;
         }
-        let old: Vec<&RoleName> = self.subscribed.difference(&wanted).collect();
+        let old: Vec<String> = self.subscribed.difference(&wanted).cloned().collect();
         if !old.is_empty() {
-            self.link.unsubscribe(channels(old), timeout).await?;
+            self.link.unsubscribe(old, timeout).await?;
         }
         self.subscribed = wanted;
         self.listeners.settle(&self.subscribed);
@@ -243,35 +286,55 @@ enum Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Announcement, AnnouncementKind, Holder, SessionId, Token};
+    use crate::protocol::{LockId, LockName};
 
-    fn said(count: u64) -> News {
-        let holder = Holder { session: SessionId::from_u128(1), identity: Arc::from("web-0") };
-        let token = Token::new(7).unwrap();
-        News::Said(Announcement { kind: AnnouncementKind::Heartbeat, token, count, audience: 0, holder })
+    fn said(count: u64) -> String {
+        format!("v1 heartbeat 7 {count} 0 {:032x} web-0", 1)
+    }
+
+    fn heard(count: u64) -> News {
+        News::parse(&said(count)).unwrap()
     }
 
     #[test]
     fn a_slow_listener_hears_of_a_gap_and_the_others_hear_everything() {
-        let (listeners, role) = (Listeners::default(), RoleName::new("a").unwrap());
-        let (mut slow, mut quick) = (listeners.add(&role), listeners.add(&role));
+        let listeners = Listeners::default();
+        let (mut slow, mut quick) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("a".to_owned()));
         listeners.settle(&listeners.wanted());
         assert_eq!((slow.try_recv(), quick.try_recv()), (Ok(News::Gap), Ok(News::Gap)));
         for count in 0..1_000 {
-            listeners.say(&role, &said(count));
-            assert_eq!(quick.try_recv(), Ok(said(count)));
+            listeners.say("a", &said(count));
+            assert_eq!(quick.try_recv(), Ok(heard(count)));
         }
         for count in 0..LISTENER_BUFFER as u64 {
-            assert_eq!(slow.try_recv(), Ok(said(count)));
+            assert_eq!(slow.try_recv(), Ok(heard(count)));
         }
-        listeners.say(&role, &said(1_000));
-        assert_eq!((slow.try_recv(), slow.try_recv()), (Ok(News::Gap), Ok(said(1_000))));
+        listeners.say("a", &said(1_000));
+        assert_eq!((slow.try_recv(), slow.try_recv()), (Ok(News::Gap), Ok(heard(1_000))));
     }
 
     #[test]
-    fn a_role_without_listeners_is_not_wanted() {
-        let (listeners, role) = (Listeners::default(), RoleName::new("a").unwrap());
-        let (one, other) = (listeners.add(&role), listeners.add(&role));
+    fn each_channel_is_heard_in_its_own_language() {
+        let listeners = Listeners::default();
+        let mut wakes = listeners.add::<WakeNews>("a".to_owned());
+        let mut news = listeners.add::<News>("b".to_owned());
+        listeners.settle(&listeners.wanted());
+        let wake = format!("v1 {:032x} orders 42", 5);
+        for message in [said(1), wake] {
+            listeners.say("a", &message);
+            listeners.say("b", &message);
+        }
+        let id = LockId::from_u128(5);
+        let woken = WakeNews::Wake { id, name: LockName::new("orders 42").unwrap() };
+        assert_eq!((wakes.try_recv(), wakes.try_recv()), (Ok(WakeNews::Gap), Ok(woken)));
+        assert_eq!((news.try_recv(), news.try_recv()), (Ok(News::Gap), Ok(heard(1))));
+        assert!(wakes.try_recv().is_err() && news.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_channel_without_listeners_is_not_wanted() {
+        let listeners = Listeners::default();
+        let (one, other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("a".to_owned()));
         drop(one);
         assert_eq!(listeners.wanted().len(), 1);
         drop(other);

@@ -377,6 +377,60 @@ fn one_that_waits_for_several_names_passes_the_word_on() {
 }
 
 #[test]
+fn one_behind_a_fair_ticket_does_not_pass_the_word_on() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    store.acquire(&waiting("a", 2, 2, Queueing::Fair));
+    for id in [3, 4] {
+        store.acquire(&waiting("a", id, id, Queueing::Plain));
+    }
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake("a", 2, 2)]);
+    let (reply, wakes) = store.acquire_waking(&waiting("a", 3, 3, Queueing::Plain));
+    assert!(is_held(&reply) && wakes.is_empty(), "whoever is behind it could not have it either: {wakes:?}");
+}
+
+#[test]
+fn a_permit_that_was_given_back_does_not_return_though_others_were_given_back_since() {
+    let mut store = Store::new();
+    let two = |id| AcquireRequest { permits: 2, ..ask("a", 1, id) };
+    store.granted(&two(1));
+    let token = store.granted(&two(2)).token;
+    for id in [2, 1] {
+        assert_eq!(store.release(&["a"], id, 9).0, LockReleaseReply::Released { holds: 0 });
+    }
+    let restore = lost(token).map(|lost| Box::new(Restore { permits: 2, ..*lost }));
+    assert_eq!(store.extend(&ExtendRequest { restore, ..extension("a", 2) }), ExtendReply::Lost);
+}
+
+#[test]
+fn a_lock_that_never_had_a_token_is_not_put_back() {
+    let mut store = Store::new();
+    let put_back = |restore| ExtendRequest { restore, ..extension("a", 1) };
+    assert_eq!(store.extend(&put_back(lost(Token::NONE))), ExtendReply::Lost);
+    let token = store.granted(&ask("a", 2, 2)).token;
+    let restore = lost(token).map(|lost| Box::new(Restore { permits: 1, ..*lost }));
+    assert_eq!(store.extend(&put_back(restore)), ExtendReply::Lost, "another has it");
+}
+
+#[test]
+fn the_dead_are_dropped_as_they_are_met_and_not_counted_among_those_who_wait() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    for (session, id) in [(2, 2), (2, 3), (3, 4), (2, 5)] {
+        store.acquire(&waiting("a", session, id, Queueing::Plain));
+    }
+    store.pass(TICKET_SPAN / 2);
+    store.space.beat(store.server(), SessionId::from_u128(3));
+    store.pass(TICKET_SPAN / 2);
+    assert_eq!(store.look("a").waiting, 1);
+    let AcquireReply::Held { ahead, .. } = store.acquire(&waiting("a", 4, 6, Queueing::Plain)) else { panic!() };
+    assert_eq!(ahead, 4, "nobody has met them yet");
+    assert_eq!(store.release(&["a"], 1, 9).1, [wake("a", 3, 4)]);
+    let name = lock("a");
+    assert_eq!(store.space.cells[&name].tickets.len(), 3, "those before the first that lives are gone");
+}
+
+#[test]
 fn looking_changes_nothing_and_old_records_are_swept() {
     let mut store = Store::new();
     assert_eq!(store.look("a"), LockInsight::default());

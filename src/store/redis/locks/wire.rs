@@ -1,0 +1,213 @@
+//! The keys of locks, what goes into their scripts and what comes out. The scripts say themselves what they do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fred::types::Value;
+
+use crate::protocol::{
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
+    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime,
+};
+use crate::store::StoreError;
+use crate::store::redis::scripts::{Call, Fields, Script, flag, misunderstood, script};
+
+pub(super) static ACQUIRE: Script = script!("../scripts/lock_common.lua", "../scripts/lock_acquire.lua");
+pub(super) static EXTEND: Script = script!("../scripts/lock_common.lua", "../scripts/lock_extend.lua");
+pub(super) static RELEASE: Script = script!("../scripts/lock_common.lua", "../scripts/lock_release.lua");
+pub(super) static CANCEL: Script = script!("../scripts/lock_common.lua", "../scripts/lock_cancel.lua");
+pub(super) static BEAT: Script = script!("../scripts/lock_common.lua", "../scripts/lock_beat.lua");
+pub(super) static INSPECT: Script = script!("../scripts/lock_common.lua", "../scripts/lock_inspect.lua");
+
+/// The keys of all locks. The braces make a cluster keep them together: several names are one step.
+pub(super) struct LockKeys {
+    base: String,
+}
+
+impl LockKeys {
+    pub fn new(prefix: &str) -> Self {
+        Self { base: format!("{prefix}:{{locks}}:") }
+    }
+
+    fn key(&self, what: &str) -> String {
+        format!("{}{what}", self.base)
+    }
+
+    /// The channel on which this session's waiters are woken.
+    pub fn wakes_of(&self, session: SessionId) -> String {
+        self.key(&format!("wake:{session}"))
+    }
+
+    /// A script on these names. `latest`: no later than this shall it be executed.
+    pub fn call<'a>(
+        &self,
+        script: &'a Script,
+        names: &[LockName],
+        args: &[String],
+        latest: Option<StoreTime>,
+    ) -> Call<'a> {
+        let mut keys = vec![self.key("store"), self.key("sessions")];
+        let of_name = |name| ["lock", "queue", "fair"].map(|what| self.key(&format!("{what}:{name}")));
+        keys.extend(names.iter().flat_map(of_name));
+        let mut words = vec![latest.map_or_else(String::new, |latest| latest.0.to_string()), self.key("wake:")];
+        words.extend(names.iter().map(ToString::to_string));
+        words.extend_from_slice(args);
+        Call { script, slot: self.slot(), keys, args: words }
+    }
+
+    /// Where all of them are in a cluster.
+    pub fn slot(&self) -> u16 {
+        fred::util::redis_keyslot(self.base.as_bytes())
+    }
+}
+
+/// Whole microseconds, rounded up: a lease may last longer than promised, not shorter.
+fn ceil_us(span: Duration) -> String {
+    span.as_nanos().div_ceil(1_000).to_string()
+}
+
+fn optional(span: Option<Duration>) -> String {
+    span.map_or_else(String::new, ceil_us)
+}
+
+pub(super) fn acquire_args(request: &AcquireRequest) -> Vec<String> {
+    let queueing = match request.queueing {
+        Queueing::No => "no",
+        Queueing::Plain => "plain",
+        Queueing::Fair => "fair",
+    };
+    vec![
+        request.session.to_string(),
+        request.id.to_string(),
+        request.owner.to_string(),
+        request.identity.to_string(),
+        ceil_us(request.lease),
+        request.permits.to_string(),
+        request.floor.to_string(),
+        queueing.to_owned(),
+        optional(request.guard),
+    ]
+}
+
+pub(super) fn extend_args(request: &ExtendRequest) -> Vec<String> {
+    let mut args = vec![request.id.to_string(), optional(request.lease), optional(request.guard)];
+    if let Some(lost) = request.restore.as_deref() {
+        let Restore { session, owner, identity, token, holds, permits, lease } = lost;
+        args.extend([session.to_string(), owner.to_string(), identity.to_string(), token.to_string()]);
+        args.extend([holds.to_string(), permits.to_string(), ceil_us(*lease)]);
+    }
+    args
+}
+
+pub(super) fn release_args(request: &LockReleaseRequest) -> Vec<String> {
+    vec![request.id.to_string(), request.request.to_string(), flag(request.entirely)]
+}
+
+pub(super) fn cancel_args(request: &CancelRequest) -> Vec<String> {
+    vec![request.session.to_string(), request.id.to_string()]
+}
+
+/// A script's answer.
+pub(super) enum Answer {
+    /// It has done what it should; its words are to be read.
+    Done(Fields),
+    /// It came too late, and has done nothing.
+    Late,
+}
+
+/// Reads the first words of an answer, which say when it was made.
+pub(super) fn answer(reply: Value) -> Result<(StoreTime, Answer), StoreError> {
+    let fields = Fields::new(reply)?;
+    Ok((fields.store_time, if fields.name == "late" { Answer::Late } else { Answer::Done(fields) }))
+}
+
+/// The answer to TIME.
+pub(super) fn time_of(reply: Value) -> Result<StoreTime, StoreError> {
+    let words: Vec<u64> = reply.convert().map_err(|_| misunderstood())?;
+    match words[..] {
+        [seconds, micros] => Ok(StoreTime(seconds.saturating_mul(1_000_000).saturating_add(micros))),
+        _ => Err(misunderstood()),
+    }
+}
+
+fn name(fields: &mut Fields) -> Result<LockName, StoreError> {
+    LockName::new(fields.text()?).map_err(|_| misunderstood())
+}
+
+fn small(fields: &mut Fields) -> Result<u32, StoreError> {
+    u32::try_from(fields.number()?).map_err(|_| misunderstood())
+}
+
+fn span(fields: &mut Fields) -> Result<Duration, StoreError> {
+    fields.number().map(Duration::from_micros)
+}
+
+fn holder(fields: &mut Fields) -> Result<LockHolder, StoreError> {
+    Ok(LockHolder {
+        owner: Arc::from(fields.text()?),
+        identity: Arc::from(fields.text()?),
+        token: fields.token()?,
+        holds: small(fields)?,
+        remaining: span(fields)?,
+    })
+}
+
+pub(super) fn acquire_reply(mut fields: Fields) -> Result<AcquireReply, StoreError> {
+    Ok(match fields.name.as_str() {
+        "granted" => {
+            let token = fields.token()?;
+            let id = fields.text()?.parse().map_err(|()| misunderstood())?;
+            AcquireReply::Granted(LockGrant { id, token, holds: small(&mut fields)? })
+        }
+        "held" => {
+            let (name, ahead) = (name(&mut fields)?, small(&mut fields)?);
+            let holder = if fields.rest.len() == 0 { None } else { Some(holder(&mut fields)?) };
+            AcquireReply::Held { name, holder, ahead }
+        }
+        "guarded" => AcquireReply::Guarded { remaining: span(&mut fields)? },
+        "differ" => AcquireReply::PermitsDiffer { name: name(&mut fields)?, permits: small(&mut fields)? },
+        _ => return Err(misunderstood()),
+    })
+}
+
+pub(super) fn extend_reply(mut fields: Fields) -> Result<ExtendReply, StoreError> {
+    Ok(match fields.name.as_str() {
+        "extended" => ExtendReply::Extended {
+            token: fields.token()?,
+            holds: small(&mut fields)?,
+            lease: span(&mut fields)?,
+            restored: fields.number()? == 1,
+        },
+        "lost" => ExtendReply::Lost,
+        _ => return Err(misunderstood()),
+    })
+}
+
+pub(super) fn release_reply(mut fields: Fields) -> Result<LockReleaseReply, StoreError> {
+    Ok(match fields.name.as_str() {
+        "released" => LockReleaseReply::Released { holds: small(&mut fields)? },
+        "notheld" => LockReleaseReply::NotHeld,
+        _ => return Err(misunderstood()),
+    })
+}
+
+pub(super) fn cancel_reply(fields: Fields) -> Result<(), StoreError> {
+    if fields.name == "cancelled" { Ok(()) } else { Err(misunderstood()) }
+}
+
+pub(super) fn beat_reply(fields: Fields) -> Result<(), StoreError> {
+    if fields.name == "alive" { Ok(()) } else { Err(misunderstood()) }
+}
+
+pub(super) fn inspect_reply(mut fields: Fields) -> Result<LockInsight, StoreError> {
+    if fields.name != "insight" {
+        return Err(misunderstood());
+    }
+    let permits = fields.text()?;
+    let permits = if permits.is_empty() { None } else { Some(permits.parse().map_err(|_| misunderstood())?) };
+    let (waiting, mut holders) = (small(&mut fields)?, Vec::new());
+    while fields.rest.len() > 0 {
+        holders.push(holder(&mut fields)?);
+    }
+    Ok(LockInsight { holders, permits, waiting })
+}

@@ -1,0 +1,333 @@
+-- What every script about locks begins with. protocol/locks/space.rs is the reference for what happens when.
+--
+-- KEYS[1]  the store: a hash, which server process the locks were written under
+-- KEYS[2]  the sessions: a sorted set, until when each sidecar's tickets stand
+-- and for each name three keys, which are there for a day after the last use:
+--          the lock: a hash, who holds it (a field h:<id> each) and what is remembered
+--          the queue: a sorted set, the tickets <session>:<id> in the order of their coming
+--          the fair queue: the same, of those tickets that nobody may overtake
+-- All keys share one hash tag, so that several names are one step and a cluster keeps them together.
+-- ARGV[1]  when the sender gives this request up, in microseconds of this clock; empty when it does not know
+-- ARGV[2]  what the channel of a session's wakes begins with
+-- and then the names; the rest is each script's own.
+--
+-- The three rules of common.lua hold here, too: numbers leave as text made with '%.0f'; the first write is one that a
+-- full memory refuses, where it may be refused at all (a script may take back room first); what we did not write is
+-- reported and left as it is.
+local store_key, sessions_key = KEYS[1], KEYS[2]
+local names = (#KEYS - 2) / 3
+local first_arg = 2 + names
+
+local DAY_MS = 86400000 -- RECORD_SPAN
+local TICKET_US = 10000000 -- TICKET_SPAN
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- microseconds, as are all moments and spans here
+
+-- Nobody waits for the answer any more: what it asks for may have been repeated or cancelled since.
+if ARGV[1] ~= '' and now > tonumber(ARGV[1]) then
+  return { 'late', text(now) }
+end
+
+local function arg(i)
+  return ARGV[first_arg + i]
+end
+
+local function garbage(key, why)
+  return { 'garbage', text(now), key, why }
+end
+
+-- Up to 16 digits: what a double holds exactly, and then some.
+local function is_number(value)
+  return value and #value <= 16 and string.match(value, '^%d+$') ~= nil
+end
+
+local function is_id(value)
+  return value and #value == 32 and string.match(value, '^%x+$') ~= nil
+end
+
+-- A reply when the key holds something else; pcall answers a number when it does not.
+local function not_sorted(key)
+  local reply = redis.pcall('ZCARD', key)
+  return type(reply) == 'table' and garbage(key, 'it is not a sorted set') or nil
+end
+
+-- `session token holds request lease expires_at bytes-of-owner owner identity`, the last two with spaces and all.
+local function parse_holder(id, value)
+  local session, token, holds, request, lease, expires_at, bytes, rest =
+    string.match(value, '^(%x+) (%d+) (%d+) (%x+) (%d+) (%d+) (%d+) (.*)$')
+  local sound = is_id(id) and is_id(session) and is_id(request) and is_number(token) and is_number(holds)
+    and is_number(lease) and is_number(expires_at) and is_number(bytes)
+  if not sound or string.sub(rest, bytes + 1, bytes + 1) ~= ' ' then
+    return nil
+  end
+  return {
+    id = id, session = session, token = tonumber(token), holds = tonumber(holds), request = request,
+    lease = tonumber(lease), expires_at = tonumber(expires_at), owner = string.sub(rest, 1, bytes),
+    identity = string.sub(rest, bytes + 2),
+  }
+end
+
+local function by_token(one, other)
+  return one.token < other.token
+end
+
+-- Reads the fields of a lock's hash into the cell. Returns a reply when it is not what we wrote.
+local function parse_cell(cell, hash)
+  if hash.v ~= '1' then
+    return garbage(cell.key, 'field v is not 1: another version of Baton, or another program, wrote it')
+  end
+  for _, field in ipairs({ 'token', 'ended', 'permits' }) do
+    if not is_number(hash[field]) then
+      return garbage(cell.key, 'field ' .. field .. ' is not a number')
+    end
+    cell[field] = tonumber(hash[field])
+  end
+  if not hash.released then
+    return garbage(cell.key, 'field released is missing')
+  end
+  cell.released, cell.is_stored = hash.released, true
+  for field, value in pairs(hash) do
+    local id = string.match(field, '^h:(.*)$')
+    if id then
+      local holder = parse_holder(id, value)
+      if not holder then
+        return garbage(cell.key, 'field ' .. field .. ' is not a holder')
+      end
+      if now < holder.expires_at then
+        table.insert(cell.holders, holder)
+      else
+        -- Its lease has ended.
+        table.insert(cell.gone, field)
+      end
+    end
+  end
+  table.sort(cell.holders, by_token)
+end
+
+-- One name; nil and a reply when a key of it is not what we wrote.
+local function load(i)
+  local cell = {
+    key = KEYS[3 * i], queue = KEYS[3 * i + 1], fair = KEYS[3 * i + 2], name = ARGV[2 + i],
+    token = 0, ended = 0, permits = 0, released = '', holders = {}, gone = {},
+  }
+  local flat = redis.pcall('HGETALL', cell.key)
+  if flat.err then
+    return nil, garbage(cell.key, 'it is not a hash')
+  end
+  local bad = not_sorted(cell.queue) or not_sorted(cell.fair)
+  if not bad and #flat > 0 then
+    local hash = {}
+    for at = 1, #flat, 2 do
+      hash[flat[at]] = flat[at + 1]
+    end
+    bad = parse_cell(cell, hash)
+  end
+  if bad then
+    return nil, bad
+  end
+  return cell
+end
+
+-- All names; nil and a reply when a key is not what we wrote.
+local function load_all()
+  local bad = not_sorted(sessions_key)
+  if bad then
+    return nil, bad
+  end
+  local cells = {}
+  for i = 1, names do
+    cells[i], bad = load(i)
+    if bad then
+      return nil, bad
+    end
+  end
+  return cells
+end
+
+-- The keys of a name stay for a day, and for as long as it is held.
+local function touch(cell)
+  local ttl_ms = DAY_MS
+  for _, holder in ipairs(cell.holders) do
+    ttl_ms = math.max(ttl_ms, math.ceil((holder.expires_at - now) / 1000))
+  end
+  redis.call('PEXPIRE', cell.key, text(ttl_ms))
+  redis.call('PEXPIRE', cell.queue, text(ttl_ms))
+  redis.call('PEXPIRE', cell.fair, text(ttl_ms))
+end
+
+local function held_under(cell, id)
+  for at, holder in ipairs(cell.holders) do
+    if holder.id == id then
+      return holder, at
+    end
+  end
+end
+
+local function holder_text(holder)
+  return table.concat({
+    holder.session, text(holder.token), text(holder.holds), holder.request, text(holder.lease),
+    text(holder.expires_at), tostring(#holder.owner), holder.owner, holder.identity,
+  }, ' ')
+end
+
+-- Writes what is remembered, and the holder that has changed, if one has.
+local function save(cell, holder)
+  local fields = {
+    'v', '1', 'token', text(cell.token), 'ended', text(cell.ended), 'permits', text(cell.permits),
+    'released', cell.released,
+  }
+  if holder then
+    table.insert(fields, 'h:' .. holder.id)
+    table.insert(fields, holder_text(holder))
+  end
+  redis.call('HSET', cell.key, unpack(fields))
+  for _, field in ipairs(cell.gone) do
+    -- One whose lease has ended may have come again under the same id.
+    if not held_under(cell, string.sub(field, 3)) then
+      redis.call('HDEL', cell.key, field)
+    end
+  end
+  cell.gone = {}
+  touch(cell)
+end
+
+-- Takes a holder away.
+local function give_back(cell, id, request)
+  local holder, at = held_under(cell, id)
+  table.remove(cell.holders, at)
+  table.insert(cell.gone, 'h:' .. id)
+  cell.ended, cell.released = math.max(cell.ended, holder.token), id .. ' ' .. request
+end
+
+-- Whether a session gave a sign of life of late.
+local lives_cache = {}
+local function lives(session)
+  if lives_cache[session] == nil then
+    local till = redis.call('ZSCORE', sessions_key, session)
+    lives_cache[session] = till and now < tonumber(till) or false
+  end
+  return lives_cache[session]
+end
+
+local function give_sign_of_life(session)
+  redis.call('ZADD', sessions_key, text(now + TICKET_US), session)
+  redis.call('PEXPIRE', sessions_key, text(TICKET_US / 1000))
+  lives_cache[session] = true
+end
+
+local function drop(cell, ticket)
+  redis.call('ZREM', cell.queue, ticket)
+  redis.call('ZREM', cell.fair, ticket)
+end
+
+-- The first ticket of a queue behind this order, and its own order, whether its sidecar lives or not; nil and a reply
+-- when it is not a ticket.
+local function ticket_after(key, order)
+  local from = order and '(' .. text(order) or '-inf'
+  local found = redis.call('ZRANGE', key, from, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  if not found[1] then
+    return nil
+  end
+  local session, id = string.match(found[1], '^(%x+):(%x+)$')
+  local at = tonumber(found[2])
+  if not is_id(session) or not is_id(id) or not is_number(text(at)) then
+    return nil, garbage(key, 'a member of it is not a ticket')
+  end
+  return { text = found[1], session = session, id = id, order = at }
+end
+
+-- The first ticket behind this order whose sidecar lives; dead ones on the way are dropped.
+local function meet(cell, order)
+  while true do
+    local ticket, bad = ticket_after(cell.queue, order)
+    if not ticket or lives(ticket.session) then
+      return ticket, bad
+    end
+    drop(cell, ticket.text)
+  end
+end
+
+local function order_of(cell, ticket)
+  return tonumber(redis.call('ZSCORE', cell.queue, ticket) or '')
+end
+
+-- Whether this request may have it now: nobody overtakes a fair ticket.
+local function is_open_to(cell, mine)
+  local free = cell.permits - #cell.holders
+  local my_order, fair, at = order_of(cell, mine) or math.huge, 0, nil
+  while fair < free do
+    local ticket, bad = ticket_after(cell.fair, at)
+    if bad then
+      return false, bad
+    end
+    if not ticket or ticket.order >= my_order then
+      return true
+    end
+    if lives(ticket.session) then
+      fair, at = fair + 1, ticket.order
+    else
+      drop(cell, ticket.text)
+    end
+  end
+  return false
+end
+
+-- Wakes the first in the queue, or the first behind this order, when there is something free. A lost wake-up costs
+-- time, and no more: so the work that it belongs to is not called off for a queue that holds something else.
+local function wake_next(cell, order)
+  if cell.permits <= #cell.holders then
+    return
+  end
+  local ticket = meet(cell, order)
+  if ticket then
+    redis.call('PUBLISH', ARGV[2] .. ticket.session, 'v1 ' .. ticket.id .. ' ' .. cell.name)
+  end
+end
+
+-- Takes a request's tickets away, and wakes who can go on.
+local function leave_queues(cells, mine)
+  for _, cell in ipairs(cells) do
+    drop(cell, mine)
+    wake_next(cell)
+  end
+end
+
+-- R5 for the whole store: notices another server process. Returns for how long it stays shut for new grants, if it is;
+-- or nil and a reply.
+local function prepare(guard)
+  if guard == '' then
+    return nil
+  end
+  guard = tonumber(guard)
+  local stored = redis.pcall('HMGET', store_key, 'v', 'run_id', 'guard_until')
+  if stored.err then
+    return nil, garbage(store_key, 'it is not a hash')
+  end
+  local known = stored[1] or redis.call('EXISTS', store_key) == 1
+  if known and (stored[1] ~= '1' or not stored[2] or not is_number(stored[3])) then
+    return nil, garbage(store_key, 'its fields are not those of Baton')
+  end
+  local info = redis.call('INFO', 'server')
+  local run_id = string.match(info, 'run_id:(%w+)') or ''
+  local guard_until = now + guard
+  if not known then
+    -- Whole seconds, rounded either way: the server may be almost a second younger than it says.
+    local uptime_s = tonumber(string.match(info, 'uptime_in_seconds:(%-?%d+)') or '0') - 1
+    guard_until = now + math.max(guard - math.max(uptime_s, 0) * 1000000, 0)
+  elseif stored[2] == run_id then
+    -- No guard is longer than that: one that seems so was set before this clock was stepped back.
+    guard_until = math.min(tonumber(stored[3]), guard_until)
+  end
+  if not known or stored[2] ~= run_id or text(guard_until) ~= stored[3] then
+    redis.call('HSET', store_key, 'v', '1', 'run_id', run_id, 'guard_until', text(guard_until))
+    redis.call('PEXPIRE', store_key, text(DAY_MS))
+  elseif redis.call('PTTL', store_key) < DAY_MS / 2 then
+    redis.call('PEXPIRE', store_key, text(DAY_MS))
+  end
+  return now < guard_until and guard_until - now or nil
+end

@@ -1,0 +1,128 @@
+//! What waiting and forgetting cost.
+
+use futures_util::future::join_all;
+
+use super::super::support::redis::RedisServer;
+use super::super::support::resp::Reply;
+use super::super::{connected, ms};
+use super::*;
+
+/// Calls of this command, or of all.
+fn calls(redis: &RedisServer, command: &str) -> u64 {
+    let stats = redis.command(&["INFO", "commandstats"]).text();
+    let calls = |line: &str| -> Option<u64> { line.split("calls=").nth(1)?.split(',').next()?.parse().ok() };
+    stats.lines().filter(|line| line.starts_with(&format!("cmdstat_{command}"))).filter_map(calls).sum()
+}
+
+const WAITERS: u64 = 100;
+
+/// Waits for its turn as a sidecar's request does, and gives the lock back at once.
+async fn wait_for_turn(store: &RedisStore, request: AcquireRequest, mut wakes: mpsc::Receiver<WakeNews>) -> Token {
+    let number = u128::from_str_radix(&request.id.to_string(), 16).expect("hexadecimal");
+    loop {
+        assert_eq!(next(&mut wakes).await, wake("a", number), "nobody is woken for nothing");
+        if let AcquireReply::Granted(grant) = acquire(store, request.clone()).await {
+            release(store, "a", number).await;
+            return grant.token;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_waiters_cost_two_scripts_per_release() {
+    let redis = RedisServer::start();
+    let mut stores = Vec::new();
+    for _ in 0..10 {
+        stores.push(connected(&redis.url()).await);
+    }
+    for queueing in [Queueing::Fair, Queueing::Plain] {
+        granted(&stores[0], ask("a", 1)).await;
+        let mut waiters = Vec::new();
+        for at in 0..WAITERS {
+            let store = &stores[usize::try_from(at % 10).expect("small")];
+            let number = u128::from(at) + 2;
+            let wakes = listening(store, number).await;
+            let request = AcquireRequest { queueing, ..ask("a", number) };
+            assert!(is_held(store, request.clone()).await);
+            waiters.push(wait_for_turn(store, request, wakes));
+        }
+        let before = calls(&redis, "eval");
+        release(&stores[0], "a", 1).await;
+        let tokens = join_all(waiters).await;
+        let scripts = calls(&redis, "eval") - before;
+        println!("{WAITERS} waiters, {queueing:?}: {scripts} scripts for {} releases", WAITERS + 1);
+        assert!(tokens.is_sorted_by(|one, other| one < other), "in the order of their coming: {tokens:?}");
+        // A release each, and the request of the one that it wakes; by its hash, then once by its text.
+        assert!(scripts <= 2 * WAITERS + 2, "{scripts}");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_tickets_do_not_make_a_step_longer() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    granted(&store, ask("a", 1)).await;
+    let fill = "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+        redis.call('ZADD', KEYS[1], i, string.format('%032x:%032x', ARGV[3], i))
+      end";
+    let fill = |from, to, session| {
+        redis.command(&["EVAL", fill, "1", "baton:{locks}:queue:a", from, to, session]);
+    };
+    fill("1", "100", "7");
+    assert!(is_held(&store, waiting("a", 2)).await);
+    fill("1000", "10999", "2");
+    let all = || calls(&redis, "");
+    let measured = all();
+    let looking = all() - measured;
+    let mut steps = Vec::new();
+    for (what, number) in [("plain", 3_u128), ("fair", 4), ("cancelled", 3), ("released", 1), ("overtaking", 5)] {
+        let before = all();
+        match what {
+            "plain" => assert!(is_held(&store, AcquireRequest { queueing: Queueing::Plain, ..ask("a", number) }).await),
+            "fair" => assert!(is_held(&store, waiting("a", number)).await),
+            "cancelled" => store.cancel(cancelling("a", number)).await.expect("an answer"),
+            "released" => release(&store, "a", number).await,
+            _ => drop(acquire(&store, ask("a", number)).await),
+        }
+        steps.push((what, all() - before - looking));
+    }
+    println!("commands per step, with 10,000 tickets and before them 100 of a sidecar that is gone: {steps:?}");
+    // The release meets the dead: a look and two removals each.
+    assert!(steps.iter().all(|(what, commands)| *commands < if *what == "released" { 450 } else { 60 }), "{steps:?}");
+    let insight = store.inspect(names(&["a"]).remove(0)).await.expect("an answer");
+    assert_eq!(insight.waiting, 10_002, "the tickets of the dead are gone");
+}
+
+#[tokio::test]
+async fn ten_thousand_names_are_forgotten_a_day_after_their_last_use() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let chunks = (0..10_000_u32).collect::<Vec<_>>();
+    let rounds = chunks.chunks(16).enumerate().map(|(at, chunk)| {
+        let names: Vec<String> = chunk.iter().map(|number| format!("{number:05}")).collect();
+        let names: Vec<LockName> = names.into_iter().map(|name| LockName::new(name).expect("a good name")).collect();
+        let (store, number) = (&store, at as u128 + 1);
+        async move {
+            let queueing = if at.is_multiple_of(2) { Queueing::Plain } else { Queueing::No };
+            let request = AcquireRequest { names: names.clone(), queueing, guard: Some(ms(1)), ..ask("x", number) };
+            let waits = matches!(acquire(store, request).await, AcquireReply::Guarded { .. });
+            if !waits {
+                store.release(LockReleaseRequest { names, ..giving_back("x", number) }).await.expect("an answer");
+            }
+        }
+    });
+    join_all(rounds).await;
+    granted(&store, AcquireRequest { lease: ms(2 * 86_400_000), ..ask("long", 1) }).await;
+    assert!(redis.command(&["DBSIZE"]).number() > 9_000, "most names are known");
+    let lasting = "local lasting = {}
+      for _, key in ipairs(redis.call('KEYS', '*')) do
+        local ttl = redis.call('PTTL', key)
+        if ttl < 0 or ttl > 86400000 then table.insert(lasting, key) end
+      end
+      return lasting";
+    let lasting = redis.command(&["EVAL", lasting, "0"]);
+    assert_eq!(lasting, Reply::List(vec![Reply::Text("baton:{locks}:lock:long".to_owned())]), "as long as it is held");
+    let bytes = redis.command(&["INFO", "memory"]).text();
+    let used = bytes.lines().find(|line| line.starts_with("used_memory_human")).expect("it is told");
+    println!("10,000 names: {} keys, {used}", redis.command(&["DBSIZE"]).number());
+}

@@ -1,0 +1,447 @@
+//! Random operations on Redis and on the reference (`LockSpace`): the same answers, the same wakes.
+//!
+//! Both sides see the same moments, but for what a command takes: the reference is told Redis's clock before each
+//! operation. Time passes by shifting: the reference's clock goes forward, and in Redis every stored moment moves back.
+//! So tokens, which are made from the clock, differ in value; what must agree is which token is meant, and their order.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, Wake};
+
+use super::super::support::cluster::Cluster;
+use super::super::support::redis::RedisServer;
+use super::super::support::resp::Reply;
+use super::super::support::sentinel::SentinelSet;
+use super::super::{connected, ms};
+use super::*;
+
+const SEEDS: u64 = 300;
+/// Where servers are behind more servers.
+const SEEDS_FEW: u64 = 15;
+const OPERATIONS: usize = 60;
+/// Longer than the test, so that nothing ends between the two sides' looks at it.
+const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
+const GUARD_MS: u64 = 400_000;
+/// Spans whose sums stay clear of the leases, of the guard and of a ticket's ten seconds, by more than the test takes.
+const PASSING_MS: [u64; 5] = [3_137, 3_137, 6_211, 310_270, 610_510];
+/// What a command takes.
+const ROUNDING: Duration = Duration::from_millis(500);
+/// Redis tells its age in whole seconds.
+const GUARD_ROUNDING: Duration = Duration::from_millis(2_500);
+/// A floor this far ahead is above every clock of the test.
+const FAR_AHEAD: u64 = 1_000_000_000_000;
+const SESSIONS: u128 = 3;
+const NAMES: [&str; 3] = ["a", "b 2", "ç/3"];
+const KEYS: &str = "baton:{locks}:";
+
+/// Moves every stored moment back by ARGV[1] microseconds.
+const SHIFT: &str = "
+  local span = tonumber(ARGV[1])
+  local function earlier(text) return string.format('%.0f', tonumber(text) - span) end
+  local store = ARGV[2] .. 'store'
+  local till = redis.call('HGET', store, 'guard_until')
+  if till then redis.call('HSET', store, 'guard_until', earlier(till)) end
+  local sessions = redis.call('ZRANGE', ARGV[2] .. 'sessions', 0, -1)
+  for _, session in ipairs(sessions) do redis.call('ZINCRBY', ARGV[2] .. 'sessions', -span, session) end
+  for i = 3, #ARGV do
+    local key = ARGV[2] .. 'lock:' .. ARGV[i]
+    local hash = redis.call('HGETALL', key)
+    for at = 1, #hash, 2 do
+      if string.sub(hash[at], 1, 2) == 'h:' then
+        local head, moment, rest = string.match(hash[at + 1], '^(%x+ %d+ %d+ %x+ %d+) (%d+) (.*)$')
+        redis.call('HSET', key, hash[at], head .. ' ' .. earlier(moment) .. ' ' .. rest)
+      end
+    end
+  end";
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Acquire(AcquireRequest),
+    Extend(ExtendRequest),
+    Release(LockReleaseRequest),
+    Cancel(CancelRequest),
+    Beat(SessionId),
+    Inspect(LockName),
+    TimePasses(u64),
+    EverythingForgotten,
+    AnotherServer,
+}
+
+struct Pair<'a> {
+    redis: &'a RedisServer,
+    store: &'a RedisStore,
+    wakes: &'a mut [mpsc::Receiver<WakeNews>],
+    space: LockSpace,
+    /// How far the reference's clock is ahead.
+    passed_us: u64,
+    generation: u64,
+    /// Redis's token to the reference's.
+    tokens: BTreeMap<Token, Token>,
+    /// The latest requests.
+    recent: VecDeque<AcquireRequest>,
+    requests: u128,
+    rng: fastrand::Rng,
+    /// How often each outcome was met, for a test that says what it has tested.
+    seen: &'a mut BTreeMap<String, usize>,
+}
+
+impl Pair<'_> {
+    fn saw(&mut self, outcome: impl std::fmt::Debug) {
+        let name = format!("{outcome:?}");
+        let name = name.split([' ', '(']).next().unwrap_or_default().trim_matches('"').to_owned();
+        *self.seen.entry(name).or_default() += 1;
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(0..n) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.rng.usize(0..from.len())].clone()
+    }
+
+    fn new_id(&mut self) -> LockId {
+        self.requests += 1;
+        id(self.requests)
+    }
+
+    fn twin(&self, token: Token) -> Token {
+        *self.tokens.get(&token).unwrap_or_else(|| panic!("{token} was never seen"))
+    }
+
+    /// Two tokens mean the same; a new pair keeps the order of all.
+    fn same_token(&mut self, redis: Token, reference: Token) {
+        if let Some(known) = self.tokens.get(&redis) {
+            assert_eq!(*known, reference, "the reference's token for {redis}");
+            return;
+        }
+        self.tokens.insert(redis, reference);
+        let order: Vec<Token> = self.tokens.values().copied().collect();
+        assert!(order.is_sorted_by(|a, b| a < b), "the order of tokens: {:?}", self.tokens);
+    }
+
+    fn known_token(&mut self) -> Token {
+        let known: Vec<Token> = self.tokens.keys().copied().collect();
+        self.pick(&known[known.len().saturating_sub(3)..])
+    }
+
+    /// One of the latest requests, or a new one.
+    fn request(&mut self) -> AcquireRequest {
+        if !self.recent.is_empty() && !self.one_in(3) {
+            let at = self.rng.usize(0..self.recent.len());
+            return self.recent[at].clone();
+        }
+        let several = self.one_in(4);
+        let names =
+            if several { self.pick(&[vec![0, 1], vec![0, 2], vec![0, 1, 2]]) } else { vec![self.rng.usize(0..3)] };
+        let session = session(self.rng.u128(1..=SESSIONS));
+        let queueing = self.pick(&[Queueing::No, Queueing::Plain, Queueing::Fair]);
+        let request = AcquireRequest {
+            names: names.into_iter().map(|at| LockName::new(NAMES[at]).expect("a good name")).collect(),
+            session,
+            id: self.new_id(),
+            owner: Arc::from(self.pick(&["worker 1", "worker 2", "", "a b  c\n"])),
+            identity: Arc::from(format!("web {session}")),
+            lease: ms(self.pick(&LEASES_MS)),
+            permits: self.pick(&[1, 1, 1, 1, 2, 2, 3]),
+            floor: Token::NONE,
+            queueing: if several && queueing == Queueing::Fair { Queueing::Plain } else { queueing },
+            guard: (!self.one_in(6)).then(|| ms(GUARD_MS)),
+        };
+        self.recent.push_front(request.clone());
+        self.recent.truncate(6);
+        request
+    }
+
+    fn floor(&mut self) -> Token {
+        let latest = *self.tokens.keys().next_back().expect("zero is known");
+        if self.one_in(30) && latest.get() < Token::LIMIT - 2 * FAR_AHEAD {
+            let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
+            // Known from now on, on both sides.
+            let (mine, twin) = (ahead(latest), ahead(self.twin(latest)));
+            self.same_token(mine, twin);
+            return mine;
+        }
+        if self.one_in(3) { self.known_token() } else { Token::NONE }
+    }
+
+    fn choose(&mut self) -> Operation {
+        let request = self.request();
+        match self.rng.u32(0..40) {
+            0..=16 => Operation::Acquire(AcquireRequest { floor: self.floor(), ..request }),
+            17..=21 => {
+                let restore = self.one_in(2).then(|| {
+                    let AcquireRequest { session, owner, identity, lease, .. } = request.clone();
+                    let permits = if self.one_in(6) { 2 } else { request.permits };
+                    let (token, holds) = (self.known_token(), self.rng.u32(1..3));
+                    Box::new(Restore { session, owner, identity, token, holds, permits, lease })
+                });
+                let lease = self.one_in(2).then(|| ms(self.pick(&LEASES_MS)));
+                let guard = (!self.one_in(6)).then(|| ms(GUARD_MS));
+                Operation::Extend(ExtendRequest { names: request.names, id: request.id, lease, restore, guard })
+            }
+            22..=28 => {
+                // Now and then a request that was there before.
+                let request_id = if self.one_in(4) { id(self.requests) } else { self.new_id() };
+                let entirely = self.one_in(3);
+                Operation::Release(LockReleaseRequest {
+                    names: request.names,
+                    id: request.id,
+                    request: request_id,
+                    entirely,
+                })
+            }
+            29..=31 => {
+                let AcquireRequest { names, session, id, .. } = request;
+                Operation::Cancel(CancelRequest { names, session, id })
+            }
+            32..=33 => Operation::Beat(session(self.rng.u128(1..=SESSIONS))),
+            34 => Operation::Inspect(request.names[0].clone()),
+            35..=37 => Operation::TimePasses(self.pick(&PASSING_MS)),
+            38 if self.one_in(3) => Operation::EverythingForgotten,
+            38 => Operation::Inspect(request.names[0].clone()),
+            _ => Operation::AnotherServer,
+        }
+    }
+
+    /// The reference's moment: Redis's clock and age, before it is asked.
+    fn server<'s>(&self, run_id: &'s str) -> Server<'s> {
+        let [seconds, micros] = <[String; 2]>::try_from(self.redis.command(&["TIME"]).texts()).expect("two numbers");
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        let info = self.redis.command(&["INFO", "server"]).text();
+        let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
+        let now = StoreTime(number(&seconds) * 1_000_000 + number(&micros) + self.passed_us);
+        Server { now, uptime: Duration::from_secs(number(uptime).saturating_sub(1)), run_id }
+    }
+
+    async fn apply(&mut self, operation: &Operation) {
+        let run_id = format!("generation {}", self.generation);
+        let server = self.server(&run_id);
+        let said = match operation {
+            Operation::Acquire(request) => self.acquire(server, request).await,
+            Operation::Extend(request) => {
+                self.extend(server, request).await;
+                Vec::new()
+            }
+            Operation::Release(request) => {
+                let reply = self.store.release(request.clone()).await.expect("an answer");
+                let (expected, wakes) = self.space.release(server, request);
+                assert_eq!(reply, expected);
+                self.saw(expected);
+                wakes
+            }
+            Operation::Cancel(request) => {
+                self.store.cancel(request.clone()).await.expect("an answer");
+                self.space.cancel(server, request)
+            }
+            Operation::Beat(session) => {
+                self.store.beat(*session).await.expect("an answer");
+                self.space.beat(server, *session);
+                Vec::new()
+            }
+            Operation::Inspect(name) => {
+                let reply = self.store.inspect(name.clone()).await.expect("an answer");
+                let expected = self.space.inspect(server, name);
+                self.same_insight(reply, expected);
+                Vec::new()
+            }
+            Operation::TimePasses(span_ms) => self.pass(*span_ms),
+            Operation::EverythingForgotten => {
+                let keys = self.redis.command(&["KEYS", "baton:{locks}:*"]).texts();
+                keys.iter().for_each(|key| drop(self.redis.command(&["DEL", key])));
+                self.space.forget();
+                Vec::new()
+            }
+            Operation::AnotherServer => {
+                self.generation += 1;
+                let key = format!("{KEYS}store");
+                if self.redis.command(&["EXISTS", &key]) == Reply::Number(1) {
+                    self.redis.command(&["HSET", &key, "run_id", "another"]);
+                }
+                Vec::new()
+            }
+        };
+        self.heard(said).await;
+    }
+
+    async fn acquire(&mut self, server: Server<'_>, request: &AcquireRequest) -> Vec<Wake> {
+        let reply = acquire(self.store, request.clone()).await;
+        let twin = AcquireRequest { floor: self.twin(request.floor), ..request.clone() };
+        let (expected, wakes) = self.space.acquire(server, &twin).expect("tokens are left");
+        self.saw(&expected);
+        use AcquireReply::{Granted, Guarded, Held, PermitsDiffer};
+        match (reply, expected) {
+            (Granted(grant), Granted(twin)) => {
+                self.same_token(grant.token, twin.token);
+                assert_eq!((grant.id, grant.holds), (twin.id, twin.holds));
+            }
+            (Held { name, holder, ahead }, Held { name: n, holder: h, ahead: a }) => {
+                assert_eq!((name, ahead), (n, a));
+                assert_eq!(holder.is_some(), h.is_some());
+                holder.into_iter().zip(h).for_each(|(holder, twin)| self.same_holder(&holder, &twin));
+            }
+            (Guarded { remaining }, Guarded { remaining: r }) => {
+                assert!(remaining.abs_diff(r) < GUARD_ROUNDING, "{remaining:?} {r:?}");
+            }
+            (PermitsDiffer { name, permits }, PermitsDiffer { name: n, permits: p }) => {
+                assert_eq!((name, permits), (n, p));
+            }
+            (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
+        }
+        wakes
+    }
+
+    async fn extend(&mut self, server: Server<'_>, request: &ExtendRequest) {
+        let reply = self.store.extend(request.clone()).await.expect("an answer");
+        let twin_of = |lost: &Restore| Box::new(Restore { token: self.twin(lost.token), ..lost.clone() });
+        let restore = request.restore.as_deref().map(twin_of);
+        let expected = self.space.extend(server, &ExtendRequest { restore, ..request.clone() });
+        match &expected {
+            ExtendReply::Extended { restored: true, .. } => self.saw("Restored"),
+            other => self.saw(other),
+        }
+        match (reply, expected) {
+            (
+                ExtendReply::Extended { token, holds, lease, restored },
+                ExtendReply::Extended { token: t, holds: h, lease: l, restored: r },
+            ) => {
+                self.same_token(token, t);
+                assert_eq!((holds, lease, restored), (h, l, r));
+            }
+            (redis, reference) => assert_eq!(redis, reference),
+        }
+    }
+
+    fn same_holder(&mut self, holder: &LockHolder, twin: &LockHolder) {
+        self.same_token(holder.token, twin.token);
+        assert_eq!((&holder.owner, &holder.identity, holder.holds), (&twin.owner, &twin.identity, twin.holds));
+        let (one, other) = (holder.remaining, twin.remaining);
+        assert!(one.abs_diff(other) < ROUNDING, "{one:?} {other:?}");
+    }
+
+    fn same_insight(&mut self, insight: LockInsight, twin: LockInsight) {
+        assert_eq!((insight.permits, insight.waiting), (twin.permits, twin.waiting));
+        assert_eq!(insight.holders.len(), twin.holders.len());
+        insight.holders.iter().zip(&twin.holders).for_each(|(holder, twin)| self.same_holder(holder, twin));
+    }
+
+    /// Each session hears what the reference wakes, in that order, and nothing else.
+    async fn heard(&mut self, expected: Vec<Wake>) {
+        expected.iter().for_each(|_| self.saw("Woken"));
+        for Wake { session: to, id, name } in expected {
+            let at = (1..=SESSIONS).position(|number| session(number) == to).expect("one of the sessions");
+            assert_eq!(next(&mut self.wakes[at]).await, WakeNews::Wake { id, name });
+        }
+    }
+
+    fn pass(&mut self, span_ms: u64) -> Vec<Wake> {
+        self.passed_us += span_ms * 1_000;
+        let span = (span_ms * 1_000).to_string();
+        let reply = self.redis.command(&[&["EVAL", SHIFT, "0", &span, KEYS], &NAMES[..]].concat());
+        assert_eq!(reply, Reply::Nil);
+        Vec::new()
+    }
+}
+
+async fn run(
+    redis: &RedisServer,
+    store: &RedisStore,
+    wakes: &mut [mpsc::Receiver<WakeNews>],
+    seed: u64,
+    seen: &mut BTreeMap<String, usize>,
+) {
+    redis.command(&["FLUSHALL"]);
+    let mut pair = Pair {
+        redis,
+        store,
+        wakes,
+        space: LockSpace::new(),
+        passed_us: 0,
+        generation: 0,
+        tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
+        recent: VecDeque::new(),
+        requests: 0,
+        rng: fastrand::Rng::with_seed(seed),
+        seen,
+    };
+    let mut trail = Trail { seed, operations: Vec::new() };
+    for _ in 0..OPERATIONS {
+        let operation = pair.choose();
+        trail.operations.push(operation.clone());
+        pair.apply(&operation).await;
+    }
+    // Nothing was said beside that: this comes next.
+    for (at, wakes) in pair.wakes.iter_mut().enumerate() {
+        let number = at as u128 + 1;
+        let message = format!("v1 {} end of {seed}", id(number));
+        redis.command(&["PUBLISH", &format!("{KEYS}wake:{}", session(number)), &message]);
+        assert_eq!(next(wakes).await, wake(&format!("end of {seed}"), number));
+    }
+    let keys = redis.command(&["KEYS", "*"]).texts();
+    for key in keys {
+        assert!(redis.command(&["PTTL", &key]).number() > 0, "{key} stays for ever");
+    }
+}
+
+/// Tells what led to a failure.
+struct Trail {
+    seed: u64,
+    operations: Vec<Operation>,
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}:", self.seed);
+            for operation in &self.operations {
+                eprintln!("  {operation:?}");
+            }
+        }
+    }
+}
+
+async fn ears(store: &RedisStore) -> Vec<mpsc::Receiver<WakeNews>> {
+    let mut ears = Vec::new();
+    for number in 1..=SESSIONS {
+        ears.push(listening(store, number).await);
+    }
+    ears
+}
+
+#[tokio::test]
+async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_reference() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (mut wakes, mut seen) = (ears(&store).await, BTreeMap::new());
+    for seed in 0..SEEDS {
+        run(&redis, &store, &mut wakes, seed, &mut seen).await;
+    }
+    println!("{seen:?}");
+    for outcome in
+        ["Granted", "Held", "Guarded", "PermitsDiffer", "Extended", "Restored", "Lost", "Released", "NotHeld", "Woken"]
+    {
+        assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn random_operations_on_locks_have_the_same_outcomes_behind_sentinels() {
+    let set = SentinelSet::start().await;
+    let store = connected(&set.url()).await;
+    let mut wakes = ears(&store).await;
+    for seed in 0..SEEDS_FEW {
+        run(set.server(set.master()), &store, &mut wakes, seed, &mut BTreeMap::new()).await;
+    }
+}
+
+#[tokio::test]
+async fn random_operations_on_locks_have_the_same_outcomes_in_a_cluster() {
+    let cluster = Cluster::start(&[]).await;
+    let store = connected(&cluster.url()).await;
+    let mut wakes = ears(&store).await;
+    let slot = cluster.slot_of(&format!("{KEYS}store"));
+    let node = &cluster.nodes[cluster.owners(slot)[0]];
+    for seed in 0..SEEDS_FEW {
+        run(node, &store, &mut wakes, seed, &mut BTreeMap::new()).await;
+    }
+}

@@ -1,0 +1,102 @@
+//! Keys of the locks that hold what we did not write: an error that names them, and not a byte changed.
+
+use baton::store::StoreError;
+
+use super::super::connected;
+use super::super::support::redis::RedisServer;
+use super::*;
+
+const STORE: &str = "baton:{locks}:store";
+const SESSIONS: &str = "baton:{locks}:sessions";
+const LOCK: &str = "baton:{locks}:lock:a";
+const QUEUE: &str = "baton:{locks}:queue:a";
+const FAIR: &str = "baton:{locks}:fair:a";
+
+fn server() -> RedisServer {
+    RedisServer::start_with(&["--enable-debug-command", "yes"])
+}
+
+fn is_garbage<T: std::fmt::Debug>(reply: Result<T, StoreError>, key: &str, word: &str) {
+    match &reply {
+        Err(StoreError::Garbage { key: k, why }) => assert!(k == key && why.contains(word), "{key} {word}: {reply:?}"),
+        other => panic!("{key} {word}: {other:?}"),
+    }
+}
+
+/// Every request that reads the key tells of it, and leaves the database as it is.
+async fn all_refuse(redis: &RedisServer, store: &RedisStore, key: &str, word: &str) {
+    let before = redis.command(&["DEBUG", "DIGEST"]);
+    let guarded = AcquireRequest { guard: Some(LEASE), ..ask("a", 2) };
+    is_garbage(store.acquire(guarded).await, key, word);
+    is_garbage(store.extend(ExtendRequest { guard: Some(LEASE), ..extension("a", 1) }).await, key, word);
+    if key != STORE {
+        is_garbage(store.acquire(waiting("a", 2)).await, key, word);
+        is_garbage(store.release(giving_back("a", 1)).await, key, word);
+        is_garbage(store.cancel(cancelling("a", 1)).await, key, word);
+        is_garbage(store.inspect(names(&["a"]).remove(0)).await, key, word);
+    }
+    if key == SESSIONS {
+        is_garbage(store.beat(session(1)).await, key, word);
+    }
+    assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{key} {word}");
+}
+
+#[tokio::test]
+async fn keys_of_locks_of_another_type_are_refused_and_left_alone() {
+    let redis = server();
+    let store = connected(&redis.url()).await;
+    for (key, word) in
+        [(STORE, "not a hash"), (LOCK, "not a hash"), (SESSIONS, "sorted"), (QUEUE, "sorted"), (FAIR, "sorted")]
+    {
+        for make in [["SET", key, "x"], ["SADD", key, "x"], ["LPUSH", key, "x"]] {
+            redis.command(&["FLUSHALL"]);
+            redis.command(&make);
+            all_refuse(&redis, &store, key, word).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn odd_fields_of_locks_are_refused_and_left_alone() {
+    let redis = server();
+    let store = connected(&redis.url()).await;
+    let holder = format!("h:{}", id(1));
+    let bad_holders = ["", "x", &format!("{} 5 1 {} 6 7 99 owner web", session(1), id(1))];
+    let mut bad: Vec<(&str, &str)> =
+        vec![("v", "2"), ("v", ""), ("token", "x"), ("ended", "-1"), ("permits", "1e3"), ("h:7", "x")];
+    bad.extend(bad_holders.iter().map(|value| (holder.as_str(), *value)));
+    for (field, value) in bad {
+        redis.command(&["FLUSHALL"]);
+        granted(&store, ask("a", 1)).await;
+        redis.command(&["HSET", LOCK, field, value]);
+        all_refuse(&redis, &store, LOCK, &format!("field {field}")).await;
+    }
+    for field in ["v", "token", "ended", "permits", "released"] {
+        redis.command(&["FLUSHALL"]);
+        granted(&store, ask("a", 1)).await;
+        redis.command(&["HDEL", LOCK, field]);
+        all_refuse(&redis, &store, LOCK, &format!("field {field}")).await;
+    }
+    for make in [["HSET", STORE, "v", "2"], ["HSET", STORE, "run_id", "x"], ["HSET", STORE, "v", "1"]] {
+        redis.command(&["FLUSHALL"]);
+        redis.command(&make);
+        all_refuse(&redis, &store, STORE, "fields").await;
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_holds_no_tickets_is_refused_and_costs_a_release_only_the_wake() {
+    let redis = server();
+    let store = connected(&redis.url()).await;
+    granted(&store, ask("a", 1)).await;
+    redis.command(&["ZADD", QUEUE, "1", "x"]);
+    release(&store, "a", 1).await;
+    let before = redis.command(&["DEBUG", "DIGEST"]);
+    is_garbage(store.acquire(ask("a", 2)).await, QUEUE, "not a ticket");
+    assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before);
+    redis.command(&["DEL", QUEUE]);
+    redis.command(&["ZADD", FAIR, "1", "x"]);
+    let before = redis.command(&["DEBUG", "DIGEST"]);
+    is_garbage(store.acquire(ask("a", 2)).await, FAIR, "not a ticket");
+    assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before);
+}

@@ -1,0 +1,113 @@
+//! The locks' scripts on real servers.
+
+mod cost;
+mod differential;
+mod garbage;
+mod servers;
+mod steps;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton::protocol::{
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
+    LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,
+};
+use baton::store::redis::RedisStore;
+use baton::store::{LockStore, WakeNews};
+use tokio::sync::mpsc;
+
+use super::support::within;
+
+/// Long enough that no test waits for it by accident.
+const LEASE: Duration = Duration::from_secs(60);
+
+fn session(number: u128) -> SessionId {
+    SessionId::from_u128(number)
+}
+
+fn id(number: u128) -> LockId {
+    LockId::from_u128(number)
+}
+
+fn names(names: &[&str]) -> Vec<LockName> {
+    names.iter().map(|name| LockName::new(*name).expect("a good name")).collect()
+}
+
+/// A request of a session of its own, for an owner of its own, that does not wait; no guard.
+fn ask(name: &str, number: u128) -> AcquireRequest {
+    AcquireRequest {
+        names: names(&[name]),
+        session: session(number),
+        id: id(number),
+        owner: Arc::from(format!("owner {number}")),
+        identity: Arc::from(format!("web {number}")),
+        lease: LEASE,
+        permits: 1,
+        floor: Token::NONE,
+        queueing: Queueing::No,
+        guard: None,
+    }
+}
+
+fn waiting(name: &str, number: u128) -> AcquireRequest {
+    AcquireRequest { queueing: Queueing::Fair, ..ask(name, number) }
+}
+
+fn extension(name: &str, number: u128) -> ExtendRequest {
+    ExtendRequest { names: names(&[name]), id: id(number), lease: None, restore: None, guard: None }
+}
+
+/// What the sidecar of [`ask`] knows of its lock.
+fn known(number: u128, token: Token) -> Option<Box<Restore>> {
+    let request = ask("any", number);
+    let (session, owner, identity) = (request.session, request.owner, request.identity);
+    Some(Box::new(Restore { session, owner, identity, token, holds: 1, permits: 1, lease: LEASE }))
+}
+
+fn giving_back(name: &str, number: u128) -> LockReleaseRequest {
+    LockReleaseRequest { names: names(&[name]), id: id(number), request: id(number + 1_000_000), entirely: true }
+}
+
+fn cancelling(name: &str, number: u128) -> CancelRequest {
+    CancelRequest { names: names(&[name]), session: session(number), id: id(number) }
+}
+
+async fn acquire(store: &RedisStore, request: AcquireRequest) -> AcquireReply {
+    store.acquire(request).await.expect("an answer")
+}
+
+async fn granted(store: &RedisStore, request: AcquireRequest) -> LockGrant {
+    match acquire(store, request).await {
+        AcquireReply::Granted(grant) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+async fn is_held(store: &RedisStore, request: AcquireRequest) -> bool {
+    matches!(acquire(store, request).await, AcquireReply::Held { .. })
+}
+
+async fn release(store: &RedisStore, name: &str, number: u128) {
+    let reply = store.release(giving_back(name, number)).await.expect("an answer");
+    assert_eq!(reply, LockReleaseReply::Released { holds: 0 });
+}
+
+fn is_extended(reply: &ExtendReply) -> bool {
+    matches!(reply, ExtendReply::Extended { .. })
+}
+
+/// Listens, and waits until that has begun.
+async fn listening(store: &RedisStore, number: u128) -> mpsc::Receiver<WakeNews> {
+    let mut wakes = store.wakes(session(number));
+    assert_eq!(next(&mut wakes).await, WakeNews::Gap);
+    wakes
+}
+
+async fn next(wakes: &mut mpsc::Receiver<WakeNews>) -> WakeNews {
+    within("a wake", wakes.recv()).await.expect("the store lives")
+}
+
+fn wake(name: &str, number: u128) -> WakeNews {
+    WakeNews::Wake { id: id(number), name: LockName::new(name).expect("a good name") }
+}

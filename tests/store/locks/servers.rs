@@ -1,0 +1,92 @@
+//! Locks where servers fail over: what is held stays held, what waits is woken.
+
+use super::super::live::acknowledged;
+use super::super::support::cluster::Cluster;
+use super::super::support::sentinel::SentinelSet;
+use super::super::support::{wait_until, wait_until_async};
+use super::super::{ms, store_with, until_up};
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A lock that is held and one that waits for it, as the failover finds them.
+async fn before_the_failover(store: &RedisStore) -> (LockGrant, mpsc::Receiver<WakeNews>) {
+    let guard = Some(ms(1));
+    let mut grant = None;
+    wait_until_async(PATIENCE, "the lock is granted", async || {
+        match store.acquire(AcquireRequest { guard, ..ask("a", 1) }).await {
+            Ok(AcquireReply::Granted(granted)) => grant = Some(granted),
+            other => println!("not yet: {other:?}"),
+        }
+        grant.is_some()
+    })
+    .await;
+    let wakes = listening(store, 2).await;
+    assert!(is_held(store, waiting("a", 2)).await);
+    (grant.expect("granted"), wakes)
+}
+
+async fn after_the_failover(store: &RedisStore, grant: LockGrant, mut wakes: mpsc::Receiver<WakeNews>) {
+    let extend = ExtendRequest { restore: known(1, grant.token), ..extension("a", 1) };
+    wait_until_async(PATIENCE, "the lock is extended at the new master", async || {
+        match store.extend(extend.clone()).await {
+            Ok(ExtendReply::Extended { token, .. }) => {
+                assert_eq!(token, grant.token);
+                true
+            }
+            Ok(ExtendReply::Lost) => panic!("lost"),
+            Err(_) => false,
+        }
+    })
+    .await;
+    // Another server process has it now: nobody new for a guard, but for whoever asks without one.
+    let guarded = AcquireRequest { guard: Some(LEASE), ..ask("b", 3) };
+    assert!(matches!(acquire(store, guarded).await, AcquireReply::Guarded { .. }));
+    let ticket = AcquireRequest { guard: Some(ms(1)), ..waiting("a", 2) };
+    assert!(is_held(store, ticket.clone()).await);
+    store.beat(session(2)).await.expect("alive");
+    // Where the subscription went with the old master, its end is told.
+    while wakes.try_recv().is_ok() {}
+    release(store, "a", 1).await;
+    loop {
+        match next(&mut wakes).await {
+            WakeNews::Gap => {
+                let looked = acquire(store, ticket.clone()).await;
+                if matches!(looked, AcquireReply::Granted(_)) {
+                    break;
+                }
+            }
+            woken => {
+                assert_eq!(woken, wake("a", 2));
+                break;
+            }
+        }
+    }
+    assert!(granted(store, ticket).await.token > grant.token);
+}
+
+#[tokio::test]
+async fn a_lock_and_its_waiter_outlive_a_failover_by_sentinels() {
+    let mut set = SentinelSet::start().await;
+    let store = store_with(&acknowledged(&set.url()));
+    until_up(&store).await;
+    let (grant, wakes) = before_the_failover(&store).await;
+    let first = set.master();
+    set.server_mut(first).kill();
+    set.switched_from(first).await;
+    after_the_failover(&store, grant, wakes).await;
+}
+
+#[tokio::test]
+async fn a_lock_and_its_waiter_outlive_a_failover_of_their_node_of_a_cluster() {
+    let cluster = Cluster::start(&[]).await;
+    let store = store_with(&acknowledged(&cluster.url()));
+    until_up(&store).await;
+    let (grant, wakes) = before_the_failover(&store).await;
+    let slot = cluster.slot_of("baton:{locks}:store");
+    wait_until(PATIENCE, "the replica is fit to take over", || cluster.owners(slot).len() == 2).await;
+    let [first, replica] = cluster.owners(slot)[..] else { panic!("a master and a replica") };
+    cluster.nodes[replica].command(&["CLUSTER", "FAILOVER"]);
+    cluster.moved_from(first, slot).await;
+    after_the_failover(&store, grant, wakes).await;
+}

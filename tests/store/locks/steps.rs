@@ -1,0 +1,177 @@
+//! What the scripts do step by step is checked by `differential`; here is the rest: messages, errors, rights, lateness.
+
+use baton::store::StoreError;
+
+use super::super::live::acknowledged;
+use super::super::refusals::{LEAST_RIGHTS, as_user, rights_for};
+use super::super::support::clock;
+use super::super::support::redis::RedisServer;
+use super::super::support::resp::Reply;
+use super::super::support::{BOUND, wait_until, wait_until_async};
+use super::super::{connected, impatient, ms, store_with, until_up};
+use super::*;
+
+/// How many scripts the server has run.
+fn scripts_run(redis: &RedisServer) -> u64 {
+    let stats = redis.command(&["INFO", "commandstats"]).text();
+    let calls = |line: &str| -> Option<u64> { line.split("calls=").nth(1)?.split(',').next()?.parse().ok() };
+    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
+}
+
+#[tokio::test]
+async fn a_release_wakes_the_first_waiter_at_its_own_sidecar_only() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (mut first, mut second) = (listening(&store, 2).await, listening(&store, 3).await);
+    granted(&store, ask("orders 42 – é", 1)).await;
+    assert!(is_held(&store, waiting("orders 42 – é", 2)).await);
+    assert!(is_held(&store, waiting("orders 42 – é", 3)).await);
+    release(&store, "orders 42 – é", 1).await;
+    assert_eq!(next(&mut first).await, wake("orders 42 – é", 2));
+    granted(&store, waiting("orders 42 – é", 2)).await;
+    release(&store, "orders 42 – é", 2).await;
+    assert_eq!(next(&mut second).await, wake("orders 42 – é", 3), "the first that it hears");
+    assert!(first.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn who_listens_is_told_of_a_gap_after_every_subscription() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let mut wakes = listening(&store, 2).await;
+    redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_eq!(next(&mut wakes).await, WakeNews::Gap);
+    granted(&store, ask("a", 1)).await;
+    assert!(is_held(&store, waiting("a", 2)).await);
+    release(&store, "a", 1).await;
+    assert_eq!(next(&mut wakes).await, wake("a", 2));
+    drop(wakes);
+    wait_until(BOUND, "nobody listens any more", || redis.command(&["PUBSUB", "CHANNELS"]) == Reply::List(Vec::new()))
+        .await;
+}
+
+#[tokio::test]
+async fn a_request_that_its_sender_has_given_up_does_nothing_when_it_arrives() {
+    let redis = RedisServer::start();
+    let (store, other) = (impatient(&redis.url()).await, connected(&redis.url()).await);
+    granted(&store, ask("warm", 1)).await;
+    let before = scripts_run(&redis);
+    redis.pause();
+    let unknown = store.acquire(waiting("a", 2)).await;
+    assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");
+    redis.resume();
+    wait_until(BOUND, "it has arrived", || scripts_run(&redis) > before).await;
+    let insight = other.inspect(names(&["a"]).remove(0)).await.expect("an answer");
+    assert_eq!((insight.holders.len(), insight.waiting), (0, 0));
+    granted(&other, ask("a", 3)).await;
+}
+
+#[tokio::test]
+async fn a_request_that_seems_late_because_the_stores_clock_was_stepped_is_sent_again() {
+    let Some(library) = clock::library() else {
+        println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a directory");
+    let control = folder.path().join("clock");
+    clock::set_clock(&control, "+0");
+    let redis = clock::redis_with_clock(library, &control);
+    let store = connected(&redis.url()).await;
+    let mut token = granted(&store, ask("0", 1)).await.token;
+    for (number, offset) in [(1_u128, "+3600"), (2, "-3600"), (3, "+0")] {
+        clock::set_clock(&control, offset);
+        let request = AcquireRequest { floor: token, ..ask(&number.to_string(), number) };
+        let before = scripts_run(&redis);
+        let later = granted(&store, request).await.token;
+        assert!(later > token);
+        token = later;
+        let late = if offset == "-3600" { 1 } else { 2 };
+        assert_eq!(scripts_run(&redis) - before, late, "{offset}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_found_by_the_same_request() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let grant = granted(&store, ask("a", 1)).await;
+    assert_eq!(redis.command(&["SCRIPT", "FLUSH"]), Reply::Text("OK".to_owned()), "scripts are sent again as needed");
+    assert_eq!(granted(&store, ask("a", 1)).await, grant);
+    assert!(is_extended(&store.extend(extension("a", 1)).await.expect("an answer")));
+    redis.command(&["DEL", "baton:{locks}:lock:a"]);
+    let restore = ExtendRequest { restore: known(1, grant.token), ..extension("a", 1) };
+    let restored = store.extend(restore).await.expect("an answer");
+    assert!(matches!(restored, ExtendReply::Extended { token, restored: true, .. } if token == grant.token));
+}
+
+#[tokio::test]
+async fn a_full_memory_refuses_to_acquire_and_extend_and_lets_go() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    granted(&store, ask("a", 1)).await;
+    assert!(is_held(&store, waiting("a", 2)).await);
+    granted(&store, ask("b", 3)).await;
+    let mut wakes = listening(&store, 2).await;
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let keys = || {
+        let mut keys = redis.command(&["KEYS", "*"]).texts();
+        keys.sort();
+        (keys, redis.command(&["HGETALL", "baton:{locks}:lock:a"]))
+    };
+    let before = keys();
+    for refused in [
+        store.acquire(ask("new", 4)).await.map(drop),
+        store.acquire(waiting("new", 4)).await.map(drop),
+        store.extend(extension("a", 1)).await.map(drop),
+    ] {
+        assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("maxmemory")), "{refused:?}");
+    }
+    assert_eq!(keys(), before);
+    release(&store, "a", 1).await;
+    assert_eq!(next(&mut wakes).await, wake("a", 2));
+    store.cancel(cancelling("b", 3)).await.expect("given back");
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    granted(&store, ask("b", 5)).await;
+    granted(&store, waiting("a", 2)).await;
+}
+
+#[tokio::test]
+async fn without_the_replica_neither_a_lock_nor_its_extension_counts() {
+    let redis = RedisServer::start();
+    let plain = connected(&redis.url()).await;
+    let store = store_with(&acknowledged(&redis.url()));
+    until_up(&store).await;
+    granted(&plain, ask("a", 1)).await;
+    for refused in [store.acquire(ask("b", 1)).await.map(drop), store.extend(extension("a", 1)).await.map(drop)] {
+        let told = |reason: &str| reason.contains("0 of 1 replicas");
+        assert!(matches!(&refused, Err(StoreError::Refused { reason }) if told(reason)), "{refused:?}");
+    }
+    assert!(is_held(&store, ask("a", 2)).await, "a refusal needs no replica");
+    release(&store, "a", 1).await;
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_for_locks() {
+    let redis = RedisServer::start();
+    rights_for(&redis, "sidecar", LEAST_RIGHTS);
+    let store = store_with(&as_user(&redis, "sidecar"));
+    until_up(&store).await;
+    let mut wakes = listening(&store, 2).await;
+    let guard = Some(ms(1));
+    wait_until_async(BOUND, "the server is old enough", async || {
+        matches!(acquire(&store, AcquireRequest { guard, ..ask("a", 1) }).await, AcquireReply::Granted(_))
+    })
+    .await;
+    assert!(is_held(&store, waiting("a", 2)).await);
+    assert!(is_held(&store, waiting("a", 3)).await);
+    store.beat(session(2)).await.expect("alive");
+    assert!(is_extended(&store.extend(extension("a", 1)).await.expect("an answer")));
+    assert_eq!(store.inspect(names(&["a"]).remove(0)).await.expect("an answer").waiting, 2);
+    store.cancel(cancelling("a", 3)).await.expect("an answer");
+    release(&store, "a", 1).await;
+    assert_eq!(next(&mut wakes).await, wake("a", 2));
+    // The dead are dropped, too.
+    redis.command(&["DEL", "baton:{locks}:sessions"]);
+    granted(&store, ask("a", 4)).await;
+    assert_eq!(redis.command(&["ACL", "LOG"]), Reply::List(Vec::new()), "nothing was denied on the way");
+}
