@@ -26,11 +26,7 @@ pub(super) async fn resign<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
 ) -> Result<Response, Problem> {
     let role = find(context, Some(name))?;
-    let body = read(context, headers, body).await?;
-    if !body.trim_ascii().is_empty() && !is_json(headers) {
-        let detail = "send the body with Content-Type: application/json, or no body";
-        return Err(Problem::new(ProblemKind::UnsupportedMediaType, detail));
-    }
+    let body = read_json(context, headers, body).await?;
     let cooldown = params::cooldown(&body)?;
     command(role.resign(cooldown)).await?;
     Ok(json(StatusCode::ACCEPTED, &role.answer()))
@@ -61,6 +57,20 @@ async fn command(work: impl Future<Output = Result<(), CommandError>>) -> Result
 fn is_json(headers: &HeaderMap) -> bool {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     given.split(';').next().is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// The whole body, which is JSON unless there is none.
+pub(super) async fn read_json<B: Buf>(
+    context: &Context,
+    headers: &HeaderMap,
+    body: impl Stream<Item = Result<B, warp::Error>>,
+) -> Result<Vec<u8>, Problem> {
+    let body = read(context, headers, body).await?;
+    if !body.trim_ascii().is_empty() && !is_json(headers) {
+        let detail = "send the body with Content-Type: application/json, or no body";
+        return Err(Problem::new(ProblemKind::UnsupportedMediaType, detail));
+    }
+    Ok(body)
 }
 
 /// The whole body, within the bounds on size and time.

@@ -10,6 +10,7 @@
 //! | `events` | `/events` |
 //! | `control` | `/leader/{role}/resign`, `/leader/{role}/drained` |
 //! | `page` | `/` for browsers |
+//! | `part` | what other parts answer: [`crate::http::Calls`] |
 //!
 //! `openapi.yaml` beside this file describes all of it and is served as it is.
 
@@ -19,6 +20,7 @@ mod gate;
 mod leader;
 mod page;
 mod params;
+mod part;
 mod router;
 mod token;
 
@@ -32,7 +34,7 @@ use tokio::sync::watch;
 
 use crate::clock::SharedClock;
 use crate::config::Secret;
-use crate::http::Limits;
+use crate::http::{Calls, Limits};
 use crate::role::Roles;
 use crate::telemetry::Telemetry;
 
@@ -58,6 +60,8 @@ pub struct ApiOptions {
     pub clock: SharedClock,
     /// Where events go.
     pub telemetry: Telemetry,
+    /// What other parts answer here.
+    pub parts: Vec<Arc<dyn Calls>>,
 }
 
 impl ApiOptions {
@@ -70,6 +74,7 @@ impl ApiOptions {
             heartbeat: Duration::from_secs(15),
             clock,
             telemetry,
+            parts: Vec::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::http::{Problem, ProblemKind};
+use crate::http::{Problem, ProblemKind, duration, shown};
 
 /// The longest long poll. Longer ones gain nothing and meet the idle bounds of proxies.
 pub const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
@@ -57,11 +57,6 @@ impl LongPoll {
     }
 }
 
-/// What a client sent, shortened: it may be anything.
-fn shown(text: &str) -> String {
-    text.chars().take(40).collect()
-}
-
 /// The body of `resign`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,22 +77,6 @@ pub(super) fn cooldown(body: &[u8]) -> Result<Option<Duration>, Problem> {
         return Err(bad(format!("cooldown {:?}: at most 24h", shown(&text))));
     }
     Ok(Some(given))
-}
-
-/// A whole number and its unit: `500ms`, `30s`, `5m` or `1h`.
-fn duration(text: &str) -> Result<Duration, &'static str> {
-    const WANTED: &str = "a whole number and its unit is wanted, such as 500ms, 30s, 5m or 1h";
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| WANTED)?;
-    let unit_ms = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(WANTED),
-    };
-    Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use warp::reply::Response;
 use warp::{Buf, Filter, Rejection};
 
 use super::leader::problem;
-use super::{Context, control, events, leader, page};
-use crate::http::{Problem, ProblemKind};
+use super::{Context, control, events, leader, page, part};
+use crate::http::{Calls, Problem, ProblemKind};
 
 /// The largest body of any request.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Every path of this listener with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.
+/// Every path of this listener's own with its methods, as `Allow` lists them. `openapi.yaml` has the same, and those of
+/// the other parts; a test compares.
 pub const ROUTES: [(&str, &str); 11] = [
     ("/", "GET"),
     ("/isLeader", "GET"),
@@ -45,6 +46,14 @@ enum Route<'a> {
     Roles,
     Events,
     OpenApi,
+}
+
+/// Whose call a path is.
+enum Owner<'a> {
+    /// The listener's own.
+    Here(Route<'a>),
+    /// Another part's.
+    Part(&'a dyn Calls),
 }
 
 impl<'a> Route<'a> {
@@ -113,16 +122,14 @@ async fn answer<B: Buf>(
     headers: &HeaderMap,
     body: impl Stream<Item = Result<B, warp::Error>>,
 ) -> Result<Response, Problem> {
-    let Some(route) = Route::find(path) else {
-        let shown: String = path.chars().take(100).collect();
-        return Err(Problem::new(
-            ProblemKind::UnknownPath,
-            format!("there is nothing at {shown:?}; see /openapi.yaml"),
-        ));
-    };
-    if !route.allow().split(", ").any(|allowed| allowed == method.as_str()) {
-        return Err(Problem::method_not_allowed(route.allow()));
+    let (owner, allow) = find(context, path)?;
+    if !allow.split(", ").any(|allowed| allowed == method.as_str()) {
+        return Err(Problem::method_not_allowed(allow));
     }
+    let route = match owner {
+        Owner::Here(route) => route,
+        Owner::Part(calls) => return part::answer(context, calls, (method, path, query), headers, body).await,
+    };
     match route {
         Route::Leader(role) => leader::leader(context, role, query).await,
         Route::Leading(role) => leader::leading(context, role),
@@ -135,6 +142,18 @@ async fn answer<B: Buf>(
         Route::IsLeader => leader::is_leader(context),
         Route::OpenApi => Ok(openapi()),
     }
+}
+
+fn find<'a>(context: &'a Context, path: &'a str) -> Result<(Owner<'a>, &'static str), Problem> {
+    if let Some(route) = Route::find(path) {
+        return Ok((Owner::Here(route), route.allow()));
+    }
+    let mut parts = context.options.parts.iter().map(|part| &**part);
+    if let Some(found) = parts.find_map(|part| Some((Owner::Part(part), part.allow(path)?))) {
+        return Ok(found);
+    }
+    let shown: String = path.chars().take(100).collect();
+    Err(Problem::new(ProblemKind::UnknownPath, format!("there is nothing at {shown:?}; see /openapi.yaml")))
 }
 
 /// Browsers name text/html; curl and HTTP libraries say */* or nothing.

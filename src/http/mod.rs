@@ -3,14 +3,19 @@
 //! * [`serve`]: accepts, bounds and watches connections, and ends within a bound.
 //! * [`Limits`]: what one client may cost.
 //! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
+//! * [`Calls`]: what another part answers on a listener.
 //!
 //! No route lives here. hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a
 //! bound on stalled writes, a bound on connections, a shutdown that ends) is added around it.
 
 mod activity;
+mod part;
 mod problem;
 mod refuse;
 mod serve;
+mod words;
 
+pub use part::{Ask, Calls, Content};
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use serve::{Ends, Limits, serve};
+pub use words::{decode_segment, decode_value, duration, shown};

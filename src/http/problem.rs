@@ -1,9 +1,12 @@
 //! Errors as `application/problem+json`.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
+use serde_json::Value;
 
 /// The media type of every error.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -49,13 +52,31 @@ pub enum ProblemKind {
     RoleStopped,
     /// The role's task did not answer in time.
     RoleUnresponsive,
+    /// Others hold the lock, or came first.
+    LockHeld,
+    /// Others use the lock with another number of permits.
+    PermitsDiffer,
+    /// The lock is not held under this id, or no longer.
+    LockLost,
+    /// What stands in the path cannot be a lock.
+    UnknownLock,
+    /// As many requests wait for locks, or hold one, as may.
+    TooManyWaiters,
+    /// The store gave no usable answer.
+    StoreUnavailable,
+    /// The store may have forgotten locks that still stand (R5).
+    StoreGuarded,
+    /// The store of this replica has no locks.
+    LocksDisabled,
+    /// The process is ending and takes on nothing new.
+    ShuttingDown,
     /// A bug.
     Internal,
 }
 
 impl ProblemKind {
     /// Every kind, for the documentation's tests.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 29] = [
         Self::BadParameter,
         Self::BadBody,
         Self::AmbiguousRole,
@@ -75,6 +96,15 @@ impl ProblemKind {
         Self::TokenUnavailable,
         Self::RoleStopped,
         Self::RoleUnresponsive,
+        Self::LockHeld,
+        Self::PermitsDiffer,
+        Self::LockLost,
+        Self::UnknownLock,
+        Self::TooManyWaiters,
+        Self::StoreUnavailable,
+        Self::StoreGuarded,
+        Self::LocksDisabled,
+        Self::ShuttingDown,
         Self::Internal,
     ];
 
@@ -123,7 +153,37 @@ impl ProblemKind {
             Self::RoleUnresponsive => {
                 ("urn:baton:problem:role-unresponsive", StatusCode::SERVICE_UNAVAILABLE, "the role does not respond")
             }
-            Self::Internal => ("urn:baton:problem:internal", StatusCode::INTERNAL_SERVER_ERROR, "a bug in Baton"),
+            _ => self.describe_rest(),
+        }
+    }
+
+    /// The kinds of locks, and of what concerns the whole process.
+    const fn describe_rest(self) -> (&'static str, StatusCode, &'static str) {
+        match self {
+            Self::LockHeld => ("urn:baton:problem:lock-held", StatusCode::CONFLICT, "the lock is held"),
+            Self::PermitsDiffer => {
+                ("urn:baton:problem:permits-differ", StatusCode::CONFLICT, "others use another number of permits")
+            }
+            Self::LockLost => ("urn:baton:problem:lock-lost", StatusCode::GONE, "the lock is not held under this id"),
+            Self::UnknownLock => ("urn:baton:problem:unknown-lock", StatusCode::NOT_FOUND, "no such lock"),
+            Self::TooManyWaiters => {
+                ("urn:baton:problem:too-many-waiters", StatusCode::SERVICE_UNAVAILABLE, "too many requests wait")
+            }
+            Self::StoreUnavailable => {
+                ("urn:baton:problem:store-unavailable", StatusCode::SERVICE_UNAVAILABLE, "the store does not answer")
+            }
+            Self::StoreGuarded => (
+                "urn:baton:problem:store-guarded",
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the store may have forgotten locks",
+            ),
+            Self::LocksDisabled => {
+                ("urn:baton:problem:locks-disabled", StatusCode::NOT_IMPLEMENTED, "there are no locks here")
+            }
+            Self::ShuttingDown => {
+                ("urn:baton:problem:shutting-down", StatusCode::SERVICE_UNAVAILABLE, "the process is ending")
+            }
+            _ => ("urn:baton:problem:internal", StatusCode::INTERNAL_SERVER_ERROR, "a bug in Baton"),
         }
     }
 
@@ -144,6 +204,7 @@ pub struct Problem {
     kind: ProblemKind,
     detail: String,
     known: Option<Vec<String>>,
+    members: Vec<(&'static str, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -155,6 +216,17 @@ struct Shape<'a> {
     detail: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     known: Option<&'a [String]>,
+    #[serde(flatten)]
+    members: Members<'a>,
+}
+
+/// Further members, in their order.
+struct Members<'a>(&'a [(&'static str, Value)]);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 impl Problem {
@@ -165,7 +237,7 @@ impl Problem {
             ProblemKind::TooManyConnections => vec![(RETRY_AFTER, HeaderValue::from_static("1"))],
             _ => Vec::new(),
         };
-        Self { kind, detail: detail.into(), known: None, headers }
+        Self { kind, detail: detail.into(), known: None, members: Vec::new(), headers }
     }
 
     /// A wrong method; `allow` lists the right ones as the `Allow` header does.
@@ -182,6 +254,21 @@ impl Problem {
         self
     }
 
+    /// Adds a member of the JSON object.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: Value) -> Self {
+        self.members.push((name, value));
+        self
+    }
+
+    /// Says when to ask again: the member `retry_after_ms`, and the header in whole seconds.
+    #[must_use]
+    pub fn with_retry_after(mut self, span: Duration) -> Self {
+        let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        self.headers.push((RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000).max(1))));
+        self.with("retry_after_ms", ms.into())
+    }
+
     /// Its kind.
     pub fn kind(&self) -> ProblemKind {
         self.kind
@@ -191,7 +278,8 @@ impl Problem {
     pub fn to_json(&self) -> Bytes {
         let (r#type, status, title) = self.kind.describe();
         let known = self.known.as_deref();
-        let shape = Shape { r#type, title, status: status.as_u16(), detail: &self.detail, known };
+        let members = Members(&self.members);
+        let shape = Shape { r#type, title, status: status.as_u16(), detail: &self.detail, known, members };
         // Strings and a number: nothing in it can fail to serialise; an empty body beats a panic all the same.
         serde_json::to_vec(&shape).map(Bytes::from).unwrap_or_default()
     }

@@ -71,6 +71,8 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// The pause after a failed accept, which as a rule means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long what was sent may stay unacknowledged.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 /// The shortest pause between two looks at one connection's notes.
 const TICK_MIN: Duration = Duration::from_millis(5);
 
@@ -138,6 +140,9 @@ pub async fn serve<M, S, B>(
 fn prepare(stream: &TcpStream, peer: SocketAddr) -> Option<Ends> {
     // Both fail only on a connection that is gone already.
     stream.set_nodelay(true).ok()?;
+    // A client whose machine is gone closes nothing; what was sent to it is not acknowledged. It is given up then, and
+    // so is a lock that lasted as long as its connection.
+    socket2_fred::SockRef::from(stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX)).ok()?;
     Some(Ends { local: stream.local_addr().ok()?, peer })
 }
 

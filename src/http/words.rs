@@ -1,0 +1,75 @@
+//! Values in paths, queries and bodies, as every call of the app's listener reads them.
+
+use std::time::Duration;
+
+/// A duration: a whole number and its unit, such as `500ms`, `30s`, `5m` or `1h`.
+///
+/// # Errors
+/// What is wanted, in words.
+pub fn duration(text: &str) -> Result<Duration, &'static str> {
+    const WANTED: &str = "a whole number and its unit is wanted, such as 500ms, 30s, 5m or 1h";
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| WANTED)?;
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(WANTED),
+    };
+    Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
+}
+
+/// A segment of a path without its percent-encoding.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn decode_segment(text: &str) -> Result<String, &'static str> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+            return Err("a percent sign is followed by two hexadecimal digits; the sign itself is written %25");
+        };
+        // Two hexadecimal digits are below 256.
+        bytes.push(u8::try_from(high * 16 + low).unwrap_or(0));
+        rest = &after[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8")
+}
+
+/// A value of a query without its encoding: as in a path, and a plus sign is a space.
+///
+/// # Errors
+/// As [`decode_segment`].
+pub fn decode_value(text: &str) -> Result<String, &'static str> {
+    decode_segment(&text.replace('+', " "))
+}
+
+/// What a client sent, shortened: it may be anything.
+pub fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_encoding_is_undone_exactly() {
+        for (text, wanted) in [("a", "a"), ("a%2Fb", "a/b"), ("m%c3%bcller", "müller"), ("%25", "%"), ("a+b", "a+b")] {
+            assert_eq!(decode_segment(text).as_deref(), Ok(wanted));
+        }
+        for bad in ["%", "%2", "%zz", "%ff", "%C3", "%+1"] {
+            assert!(decode_segment(bad).is_err(), "{bad}");
+        }
+        assert_eq!(decode_value("a+b%2B").as_deref(), Ok("a b+"));
+    }
+}
