@@ -8,7 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::clock::SharedClock;
-use crate::protocol::{Mono, SessionId};
+use crate::protocol::{LockId, Mono, SessionId};
 
 /// Section 3 of the contract: why the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,11 @@ impl Entropy {
     /// A new session: no other start of any process has it.
     pub fn session(&mut self) -> SessionId {
         SessionId::from_u128(self.draw())
+    }
+
+    /// A new id for a lock or for a request: nobody guesses it.
+    pub fn lock_id(&mut self) -> LockId {
+        LockId::from_u128(self.draw())
     }
 
     /// A seed for spreading retries and wake-ups.
@@ -123,6 +128,18 @@ pub fn end_on_panic() {
         }
         std::process::exit(i32::from(Exit::Bug.code()));
     }));
+}
+
+/// Lets this process open as many files and connections as its hard limit allows: a waiting client is one each, and the
+/// usual soft limit is from a time when `select` counted them.
+pub fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
 }
 
 /// Says which cryptography TLS uses. rustls would choose by itself only while exactly one is linked in, and otherwise

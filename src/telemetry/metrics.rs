@@ -7,9 +7,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
-use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
+};
 
 use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
+use super::locks::LockFamilies;
 use super::process;
 use crate::protocol::{CampaignOutcome, GuardCause, LossReason, ReleaseReason, RenewalOutcome, RoleName, Token};
 
@@ -61,6 +65,7 @@ pub struct Metrics {
     of_roles: RoleFamilies,
     store_command_duration: HistogramVec,
     config_reloads: IntCounterVec,
+    of_locks: LockFamilies,
     /// The roles that have series, and the greatest token of each whose beginning was counted.
     roles: Mutex<BTreeMap<RoleName, Token>>,
     started_at_s: f64,
@@ -73,7 +78,7 @@ impl std::fmt::Debug for Metrics {
 }
 
 /// Builds families and registers them. Names, labels and helps are constants of this file.
-struct Builder(Registry);
+pub(super) struct Builder(Registry);
 
 impl Builder {
     fn register<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
@@ -83,13 +88,25 @@ impl Builder {
             .expect("metric names and labels are well-formed and unique")
     }
 
-    fn counters(&self, name: &str, labels: &[&str], help: &str) -> IntCounterVec {
+    pub(super) fn counters(&self, name: &str, labels: &[&str], help: &str) -> IntCounterVec {
         self.register(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
     fn seconds(&self, name: &str, labels: &[&str], help: &str) -> HistogramVec {
         let options = HistogramOpts::new(name, help).buckets(SECONDS_BUCKETS.to_vec());
         self.register(HistogramVec::new(options, labels))
+    }
+
+    pub(super) fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.register(IntCounter::new(name, help))
+    }
+
+    pub(super) fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.register(IntGauge::new(name, help))
+    }
+
+    pub(super) fn histogram(&self, name: &str, buckets: &[f64], help: &str) -> Histogram {
+        self.register(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
     }
 }
 
@@ -138,6 +155,7 @@ impl Metrics {
                 help::STORE_COMMAND_DURATION,
             ),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
+            of_locks: LockFamilies::new(&build),
             roles: Mutex::default(),
             started_at_s: started_at.as_duration().as_secs_f64(),
             registry: build.0,
@@ -189,6 +207,10 @@ impl Metrics {
             }
         }
         let _ = self.of_roles.renewal_duration.remove_label_values(&[role.as_str()]);
+    }
+
+    pub(super) fn of_locks(&self) -> &LockFamilies {
+        &self.of_locks
     }
 
     /// Counts a store command. `took`: from sending to the answer, or to giving it up.

@@ -9,10 +9,12 @@
 
 mod events;
 mod labels;
+mod locks;
 pub mod logging;
 mod metrics;
 mod process;
 
 pub use events::{SystemEvent, Telemetry};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
+pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;

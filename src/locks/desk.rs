@@ -1,0 +1,367 @@
+//! The desk: where requests for locks are taken, and what all of them share.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::table::Table;
+use super::waiting::{Heard, Waiting};
+use crate::clock::SharedClock;
+use crate::process::Entropy;
+use crate::protocol::{
+    AcquireReply, Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, TICKET_SPAN, Token,
+};
+use crate::store::{LockStore, StoreError, WakeNews};
+use crate::telemetry::Telemetry;
+
+/// How often the attendant looks after what nobody waits for.
+const ROUND: Duration = Duration::from_secs(1);
+/// The pause after a first failure; it doubles up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for what is on its way to the store.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a desk is told at its beginning.
+#[derive(Clone, Debug)]
+pub struct LockSettings {
+    /// This replica's name for people.
+    pub identity: Arc<str>,
+    /// How long a lock lasts whose request names no lease.
+    pub lease: Duration,
+    /// The longest lease that may be asked for.
+    pub lease_max: Duration,
+    /// For how long nobody new is granted after the store may have forgotten locks (R5); none: it is not guarded.
+    pub guard: Option<Duration>,
+    /// How many requests may wait, and connections hold, at once.
+    pub waiters_max: usize,
+}
+
+/// A lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// What it is extended and released by.
+    pub id: LockId,
+    /// Its fencing token.
+    pub token: Token,
+    /// How many times its owner has taken it.
+    pub holds: u32,
+    /// How long it lasts from each extension on.
+    pub lease: Duration,
+    /// Until when it may be acted upon (R2).
+    pub valid_until: Mono,
+}
+
+/// A lock that was extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extended {
+    /// How long it lasts from each extension on.
+    pub lease: Duration,
+    /// Until when it may be acted upon now.
+    pub valid_until: Mono,
+}
+
+/// Why there is no lock. The texts hold no secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// For as long as the request waited.
+    #[error("{name} is held")]
+    Held {
+        /// Which of the names.
+        name: LockName,
+        /// Whose lease ends first; none when the lock is free but others came first.
+        holder: Option<LockHolder>,
+        /// How many were ahead.
+        ahead: u32,
+        /// Whether the request waited.
+        waited: bool,
+    },
+    /// R5.
+    #[error("the store may have forgotten locks that still stand; nobody new is granted for another {remaining:?}")]
+    Guarded {
+        /// For how long.
+        remaining: Duration,
+    },
+    /// Others use the name otherwise.
+    #[error("{name} is in use with {permits} permits; all who use a name must ask for the same number")]
+    PermitsDiffer {
+        /// Which of the names.
+        name: LockName,
+        /// The number that is in force.
+        permits: u32,
+    },
+    /// It is not held under this id, or no longer.
+    #[error("the lock is not held under this id: it was released, its lease ended, or it never was")]
+    Lost,
+    /// As many wait or hold as may.
+    #[error("{max} requests wait for locks or hold one, as many as may (locks.maxWaiters)")]
+    TooManyWaiters {
+        /// How many.
+        max: usize,
+    },
+    /// No usable answer.
+    #[error("{0}")]
+    Store(StoreError),
+    /// The store's answer came when the lease it granted was over.
+    #[error("the store took longer to answer than the lease of {lease:?} lasts")]
+    TooLate {
+        /// The lease that was asked for.
+        lease: Duration,
+    },
+    /// Nothing new is taken on.
+    #[error("this replica is ending; locks are taken through others")]
+    ShuttingDown,
+}
+
+/// See the module of its parent. Shared by reference; every future may be dropped at any time.
+#[derive(Debug)]
+pub struct LockDesk {
+    pub(super) core: Arc<Core>,
+}
+
+/// What all requests share.
+pub(super) struct Core {
+    pub(super) store: Arc<dyn LockStore>,
+    pub(super) clock: SharedClock,
+    pub(super) telemetry: Telemetry,
+    pub(super) settings: LockSettings,
+    pub(super) session: SessionId,
+    pub(super) waiting: Arc<Waiting>,
+    table: Mutex<Table>,
+    chance: Mutex<(Entropy, Dice)>,
+    /// The greatest token seen of any lock (R3).
+    floor: AtomicU64,
+    /// How many tasks have something on its way to the store, or may have.
+    chores: watch::Sender<usize>,
+    /// True once nothing new is taken on.
+    stopping: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl LockDesk {
+    /// Opens a desk, and starts its attendant: a task that hears wake-ups and gives signs of life while anybody waits.
+    /// It runs until it is aborted; any other end is a bug.
+    pub fn open(
+        store: Arc<dyn LockStore>,
+        settings: LockSettings,
+        clock: SharedClock,
+        telemetry: Telemetry,
+        mut entropy: Entropy,
+    ) -> (Arc<Self>, JoinHandle<()>) {
+        let session = entropy.session();
+        let dice = Dice::new(entropy.seed());
+        let wakes = store.wakes(session);
+        let waiting = Arc::new(Waiting::new(settings.waiters_max, telemetry.clone()));
+        let core = Arc::new(Core {
+            store,
+            clock,
+            telemetry,
+            settings,
+            session,
+            waiting,
+            table: Mutex::default(),
+            chance: Mutex::new((entropy, dice)),
+            floor: AtomicU64::new(0),
+            chores: watch::Sender::new(0),
+            stopping: watch::Sender::new(false),
+        });
+        let attendant = tokio::spawn(attend(Arc::clone(&core), wakes));
+        (Arc::new(Self { core }), attendant)
+    }
+
+    /// What the desk was told.
+    pub fn settings(&self) -> &LockSettings {
+        &self.core.settings
+    }
+
+    /// A lock as it stands.
+    ///
+    /// # Errors
+    /// [`Refusal::Store`].
+    pub async fn inspect(&self, name: LockName) -> Result<LockInsight, Refusal> {
+        let core = Arc::clone(&self.core);
+        let insight = self.core.chore(async move { core.store.inspect(name).await }).await?.map_err(Refusal::Store)?;
+        insight.holders.iter().for_each(|holder| self.core.saw(holder.token));
+        Ok(insight)
+    }
+
+    /// Takes on nothing new: waiting requests end, and connections that hold a lock are told. Locks that were asked for
+    /// by themselves stay until their lease ends, for their owners may still be at work.
+    pub fn begin_shutdown(&self) {
+        self.core.stopping.send_replace(true);
+    }
+
+    /// Waits, for a few seconds at the most, until nothing is on its way to the store. After
+    /// [`Self::begin_shutdown`].
+    pub async fn all_ended(&self) {
+        let mut chores = self.core.chores.subscribe();
+        // What is left after that ends by its lease.
+        let _ = tokio::time::timeout(PATIENCE, chores.wait_for(|count| *count == 0)).await;
+    }
+}
+
+impl Core {
+    pub(super) fn now(&self) -> Mono {
+        self.clock.now()
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while it is held.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chance(&self) -> MutexGuard<'_, (Entropy, Dice)> {
+        self.chance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn new_id(&self) -> LockId {
+        self.chance().0.lock_id()
+    }
+
+    pub(super) fn between(&self, least: Duration, most: Duration) -> Duration {
+        self.chance().1.between(least, most)
+    }
+
+    /// The pause after this many failures in a row, with jitter.
+    pub(super) fn pause(&self, failures: u32) -> Duration {
+        let least = PAUSE_MIN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(PAUSE_MAX);
+        self.between(least, least * 3)
+    }
+
+    /// A token was seen.
+    pub(super) fn saw(&self, token: Token) {
+        self.floor.fetch_max(token.get(), Ordering::Relaxed);
+    }
+
+    pub(super) fn floor(&self) -> Token {
+        Token::new(self.floor.load(Ordering::Relaxed)).unwrap_or(Token::NONE)
+    }
+
+    /// What an answer tells of tokens.
+    pub(super) fn learn(&self, reply: &AcquireReply) {
+        match reply {
+            AcquireReply::Granted(grant) => self.saw(grant.token),
+            AcquireReply::Held { holder: Some(holder), .. } => self.saw(holder.token),
+            _ => {}
+        }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Completes once nothing new is taken on.
+    pub(super) async fn stopping(&self) {
+        // The sender is our own, so this only ends as it should.
+        let _ = self.stopping.subscribe().wait_for(|stop| *stop).await;
+    }
+
+    /// Runs something that must not be dropped half-way in a task of its own.
+    pub(super) fn start<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.chores.send_modify(|count| *count += 1);
+        let ending = Ending(Arc::clone(self));
+        tokio::spawn(async move {
+            let _ending = ending;
+            work.await
+        })
+    }
+
+    /// The same, and waits for it. Dropping this future does not stop the work.
+    ///
+    /// # Errors
+    /// [`Refusal::ShuttingDown`] when the runtime ends.
+    pub(super) async fn chore<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.start(work).await.map_err(|_| Refusal::ShuttingDown)
+    }
+
+    /// The table has changed.
+    pub(super) fn count_held(&self) {
+        let held = self.table().len();
+        self.telemetry.locks_held(held);
+    }
+
+    fn heard(self: &Arc<Self>, news: WakeNews) {
+        match news {
+            WakeNews::Gap => self.waiting.wake_all(),
+            WakeNews::Wake { id, name } => {
+                if self.waiting.wake(id) == Heard::Unknown && self.table().get(id, self.now()).is_none() {
+                    self.cancel_later(vec![name], id, TICKET_SPAN, false);
+                }
+            }
+        }
+    }
+}
+
+/// Counts a chore down, also when its task is aborted.
+struct Ending(Arc<Core>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.chores.send_modify(|count| *count -= 1);
+    }
+}
+
+async fn attend(core: Arc<Core>, mut wakes: mpsc::Receiver<WakeNews>) {
+    let mut rounds = tokio::time::interval(ROUND);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut signs = Signs { beaten_at: core.now(), seen_at: Arc::new(AtomicU64::new(core.now().as_nanos())) };
+    loop {
+        tokio::select! {
+            Some(news) = wakes.recv() => core.heard(news),
+            _ = rounds.tick() => {
+                let now = core.now();
+                core.table().tidy(now);
+                core.waiting.tidy(now);
+                core.count_held();
+                signs.give(&core, now);
+            }
+        }
+    }
+}
+
+/// Signs of life, while anybody waits.
+struct Signs {
+    beaten_at: Mono,
+    /// When the store last took one, or when there was nobody to wait for.
+    seen_at: Arc<AtomicU64>,
+}
+
+impl Signs {
+    fn give(&mut self, core: &Arc<Core>, now: Mono) {
+        if core.waiting.count() == 0 {
+            self.seen_at.store(now.as_nanos(), Ordering::Relaxed);
+            return;
+        }
+        // A third of the span, less what a round may be late.
+        if now.since(self.beaten_at) + ROUND < TICKET_SPAN / 3 {
+            return;
+        }
+        self.beaten_at = now;
+        let (keeper, seen_at) = (Arc::clone(core), Arc::clone(&self.seen_at));
+        core.start(async move {
+            if keeper.store.beat(keeper.session).await.is_err() {
+                return;
+            }
+            let seen = Mono::from_nanos(seen_at.swap(keeper.now().as_nanos(), Ordering::Relaxed));
+            if keeper.now().since(seen) >= TICKET_SPAN {
+                // The tickets have been thrown away meanwhile: whoever waits must take a new one.
+                keeper.waiting.wake_all();
+            }
+        });
+    }
+}

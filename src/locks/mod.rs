@@ -1,0 +1,38 @@
+//! Locks for the app: short mutual exclusion asked for by name over HTTP.
+//!
+//! * [`LockDesk`] carries the app's requests to a [`crate::store::LockStore`] and waits for it. What a request means is
+//!   decided by the store's side ([`crate::protocol::LockSpace`]); here is what it takes to be patient, and to leave
+//!   nothing behind when a client, an answer or the process goes away.
+//! * [`LockCalls`] is the HTTP side of it, plugged into the app's listener.
+//!
+//! | file | what |
+//! |---|---|
+//! | `desk` | the desk, what all requests share, its shutdown |
+//! | `acquire` | one request for a lock, until it is granted, refused or abandoned |
+//! | `waiting` | who waits, and who is woken |
+//! | `table` | the locks that were granted here |
+//! | `upkeep` | extend, release and cancel, with their retries |
+//! | `hold` | a lock that lasts as long as a connection |
+//! | `http`, `words`, `shapes` | routes, what they read, what they answer |
+//!
+//! A request to the store is never dropped half-way: each runs in a task of its own, so that a client that goes away
+//! leaves neither a ticket nor a lock behind, whatever was on its way.
+
+mod acquire;
+mod desk;
+mod hold;
+mod http;
+mod owner;
+mod shapes;
+mod table;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+mod waiting;
+mod words;
+
+pub use acquire::{Claim, Want};
+pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal};
+pub use hold::{Hold, HoldState};
+pub use http::{LockCalls, ROUTES};
+pub use words::{LEASE_MIN, WAIT_MAX};

@@ -1,0 +1,181 @@
+//! What requests for locks are answered.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use serde_json::json;
+
+use super::desk::{Extended, Granted, Refusal};
+use super::hold::HoldState;
+use super::owner;
+use crate::http::{Content, Problem, ProblemKind};
+use crate::protocol::{LockHolder, LockInsight, LockName, Mono};
+
+const VALID_FOR: HeaderName = HeaderName::from_static("baton-valid-for-ms");
+/// How soon to ask again when nothing better is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+fn ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn response(status: StatusCode, media_type: &'static str, content: Content) -> Response<Content> {
+    let mut response = Response::new(content);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn text(value: &impl Serialize) -> Vec<u8> {
+    // Strings and numbers: writing them into memory does not fail.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[derive(Serialize)]
+struct GrantShape {
+    lock: String,
+    token: u64,
+    holds: u32,
+    valid_for_ms: u64,
+}
+
+impl GrantShape {
+    fn new(granted: &Granted, now: Mono) -> Self {
+        Self {
+            lock: granted.id.to_string(),
+            token: granted.token.get(),
+            holds: granted.holds,
+            valid_for_ms: ms(granted.valid_until.since(now)),
+        }
+    }
+}
+
+/// 201
+pub(super) fn granted(granted: &Granted, now: Mono) -> Response<Content> {
+    let body = text(&GrantShape::new(granted, now));
+    response(StatusCode::CREATED, "application/json", Content::Whole(body.into()))
+}
+
+/// 204 with the header that says for how long.
+pub(super) fn extended(extended: Extended, now: Mono) -> Response<Content> {
+    let mut response = no_content();
+    let left = ms(extended.valid_until.since(now));
+    response.headers_mut().insert(VALID_FOR, HeaderValue::from(left));
+    response
+}
+
+/// 204
+pub(super) fn no_content() -> Response<Content> {
+    let mut response = Response::new(Content::Whole(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// 200 with lines that follow each other as things happen.
+pub(super) fn lines(content: Content) -> Response<Content> {
+    response(StatusCode::OK, "application/x-ndjson", content)
+}
+
+/// The first line of a hold.
+pub(super) fn first_line(granted: &Granted, now: Mono) -> Bytes {
+    line(&GrantShape::new(granted, now))
+}
+
+/// A further line of a hold; none when there is nothing more to say.
+pub(super) fn next_line(state: HoldState, now: Mono) -> Option<Bytes> {
+    Some(match state {
+        HoldState::Held { valid_until } => line(&json!({ "valid_for_ms": ms(valid_until.since(now)) })),
+        HoldState::Lost { reason } => line(&json!({ "lost": reason })),
+        HoldState::Ending { valid_until } => {
+            line(&json!({ "ending": "this replica is ending", "valid_for_ms": ms(valid_until.since(now)) }))
+        }
+        HoldState::Left => return None,
+    })
+}
+
+fn line(value: &impl Serialize) -> Bytes {
+    let mut line = text(value);
+    line.push(b'\n');
+    line.into()
+}
+
+#[derive(Serialize)]
+struct HolderShape<'a> {
+    owner: Option<&'a str>,
+    identity: &'a str,
+    token: u64,
+    holds: u32,
+    ends_in_ms: u64,
+}
+
+impl<'a> From<&'a LockHolder> for HolderShape<'a> {
+    fn from(holder: &'a LockHolder) -> Self {
+        Self {
+            owner: owner::shown(&holder.owner),
+            identity: &holder.identity,
+            token: holder.token.get(),
+            holds: holder.holds,
+            ends_in_ms: ms(holder.remaining),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct InsightShape<'a> {
+    name: &'a str,
+    holders: Vec<HolderShape<'a>>,
+    permits: Option<u32>,
+    waiting: u32,
+}
+
+/// A lock as it stands.
+pub(super) fn insight(name: &LockName, insight: &LockInsight) -> Response<Content> {
+    let shape = InsightShape {
+        name: name.as_str(),
+        holders: insight.holders.iter().map(HolderShape::from).collect(),
+        permits: insight.permits,
+        waiting: insight.waiting,
+    };
+    response(StatusCode::OK, "application/json", Content::Whole(text(&shape).into()))
+}
+
+/// Why there is no lock.
+pub(super) fn refused(refusal: Refusal) -> Problem {
+    let detail = refusal.to_string();
+    match refusal {
+        Refusal::Held { holder, ahead, .. } => {
+            let detail = match &holder {
+                None => format!("{detail} by nobody at the moment, but others came first"),
+                Some(_) if ahead > 0 => format!("{detail}, and {ahead} others wait"),
+                Some(_) => detail,
+            };
+            let after = holder.as_ref().map_or(RETRY_AFTER, |holder| holder.remaining);
+            let shape = serde_json::to_value(holder.as_ref().map(HolderShape::from)).unwrap_or_default();
+            Problem::new(ProblemKind::LockHeld, detail).with("holder", shape).with_retry_after(after)
+        }
+        Refusal::Guarded { remaining } => Problem::new(ProblemKind::StoreGuarded, detail).with_retry_after(remaining),
+        Refusal::PermitsDiffer { permits, .. } => {
+            Problem::new(ProblemKind::PermitsDiffer, detail).with("permits", permits.into())
+        }
+        Refusal::Lost => Problem::new(ProblemKind::LockLost, detail),
+        Refusal::TooManyWaiters { .. } => {
+            Problem::new(ProblemKind::TooManyWaiters, detail).with_retry_after(RETRY_AFTER)
+        }
+        Refusal::Store(_) | Refusal::TooLate { .. } => {
+            Problem::new(ProblemKind::StoreUnavailable, detail).with_retry_after(RETRY_AFTER)
+        }
+        Refusal::ShuttingDown => Problem::new(ProblemKind::ShuttingDown, detail).with_retry_after(RETRY_AFTER),
+    }
+}
+
+/// The store did not answer while a lock was given back: it is tried on, and the lease ends it at the latest.
+pub(super) fn not_released(refusal: Refusal) -> Problem {
+    let Refusal::Store(error) = refusal else { return refused(refusal) };
+    let detail = format!("{error}; it is tried on in the background, and the lock ends by its lease at the latest");
+    Problem::new(ProblemKind::StoreUnavailable, detail).with_retry_after(RETRY_AFTER)
+}

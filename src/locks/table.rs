@@ -1,0 +1,108 @@
+//! The locks that were granted through this sidecar: what it takes to put one back where the store has lost it, and all
+//! names of a lock that is extended or released under one of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::desk::Granted;
+use crate::protocol::{AcquireRequest, LockGrant, LockId, LockName, Mono, Restore, SessionId, Token};
+
+/// More locks than an app holds. One beyond is not remembered: it is extended and released by its id alone.
+const ENTRIES_MAX: usize = 100_000;
+
+/// One lock.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) names: Vec<LockName>,
+    pub(super) owner: Arc<str>,
+    pub(super) token: Token,
+    pub(super) holds: u32,
+    pub(super) permits: u32,
+    pub(super) lease: Duration,
+    /// Until when it may be acted upon (R2).
+    pub(super) valid_until: Mono,
+}
+
+impl Entry {
+    /// What puts it back (R4).
+    pub(super) fn restore(&self, session: SessionId, identity: &Arc<str>) -> Box<Restore> {
+        Box::new(Restore {
+            session,
+            owner: Arc::clone(&self.owner),
+            identity: Arc::clone(identity),
+            token: self.token,
+            holds: self.holds,
+            permits: self.permits,
+            lease: self.lease,
+        })
+    }
+}
+
+/// See the module. An entry goes when its lock is released, lost, or past its validity: a lock that nobody may act upon
+/// is never put back.
+#[derive(Debug, Default)]
+pub(super) struct Table(HashMap<LockId, Entry>);
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The lock, while it may be acted upon.
+    pub(super) fn get(&self, id: LockId, now: Mono) -> Option<&Entry> {
+        self.0.get(&id).filter(|entry| now < entry.valid_until)
+    }
+
+    /// Notes a grant. `valid_until` is the request's; a lock that its owner had already may be valid for longer.
+    pub(super) fn granted(&mut self, grant: LockGrant, request: &AcquireRequest, valid_until: Mono) -> Granted {
+        let entry = Entry {
+            names: request.names.clone(),
+            owner: Arc::clone(&request.owner),
+            token: grant.token,
+            holds: grant.holds,
+            permits: request.permits,
+            lease: request.lease,
+            valid_until,
+        };
+        let has_room = self.0.len() < ENTRIES_MAX;
+        let entry = match self.0.get_mut(&grant.id) {
+            Some(known) => {
+                known.holds = grant.holds;
+                known.lease = known.lease.max(entry.lease);
+                known.valid_until = known.valid_until.max(valid_until);
+                known.clone()
+            }
+            None if has_room => self.0.entry(grant.id).or_insert(entry).clone(),
+            None => entry,
+        };
+        let Entry { lease, valid_until, .. } = entry;
+        Granted { id: grant.id, token: grant.token, holds: grant.holds, lease, valid_until }
+    }
+
+    /// Notes an extension.
+    pub(super) fn extended(&mut self, id: LockId, holds: u32, lease: Duration, valid_until: Mono) {
+        if let Some(entry) = self.0.get_mut(&id) {
+            (entry.holds, entry.lease, entry.valid_until) = (holds, lease, valid_until);
+        }
+    }
+
+    /// Notes how many holds are left.
+    pub(super) fn left(&mut self, id: LockId, holds: u32) {
+        if holds == 0 {
+            self.0.remove(&id);
+        } else if let Some(entry) = self.0.get_mut(&id) {
+            entry.holds = holds;
+        }
+    }
+
+    /// Forgets a lock.
+    pub(super) fn remove(&mut self, id: LockId) -> Option<Entry> {
+        self.0.remove(&id)
+    }
+
+    /// Forgets what may not be acted upon any more.
+    pub(super) fn tidy(&mut self, now: Mono) {
+        self.0.retain(|_, entry| now < entry.valid_until);
+    }
+}

@@ -1,0 +1,267 @@
+//! The real rules in memory, behind a store whose answers are late, lost or refused when a test says so.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use super::super::{Granted, LockDesk, LockSettings, Refusal, Want};
+use crate::clock::{BootClock, SharedClock};
+use crate::process::Entropy;
+use crate::protocol::{
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
+    LockReleaseRequest, SessionId,
+};
+use crate::store::memory::MemoryStore;
+use crate::store::{LockStore, StoreError, WakeNews};
+use crate::telemetry::{Metrics, Telemetry};
+
+/// Longer than anything here takes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Shorter than a waiter goes without looking by itself, so that whoever is granted within it was woken.
+pub const WOKEN: Duration = Duration::from_secs(4);
+
+/// A request to the store.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    Acquire(AcquireRequest),
+    Extend(ExtendRequest),
+    Release,
+    Cancel(CancelRequest),
+}
+
+/// What happens to one.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// It does not arrive.
+    Refuse,
+    /// It is executed, and its answer is lost.
+    LoseReply,
+    /// It is executed, and its answer waits for this.
+    Delay(Arc<Notify>),
+}
+
+/// Which requests an act is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Acquire,
+    Extend,
+    Release,
+    Cancel,
+}
+
+impl Asked {
+    fn op(&self) -> Op {
+        match self {
+            Self::Acquire(_) => Op::Acquire,
+            Self::Extend(_) => Op::Extend,
+            Self::Release => Op::Release,
+            Self::Cancel(_) => Op::Cancel,
+        }
+    }
+}
+
+/// See the module.
+pub struct Scripted {
+    pub memory: Arc<MemoryStore>,
+    acts: Mutex<VecDeque<(Op, Act)>>,
+    asked: Mutex<Vec<Asked>>,
+    /// Says something to the desk's waiters.
+    pub wakes: mpsc::Sender<WakeNews>,
+    listener: Mutex<Option<mpsc::Receiver<WakeNews>>>,
+}
+
+impl Scripted {
+    /// The next request of this sort meets this.
+    pub fn next(&self, op: Op, act: Act) {
+        self.acts.lock().unwrap().push_back((op, act));
+    }
+
+    /// Every request so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    pub fn count(&self, op: Op) -> usize {
+        self.asked().iter().filter(|asked| asked.op() == op).count()
+    }
+
+    async fn meet<T>(&self, asked: Asked, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let op = asked.op();
+        self.asked.lock().unwrap().push(asked);
+        let act = {
+            let mut acts = self.acts.lock().unwrap();
+            let at = acts.iter().position(|(wanted, _)| *wanted == op);
+            at.and_then(|at| acts.remove(at)).map(|(_, act)| act)
+        };
+        let unknown = Err(StoreError::Unknown { after: Duration::from_millis(1) });
+        match act {
+            None => work.await,
+            Some(Act::Refuse) => unknown,
+            Some(Act::LoseReply) => work.await.and(unknown),
+            Some(Act::Delay(gate)) => {
+                let reply = work.await;
+                gate.notified().await;
+                reply
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl LockStore for Scripted {
+    async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError> {
+        self.meet(Asked::Acquire(request.clone()), self.memory.acquire(request)).await
+    }
+
+    async fn extend(&self, request: ExtendRequest) -> Result<ExtendReply, StoreError> {
+        self.meet(Asked::Extend(request.clone()), self.memory.extend(request)).await
+    }
+
+    async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
+        self.meet(Asked::Release, LockStore::release(&*self.memory, request)).await
+    }
+
+    async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {
+        self.meet(Asked::Cancel(request.clone()), self.memory.cancel(request)).await
+    }
+
+    async fn beat(&self, session: SessionId) -> Result<(), StoreError> {
+        self.memory.beat(session).await
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError> {
+        self.memory.inspect(name).await
+    }
+
+    fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews> {
+        let mut heard = self.memory.wakes(session);
+        let say = self.wakes.clone();
+        tokio::spawn(async move {
+            while let Some(news) = heard.recv().await {
+                // The desk of a test that has ended listens no more.
+                let _ = say.send(news).await;
+            }
+        });
+        self.listener.lock().unwrap().take().unwrap()
+    }
+}
+
+/// A desk over such a store.
+pub struct Stage {
+    pub desk: Arc<LockDesk>,
+    pub store: Arc<Scripted>,
+    pub telemetry: Telemetry,
+    attendant: JoinHandle<()>,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.attendant.abort();
+    }
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Self::over(Arc::new(MemoryStore::new(Arc::new(BootClock))), 100)
+    }
+
+    /// One more desk over the same memory, with room for `waiters_max`.
+    pub fn over(memory: Arc<MemoryStore>, waiters_max: usize) -> Self {
+        let clock: SharedClock = Arc::new(BootClock);
+        let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH)));
+        let (wakes, listener) = mpsc::channel(64);
+        let store = Arc::new(Scripted {
+            memory,
+            acts: Mutex::default(),
+            asked: Mutex::default(),
+            wakes,
+            listener: Mutex::new(Some(listener)),
+        });
+        let settings = LockSettings {
+            identity: "web-0".into(),
+            lease: Duration::from_secs(60),
+            lease_max: Duration::from_secs(3_600),
+            guard: None,
+            waiters_max,
+        };
+        let (desk, attendant) =
+            LockDesk::open(Arc::clone(&store) as _, settings, clock, telemetry.clone(), Entropy::from_system());
+        Self { desk, store, telemetry, attendant }
+    }
+
+    /// Takes a lock at once.
+    pub async fn take(&self, want: Want) -> Granted {
+        self.desk.acquire(want).await.unwrap().take()
+    }
+
+    /// Begins to ask.
+    pub fn ask(&self, want: Want) -> JoinHandle<Result<Granted, Refusal>> {
+        let desk = Arc::clone(&self.desk);
+        tokio::spawn(async move { desk.acquire(want).await.map(super::super::Claim::take) })
+    }
+
+    pub async fn insight(&self) -> LockInsight {
+        self.store.memory.inspect(lock("a")).await.unwrap()
+    }
+
+    /// Waits until the store has as many holders of `a` and tickets for it.
+    pub async fn until(&self, holders: usize, waiting: u32) {
+        until("the store is as wanted", async || {
+            let insight = self.insight().await;
+            (insight.holders.len(), insight.waiting) == (holders, waiting)
+        })
+        .await;
+    }
+
+    /// Waits until as many requests of this sort were made.
+    pub async fn until_asked(&self, op: Op, count: usize) {
+        until("the store was asked", async || self.store.count(op) >= count).await;
+    }
+
+    /// The value of a metric.
+    pub fn metric(&self, series: &str) -> f64 {
+        let text = self.telemetry.metrics().render(&[], true).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {series}")).parse().unwrap()
+    }
+}
+
+/// Waits until a state is reached.
+pub async fn until(what: &str, mut reached: impl AsyncFnMut() -> bool) {
+    let polling = async {
+        while !reached().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
+}
+
+/// A future's output, with a bound.
+pub async fn within<T>(bound: Duration, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(bound, future).await.unwrap_or_else(|_| panic!("not within {bound:?}"))
+}
+
+pub fn lock(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+/// The lock `a`, at once, for a minute.
+pub fn want() -> Want {
+    Want {
+        names: vec![lock("a")],
+        owner: None,
+        wait: Duration::ZERO,
+        lease: Duration::from_secs(60),
+        permits: 1,
+        fair: false,
+    }
+}
+
+/// The same, waiting for as long as any test takes.
+pub fn patient() -> Want {
+    Want { wait: PATIENCE * 2, ..want() }
+}

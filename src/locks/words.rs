@@ -1,0 +1,248 @@
+//! What requests for locks say in their paths, queries and bodies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::acquire::Want;
+use super::desk::LockSettings;
+use crate::http::{Problem, ProblemKind, decode_segment, decode_value, duration, shown};
+use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX};
+
+/// The longest that a request waits for a lock.
+pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+/// The shortest lease of a lock: below it, ordinary scheduling delays would end it before the app knows of it.
+pub const LEASE_MIN: Duration = Duration::from_millis(100);
+
+/// The body of `POST /locks/{name}`, and with `names` of `POST /locks`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AcquireBody {
+    names: Option<Vec<String>>,
+    owner: Option<String>,
+    wait: Option<String>,
+    lease: Option<String>,
+    fair: Option<bool>,
+    permits: Option<u32>,
+}
+
+/// The body of `PUT /locks/{name}/{id}`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExtendBody {
+    lease: Option<String>,
+}
+
+fn bad_body(detail: impl Into<String>) -> Problem {
+    Problem::new(ProblemKind::BadBody, detail)
+}
+
+fn bad_parameter(detail: impl Into<String>) -> Problem {
+    Problem::new(ProblemKind::BadParameter, detail)
+}
+
+fn parsed<'a, T: Default + Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|error| bad_body(error.to_string()))
+}
+
+/// The name in a path.
+pub(super) fn name(segment: &str) -> Result<LockName, Problem> {
+    let bad = |why: String| bad_parameter(format!("the lock {:?}: {why}", shown(segment)));
+    let text = decode_segment(segment).map_err(|why| bad(why.to_owned()))?;
+    LockName::new(text).map_err(|error| bad(error.to_string()))
+}
+
+/// The id in a path.
+pub(super) fn id(segment: &str) -> Result<LockId, Problem> {
+    segment.parse().map_err(|()| {
+        let detail = format!("{:?} is not the id of a lock, which has 32 hexadecimal digits", shown(segment));
+        Problem::new(ProblemKind::UnknownLock, detail)
+    })
+}
+
+/// What a body asks for of one lock.
+pub(super) fn want_one(name: LockName, body: &[u8], settings: &LockSettings) -> Result<Want, Problem> {
+    let body: AcquireBody = parsed(body)?;
+    if body.names.is_some() {
+        return Err(bad_body("names belongs to POST /locks; here the path names the lock"));
+    }
+    want(vec![name], body, settings).map_err(bad_body)
+}
+
+/// What a body asks for of several locks.
+pub(super) fn want_several(body: &[u8], settings: &LockSettings) -> Result<Want, Problem> {
+    let mut body: AcquireBody = parsed(body)?;
+    let given = body.names.take().ok_or_else(|| bad_body("names is missing: which locks?"))?;
+    if given.is_empty() || given.len() > NAMES_MAX {
+        return Err(bad_body(format!("names has {} names; use 1 to {NAMES_MAX}", given.len())));
+    }
+    if body.fair == Some(true) {
+        return Err(bad_body("fair is for one lock: a queue over several could wait for itself"));
+    }
+    let mut names = Vec::with_capacity(given.len());
+    for text in given {
+        let short = shown(&text);
+        names.push(LockName::new(text).map_err(|error| bad_body(format!("names: {short:?}: {error}")))?);
+    }
+    names.sort();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(bad_body(format!("names has {:?} twice", shown(twice[0].as_str()))));
+    }
+    want(names, body, settings).map_err(bad_body)
+}
+
+/// What a query asks for of one lock.
+pub(super) fn want_held(name: LockName, query: &str, settings: &LockSettings) -> Result<Want, Problem> {
+    let mut body = AcquireBody::default();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode_value(value).map_err(|why| bad_parameter(format!("{}: {why}", shown(key))))?;
+        let wrong = |what| bad_parameter(format!("{key}={}: {what}", shown(&value)));
+        let twice = match key {
+            "wait" => body.wait.replace(value).is_some(),
+            "owner" => body.owner.replace(value).is_some(),
+            "lease" => body.lease.replace(value).is_some(),
+            "permits" => {
+                let count = value.parse().map_err(|_| wrong("a number is wanted"))?;
+                body.permits.replace(count).is_some()
+            }
+            "fair" => {
+                let fair = value.parse().map_err(|_| wrong("true or false is wanted"))?;
+                body.fair.replace(fair).is_some()
+            }
+            other => {
+                let known = "wait, owner, lease, permits and fair";
+                return Err(bad_parameter(format!("{}: unknown; there are {known}", shown(other))));
+            }
+        };
+        if twice {
+            return Err(bad_parameter(format!("{key} is given twice")));
+        }
+    }
+    want(vec![name], body, settings).map_err(bad_parameter)
+}
+
+fn want(names: Vec<LockName>, body: AcquireBody, settings: &LockSettings) -> Result<Want, String> {
+    let wait = body.wait.as_deref().map(wait).transpose()?.unwrap_or(Duration::ZERO);
+    let lease = body.lease.as_deref().map(|text| lease(text, settings)).transpose()?.unwrap_or(settings.lease);
+    let permits = body.permits.unwrap_or(1);
+    if !(1..=PERMITS_MAX).contains(&permits) {
+        return Err(format!("permits {permits}: use 1 to {PERMITS_MAX}"));
+    }
+    let owner = body.owner.map(owner).transpose()?;
+    Ok(Want { names, owner, wait, lease, permits, fair: body.fair.unwrap_or(false) })
+}
+
+fn wait(text: &str) -> Result<Duration, String> {
+    let given = duration(text).map_err(|why| format!("wait {:?}: {why}", shown(text)))?;
+    if given > WAIT_MAX { Err(format!("wait {:?}: at most 1h", shown(text))) } else { Ok(given) }
+}
+
+fn lease(text: &str, settings: &LockSettings) -> Result<Duration, String> {
+    let given = duration(text).map_err(|why| format!("lease {:?}: {why}", shown(text)))?;
+    let max = settings.lease_max;
+    if given < LEASE_MIN || given > max {
+        return Err(format!("lease {:?}: from {LEASE_MIN:?} to {max:?} (locks.maxLease)", shown(text)));
+    }
+    Ok(given)
+}
+
+fn owner(text: String) -> Result<Arc<str>, String> {
+    if text.is_empty() || text.len() > OWNER_BYTES_MAX {
+        return Err(format!("owner has {} bytes; use 1 to {OWNER_BYTES_MAX}, or leave it out", text.len()));
+    }
+    if text.chars().any(char::is_control) {
+        return Err("owner has a control character; use printable text".to_owned());
+    }
+    Ok(text.into())
+}
+
+/// The lease that an extension asks for; none: as it was granted.
+pub(super) fn new_lease(body: &[u8], settings: &LockSettings) -> Result<Option<Duration>, Problem> {
+    let body: ExtendBody = parsed(body)?;
+    body.lease.map(|text| lease(&text, settings)).transpose().map_err(bad_body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> LockSettings {
+        LockSettings {
+            identity: "web-0".into(),
+            lease: Duration::from_secs(30),
+            lease_max: Duration::from_secs(3_600),
+            guard: None,
+            waiters_max: 10,
+        }
+    }
+
+    fn lock(text: &str) -> LockName {
+        LockName::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_body_says_all_there_is_to_say() {
+        let body = br#"{"owner":"worker-7","wait":"5s","lease":"10s","fair":true,"permits":3}"#;
+        let wanted = Want {
+            names: vec![lock("a")],
+            owner: Some("worker-7".into()),
+            wait: Duration::from_secs(5),
+            lease: Duration::from_secs(10),
+            permits: 3,
+            fair: true,
+        };
+        assert_eq!(want_one(lock("a"), body, &settings()).unwrap(), wanted);
+        let query = "owner=worker%2D7&wait=5s&lease=10s&fair=true&permits=3";
+        assert_eq!(want_held(lock("a"), query, &settings()).unwrap(), wanted);
+        let plain = want_one(lock("a"), b"", &settings()).unwrap();
+        assert_eq!((plain.wait, plain.lease.as_secs(), plain.permits, plain.owner), (Duration::ZERO, 30, 1, None));
+        let several = want_several(br#"{"names":["b","a"]}"#, &settings()).unwrap();
+        assert_eq!(several.names, [lock("a"), lock("b")], "in one order, whoever asks");
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let long = format!(r#"{{"owner":"{}"}}"#, "x".repeat(201));
+        for body in [
+            "[]",
+            "{",
+            r#"{"own":"x"}"#,
+            r#"{"wait":5}"#,
+            r#"{"wait":"61m"}"#,
+            r#"{"wait":"5"}"#,
+            r#"{"lease":"99ms"}"#,
+            r#"{"lease":"2h"}"#,
+            r#"{"permits":0}"#,
+            r#"{"permits":1001}"#,
+            r#"{"permits":-1}"#,
+            r#"{"owner":""}"#,
+            r#"{"owner":"a\u0001"}"#,
+            r#"{"names":["a"]}"#,
+            &long,
+        ] {
+            let problem = want_one(lock("a"), body.as_bytes(), &settings()).unwrap_err();
+            assert_eq!(problem.kind(), ProblemKind::BadBody, "{body}");
+        }
+        let many: Vec<String> = (0..17).map(|n| format!("\"{n}\"")).collect();
+        let many = format!(r#"{{"names":[{}]}}"#, many.join(","));
+        for body in ["{}", r#"{"names":[]}"#, r#"{"names":["a","a"]}"#, r#"{"names":[""]}"#, &many] {
+            assert!(want_several(body.as_bytes(), &settings()).is_err(), "{body}");
+        }
+        assert!(want_several(br#"{"names":["a","b"],"fair":true}"#, &settings()).is_err());
+        for query in ["wait", "fair=yes", "permits=x", "names=a", "wait=1s&wait=1s", "owner=%ff", "lease=1ms"] {
+            let problem = want_held(lock("a"), query, &settings()).unwrap_err();
+            assert_eq!(problem.kind(), ProblemKind::BadParameter, "{query}");
+        }
+        for segment in ["", "%00", "%", &"x".repeat(201), "a%0a"] {
+            assert!(name(segment).is_err(), "{segment}");
+        }
+        assert_eq!(name("orders%2F42").unwrap().as_str(), "orders/42");
+        assert!(new_lease(br#"{"lease":"3h"}"#, &settings()).is_err());
+        assert_eq!(id("x").unwrap_err().kind(), ProblemKind::UnknownLock);
+    }
+}
