@@ -11,13 +11,15 @@ use tokio::task::JoinHandle;
 use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{Config, Environment, Guard, Loaded, Reload, RoleConfig, StoreConfig, Watcher};
+use crate::http::Calls;
+use crate::locks::{LockCalls, LockDesk, LockSettings};
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
 use crate::store::measured::Measured;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{RedisStore, SetupError};
-use crate::store::{LeaseStore, StoreHealth};
+use crate::store::{LeaseStore, LockStore, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry};
 use crate::telemetry_http::{self, Pulse, Sources, TelemetryServer};
 
@@ -78,16 +80,32 @@ impl Ground {
     }
 }
 
-/// The store that the configuration names, not measured yet. Redis may be down: it is tried again in the background.
+/// An opened store: one connection to it, seen from its sides.
+#[derive(Clone)]
+pub struct Stores {
+    /// Its leases, not measured yet.
+    pub leases: Arc<dyn LeaseStore>,
+    /// Its locks, if it has any.
+    pub locks: Option<Arc<dyn LockStore>>,
+}
+
+impl Stores {
+    fn new<S: LeaseStore + LockStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks: Some(store) }
+    }
+}
+
+/// The store that the configuration names. Redis may be down: it is tried again in the background.
 ///
 /// # Errors
 /// A URL or a TLS file that cannot be used.
-pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Arc<dyn LeaseStore>, SetupError> {
+pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Stores, SetupError> {
     let lease_min = config.roles.iter().map(|role| role.timing.lease_duration()).min();
     let lease_min = lease_min.unwrap_or(crate::protocol::LEASE_DURATION_MIN);
     Ok(match &config.store {
-        StoreConfig::Redis(redis) => Arc::new(RedisStore::connect(redis, lease_min, Entropy::from_system().seed())?),
-        StoreConfig::Memory => Arc::new(MemoryStore::new(Arc::clone(clock))),
+        StoreConfig::Redis(redis) => Stores::new(RedisStore::connect(redis, lease_min, Entropy::from_system().seed())?),
+        StoreConfig::Memory => Stores::new(MemoryStore::new(Arc::clone(clock))),
     })
 }
 
@@ -181,6 +199,37 @@ pub struct App {
     api: JoinHandle<()>,
     stop_api: oneshot::Sender<()>,
     telemetry_server: TelemetryServer,
+    locks: Option<Locks>,
+}
+
+/// Locks for the app, where the store has them.
+struct Locks {
+    desk: Arc<LockDesk>,
+    attendant: JoinHandle<()>,
+}
+
+impl Locks {
+    /// Begins to take requests for locks.
+    fn open(store: Arc<dyn LockStore>, replica: &Replica) -> Self {
+        let config = &replica.config;
+        let settings = LockSettings {
+            identity: Arc::clone(&config.identity),
+            lease: config.locks.lease,
+            lease_max: config.locks.max_lease,
+            guard: guards(config).then_some(config.locks.guard),
+            waiters_max: config.locks.max_waiters as usize,
+        };
+        let clock = Arc::clone(&replica.clock);
+        let (desk, attendant) =
+            LockDesk::open(store, settings, clock, replica.telemetry.clone(), Entropy::from_system());
+        Self { desk, attendant }
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        self.attendant.abort();
+    }
 }
 
 impl App {
@@ -188,21 +237,27 @@ impl App {
     ///
     /// # Errors
     /// [`StartError::Listen`] when an address is taken, [`StartError::System`].
-    pub async fn build(config: Config, store: Arc<dyn LeaseStore>, ground: &Ground) -> Result<Self, StartError> {
+    pub async fn build(config: Config, stores: Stores, ground: &Ground) -> Result<Self, StartError> {
         let api_listener = bind("api.listen", config.api.listen)?;
         let telemetry_listener = bind("telemetry.listen", config.telemetry.listen)?;
         let token = config.api.token.clone();
-        let replica = Replica::start(config, store, ground).await;
+        let replica = Replica::start(config, stores.leases, ground).await;
+        let locks = stores.locks.map(|store| Locks::open(store, &replica));
         let telemetry_server = serve_telemetry(telemetry_listener, &replica)?;
         let (stop_api, stopped) = oneshot::channel::<()>();
         let api_listener = tokio::net::TcpListener::from_std(api_listener)
             .map_err(|error| StartError::System { what: "a listener", error })?;
-        let options = ApiOptions::new(token, Arc::clone(&replica.clock), replica.telemetry.clone());
+        let mut options = ApiOptions::new(token, Arc::clone(&replica.clock), replica.telemetry.clone());
+        options.parts.push(lock_calls(&locks, &replica));
+        if locks.is_some() {
+            // A request that waits has a connection to itself, and must not take one from those who ask who leads.
+            options.limits.connections += replica.config.locks.max_waiters as usize;
+        }
         let api = tokio::spawn(api::serve(api_listener, replica.roles(), options, async move {
             // A lost sender means the same as a message.
             let _ = stopped.await;
         }));
-        Ok(Self { replica, api, stop_api, telemetry_server })
+        Ok(Self { replica, api, stop_api, telemetry_server, locks })
     }
 
     /// The roles, for asking.
@@ -218,6 +273,7 @@ impl App {
             tokio::select! {
                 broken = self.replica.team.broken() => return bug(&broken.to_string()),
                 () = self.telemetry_server.ended() => return bug("the telemetry listener's thread ended"),
+                end = attendant_ended(&mut self.locks) => return bug(&format!("the locks' attendant ended: {end}")),
                 end = &mut self.api => return bug(&format!("the app's listener ended: {end:?}")),
                 () = next_signal(&mut signals) => break,
                 _ = &mut stop => break,
@@ -234,6 +290,9 @@ impl App {
     async fn end(mut self, mut signals: Option<Signals>) -> Exit {
         tracing::info!("shutting down: handing over what this replica leads");
         let team = &mut self.replica.team;
+        if let Some(locks) = &self.locks {
+            locks.desk.begin_shutdown();
+        }
         team.shut_down().await;
         let mut asked_again = false;
         let ended = loop {
@@ -246,6 +305,9 @@ impl App {
                 }
             }
         };
+        if let Some(locks) = self.locks.as_ref().filter(|_| !asked_again) {
+            locks.desk.all_ended().await;
+        }
         // The listener is gone already if nobody takes this.
         let _ = self.stop_api.send(());
         if !asked_again {
@@ -308,6 +370,22 @@ fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<Telemetry
     telemetry_http::spawn_telemetry(listener, sources).map_err(|error| StartError::System { what: "a thread", error })
 }
 
+fn lock_calls(locks: &Option<Locks>, replica: &Replica) -> Arc<dyn Calls> {
+    const NOT_THERE: &str = "the store of this replica has no locks";
+    let clock = Arc::clone(&replica.clock);
+    Arc::new(match locks {
+        Some(locks) => LockCalls::new(Arc::clone(&locks.desk), clock),
+        None => LockCalls::disabled(replica.config.store.without_locks().unwrap_or(NOT_THERE), clock),
+    })
+}
+
+async fn attendant_ended(locks: &mut Option<Locks>) -> String {
+    match locks {
+        Some(locks) => format!("{:?}", (&mut locks.attendant).await),
+        None => std::future::pending().await,
+    }
+}
+
 async fn next_signal(signals: &mut Option<Signals>) {
     match signals {
         Some(signals) => signals.next().await,
@@ -328,6 +406,7 @@ pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -
     for warning in &loaded.warnings {
         tracing::warn!("{}", warning.in_file(&path.display().to_string()));
     }
+    crate::process::raise_file_limit();
     let ground = Ground::real();
     let watcher = Watcher::new(&path, environment, Watcher::PERIOD, &loaded);
     let config = loaded.config;

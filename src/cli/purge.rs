@@ -53,7 +53,7 @@ pub fn purge(args: &PurgeArgs) -> Code {
     block_on(async {
         let clock: SharedClock = std::sync::Arc::new(BootClock);
         match open_store(&config, &clock) {
-            Ok(store) => report(role, forget(&*store, role).await),
+            Ok(stores) => report(role, forget(&*stores.leases, role).await),
             Err(error) => {
                 complain(error);
                 Exit::Usage.into()

@@ -26,6 +26,8 @@ pub struct Config {
     pub roles: Vec<RoleConfig>,
     /// What `/leader` means when there are several roles; one of `roles`.
     pub default_role: Option<RoleName>,
+    /// Locks for the app, where the store has them ([`StoreConfig::without_locks`]).
+    pub locks: LocksConfig,
     /// How to log.
     pub log: LogConfig,
 }
@@ -53,6 +55,28 @@ pub enum StoreConfig {
     Redis(Box<RedisConfig>),
     /// In this process only.
     Memory,
+}
+
+impl StoreConfig {
+    /// Why this store has no locks; none when it has them.
+    pub fn without_locks(&self) -> Option<&'static str> {
+        match self {
+            Self::Redis(_) | Self::Memory => None,
+        }
+    }
+}
+
+/// `locks:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocksConfig {
+    /// How long a lock lasts whose request names no lease.
+    pub lease: Duration,
+    /// The longest lease that a request may name.
+    pub max_lease: Duration,
+    /// For how long nobody new is granted after the store may have forgotten locks (R5).
+    pub guard: Duration,
+    /// How many requests may wait, and connections hold, at once.
+    pub max_waiters: u32,
 }
 
 /// `store.redis:`

@@ -37,6 +37,8 @@ pub(super) struct RawConfig {
     pub(super) default_role: Option<Scalar>,
     /// Kubernetes extras. Not supported by this version: only `false` is accepted.
     pub(super) kubernetes: Option<RawKubernetes>,
+    /// Locks for the app. They are there without this, too, wherever the store has them.
+    pub(super) locks: Option<RawLocks>,
     /// Scheduled jobs. Not supported by this version: only an empty list is accepted.
     #[schemars(with = "Option<leaf::NoItems>")]
     #[serde(rename = "jobs")]
@@ -234,6 +236,26 @@ pub(super) struct RawKubernetes {
     /// Not supported by this version: only false is accepted.
     #[schemars(with = "Option<leaf::Off>", extend("default" = false))]
     pub(super) lease_mirror: Option<Scalar>,
+}
+
+/// Locks for the app.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Locks")]
+pub(super) struct RawLocks {
+    /// How long a lock lasts whose request names no lease; 100ms to 24h.
+    #[schemars(with = "Option<leaf::Span>", extend("default" = "30s"))]
+    pub(super) lease: Option<Scalar>,
+    /// The longest lease that a request may name; at least `lease`, at most 24h. Default: 1h, or `lease` when that is
+    /// more.
+    #[schemars(with = "Option<leaf::Span>")]
+    pub(super) max_lease: Option<Scalar>,
+    /// For how long nobody new is granted after Redis may have forgotten locks; up to 24h. Default: `lease`.
+    #[schemars(with = "Option<leaf::Span>")]
+    pub(super) guard: Option<Scalar>,
+    /// How many requests may wait for locks, and connections hold one, at once.
+    #[schemars(with = "Option<leaf::Count<1, 100000>>", extend("default" = 10000))]
+    pub(super) max_waiters: Option<Scalar>,
 }
 
 /// How to log.

@@ -29,13 +29,14 @@ impl Config {
     /// The sections that differ in `new` and are only read at start. Until then the old ones are in force.
     pub fn restart_needed(&self, new: &Self) -> Vec<&'static str> {
         // Taken apart, so that a new section cannot be forgotten here.
-        let Self { identity, api, telemetry, store, roles: _, default_role: _, log } = self;
+        let Self { identity, api, telemetry, store, roles: _, default_role: _, locks, log } = self;
         let sections = [
             ("identity", *identity != new.identity),
             ("api.listen", api.listen != new.api.listen),
             ("api.tokenFile", api.token != new.api.token),
             ("telemetry.listen", telemetry.listen != new.telemetry.listen),
             ("store", !same_store(store, &new.store)),
+            ("locks", *locks != new.locks),
             ("log", *log != new.log),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
@@ -90,6 +91,7 @@ store: { redis: { url: redis://redis:6379, password: '${PW:-one}', guard: strict
 roles: [{ name: a }, { name: b }]
 defaultRole: a
 log: { level: info }
+locks: { lease: 20s }
 ";
 
     fn config(text: &str) -> Config {
@@ -110,6 +112,7 @@ log: { level: info }
             ("strict", "off", "store"),
             ("redis: { url: redis://redis:6379, password: '${PW:-one}', guard: strict }", "memory: {}", "store"),
             ("info", "debug", "log"),
+            ("lease: 20s", "lease: 25s", "locks"),
         ] {
             let changed = config(&BASE.replace(from, to));
             assert_eq!(base.restart_needed(&changed), [section], "{from} to {to}");

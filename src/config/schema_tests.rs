@@ -99,7 +99,7 @@ fn the_schema_refuses_typical_mistakes_as_the_check_does() {
         ("identity: web-0", "api: {listen: 4040}"),
         ("identity: web-0", "api: {listen: 'localhost:4040'}"),
         ("identity: web-0", "jobs: [{name: a}]"),
-        ("identity: web-0", "locks: {}"),
+        ("identity: web-0", "locks: {leese: 1s}"),
         ("identity: web-0", "kubernetes: {events: true}"),
         ("identity: web-0", "log: {level: loud}"),
         ("    url: redis://redis:6379/0", "    guard: strict"),

@@ -40,6 +40,21 @@ fn what_is_not_given_has_its_default() {
 }
 
 #[test]
+fn locks_are_there_with_their_defaults_and_guarded_for_a_lease() {
+    let locks = |more: &str| good(&format!("{BASE}{more}\n")).locks;
+    let config = locks("");
+    assert_eq!((config.lease, config.max_lease, config.guard), (ms(30_000), ms(3_600_000), ms(30_000)));
+    assert_eq!(config.max_waiters, 10_000);
+    let config = locks("locks: { lease: 2h, maxWaiters: 7 }");
+    assert_eq!((config.lease, config.max_lease, config.guard), (ms(7_200_000), ms(7_200_000), ms(7_200_000)));
+    assert_eq!(config.max_waiters, 7);
+    let doubtful = check(&format!("{BASE}locks: {{ guard: 10s }}\n")).unwrap();
+    assert_eq!(doubtful.config.locks.guard, ms(10_000));
+    assert_eq!(doubtful.warnings.len(), 1, "{:?}", doubtful.warnings);
+    assert!(doubtful.warnings[0].message.contains("less than lease"));
+}
+
+#[test]
 fn what_is_given_is_taken() {
     let config = good(
         "

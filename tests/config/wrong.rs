@@ -265,11 +265,25 @@ fn stores_are_one_that_is_known() {
         (redis, "  memory: 1", &[(3, "store.memory", "is a number; write {}")]),
         (redis, "  redis: redis://:hunter2@a", &[(3, "store.redis", "is a text; write a mapping")]),
         (redis, "  etcd: {}", &[(3, "store.etcd", "unknown key; here belong")]),
-        ("identity: web-0", "locks: {lease: 30s}", &[(1, "locks", unsupported)]),
         ("identity: web-0", "jobs: [{name: a}]", &[(1, "jobs", unsupported)]),
         ("identity: web-0", "kubernetes: {events: true}", &[(1, "kubernetes.events", "not supported by this version")]),
         ("- name: scheduler", "- {name: a, shards: 4}", &[(6, "roles[0].shards", "sharded roles are not supported")]),
         ("- name: scheduler", "- {name: a, shards: 0}", &[(6, "roles[0].shards", "write a whole number")]),
+    ]);
+}
+
+#[test]
+fn locks_that_cannot_be_are_told() {
+    expect_each(&[
+        ("identity: web-0", "locks: {leese: 30s}", &[(1, "locks.leese", "did you mean `lease`")]),
+        ("identity: web-0", "locks: {lease: 30}", &[(1, "locks.lease", "has no unit")]),
+        ("identity: web-0", "locks: {lease: 50ms}", &[(1, "locks.lease", "between 100ms and 24h")]),
+        ("identity: web-0", "locks: {lease: 25h}", &[(1, "locks.lease", "between 100ms and 24h")]),
+        ("identity: web-0", "locks: {lease: 1m, maxLease: 30s}", &[(1, "locks.maxLease", "between lease")]),
+        ("identity: web-0", "locks: {guard: 0s}", &[(1, "locks.guard", "is zero")]),
+        ("identity: web-0", "locks: {guard: 25h}", &[(1, "locks.guard", "at most 24h")]),
+        ("identity: web-0", "locks: {maxWaiters: 0}", &[(1, "locks.maxWaiters", "from 1 to 100000")]),
+        ("identity: web-0", "locks: 1", &[(1, "locks", "is a number")]),
     ]);
 }
 

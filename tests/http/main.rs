@@ -7,6 +7,7 @@ mod docs;
 mod events;
 mod fuzz;
 mod limits;
+mod locks;
 mod logs;
 mod long_poll;
 mod schema;

@@ -91,7 +91,7 @@ fn has_type(rule: &Value, value: &Value) -> bool {
     rule.as_array().map_or_else(|| has(rule), |names| names.iter().any(has))
 }
 
-/// The three patterns of the description, by hand.
+/// The four patterns of the description, by hand.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern {
         "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" => baton::protocol::RoleName::new(text).is_ok(),
@@ -99,6 +99,7 @@ fn matches(pattern: &str, text: &str) -> bool {
             let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
             unit.len() < text.len() && ["ms", "s", "m", "h"].contains(&unit)
         }
+        "^[0-9a-f]{32}$" => text.parse::<baton::protocol::LockId>().is_ok(),
         "^urn:baton:problem:[a-z-]+$" => text
             .strip_prefix("urn:baton:problem:")
             .is_some_and(|end| !end.is_empty() && end.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')),

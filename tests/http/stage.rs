@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use baton::api::ApiOptions;
 use baton::clock::{BootClock, SharedClock};
+use baton::locks::{LockCalls, LockDesk, LockSettings};
+use baton::process::Entropy;
 use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
     SessionId, Stamped, StoreTime, Timing, Token,
 };
 use baton::role::{Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
+use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,6 +23,8 @@ use tokio::task::JoinHandle;
 use crate::client::PATIENCE;
 
 pub const IDENTITY: &str = "web-0";
+/// How many requests may wait for locks.
+pub const WAITERS_MAX: usize = 20;
 pub const FIRST_TOKEN: u64 = 1_763_680_000_123_456;
 
 pub fn clock() -> SharedClock {
@@ -244,14 +249,30 @@ impl Play {
 pub struct Server {
     pub address: SocketAddr,
     pub roles: Roles,
+    pub desk: Arc<LockDesk>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
+    attendant: JoinHandle<()>,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
+        self.attendant.abort();
     }
+}
+
+/// Locks over a store in memory, with room for a few who wait.
+fn locks(telemetry: &Telemetry) -> (Arc<LockDesk>, JoinHandle<()>) {
+    let settings = LockSettings {
+        identity: IDENTITY.into(),
+        lease: Duration::from_secs(30),
+        lease_max: Duration::from_secs(3_600),
+        guard: None,
+        waiters_max: WAITERS_MAX,
+    };
+    let store = Arc::new(MemoryStore::new(clock()));
+    LockDesk::open(store, settings, clock(), telemetry.clone(), Entropy::from_system())
 }
 
 impl Server {
@@ -263,7 +284,10 @@ impl Server {
         let roles = Roles::default();
         roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
-        let mut options = ApiOptions::new(None, clock(), Telemetry::new(metrics));
+        let telemetry = Telemetry::new(metrics);
+        let (desk, attendant) = locks(&telemetry);
+        let mut options = ApiOptions::new(None, clock(), telemetry);
+        options.parts.push(Arc::new(LockCalls::new(Arc::clone(&desk), clock())));
         tweak(&mut options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -271,7 +295,7 @@ impl Server {
         let serving = baton::api::serve(listener, roles.clone(), options, async {
             let _ = stopped.await;
         });
-        Self { address, roles, stop: Some(stop), task: tokio::spawn(serving) }
+        Self { address, roles, desk, stop: Some(stop), task: tokio::spawn(serving), attendant }
     }
 
     /// Asks the listener to stop and waits until it has.

@@ -1,13 +1,10 @@
 //! One replica of `baton dev`, on a thread and a runtime of its own, so that it can be killed: when its runtime is
 //! dropped, every task of it stops where it stands and every connection is closed, as when a process dies.
 
-use std::sync::Arc;
-
-use baton::app::{App, Ground, StartError, open_store};
+use baton::app::{App, Ground, StartError, Stores, open_store};
 use baton::config::Config;
 use baton::process::Exit;
 use baton::role::Roles;
-use baton::store::LeaseStore;
 use tokio::sync::{oneshot, watch};
 
 /// What a replica is told.
@@ -32,7 +29,7 @@ impl Replica {
     ///
     /// # Errors
     /// As [`App::build`]; a taken port, most likely.
-    pub async fn start(config: Config, memory: Option<Arc<dyn LeaseStore>>) -> Result<Self, StartError> {
+    pub async fn start(config: Config, memory: Option<Stores>) -> Result<Self, StartError> {
         let system = |error| StartError::System { what: "a thread", error };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         let (order, orders) = watch::channel(Order::Run);
@@ -80,7 +77,7 @@ impl Replica {
 
 async fn live(
     config: Config,
-    memory: Option<Arc<dyn LeaseStore>>,
+    memory: Option<Stores>,
     started: oneshot::Sender<Result<Roles, StartError>>,
     orders: watch::Receiver<Order>,
 ) -> Option<Exit> {

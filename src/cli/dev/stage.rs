@@ -4,12 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::app::{StartError, open_store};
+use baton::app::{StartError, Stores, open_store};
 use baton::clock::{BootClock, SharedClock};
 use baton::config::{Config, StoreConfig};
 use baton::process::Exit;
 use baton::shutdown::Signals;
-use baton::store::LeaseStore;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -29,7 +28,7 @@ const REPLACED_AFTER: Duration = Duration::from_secs(3);
 struct Stage {
     configs: Vec<Config>,
     /// What all share, where there is no Redis.
-    memory: Option<Arc<dyn LeaseStore>>,
+    memory: Option<Stores>,
     /// In their order; none where one was killed and is not replaced yet.
     replicas: Vec<Option<Replica>>,
     /// Which are to be replaced, when their time comes.

@@ -3,6 +3,7 @@
 //! A value that is refused is recorded and left out, and whatever would be judged by it is not judged: one mistake
 //! makes one problem.
 
+mod locks;
 mod roles;
 mod scalar;
 mod sections;
@@ -65,6 +66,7 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
     let default_role = checker.default_role(raw.default_role.as_ref(), &roles, &root);
     let store = checker.store(raw.store.as_ref(), &roles, &root.key("store"));
     checker.kubernetes(raw.kubernetes.as_ref(), &root.key("kubernetes"));
+    let locks = checker.locks(raw.locks.as_ref(), store.as_ref(), &root.key("locks"));
     let log = checker.log(raw.log.as_ref(), &root.key("log"));
     Some(Config {
         identity: identity?,
@@ -73,6 +75,7 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
         store: store?,
         roles,
         default_role,
+        locks: locks?,
         log: log?,
     })
 }

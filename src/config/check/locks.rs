@@ -1,0 +1,64 @@
+//! `locks:`
+
+use std::time::Duration;
+
+use super::Checker;
+use crate::config::model::{LocksConfig, StoreConfig};
+use crate::config::position::Path;
+use crate::config::raw::RawLocks;
+
+const LEASE: Duration = Duration::from_secs(30);
+const LEASE_MIN: Duration = Duration::from_millis(100);
+const LEASE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
+const MAX_LEASE: Duration = Duration::from_secs(3_600);
+const WAITERS: u32 = 10_000;
+const WAITERS_MAX: u32 = 100_000;
+
+impl Checker<'_> {
+    /// Locks: their defaults, unless something else is written. Refused where the store has none.
+    pub(super) fn locks(
+        &mut self,
+        raw: Option<&RawLocks>,
+        store: Option<&StoreConfig>,
+        path: &Path,
+    ) -> Option<LocksConfig> {
+        if self.is_bad(path) {
+            return None;
+        }
+        if let (Some(_), Some(reason)) = (raw, store.and_then(StoreConfig::without_locks)) {
+            self.problem(path, format!("cannot be had with this store: {reason}; remove it"));
+            return None;
+        }
+        let keys = ["lease", "maxLease", "guard"].map(|key| path.key(key));
+        let none = RawLocks::default();
+        let raw = raw.unwrap_or(&none);
+        let lease = self.duration(raw.lease.as_ref(), &keys[0]);
+        let max_lease = self.duration(raw.max_lease.as_ref(), &keys[1]);
+        let guard = self.positive_duration(raw.guard.as_ref(), &keys[2]);
+        let waiters = self.count(raw.max_waiters.as_ref(), &path.key("maxWaiters"), 1..=WAITERS_MAX);
+        if self.has_bad_within(path) {
+            return None;
+        }
+        let lease = lease.unwrap_or(LEASE);
+        if !(LEASE_MIN..=LEASE_LIMIT).contains(&lease) {
+            self.problem(&keys[0], format!("is {lease:?}; it must be between 100ms and 24h"));
+            return None;
+        }
+        let max_lease = max_lease.unwrap_or(MAX_LEASE.max(lease));
+        if max_lease < lease || max_lease > LEASE_LIMIT {
+            self.problem(&keys[1], format!("is {max_lease:?}; it must be between lease, {lease:?}, and 24h"));
+        }
+        let guard = guard.unwrap_or(lease);
+        if guard > LEASE_LIMIT {
+            self.problem(&keys[2], format!("is {guard:?}; it must be at most 24h"));
+        } else if guard < lease {
+            let message = format!(
+                "is {guard:?}, less than lease, {lease:?}: a lock that Redis has forgotten can be granted to another \
+                 while its owner still relies on it"
+            );
+            self.warning(&keys[2], message);
+        }
+        let max_waiters = waiters.unwrap_or(WAITERS);
+        (!self.has_bad_within(path)).then_some(LocksConfig { lease, max_lease, guard, max_waiters })
+    }
+}
