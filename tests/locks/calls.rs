@@ -1,0 +1,118 @@
+//! The calls, as curl makes them, on one sidecar with its store in memory.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::http::{ask, hold};
+use crate::sidecar::{GUARD, LEASE_MS, Sidecar, Store};
+use crate::wait::until;
+
+fn curl(arguments: &[&str]) -> Child {
+    let mut command = Command::new("curl");
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("curl runs")
+}
+
+fn kill(mut child: Child) {
+    // Both fail only when it has ended already.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[test]
+fn a_lock_is_taken_extended_and_released_by_hand() {
+    let sidecar = Sidecar::start("web-0", Store::Memory, GUARD);
+    let (id, token) = sidecar.take("orders%2F42", r#"{"owner":"worker-7","lease":"5s"}"#);
+    let held = sidecar.ask("POST /locks/orders%2F42", r#"{"owner":"worker-8"}"#);
+    assert_eq!((held.status, held.problem().as_str()), (409, "lock-held"));
+    assert_eq!(held.json()["holder"]["token"], token);
+    assert!(held.header("retry-after").is_some());
+    let extended = sidecar.ask(&format!("PUT /locks/orders%2F42/{id}"), "");
+    assert_eq!(extended.status, 204);
+    assert!(extended.header("baton-valid-for-ms").unwrap().parse::<u64>().unwrap() <= 4_900);
+    assert_eq!(sidecar.release("orders%2F42", &id), 204);
+    assert_eq!(sidecar.release("orders%2F42", &id), 410);
+    let (_, later) = sidecar.take("orders%2F42", "");
+    assert!(later > token);
+    assert_eq!(sidecar.metric("baton_locks_held"), 1.0);
+    assert_eq!(sidecar.metric("baton_locks_acquisitions_total{outcome=\"granted\"}"), 2.0);
+    assert_eq!(sidecar.metric("baton_locks_releases_total"), 1.0);
+}
+
+#[test]
+fn a_hold_is_freed_when_its_client_is_killed() {
+    let sidecar = Sidecar::start("web-0", Store::Memory, GUARD);
+    let client = curl(&["-sN", &format!("http://{}/locks/orders/hold", sidecar.api)]);
+    sidecar.until_like("orders", 1, 0);
+    let killed = Instant::now();
+    kill(client);
+    sidecar.until_like("orders", 0, 0);
+    println!("freed within {} ms of the kill", killed.elapsed().as_millis());
+}
+
+#[test]
+fn a_waiting_client_that_is_killed_leaves_no_waiter() {
+    let sidecar = Sidecar::start("web-0", Store::Memory, GUARD);
+    let (id, _) = sidecar.take("orders", r#"{"lease":"1h"}"#);
+    let url = format!("http://{}/locks/orders", sidecar.api);
+    let json = "Content-Type: application/json";
+    let client = curl(&["-s", "-X", "POST", "-H", json, "-d", r#"{"wait":"1h","fair":true}"#, &url]);
+    sidecar.until_like("orders", 1, 1);
+    kill(client);
+    sidecar.until_like("orders", 1, 0);
+    assert_eq!(sidecar.release("orders", &id), 204);
+    sidecar.until_like("orders", 0, 0);
+    assert_eq!(sidecar.metric("baton_locks_waiting"), 0.0);
+}
+
+#[test]
+fn a_lock_that_is_not_extended_ends_by_itself_and_its_late_holder_harms_nobody() {
+    let sidecar = Sidecar::start("web-0", Store::Memory, GUARD);
+    let (late, first) = sidecar.take("orders", r#"{"lease":"300ms"}"#);
+    // It was paused past its lease; meanwhile the lock is another's.
+    let (successor, second) = sidecar.take("orders", r#"{"wait":"30s"}"#);
+    assert!(second > first);
+    assert_eq!(sidecar.release("orders", &late), 410, "the classic mistaken delete");
+    let extension = sidecar.ask(&format!("PUT /locks/orders/{late}"), "");
+    assert_eq!((extension.status, extension.problem().as_str()), (410, "lock-lost"));
+    assert_eq!(sidecar.insight("orders")["holders"][0]["token"], second);
+    assert_eq!(sidecar.release("orders", &successor), 204);
+}
+
+#[test]
+fn at_the_end_of_the_process_holds_are_told_and_posted_locks_are_left() {
+    let mut sidecar = Sidecar::start("web-0", Store::Memory, GUARD);
+    sidecar.take("posted", r#"{"lease":"1h"}"#);
+    let (mut connection, _) = hold(sidecar.api, "held", "").unwrap().expect("granted");
+    let address = sidecar.api;
+    let waiter = std::thread::spawn(move || ask(address, "POST /locks/posted", r#"{"wait":"1h"}"#));
+    sidecar.until_like("posted", 1, 1);
+    sidecar.signal(Signal::TERM);
+    let told = waiter.join().unwrap();
+    assert_eq!((told.status, told.problem().as_str()), (503, "shutting-down"));
+    let line = connection.chunk().unwrap().expect("a line");
+    assert!(line["ending"].is_string(), "{line}");
+    drop(connection);
+    assert_eq!(sidecar.wait_end(), Some(0));
+}
+
+#[test]
+fn an_app_that_keeps_its_promise_in_mind_is_told_when_a_hold_is_lost() {
+    let sidecar = Sidecar::start("web-0", Store::Memory, GUARD);
+    let (mut connection, grant) = hold(sidecar.api, "orders", "lease=600ms").unwrap().expect("granted");
+    assert!(grant["valid_for_ms"].as_u64().unwrap() <= LEASE_MS);
+    assert!(connection.chunk().unwrap().expect("a renewal")["valid_for_ms"].is_u64());
+    // While the sidecar stands still it cannot renew; when it goes on, the lock is past its lease.
+    sidecar.signal(Signal::STOP);
+    crate::wait::last_for(std::time::Duration::from_millis(1_500));
+    sidecar.signal(Signal::CONT);
+    let mut last = None;
+    until("the stream says that the lock is lost", || {
+        last = connection.chunk().unwrap();
+        last.as_ref().is_none_or(|line| line["lost"].is_string())
+    });
+    assert!(last.is_some(), "the stream ended without a word");
+    assert_eq!(sidecar.metric("baton_locks_lost_total"), 1.0);
+}

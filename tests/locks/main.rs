@@ -1,0 +1,12 @@
+//! Locks on real processes: `baton run`, asked over plain sockets, with faults.
+
+mod calls;
+mod docs;
+mod faults;
+mod http;
+mod oversell;
+mod sidecar;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../process/wait.rs"]
+mod wait;
