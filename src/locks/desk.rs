@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -23,6 +24,8 @@ const ROUND: Duration = Duration::from_secs(1);
 /// The pause after a first failure; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How many tasks besides those of who waits and holds may be busy before cancellations are left out.
+const CHORES_MAX: usize = 1_000;
 /// How long the end of the process waits for what is on its way to the store.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -135,6 +138,8 @@ pub(super) struct Core {
     chance: Mutex<(Entropy, Dice)>,
     /// The greatest token seen of any lock (R3).
     floor: AtomicU64,
+    /// Where tasks run: what is given back when a request is dropped may be dropped anywhere.
+    runtime: Handle,
     /// How many tasks have something on its way to the store, or may have.
     chores: watch::Sender<usize>,
     /// True once nothing new is taken on.
@@ -148,8 +153,8 @@ impl std::fmt::Debug for Core {
 }
 
 impl LockDesk {
-    /// Opens a desk, and starts its attendant: a task that hears wake-ups and gives signs of life while anybody waits.
-    /// It runs until it is aborted; any other end is a bug.
+    /// Opens a desk in the runtime that this is called in, and starts its attendant: a task that hears wake-ups and
+    /// gives signs of life while anybody waits. It runs until it is aborted; any other end is a bug.
     pub fn open(
         store: Arc<dyn LockStore>,
         settings: LockSettings,
@@ -171,6 +176,7 @@ impl LockDesk {
             table: Mutex::default(),
             chance: Mutex::new((entropy, dice)),
             floor: AtomicU64::new(0),
+            runtime: Handle::current(),
             chores: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
         });
@@ -265,6 +271,12 @@ impl Core {
         let _ = self.stopping.subscribe().wait_for(|stop| *stop).await;
     }
 
+    /// Whether there is so much to clean up that more would only be a burden: while the store is away for long, every
+    /// request leaves something behind.
+    pub(super) fn is_swamped(&self) -> bool {
+        *self.chores.borrow() > self.settings.waiters_max.saturating_add(CHORES_MAX)
+    }
+
     /// Runs something that must not be dropped half-way in a task of its own.
     pub(super) fn start<T: Send + 'static>(
         self: &Arc<Self>,
@@ -272,7 +284,7 @@ impl Core {
     ) -> JoinHandle<T> {
         self.chores.send_modify(|count| *count += 1);
         let ending = Ending(Arc::clone(self));
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let _ending = ending;
             work.await
         })

@@ -157,6 +157,10 @@ impl Core {
     /// Ends a request in the background: its tickets go, and what it was granted unseen is free. `unsure`: one of its
     /// attempts had no answer and may still arrive after the cancellation, so there is a second one.
     pub(super) fn cancel_later(self: &Arc<Self>, names: Vec<LockName>, id: LockId, lease: Duration, unsure: bool) {
+        if self.is_swamped() {
+            // What was granted ends by its lease, and a ticket is cancelled when it is woken.
+            return;
+        }
         let core = Arc::clone(self);
         self.start(async move {
             let until = core.now() + lease.max(TICKET_SPAN);
