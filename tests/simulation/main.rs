@@ -5,6 +5,7 @@ use std::env;
 
 mod checker;
 mod faults;
+mod locks;
 mod run;
 mod world;
 

@@ -210,7 +210,7 @@ impl LockSpace {
         for name in &request.names {
             self.cells.entry(name.clone()).or_default().tidy(now);
         }
-        if let Some(grant) = self.again(now, request) {
+        if let Some(grant) = self.again(now, request, guarded.is_some()) {
             let wakes = self.leave_queues(now, &request.names, request.session, request.id);
             return Ok((AcquireReply::Granted(grant), wakes));
         }
@@ -248,11 +248,13 @@ impl LockSpace {
         Ok((AcquireReply::Granted(holder.grant()), wakes))
     }
 
-    /// The owner has it already: by this very request, whose answer was lost, or by an earlier one.
-    fn again(&mut self, now: StoreTime, request: &AcquireRequest) -> Option<LockGrant> {
+    /// The owner has it already: by this very request, whose answer was lost, or by an earlier one. The latter not under
+    /// a guard: a store that has forgotten the release of a lock, and who got it then, would grant it beside them.
+    fn again(&mut self, now: StoreTime, request: &AcquireRequest, is_guarded: bool) -> Option<LockGrant> {
         let (first, rest) = request.names.split_first()?;
         let mine = |holder: &&Holder| {
-            holder.id == request.id || (holder.session == request.session && holder.owner == request.owner)
+            let is_owner = holder.session == request.session && holder.owner == request.owner;
+            holder.id == request.id || (is_owner && !is_guarded)
         };
         let id = self.cells[first].holders.iter().find(mine)?.id;
         let everywhere = |name: &LockName| self.cells[name].holders.iter().any(|holder| holder.id == id);

@@ -230,6 +230,22 @@ fn after_a_restart_nobody_new_is_granted_for_the_guard_but_what_is_held_goes_on(
 }
 
 #[test]
+fn under_a_guard_an_owner_does_not_take_again_what_it_may_have_given_back() {
+    let mut store = Store::new();
+    let first = store.granted(&ask("a", 1, 1));
+    let before_the_release = store.space.clone();
+    store.release(&["a"], 1, 9);
+    store.granted(&ask("a", 2, 2));
+    // A replica that lags behind takes over: it knows neither of the release nor of the new holder.
+    (store.space, store.run_id) = (before_the_release, "two");
+    let again = AcquireRequest { owner: Arc::from("owner-1"), ..ask("a", 1, 3) };
+    assert!(is_held(&store.acquire(&again)));
+    assert_eq!(store.granted(&ask("a", 1, 1)), first, "the very request is repeated under a guard, too");
+    store.pass(GUARD);
+    assert!(store.granted(&again).token > first.token);
+}
+
+#[test]
 fn an_empty_store_is_shut_until_its_server_is_older_than_the_guard() {
     let mut store = Store { uptime: Duration::from_secs(10), ..Store::new() };
     let AcquireReply::Guarded { remaining } = store.acquire(&ask("a", 1, 1)) else { panic!() };

@@ -21,10 +21,11 @@ if queueing ~= 'no' then
   give_sign_of_life(session)
 end
 
--- The owner has it already: by this very request, whose answer was lost, or by an earlier one.
+-- The owner has it already: by this very request, whose answer was lost, or by an earlier one. The latter not under a
+-- guard: a store that has forgotten the release of a lock, and who got it then, would grant it beside them.
 local function present_id()
   for _, holder in ipairs(cells[1].holders) do
-    if holder.id == id or (holder.session == session and holder.owner == owner) then
+    if holder.id == id or (not guarded and holder.session == session and holder.owner == owner) then
       for _, cell in ipairs(cells) do
         if not held_under(cell, holder.id) then
           return nil

@@ -1,0 +1,384 @@
+//! The sidecar's side, as small as it may be: each worker asks for a lock, holds it while it may, and gives it back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton::protocol::{
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
+    LockReleaseReply, LockReleaseRequest, Queueing, Restore, Token, valid_span,
+};
+
+use super::world::{Answer, Body, GUARD, Happening, LOOK, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It wants nothing, for a while.
+    Idle,
+    Asking,
+    Holding,
+    GivingBack,
+    Cancelling,
+}
+
+/// A lock that it was told of. Moments are the sidecar's own.
+#[derive(Clone, Debug)]
+struct Held {
+    grant: LockGrant,
+    valid_until: Nanos,
+    extend_every: Nanos,
+    give_back_at: Nanos,
+}
+
+#[derive(Debug)]
+pub struct Worker {
+    pub sidecar: usize,
+    pub stage: Stage,
+    /// It wants to be served in order, however it is queued.
+    pub is_fair: bool,
+    owner: Arc<str>,
+    request: Option<AcquireRequest>,
+    /// The call that is out, or 0; and when it was sent.
+    call: u64,
+    sent_at: Nanos,
+    calls: u64,
+    wait_until: Nanos,
+    has_waited: bool,
+    asks_again: bool,
+    held: Option<Held>,
+    release: Option<LockReleaseRequest>,
+    step: u64,
+}
+
+impl Worker {
+    pub fn new(sidecar: usize, owner: Arc<str>) -> Self {
+        Self {
+            sidecar,
+            stage: Stage::Idle,
+            is_fair: false,
+            owner,
+            request: None,
+            call: 0,
+            sent_at: 0,
+            calls: 0,
+            wait_until: 0,
+            has_waited: false,
+            asks_again: false,
+            held: None,
+            release: None,
+            step: 0,
+        }
+    }
+
+    /// Whether it waits for this name alone, with a ticket.
+    pub fn waits_for(&self, name: &LockName) -> bool {
+        let wants = |request: &AcquireRequest| request.names == [name.clone()] && request.queueing != Queueing::No;
+        self.stage == Stage::Asking && self.has_waited && self.request.as_ref().is_some_and(wants)
+    }
+
+    /// Whether it still waits for the answer to this call, about this request.
+    pub fn is_still(&self, call: u64, id: LockId) -> bool {
+        self.call == call && self.is(id)
+    }
+
+    fn is(&self, id: LockId) -> bool {
+        self.request.as_ref().is_some_and(|request| request.id == id)
+    }
+}
+
+impl World {
+    /// Its next step is so far away, by its own clock.
+    fn plan(&mut self, worker: usize, span: Nanos) {
+        let it = &mut self.workers[worker];
+        it.step += 1;
+        let (sidecar, step) = (it.sidecar, it.step);
+        let when = self.local(sidecar) + span;
+        let when = self.true_time(sidecar, when).max(self.now);
+        self.at(when, Happening::Step { worker, step });
+    }
+
+    fn call(&mut self, worker: usize, body: Body) {
+        let sidecar = self.workers[worker].sidecar;
+        let now = self.local(sidecar);
+        let it = &mut self.workers[worker];
+        it.calls += 1;
+        it.step += 1;
+        (it.call, it.sent_at, it.asks_again) = (it.calls, now, false);
+        let number = it.call;
+        let timeout = self.true_time(sidecar, now + TIMEOUT);
+        self.at(timeout, Happening::GivenUp { worker, number });
+        self.send(sidecar, worker, number, body);
+    }
+
+    pub fn rest(&mut self, worker: usize) {
+        let it = &mut self.workers[worker];
+        (it.stage, it.request, it.held, it.release) = (Stage::Idle, None, None, None);
+        let span = self.span(0, 2 * SECOND);
+        self.plan(worker, span);
+    }
+
+    fn begin(&mut self, worker: usize) {
+        if self.is_draining() {
+            return;
+        }
+        let sidecar = self.workers[worker].sidecar;
+        let [one, other, pool] = names();
+        let several = self.one_in(5);
+        let at = self.rng.usize(0..3);
+        let names = if several { vec![one, other] } else { vec![[one, other, pool][at].clone()] };
+        let mut queueing = [Queueing::No, Queueing::Plain, Queueing::Fair, Queueing::Fair][self.rng.usize(0..4)];
+        if several && queueing == Queueing::Fair {
+            queueing = Queueing::Plain;
+        }
+        self.workers[worker].is_fair = queueing == Queueing::Fair;
+        if !self.scenario.rules.fair && queueing == Queueing::Fair {
+            queueing = Queueing::Plain;
+        }
+        let it = &self.sidecars[sidecar];
+        let floor = names.iter().filter_map(|name| it.floors.get(name)).max().copied().unwrap_or(Token::NONE);
+        let session = it.session;
+        let request = AcquireRequest {
+            session,
+            id: LockId::from_u128(self.rng.u128(..)),
+            owner: Arc::clone(&self.workers[worker].owner),
+            identity: Arc::from(format!("sidecar-{sidecar}")),
+            lease: Duration::from_millis(self.rng.u64(1_500..8_000)),
+            permits: permits_of(&names[0]),
+            floor,
+            queueing,
+            guard: self.scenario.rules.guard.then_some(GUARD),
+            names,
+        };
+        let now = self.local(sidecar);
+        let wait = if queueing == Queueing::No { 0 } else { self.span(SECOND, 20 * SECOND) };
+        let it = &mut self.workers[worker];
+        (it.stage, it.wait_until, it.has_waited) = (Stage::Asking, now + wait, false);
+        it.request = Some(request);
+        self.ask(worker);
+    }
+
+    fn ask(&mut self, worker: usize) {
+        let request = self.workers[worker].request.clone().expect("it asks for something");
+        self.call(worker, Body::Acquire(request));
+    }
+
+    pub fn step(&mut self, worker: usize, step: u64) {
+        let it = &self.workers[worker];
+        if it.step != step || it.call != 0 || !self.sidecars[it.sidecar].alive {
+            return;
+        }
+        match it.stage {
+            Stage::Idle => self.begin(worker),
+            Stage::Asking if self.local(it.sidecar) >= it.wait_until => self.cancel(worker),
+            Stage::Asking => self.ask(worker),
+            Stage::Holding => self.hold(worker),
+            Stage::GivingBack | Stage::Cancelling => self.repeat(worker),
+        }
+    }
+
+    /// What was asked for a moment ago has no answer.
+    pub fn given_up(&mut self, worker: usize, number: u64) {
+        let it = &mut self.workers[worker];
+        if it.call != number || !self.sidecars[it.sidecar].alive {
+            return;
+        }
+        it.call = 0;
+        if let Some(request) = &it.request {
+            let names = request.names.clone();
+            self.checker.disturbed(&names);
+        }
+        let pause = self.span(20 * MS, 100 * MS);
+        self.plan(worker, pause);
+    }
+
+    pub fn answered(&mut self, worker: usize, number: u64, answer: Answer) {
+        let it = &mut self.workers[worker];
+        if it.call != number || !self.sidecars[it.sidecar].alive {
+            return;
+        }
+        it.call = 0;
+        match answer {
+            Answer::Late => self.plan(worker, 0),
+            Answer::Acquired(AcquireReply::Granted(grant)) => self.got(worker, grant),
+            Answer::Acquired(reply) => self.not_now(worker, &reply),
+            Answer::Extended(reply) => self.extended(worker, reply),
+            Answer::Released(LockReleaseReply::Released { .. } | LockReleaseReply::NotHeld) => self.rest(worker),
+            Answer::Cancelled => {
+                self.seen.cancelled += 1;
+                self.rest(worker);
+            }
+        }
+    }
+
+    fn got(&mut self, worker: usize, grant: LockGrant) {
+        let it = &self.workers[worker];
+        let sidecar = it.sidecar;
+        let now = self.local(sidecar);
+        // Its owner may have had it already.
+        let request = AcquireRequest { id: grant.id, ..it.request.clone().expect("it asked") };
+        let since = if self.scenario.rules.from_sending { it.sent_at } else { now };
+        let valid_until = since + u64::try_from(valid_span(request.lease).as_nanos()).expect("seconds");
+        let lease = u64::try_from(request.lease.as_nanos()).expect("seconds");
+        // Some give it back soon, some extend it, some stand still and give it back when it is no longer theirs.
+        let give_back_at = now + [lease / 3, lease * 2, lease * 4, lease / 2][self.rng.usize(0..4)];
+        let extend_every = if self.one_in(3) { 100 * lease } else { lease / 3 };
+        for name in &request.names {
+            let floor = self.sidecars[sidecar].floors.entry(name.clone()).or_insert(Token::NONE);
+            *floor = grant.token.max(*floor);
+        }
+        self.seen.waited += u64::from(self.workers[worker].has_waited);
+        let it = &mut self.workers[worker];
+        it.stage = Stage::Holding;
+        it.request = Some(request.clone());
+        it.held = Some(Held { grant, valid_until, extend_every, give_back_at });
+        // Nobody is told of a lock that is over already.
+        if now < valid_until {
+            let until = self.true_time(sidecar, valid_until);
+            self.checker.acts(&request.names, grant.id, until);
+            self.plan(worker, (lease / 3).min(extend_every));
+        } else {
+            self.give_back(worker);
+        }
+    }
+
+    fn not_now(&mut self, worker: usize, reply: &AcquireReply) {
+        let it = &mut self.workers[worker];
+        let now = {
+            let sidecar = it.sidecar;
+            it.has_waited = true;
+            self.local(sidecar)
+        };
+        let it = &self.workers[worker];
+        let request = it.request.as_ref().expect("it asked");
+        if request.queueing == Queueing::No {
+            self.rest(worker);
+        } else if now >= it.wait_until {
+            self.cancel(worker);
+        } else if it.asks_again {
+            self.ask(worker);
+        } else {
+            let span = match reply {
+                AcquireReply::Held { holder: Some(holder), .. } => holder.remaining + Duration::from_millis(5),
+                AcquireReply::Guarded { remaining } => *remaining + Duration::from_millis(5),
+                _ => Duration::MAX,
+            };
+            let look = if self.scenario.rules.wakes { LOOK } else { 100 * SECOND };
+            let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+            let span = if self.scenario.rules.wakes { span.min(look) } else { look };
+            self.plan(worker, span.min(it_waits(it.wait_until, now)));
+        }
+    }
+
+    /// The next thing to do with a lock that is held: extend it, or give it back.
+    fn hold(&mut self, worker: usize) {
+        let it = &self.workers[worker];
+        let now = self.local(it.sidecar);
+        let held = it.held.clone().expect("it holds");
+        let stands_still = held.extend_every > 50 * SECOND;
+        let is_over = now >= held.valid_until;
+        if now >= held.give_back_at || (is_over && !stands_still) {
+            self.give_back(worker);
+        } else if stands_still {
+            self.plan(worker, held.give_back_at - now);
+        } else {
+            let AcquireRequest { names, session, owner, identity, permits, lease, .. } =
+                it.request.clone().expect("it asked");
+            let LockGrant { id, token, holds } = held.grant;
+            let restore = Some(Box::new(Restore { session, owner, identity, token, holds, permits, lease }));
+            let guard = self.scenario.rules.guard.then_some(GUARD);
+            self.call(worker, Body::Extend(ExtendRequest { names, id, lease: None, restore, guard }));
+        }
+    }
+
+    fn extended(&mut self, worker: usize, reply: ExtendReply) {
+        let it = &mut self.workers[worker];
+        let (sidecar, sent_at) = (it.sidecar, it.sent_at);
+        let request = it.request.clone().expect("it asked");
+        let now = self.local(sidecar);
+        let ExtendReply::Extended { lease, restored, .. } = reply else {
+            // It acts to the end of what it was told, which is the worst that it may do.
+            self.rest(worker);
+            return;
+        };
+        self.seen.extended += 1;
+        self.seen.restored += u64::from(restored);
+        let since = if self.scenario.rules.from_sending { sent_at } else { now };
+        let valid_until = since + u64::try_from(valid_span(lease).as_nanos()).expect("seconds");
+        let held = self.workers[worker].held.as_mut().expect("it holds");
+        // What is over is over, also when the extension succeeded.
+        if now >= held.valid_until || now >= valid_until {
+            self.give_back(worker);
+            return;
+        }
+        held.valid_until = held.valid_until.max(valid_until);
+        let (id, until, every) = (held.grant.id, held.valid_until, held.extend_every);
+        let until = self.true_time(sidecar, until);
+        self.checker.acts(&request.names, id, until);
+        self.plan(worker, every);
+    }
+
+    fn give_back(&mut self, worker: usize) {
+        let bits = self.rng.u128(..);
+        let it = &mut self.workers[worker];
+        let AcquireRequest { names, id, .. } = it.request.clone().expect("it asked");
+        it.stage = Stage::GivingBack;
+        let request = LockReleaseRequest { names, id, request: LockId::from_u128(bits), entirely: true };
+        it.release = Some(request);
+        self.checker.stops(id);
+        self.repeat(worker);
+    }
+
+    fn cancel(&mut self, worker: usize) {
+        self.workers[worker].stage = Stage::Cancelling;
+        self.repeat(worker);
+    }
+
+    /// The same release or cancellation again, until there is an answer.
+    fn repeat(&mut self, worker: usize) {
+        let it = &self.workers[worker];
+        let body = match &it.release {
+            Some(release) => Body::Release(release.clone()),
+            None => {
+                let AcquireRequest { names, session, id, .. } = it.request.clone().expect("it asked");
+                Body::Cancel(CancelRequest { names, session, id })
+            }
+        };
+        self.call(worker, body);
+    }
+
+    pub fn woken(&mut self, sidecar: usize, id: LockId, name: LockName) {
+        if !self.sidecars[sidecar].alive {
+            return;
+        }
+        let mine = |worker: &Worker| worker.sidecar == sidecar && worker.is(id);
+        match self.workers.iter().position(mine) {
+            Some(worker) if self.workers[worker].stage == Stage::Asking => self.ask_soon(worker),
+            Some(_) => {}
+            // It has left: the next one must hear of it.
+            None => {
+                let session = self.sidecars[sidecar].session;
+                self.send(sidecar, 0, 0, Body::Cancel(CancelRequest { names: vec![name], session, id }));
+            }
+        }
+    }
+
+    fn ask_soon(&mut self, worker: usize) {
+        if self.workers[worker].call == 0 {
+            self.ask(worker);
+        } else {
+            self.workers[worker].asks_again = true;
+        }
+    }
+
+    /// Messages may have been missed: every waiter asks once.
+    pub fn gap(&mut self, sidecar: usize) {
+        let waits = |worker: &Worker| worker.sidecar == sidecar && worker.stage == Stage::Asking;
+        let waiting: Vec<usize> = (0..self.workers.len()).filter(|at| waits(&self.workers[*at])).collect();
+        if self.sidecars[sidecar].alive {
+            waiting.into_iter().for_each(|worker| self.ask_soon(worker));
+        }
+    }
+}
+
+fn it_waits(until: Nanos, now: Nanos) -> Nanos {
+    until.saturating_sub(now)
+}
