@@ -248,8 +248,9 @@ impl LockSpace {
         Ok((AcquireReply::Granted(holder.grant()), wakes))
     }
 
-    /// The owner has it already: by this very request, whose answer was lost, or by an earlier one. The latter not under
-    /// a guard: a store that has forgotten the release of a lock, and who got it then, would grant it beside them.
+    /// The owner has it already: by this very request, whose answer was lost, or by an earlier one. The latter not
+    /// under a guard: a store that has forgotten the release of a lock, and who got it then, would grant it beside
+    /// them.
     fn again(&mut self, now: StoreTime, request: &AcquireRequest, is_guarded: bool) -> Option<LockGrant> {
         let (first, rest) = request.names.split_first()?;
         let mine = |holder: &&Holder| {

@@ -25,7 +25,8 @@ pub struct Checker {
     acting: Vec<Acting>,
     tokens: BTreeMap<LockName, Token>,
     queues: BTreeMap<LockName, Vec<Ticket>>,
-    /// Requests whose place is no longer known here: the store lost a part of what it knew, or their sidecar was silent.
+    /// Requests whose place is no longer known here: the store lost a part of what it knew, or their sidecar was
+    /// silent.
     unordered: BTreeSet<LockId>,
     alive_until: BTreeMap<SessionId, Nanos>,
     free_since: BTreeMap<LockName, Nanos>,

@@ -1,6 +1,6 @@
 //! Locks under seeded faults: sidecars with workers that take, extend, wait for and give back locks; a store that is
-//! the reference itself; and a checker that looks after every event. Clock steps of the store are a known limit: a lease
-//! ends by the store's clock, so a step forwards may make a second holder (the token tells them apart).
+//! the reference itself; and a checker that looks after every event. Clock steps of the store are a known limit: a
+//! lease ends by the store's clock, so a step forwards may make a second holder (the token tells them apart).
 
 mod checker;
 mod faults;

@@ -111,11 +111,11 @@ impl LockStore for RedisStore {
 
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {
         let args = wire::cancel_args(&request);
-        self.run_lock(&CANCEL, &request.names, &args, wire::cancel_reply).await.map(|done| done.reply)
+        self.run_lock(&CANCEL, &request.names, &args, wire::cancel_reply).await.map(|_| ())
     }
 
     async fn beat(&self, session: SessionId) -> Result<(), StoreError> {
-        self.run_lock(&BEAT, &[], &[session.to_string()], wire::beat_reply).await.map(|done| done.reply)
+        self.run_lock(&BEAT, &[], &[session.to_string()], wire::beat_reply).await.map(|_| ())
     }
 
     async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError> {
