@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the incumbent has renewed at the present master.
 async fn renewed(set: &SentinelSet, token: Token, live: &Live) {
-    let count = || set.server(set.master()).command(&["HGET", "baton:{scheduler}:record", "count"]);
+    let count = || set.server(set.master()).ask(&["HGET", "baton:{scheduler}:record", "count"]);
     let before = count();
     wait_until(PATIENCE, &format!("the incumbent has renewed there ({})", live.reasons()), || count() != before).await;
     assert_eq!(live.token(), Some(token), "{:?}", live.seen());
@@ -49,7 +49,7 @@ async fn the_incumbent_keeps_its_token_when_the_master_is_replaced_killed_or_pau
     renewed(&set, token, &live).await;
     // The old master takes itself for the master for some seconds yet; nothing that it grants counts.
     set.server(third).resume();
-    assert!(set.server(third).command(&["INFO", "replication"]).text().contains("role:master"));
+    assert!(set.server(third).ask(&["INFO", "replication"]).text().contains("role:master"));
     let stale = store_with(&acknowledged(&set.server(third).url()));
     until_up(&stale).await;
     let refused = stale.campaign(&role(), unguarded(9, 1)).await;
@@ -130,7 +130,7 @@ async fn failovers_of(seed: u64, count: u64, faults: &[Fault], timing: Timing) -
 
 /// Waits until somebody leads and has renewed at this master: what is there came from the one before, or is a grant.
 async fn renewed_by_whoever_leads(set: &SentinelSet, master: u16, live: &Live, what: &str) {
-    let count = || set.server(master).command(&["HGET", "baton:{scheduler}:record", "count"]);
+    let count = || set.server(master).ask(&["HGET", "baton:{scheduler}:record", "count"]);
     let before = count();
     wait_until(PATIENCE, what, || live.token().is_some() && count() != before).await;
 }
