@@ -9,6 +9,7 @@ pub mod redis;
 pub mod requests;
 pub mod resp;
 pub mod sentinel;
+pub mod tls;
 
 use std::time::Duration;
 

@@ -24,8 +24,10 @@ mod info;
 mod link;
 mod news;
 mod nodes;
+mod rights;
 mod routes;
 mod scripts;
+mod sentinels;
 mod settings;
 mod subscriber;
 mod supervisor;
@@ -41,6 +43,7 @@ use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, Severity, audit};
 pub use errors::SetupError;
+pub use settings::check_files;
 
 use self::errors::Failure;
 use self::info::Info;
@@ -275,9 +278,10 @@ impl LeaseStore for RedisStore {
         Ok(self.run(role, &PURGE, &[], scripts::purge_reply).await?.reply)
     }
 
-    /// As noticed at the last connect.
+    /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
     fn notes(&self) -> Vec<String> {
-        self.routes.notes().into_iter().chain(self.listeners.refusal()).collect()
+        let is_up = *self.routes.base.health.borrow() == StoreHealth::Up;
+        self.routes.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
     fn command_timeout(&self) -> Duration {
