@@ -149,7 +149,7 @@ impl RedisStore {
         let reason = format!(
             "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it counts for \
              nothing: {}",
-            done.why_so_few(acks).await
+            done.why_so_few(acks, mode).await
         );
         if self.settings.fails_over && done.link.age() >= self.settings.second_look {
             // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
@@ -197,7 +197,7 @@ struct Done<R> {
 
 impl<R> Done<R> {
     /// What the server knows of its replicas: too few of them, or too slow.
-    async fn why_so_few(&self, acks: u32) -> String {
+    async fn why_so_few(&self, acks: u32, mode: AckMode) -> String {
         // Without much time left a question would only be one more command that is not answered.
         let replicas = if self.deadline.left() < REASON_TIME {
             None
@@ -208,6 +208,9 @@ impl<R> Done<R> {
         match replicas {
             Some(connected) if connected < u64::from(acks) => {
                 format!("it has {connected} replicas; add replicas, or lower replication.acks")
+            }
+            Some(connected) if mode == AckMode::WaitAof => {
+                format!("it has {connected} replicas; check that they have appendonly yes, and are not slow or paused")
             }
             Some(connected) => format!("it has {connected} replicas; check whether they are slow or paused"),
             None => "check its replicas".to_owned(),
