@@ -122,15 +122,14 @@ async fn more_acknowledgements_than_replicas_are_told_at_the_connect_and_in_ever
     assert_eq!(store.notes(), Vec::<String>::new());
 }
 
-/// A master has one of its two replicas with it, the other was promoted elsewhere; then the first changes sides. What it
-/// acknowledged for the old master a moment ago stands for one lease yet.
+/// A master has one of its two replicas with it, the other was promoted elsewhere; then the first changes sides. What
+/// it acknowledged for the old master a moment ago stands for one lease yet.
 #[tokio::test]
 async fn a_replica_that_changes_sides_opens_the_role_to_its_new_master_only_after_a_whole_lease() {
     let lease = ms(1_000);
     let (master, heir) = pair().await;
     let waverer = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
-    let online =
-        |server: &RedisServer| server.command(&["INFO", "replication"]).text().matches("state=online").count();
+    let online = |server: &RedisServer| server.command(&["INFO", "replication"]).text().matches("state=online").count();
     wait_until(BOUND, "both replicas are connected", || online(&master) == 2).await;
     let with = |server: &RedisServer| store_with(&with_one_ack(&server.url(), AckMode::Wait, ms(500)));
     let old = with(&master);

@@ -70,7 +70,14 @@ impl Settings {
     /// Of web-`number`, which campaigns for the usual role.
     pub fn new(number: usize, redis_url: String, lease: Lease) -> Self {
         let roles = lease.role(ROLE, "");
-        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), store: None, place: Place::here(), roles }
+        Self {
+            identity: format!("web-{number}"),
+            redis_url,
+            redis_more: String::new(),
+            store: None,
+            place: Place::here(),
+            roles,
+        }
     }
 
     /// The same on another store, told by its section of the configuration, at a place of its own.
