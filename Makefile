@@ -23,7 +23,7 @@ lint: deps ## formatting, clippy (warnings are errors), licences and banned crat
 	cargo clippy --all-targets -- -D warnings
 	.ci/deny
 
-test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis, HTTP, clients, house rules, docs
+test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis, chaos, HTTP, clients, house rules, docs
 	cargo test --no-fail-fast
 
 bench: ## the figures of docs/performance.md, on this machine

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use crate::clock;
 use crate::fault::Fault;
 use crate::run::{Measured, Plan, run};
 use crate::stage::Kind;
@@ -126,7 +127,8 @@ fn measure_the_table() {
     let (all, unfinished) = measure(&cells, seed, Duration::from_secs(seconds), network);
     let text = format!("{}\n{}\n", table(&all), summary(&all, seed));
     println!("{text}");
-    if env::var("BATON_CHAOS_WRITE").is_ok() {
+    let whole = wanted_kind().is_none() && wanted_fault().is_none() && unfinished.is_empty();
+    if env::var("BATON_CHAOS_WRITE").is_ok() && whole && network && clock::library().is_some() {
         let page = fs::read_to_string(PAGE).expect("the page is there");
         fs::write(PAGE, with_table(&page, &text)).expect("the page can be written");
     }
