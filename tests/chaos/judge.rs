@@ -3,7 +3,8 @@
 //! A claim is from when an app had read an answer until its validity ends, counted from when the app sent its request
 //! (`claims.rs`). The sidecar decided, and began to count, between the two. So what is judged here is never more than
 //! what was promised, however long an app, or this whole machine, stood still on the way: no false accusation. It is
-//! less by the time of one request: an app that stands still may hide what happened meanwhile, and nothing else.
+//! less by the time of one request: an app that stands still may hide what happened meanwhile, and nothing else
+//! (`Apps::blind_max` tells how long that was).
 
 use std::time::{Duration, Instant};
 

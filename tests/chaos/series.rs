@@ -58,7 +58,8 @@ pub fn tell(measured: &Measured) {
     let Measured { plan, faults, answers, verdict, refused, .. } = measured;
     println!(
         "{} {}: seed {}, {faults} faults, {answers} answers, {} terms, {} two-leader windows, {} tokens back, \
-         {refused} incumbents refused, leaderless {} ms at the most, led {:.2}, a leader {} ms after the end",
+         {refused} incumbents refused, leaderless {} ms at the most, led {:.2}, a leader {} ms after the end, \
+         apps looked away for {} ms at the most",
         plan.kind.name(),
         plan.fault.name(),
         plan.seed,
@@ -68,6 +69,7 @@ pub fn tell(measured: &Measured) {
         verdict.leaderless_max.as_millis(),
         verdict.led_share,
         measured.recovery.map_or("no".to_owned(), |took| took.as_millis().to_string()),
+        measured.blind_max.as_millis(),
     );
 }
 
