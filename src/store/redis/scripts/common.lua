@@ -154,13 +154,14 @@ local function run_id_in(info)
   return string.match(info, 'run_id:(%w+)') or ''
 end
 
--- R5 generation and empty. `guard` is '0' (off), '1', or '2': on, and writes need acknowledgements (R6). Returns the
--- record to go on with, whether it differs from what is stored, and whether this server is unconfirmed.
+-- R5 generation and empty. Returns the record to go on with, whether it differs from what is stored, and whether this
+-- server is unconfirmed.
 --
--- With acknowledgements the lease that the guard waits for does not begin here, but in confirm.lua, when a replica has
--- acknowledged a write of this server. Until then that replica may follow another master, and acknowledge there.
-local function prepare(record, lease_ms, guard)
-  if guard == '0' then
+-- With acknowledgements (`acks`, R6) the lease that the guard waits for does not begin here, but in confirm.lua, when a
+-- replica has acknowledged a write of this server. Until then that replica may follow another master, and acknowledge
+-- there.
+local function prepare(record, lease_ms, guard, acks)
+  if not guard then
     return record or new_record(), false, false
   end
   local info = redis.call('INFO', 'server')
@@ -180,7 +181,7 @@ local function prepare(record, lease_ms, guard)
     return record, false, false
   end
   guard_until(record, 'generation', now + lease_ms * 1000)
-  if guard == '2' then
+  if acks then
     return record, true, true
   end
   record.run_id = run_id
