@@ -159,8 +159,8 @@ fn series(count: u64, faults: &'static [Fault], timing_of: fn(u64) -> Timing) ->
         let run = run.expect("see above");
         let Series { seen: Seen { answers, tokens, leaderless_max, .. }, kept, lost_after, took_max } = &run;
         println!(
-            "{each} failovers: {kept} kept the term, in at most {took_max:?}; switched after {lost_after:?} where it was \
-             lost; {} terms, {answers} answers, nobody led for at most {leaderless_max:?}",
+            "{each} failovers: {kept} kept the term, in at most {took_max:?}; switched after {lost_after:?} where it \
+             was lost; {} terms, {answers} answers, nobody led for at most {leaderless_max:?}",
             tokens.len()
         );
         assert!(*answers > 100, "the checker saw leaders: {answers} answers");
