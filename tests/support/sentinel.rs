@@ -10,8 +10,8 @@ use super::redis::{RedisServer, free_port, program};
 use super::resp::{Connection, Reply};
 use super::wait_until;
 
-/// Sentinels and failovers take seconds. On a machine that is too busy for their timers they do not agree, and try again
-/// after twelve seconds, more than once.
+/// Sentinels and failovers take seconds. On a machine that is too busy for their timers they do not agree, and try
+/// again after twelve seconds, more than once.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How the Sentinels call the master.
 pub const SERVICE: &str = "main";
