@@ -4,7 +4,9 @@
 use std::env;
 
 mod checker;
+mod clockwork;
 mod faults;
+mod quorum;
 mod run;
 mod world;
 
@@ -44,7 +46,7 @@ fn hold_against_the_promises(seeds: u64, scenario: fn(u64) -> Scenario, replay: 
             sum.2.push(seed);
         }
     };
-    for part in run_many(seeds, scenario, || (0, 0.0, Vec::new()), fold) {
+    for part in run_many(seeds, |seed| run(scenario(seed)), || (0, 0.0, Vec::new()), fold) {
         terms += part.0;
         led += part.1;
         failed.extend(part.2);
@@ -73,7 +75,7 @@ fn broken(rules: Rules, acks: bool, fault: Fault) -> (u64, u64) {
         sum.0 += u64::from(verdict.two_leaders);
         sum.1 += u64::from(verdict.token_regressions);
     };
-    let sums = run_many(TABLE_RUNS, |seed| table_scenario(seed, rules, acks, fault), || (0, 0), fold);
+    let sums = run_many(TABLE_RUNS, |seed| run(table_scenario(seed, rules, acks, fault)), || (0, 0), fold);
     sums.into_iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 

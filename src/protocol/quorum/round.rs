@@ -116,7 +116,7 @@ enum CampaignPhase {
     /// Asked for confirmation of this token.
     Raising(Urn, Token),
     /// It came to nothing: what was granted is taken back first.
-    Failed(Token, Result<CampaignReply, Failure>),
+    Failed(Result<CampaignReply, Failure>),
     Ending(Result<CampaignReply, Failure>),
     Over,
 }
@@ -140,8 +140,10 @@ impl CampaignRound {
     fn tally(&self, urn: &Urn) -> CampaignPhase {
         let grants: Vec<(usize, Token)> = urn.answers().filter_map(grant).collect();
         let objection = if self.rules.objection { objection(urn) } else { None };
-        if grants.len() >= self.seats.needed() && objection.is_none() {
-            let token = grants.iter().map(|(_, token)| *token).max().unwrap_or(Token::NONE);
+        if grants.len() >= self.seats.needed()
+            && objection.is_none()
+            && let Some(token) = self.token_of_the_term(urn, &grants)
+        {
             let granters = grants.into_iter().map(|(member, _)| member).collect();
             return CampaignPhase::Won(Urn::new(self.seats, SECOND, granters), token);
         }
@@ -151,7 +153,16 @@ impl CampaignRound {
             (None, Some(held)) => Ok(held),
             (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| divided(urn))),
         };
-        CampaignPhase::Failed(Token::NONE, reply)
+        CampaignPhase::Failed(reply)
+    }
+
+    /// The greatest granted, or one more than any that was reported (R3): the members' clocks differ, and what only one of
+    /// them remembers may be greater than what the others grant. None when tokens are exhausted.
+    fn token_of_the_term(&self, urn: &Urn, grants: &[(usize, Token)]) -> Option<Token> {
+        let granted = grants.iter().map(|(_, token)| *token).max()?;
+        let reported = greatest_token(urn);
+        let behind = self.rules.tokens && granted < reported;
+        if behind { Token::new(reported.get() + 1) } else { Some(granted) }
     }
 
     fn raised(&self, urn: Urn, token: Token) -> CampaignPhase {
@@ -164,7 +175,7 @@ impl CampaignRound {
             return CampaignPhase::Raising(urn, token);
         }
         let reply = urn.too_few_answers().map_or_else(|| Ok(divided(&urn)), Err);
-        CampaignPhase::Failed(token, reply)
+        CampaignPhase::Failed(reply)
     }
 
     fn question(&self, token: Token) -> Ask {
@@ -204,8 +215,10 @@ impl Round for CampaignRound {
                     }
                     decided => (decided, None),
                 },
-                CampaignPhase::Failed(token, reply) => {
-                    let release = ReleaseRequest { candidate: self.request.candidate, token, audience: 0 };
+                CampaignPhase::Failed(reply) => {
+                    // Without a token: nobody led under it, so there is no term to be remembered as over.
+                    let release =
+                        ReleaseRequest { candidate: self.request.candidate, token: Token::NONE, audience: 0 };
                     let step = Step::Tell { to: everybody(self.seats), ask: Ask::Release(release) };
                     (CampaignPhase::Ending(reply), Some(step))
                 }
