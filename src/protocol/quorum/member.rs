@@ -167,18 +167,16 @@ impl MemberCell {
         (RaiseReply::Raised { count }, announce(AnnouncementKind::Grant, request.token, count, holder, 0))
     }
 
-    /// Extends a term's lease, or puts it back where this member has lost it or missed it (R4), also over the lease of
-    /// an earlier term. A later term, or a grant that may become one, stands in the way, and so does the holder's own
-    /// release. `audience` of the reply is the member's to fill in.
+    /// Extends a term's lease, or puts it back where this member has lost it or missed it (R4). `audience` of the reply is
+    /// the member's to fill in.
     pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> MemberOutcome<RenewReply> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
         let reasserted = match &self.lease {
             // Under whatever token: where the grant's answer was lost, this member was not raised.
             Some(lease) if lease.candidate == request.candidate => false,
-            None if self.rules.reassert && record.over < request.token => true,
-            Some(lease) if self.rules.reassert && lease.token < request.token && record.over < request.token => true,
-            other => {
-                let holder = other.as_ref().map(Lease::holder);
+            present if self.yields(present.as_ref(), &record, request.token) => true,
+            present => {
+                let holder = present.as_ref().map(Lease::holder);
                 return (RenewReply::Lost { token: record.token, holder }, None);
             }
         };
@@ -198,6 +196,13 @@ impl MemberCell {
         let holder = Holder { session: request.candidate.session, identity: Arc::clone(&request.identity) };
         let news = announce(AnnouncementKind::Heartbeat, request.token, count, holder, request.audience);
         (RenewReply::Renewed { count, reasserted, audience: 0 }, news)
+    }
+
+    /// R4: whether an incumbent's renewal may put its lease here. A later term stands in the way, and the holder's own
+    /// release. An earlier term does not, and neither does a grant: that is a question, and the incumbent the answer.
+    fn yields(&self, present: Option<&Lease>, record: &Record, term: Token) -> bool {
+        let later = |lease: &Lease| lease.confirmed && lease.token > term;
+        self.rules.reassert && record.over < term && !present.is_some_and(later)
     }
 
     /// R7: gives the lease back, if it is this candidate's. Never another's. A term that is over is over here too, even

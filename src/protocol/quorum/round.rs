@@ -136,7 +136,16 @@ impl CampaignRound {
         Self { seats, rules, request, phase: CampaignPhase::Start }
     }
 
-    /// All have answered: did enough grant, and is anybody against it?
+    /// Whether it is over before all have answered: too many have said no, or among those who campaign together another
+    /// is ahead. What was granted here is in that one's way, above all while a member does not answer.
+    fn is_hopeless(&self, urn: &Urn) -> bool {
+        let (answers, grants) = (urn.answers().count(), urn.answers().filter_map(grant).count());
+        let refusals = answers - grants;
+        let outrun = || leases(urn).all(|(.., confirmed)| !confirmed) && self.ahead(urn, grants).is_some();
+        self.seats.members() - refusals < self.seats.needed() || (answers >= self.seats.needed() && outrun())
+    }
+
+    /// Did enough grant, and is anybody against it?
     fn tally(&self, urn: &Urn) -> CampaignPhase {
         let grants: Vec<(usize, Token)> = urn.answers().filter_map(grant).collect();
         let objection = if self.rules.objection { objection(urn) } else { None };
@@ -148,10 +157,10 @@ impl CampaignRound {
             return CampaignPhase::Won(Urn::new(self.seats, SECOND, granters), token);
         }
         // Where nobody can lead for want of members, that is the answer, whatever the rest know.
-        let reply = match (urn.too_few_answers(), objection) {
+        let reply = match (urn.too_few_answers().filter(|_| urn.is_full()), objection) {
             (Some(failure), _) => Err(failure),
             (None, Some(held)) => Ok(held),
-            (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| divided(urn))),
+            (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| self.divided(urn, grants.len()))),
         };
         CampaignPhase::Failed(reply)
     }
@@ -174,8 +183,23 @@ impl CampaignRound {
         if !urn.is_full() {
             return CampaignPhase::Raising(urn, token);
         }
-        let reply = urn.too_few_answers().map_or_else(|| Ok(divided(&urn)), Err);
+        let reply = urn.too_few_answers().map_or_else(|| Ok(self.divided(&urn, 0)), Err);
         CampaignPhase::Failed(reply)
+    }
+
+    /// Who campaigns together ranks by grants, then by session, and all see the same: the first comes back soon, the
+    /// others later. Without this they would share the members among them again and again. Returns for how
+    /// long the grants of those that are ahead may stand, if any are.
+    fn ahead(&self, urn: &Urn, grants: usize) -> Option<Duration> {
+        let mine = (grants, self.request.candidate.session);
+        let rivals = || leases(urn).filter(|(_, _, _, confirmed)| !confirmed);
+        let rank = |session| (rivals().filter(|(holder, ..)| holder.session == session).count(), session);
+        let ahead = rivals().filter(|(holder, ..)| rank(holder.session) > mine);
+        ahead.map(|(_, _, remaining, _)| remaining).max()
+    }
+
+    fn divided(&self, urn: &Urn, grants: usize) -> CampaignReply {
+        CampaignReply::Divided { token: greatest_token(urn), after: self.ahead(urn, grants) }
     }
 
     fn question(&self, token: Token) -> Ask {
@@ -203,7 +227,7 @@ impl Round for CampaignRound {
                         Some(Step::Ask { ballot: FIRST, to, ask }),
                     )
                 }
-                CampaignPhase::Asking(urn) if urn.is_full() => (self.tally(&urn), None),
+                CampaignPhase::Asking(urn) if urn.is_full() || self.is_hopeless(&urn) => (self.tally(&urn), None),
                 CampaignPhase::Won(urn, token) => {
                     let (to, ask) = (urn.asked.clone(), self.question(token));
                     (CampaignPhase::Raising(urn, token), Some(Step::Ask { ballot: SECOND, to, ask }))
@@ -288,10 +312,6 @@ fn guard((_, answer): (usize, &Answer)) -> Option<(Duration, GuardCause)> {
         Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) => Some((*remaining, *cause)),
         _ => None,
     }
-}
-
-fn divided(urn: &Urn) -> CampaignReply {
-    CampaignReply::Divided { token: greatest_token(urn) }
 }
 
 /// The greatest token that anybody reported (R3).

@@ -117,13 +117,16 @@ impl World {
                 span
             }
             Fault::Cut => {
-                let (from, span) = (self.some(1, members), self.span(SECOND, 25 * SECOND));
+                let from = self.some(1, members);
                 self.note(|_| format!("cut from {from:?}"));
-                for member in &from {
-                    self.replicas[victim].cut_until[*member] = self.now + span;
+                let mut longest = 0;
+                for member in from {
+                    let span = self.span(SECOND, 25 * SECOND);
+                    self.replicas[victim].cut_until[member] = self.now + span;
+                    self.at(self.now + span + MS, Happening::Gap { at: victim, members: vec![member] });
+                    longest = longest.max(span);
                 }
-                self.at(self.now + span + MS, Happening::Gap { at: victim, members: from });
-                span
+                longest
             }
             Fault::Kill => {
                 self.replicas[victim].alive = false;
@@ -139,18 +142,18 @@ impl World {
                 0
             }
             Fault::Down | Fault::Empty => {
-                let (which, span) = (self.some(1, minority), self.span(100 * MS, 12 * SECOND));
-                self.take_down(which, span, fault == Fault::Empty)
+                let which = self.some(1, minority);
+                self.take_down(which, (100 * MS, 12 * SECOND), fault == Fault::Empty)
             }
             Fault::MostEmpty => {
-                let (which, span) = (self.some(majority, majority), self.span(100 * MS, 12 * SECOND));
-                self.take_down(which, span, true)
+                let which = self.some(majority, majority);
+                self.take_down(which, (100 * MS, 12 * SECOND), true)
             }
             Fault::Outage => {
                 let blocking = members - self.scenario.seats.needed() + 1;
-                let (which, span) = (self.some(blocking, members), self.span(25 * SECOND, 60 * SECOND));
-                let empty = self.rng.bool();
-                self.take_down(which, span, empty)
+                let (which, empty) = (self.some(blocking, members), self.rng.bool());
+                let span = self.span(25 * SECOND, 60 * SECOND);
+                self.take_down(which, (span, span), empty)
             }
             Fault::Freeze => {
                 let span = self.span(500 * MS, 15 * SECOND);
@@ -172,12 +175,15 @@ impl World {
         }
     }
 
-    fn take_down(&mut self, which: Vec<usize>, span: Nanos, empty: bool) -> Nanos {
-        self.note(|_| format!("members {which:?} go down for {} ms", span / MS));
+    fn take_down(&mut self, which: Vec<usize>, (least, most): (Nanos, Nanos), empty: bool) -> Nanos {
+        self.note(|_| format!("members {which:?} go down"));
+        let mut longest = 0;
         for member in which {
+            let span = self.span(least, most);
             self.members[member].health = if self.rng.bool() { Health::Refuses } else { Health::Silent };
             self.at(self.now + span, Happening::MemberUp { member, empty });
+            longest = longest.max(span);
         }
-        span
+        longest
     }
 }
