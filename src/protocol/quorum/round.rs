@@ -115,6 +115,8 @@ enum CampaignPhase {
     Won(Urn, Token),
     /// Asked for confirmation of this token.
     Raising(Urn, Token),
+    /// Enough confirmed: the members that did not grant are told, so that they object to others as well.
+    Elected { rest: Vec<usize>, token: Token, count: u64 },
     /// It came to nothing: what was granted is taken back first.
     Failed(Result<CampaignReply, Failure>),
     Ending(Result<CampaignReply, Failure>),
@@ -178,7 +180,8 @@ impl CampaignRound {
         let counts: Vec<u64> = urn.answers().filter_map(raised).collect();
         if counts.len() >= self.seats.needed() {
             let count = counts.into_iter().max().unwrap_or(0);
-            return CampaignPhase::Ending(Ok(CampaignReply::Granted { token, count }));
+            let rest = (0..self.seats.members()).filter(|member| !urn.asked.contains(member)).collect();
+            return CampaignPhase::Elected { rest, token, count };
         }
         if !urn.is_full() {
             return CampaignPhase::Raising(urn, token);
@@ -200,6 +203,19 @@ impl CampaignRound {
 
     fn divided(&self, urn: &Urn, grants: usize) -> CampaignReply {
         CampaignReply::Divided { token: greatest_token(urn), after: self.ahead(urn, grants) }
+    }
+
+    /// The term's first renewal. Its count brings the members that get it level with those that were raised.
+    fn renewal(&self, token: Token, count: u64) -> Ask {
+        Ask::Renew(RenewRequest {
+            candidate: self.request.candidate,
+            identity: self.request.identity.clone(),
+            token,
+            count: count.saturating_sub(1),
+            lease_duration: self.request.lease_duration,
+            audience: 0,
+            guard: self.request.guard,
+        })
     }
 
     fn question(&self, token: Token) -> Ask {
@@ -239,6 +255,11 @@ impl Round for CampaignRound {
                     }
                     decided => (decided, None),
                 },
+                CampaignPhase::Elected { rest, token, count } => {
+                    let reply = Ok(CampaignReply::Granted { token, count });
+                    let step = (!rest.is_empty()).then(|| Step::Tell { to: rest, ask: self.renewal(token, count) });
+                    (CampaignPhase::Ending(reply), step)
+                }
                 CampaignPhase::Failed(reply) => {
                     // Without a token: nobody led under it, so there is no term to be remembered as over.
                     let release =

@@ -124,9 +124,7 @@ impl World {
         let audience = u32::try_from(self.replicas.len()).expect("few");
         let now = self.now;
         let subject = &mut self.members[member];
-        let mut cell = subject.cell.clone();
-        let (mut answer, news) = cell.step(subject.server(now), &ask).expect("the clock is not that far ahead");
-        subject.cell = cell;
+        let (mut answer, news) = subject.step(now, &ask);
         match &mut answer {
             Answer::Renew(RenewReply::Renewed { audience: heard, .. }) => {
                 *heard = audience;

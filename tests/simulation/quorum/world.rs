@@ -73,13 +73,14 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn server(&self, now: Nanos) -> Server<'_> {
+    pub fn step(&mut self, now: Nanos, ask: &Ask) -> (Answer, Option<Announcement>) {
         let wall = 1_700_000_000_000_000 + i128::from(now / 1_000) + i128::from(self.skew_us);
-        Server {
+        let server = Server {
             now: StoreTime(u64::try_from(wall).expect("after 1970")),
             uptime: Duration::from_nanos(u64::try_from(i128::from(now) - self.born).expect("born before now")),
             run_id: &self.run_id,
-        }
+        };
+        self.cell.step(server, ask).expect("the clock is not that far ahead")
     }
 
     pub fn is_well(&self, now: Nanos) -> bool {
