@@ -150,16 +150,17 @@ impl CampaignRound {
     /// Did enough grant, and is anybody against it?
     fn tally(&self, urn: &Urn) -> CampaignPhase {
         let grants: Vec<(usize, Token)> = urn.answers().filter_map(grant).collect();
-        let objection = if self.rules.objection { objection(urn) } else { None };
+        let incumbent = incumbent(urn);
+        let vetoed = self.rules.objection && incumbent.is_some();
         if grants.len() >= self.seats.needed()
-            && objection.is_none()
+            && !vetoed
             && let Some(token) = self.token_of_the_term(urn, &grants)
         {
             let granters = grants.into_iter().map(|(member, _)| member).collect();
             return CampaignPhase::Won(Urn::new(self.seats, SECOND, granters), token);
         }
         // Where nobody can lead for want of members, that is the answer, whatever the rest know.
-        let reply = match (urn.too_few_answers().filter(|_| urn.is_full()), objection) {
+        let reply = match (urn.too_few_answers().filter(|_| urn.is_full()), incumbent) {
             (Some(failure), _) => Err(failure),
             (None, Some(held)) => Ok(held),
             (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| self.divided(urn, grants.len()))),
@@ -312,7 +313,7 @@ fn leases(urn: &Urn) -> impl Iterator<Item = (&Holder, Token, Duration, bool)> {
 }
 
 /// A confirmed lease of another, the newest term's; for as long as any such lease stands.
-fn objection(urn: &Urn) -> Option<CampaignReply> {
+fn incumbent(urn: &Urn) -> Option<CampaignReply> {
     let confirmed = || leases(urn).filter(|(_, _, _, confirmed)| *confirmed);
     let (holder, token, _, _) = confirmed().max_by_key(|(_, token, _, _)| *token)?;
     let remaining = confirmed().map(|(_, _, remaining, _)| remaining).max()?;
