@@ -35,8 +35,8 @@ fn story(seed: u64, verdict: &Verdict, replay: &str) -> String {
     )
 }
 
-/// Plays many seeds, and tells the story of the first one that breaks a promise. `play` takes a seed and whether to keep
-/// a log.
+/// Plays many seeds, and tells the story of the first one that breaks a promise. `play` takes a seed and whether to
+/// keep a log.
 fn hold_against_the_promises(seeds: u64, play: impl Fn(u64, bool) -> Verdict + Sync, replay: &str) {
     let (mut terms, mut led, mut failed) = (0, 0.0, Vec::new());
     let fold = |sum: &mut (u64, f64, Vec<u64>), seed, verdict: Verdict| {

@@ -30,8 +30,8 @@ fn a_quorum_that_needs_every_member_keeps_the_same_promises() {
     hold(seeds() / 20, "all");
 }
 
-/// That nobody leads meanwhile is checked after every event, and that somebody does within two leases and a second after
-/// they are back, and that every member follows.
+/// That nobody leads meanwhile is checked after every event, and that somebody does within two leases and a second
+/// after they are back, and that every member follows.
 #[test]
 fn nobody_leads_while_three_of_five_members_are_gone_and_somebody_does_when_they_are_back() {
     hold(seeds() / 20, "outage");

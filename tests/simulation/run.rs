@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use baton::protocol::Rules;
 
-use crate::faults::Fault;
 use crate::clockwork::{MS, Nanos, SECOND};
+use crate::faults::Fault;
 use crate::world::{Happening, LEASE, Scenario, World};
 
 /// How long a run of the table is.

@@ -159,8 +159,7 @@ fn quorum_table(runs: u64) {
     use quorum::{faults::Fault, run};
     head(&Fault::ALL.map(Fault::title));
     for (name, rules) in run::ROWS {
-        let cells =
-            Fault::ALL.map(|fault| cell(runs, |seed| run::run(run::table_scenario(seed, rules, fault))));
+        let cells = Fault::ALL.map(|fault| cell(runs, |seed| run::run(run::table_scenario(seed, rules, fault))));
         println!("| {name} | {} |", cells.join(" | "));
     }
 }

@@ -167,8 +167,8 @@ impl MemberCell {
         (RaiseReply::Raised { count }, announce(AnnouncementKind::Grant, request.token, count, holder, 0))
     }
 
-    /// Extends a term's lease, or puts it back where this member has lost it or missed it (R4). `audience` of the reply is
-    /// the member's to fill in.
+    /// Extends a term's lease, or puts it back where this member has lost it or missed it (R4). `audience` of the reply
+    /// is the member's to fill in.
     pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> MemberOutcome<RenewReply> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
         let reasserted = match &self.lease {
@@ -241,8 +241,8 @@ impl MemberCell {
         self.record.clone().unwrap_or_else(|| Record { count: now.0, ..Record::default() })
     }
 
-    /// Lets the TTL take its course. More than its whole time cannot be left of a lease: the clock was stepped back, and
-    /// the lease of one who is gone would object for as long as that takes to catch up.
+    /// Lets the TTL take its course. More than its whole time cannot be left of a lease: the clock was stepped back,
+    /// and the lease of one who is gone would object for as long as that takes to catch up.
     fn expire(&mut self, now: StoreTime) {
         self.lease.take_if(|lease| lease.expires_at <= now);
         if let Some(lease) = &mut self.lease {

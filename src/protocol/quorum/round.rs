@@ -1,7 +1,7 @@
 //! The replica's side: one request to the quorum, from the first question to the answer for the election.
 //!
-//! A round has no clock. Whoever carries its questions ends each member's within the command timeout, with the reason as
-//! its answer, so that a round always ends.
+//! A round has no clock. Whoever carries its questions ends each member's within the command timeout, with the reason
+//! as its answer, so that a round always ends.
 
 use std::time::Duration;
 
@@ -116,7 +116,11 @@ enum CampaignPhase {
     /// Asked for confirmation of this token.
     Raising(Urn, Token),
     /// Enough confirmed: the members that did not grant are told, so that they object to others as well.
-    Elected { rest: Vec<usize>, token: Token, count: u64 },
+    Elected {
+        rest: Vec<usize>,
+        token: Token,
+        count: u64,
+    },
     /// It came to nothing: what was granted is taken back first.
     Failed(Result<CampaignReply, Failure>),
     Ending(Result<CampaignReply, Failure>),
@@ -168,8 +172,8 @@ impl CampaignRound {
         CampaignPhase::Failed(reply)
     }
 
-    /// The greatest granted, or one more than any that was reported (R3): the members' clocks differ, and what only one of
-    /// them remembers may be greater than what the others grant. None when tokens are exhausted.
+    /// The greatest granted, or one more than any that was reported (R3): the members' clocks differ, and what only one
+    /// of them remembers may be greater than what the others grant. None when tokens are exhausted.
     fn token_of_the_term(&self, urn: &Urn, grants: &[(usize, Token)]) -> Option<Token> {
         let granted = grants.iter().map(|(_, token)| *token).max()?;
         let reported = greatest_token(urn);
@@ -263,8 +267,7 @@ impl Round for CampaignRound {
                 }
                 CampaignPhase::Failed(reply) => {
                     // Without a token: nobody led under it, so there is no term to be remembered as over.
-                    let release =
-                        ReleaseRequest { candidate: self.request.candidate, token: Token::NONE, audience: 0 };
+                    let release = ReleaseRequest { candidate: self.request.candidate, token: Token::NONE, audience: 0 };
                     let step = Step::Tell { to: everybody(self.seats), ask: Ask::Release(release) };
                     (CampaignPhase::Ending(reply), Some(step))
                 }

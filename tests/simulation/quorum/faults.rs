@@ -146,7 +146,8 @@ impl World {
                 self.take_down(which, (100 * MS, 12 * SECOND), fault == Fault::Empty)
             }
             Fault::MostEmpty => {
-                // Together, as after a power cut: restarted one by one, the leader is back on the first before the last.
+                // Together, as after a power cut: restarted one by one, the leader is back on the first before the
+                // last.
                 let (which, span) = (self.some(majority, majority), self.span(100 * MS, 12 * SECOND));
                 self.take_down(which, (span, span), true)
             }

@@ -65,12 +65,7 @@ pub fn all_scenario(seed: u64) -> Scenario {
 
 /// Three members are gone for a long time, then they are back.
 pub fn outage_scenario(seed: u64) -> Scenario {
-    Scenario {
-        seats: Seats::majority(5),
-        fault: Fault::Outage,
-        faults_until: 20 * SECOND,
-        ..mixed_scenario(seed)
-    }
+    Scenario { seats: Seats::majority(5), fault: Fault::Outage, faults_until: 20 * SECOND, ..mixed_scenario(seed) }
 }
 
 /// Twelve candidates begin at once, and none, one or two of five members do not answer.

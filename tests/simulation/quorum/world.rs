@@ -130,13 +130,33 @@ pub type Tag = Option<(RequestId, Ballot)>;
 #[derive(Debug)]
 pub enum Happening {
     Wake(usize),
-    Arrive { from: usize, member: usize, tag: Tag, ask: Box<Ask> },
-    Answer { to: usize, member: usize, tag: (RequestId, Ballot), vote: Box<Vote> },
-    News { to: usize, member: usize, news: Announcement },
+    Arrive {
+        from: usize,
+        member: usize,
+        tag: Tag,
+        ask: Box<Ask>,
+    },
+    Answer {
+        to: usize,
+        member: usize,
+        tag: (RequestId, Ballot),
+        vote: Box<Vote>,
+    },
+    News {
+        to: usize,
+        member: usize,
+        news: Announcement,
+    },
     /// A replica goes on, or its network heals: what these members published may have been missed.
-    Gap { at: usize, members: Vec<usize> },
+    Gap {
+        at: usize,
+        members: Vec<usize>,
+    },
     AppDrained(usize),
-    MemberUp { member: usize, empty: bool },
+    MemberUp {
+        member: usize,
+        empty: bool,
+    },
     Fault,
     Join,
     Look,

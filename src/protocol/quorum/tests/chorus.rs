@@ -8,8 +8,7 @@ fn news(kind: AnnouncementKind, value: u64, count: u64) -> Announcement {
 fn a_majority_says_it_once() {
     let mut chorus = Chorus::new(5);
     let grant = |count| news(AnnouncementKind::Grant, 7, count);
-    let said: Vec<bool> =
-        [0, 0, 1, 2, 3, 4].map(|member| chorus.said(member, &grant(100 + member as u64))).into();
+    let said: Vec<bool> = [0, 0, 1, 2, 3, 4].map(|member| chorus.said(member, &grant(100 + member as u64))).into();
     assert_eq!(said, [false, false, false, true, false, false], "the third voice, whatever the members count");
 }
 
