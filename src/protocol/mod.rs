@@ -66,7 +66,9 @@
 //! 12. A renewal count belongs to one record and only rises with every grant, renewal and release, also over a loss of
 //!     data; one that stood still for a whole lease, on the candidate's own clock, means that the holder's deadline is
 //!     past.
-//! 13. Extra calls of [`Election::handle_timeout`], answers nobody asked for and answers that come twice change
+//! 13. Two terms of a quorum share a member that confirmed both, the later one under the greater token; the quorum's
+//!     own invariants stand on the page of its members and rounds (`quorum/mod.rs`).
+//! 14. Extra calls of [`Election::handle_timeout`], answers nobody asked for and answers that come twice change
 //!     nothing.
 mod clockwatch;
 mod dice;
