@@ -17,6 +17,7 @@ mod http;
 mod networks;
 mod proxies;
 mod redis_faults;
+mod redis_words;
 mod redis_wrong;
 mod reload;
 #[path = "../support/sidecars/replica.rs"]

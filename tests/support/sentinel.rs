@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::place::Place;
-use super::redis::RedisServer;
+use super::redis::{RedisServer, program};
 use super::resp::{Connection, Reply};
 use super::wait_until;
 
@@ -28,18 +28,29 @@ pub struct Sentinel {
 impl Sentinel {
     /// Watches this master; `quorum` Sentinels must agree that it is down after `down_after`.
     pub fn start(master: u16, quorum: u32, down_after: Duration) -> Self {
-        Self::start_at(&Place::here(), Ipv4Addr::LOCALHOST, master, quorum, down_after)
+        Self::start_with(master, quorum, down_after, "")
+    }
+
+    /// The same with further lines in its configuration.
+    pub fn start_with(master: u16, quorum: u32, down_after: Duration, more: &str) -> Self {
+        Self::start_at(&Place::here(), (Ipv4Addr::LOCALHOST, master), quorum, down_after, more)
     }
 
     /// The same at this place, with the master at that address.
-    pub fn start_at(place: &Place, host: Ipv4Addr, master: u16, quorum: u32, down_after: Duration) -> Self {
+    pub fn start_at(
+        place: &Place,
+        (host, master): (Ipv4Addr, u16),
+        quorum: u32,
+        down_after: Duration,
+        more: &str,
+    ) -> Self {
         let (port, dir) = (place.server_port(), tempfile::tempdir().expect("a directory"));
         let path = dir.path().join("sentinel.conf");
         let mut file = std::fs::File::create(&path).expect("a file");
         let lines = format!(
             "port {port}\nbind {}\ndir {}\nsentinel monitor {SERVICE} {host} {master} {quorum}\n\
              sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 6000\n\
-             sentinel parallel-syncs {SERVICE} 2\n",
+             sentinel parallel-syncs {SERVICE} 2\n{more}",
             place.addresses().join(" "),
             dir.path().display(),
             down_after.as_millis(),
@@ -60,6 +71,11 @@ impl Sentinel {
             Reply::List(address) => address.get(1)?.clone().text().parse().ok(),
             _ => None,
         }
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// SIGSTOP: it keeps its connections and answers nothing.
@@ -86,7 +102,7 @@ impl Sentinel {
 }
 
 fn launch(place: &Place, dir: &tempfile::TempDir) -> Child {
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     command.arg(dir.path().join("sentinel.conf")).arg("--sentinel");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     place.run(|| command.spawn()).expect("redis-server is installed by `make test`")
@@ -129,7 +145,7 @@ impl SentinelSet {
         )
         .await;
         let sentinel =
-            |at: usize| Sentinel::start_at(&place(3 + at), place(0).ip(), first, 2, Duration::from_millis(800));
+            |at: usize| Sentinel::start_at(&place(3 + at), (place(0).ip(), first), 2, Duration::from_millis(800), "");
         let sentinels = (0..3).map(sentinel).collect();
         let set = Self { servers, sentinels };
         set.settled().await;
@@ -157,11 +173,11 @@ impl SentinelSet {
     /// Whether the two others follow this one. Who takes itself for the master is told to.
     fn follow(&self, master: u16) -> bool {
         for other in self.servers.iter().filter(|server| server.port() != master) {
-            if other.command(&["INFO", "replication"]).text().contains("role:master") {
+            if other.ask(&["INFO", "replication"]).text().contains("role:master") {
                 self.demote(other.port(), master);
             }
         }
-        self.server(master).command(&["INFO", "replication"]).text().matches("state=online").count() == 2
+        self.server(master).ask(&["INFO", "replication"]).text().matches("state=online").count() == 2
     }
 
     /// The URL of the set.
@@ -214,9 +230,9 @@ impl SentinelSet {
 
     fn demote(&self, old: u16, new: u16) {
         let server = self.server(old);
-        server.command(&["REPLICAOF", &self.server(new).host(), &new.to_string()]);
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        server.ask(&["REPLICAOF", &self.server(new).host(), &new.to_string()]);
+        server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     }
 }
 

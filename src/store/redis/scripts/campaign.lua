@@ -33,8 +33,8 @@ record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
 local function grant(token)
   record.token, record.count, record.released = token, record.count + 1, false
   record.session, record.attempt = session, attempt
-  write_record(record)
   write_lease(session, attempt, token, identity, lease_ms)
+  write_record(record)
   publish('grant', token, record.count, '0', session, identity)
   return { 'granted', text(now), text(token), text(record.count) }
 end

@@ -36,7 +36,11 @@ end
 local function read(key, fields)
   local values = redis.pcall('HMGET', key, 'v', unpack(fields))
   if values.err then
-    return nil, garbage(key, 'it is not a hash')
+    if string.find(values.err, 'WRONGTYPE', 1, true) then
+      return nil, garbage(key, 'it is not a hash')
+    end
+    -- The user may not read it, say: that is told as it is.
+    return nil, values
   end
   if not values[1] then
     if redis.call('EXISTS', key) == 0 then
@@ -130,7 +134,12 @@ end
 local function write_lease(session, attempt, token, identity, lease_ms)
   redis.call('HSET', lease_key, 'v', '1', 'session', session, 'attempt', text(attempt), 'token', text(token),
     'identity', identity, 'lease_ms', text(lease_ms))
-  redis.call('PEXPIRE', lease_key, text(lease_ms))
+  local expires = redis.pcall('PEXPIRE', lease_key, text(lease_ms))
+  if type(expires) == 'table' and expires.err then
+    -- The user may not do that. A lease without a TTL would stand for ever; without it the same error ends the script.
+    redis.call('DEL', lease_key)
+    redis.call('PEXPIRE', lease_key, text(lease_ms))
+  end
 end
 
 local function extend_lease(lease_ms)

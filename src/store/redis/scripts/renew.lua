@@ -36,8 +36,8 @@ end
 record.count = math.max(record.count, count) + 1
 if reasserted then
   record.token, record.released, record.session, record.attempt = token, false, session, attempt
-  write_record(record)
   write_lease(session, attempt, token, identity, lease_ms)
+  write_record(record)
 else
   write_record(record)
   extend_lease(lease_ms)
