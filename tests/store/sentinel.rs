@@ -82,6 +82,8 @@ struct Series {
     seen: Seen,
     /// After so many of them the same leader had the same token.
     kept: u64,
+    /// How long the Sentinels took to name another master, of those after which it had not.
+    lost_after: Vec<Duration>,
     /// The longest time from a fault to the first renewal at the new master, where the term was kept.
     took_max: Duration,
 }
@@ -96,7 +98,7 @@ async fn failovers_of(seed: u64, count: u64, faults: &[Fault], timing: Timing) -
     make_free(&store).await;
     let live = Live::start(&config, timing, 3, seed);
     live.led().await;
-    let (mut kept, mut took_max) = (0, Duration::ZERO);
+    let (mut kept, mut took_max, mut lost_after) = (0, Duration::ZERO, Vec::new());
     for number in 0..count {
         let fault = faults[dice.usize(0..faults.len())];
         let old = set.master();
@@ -107,12 +109,10 @@ async fn failovers_of(seed: u64, count: u64, faults: &[Fault], timing: Timing) -
             Fault::Paused => set.server(old).pause(),
         }
         let new = set.switched_from(old).await;
+        let switched_after = BootClock.now().since(begun);
         let what = format!("a leader: seed {seed}, {number}: {fault:?}");
         renewed_by_whoever_leads(&set, new, &live, &what).await;
-        if live.seen().tokens.last() == Some(&token) {
-            kept += 1;
-            took_max = took_max.max(BootClock.now().since(begun));
-        }
+        let renewed_after = BootClock.now().since(begun);
         match fault {
             Fault::Asked => {}
             Fault::Killed => set.server_mut(old).start_again(),
@@ -124,8 +124,14 @@ async fn failovers_of(seed: u64, count: u64, faults: &[Fault], timing: Timing) -
         wait_until(PATIENCE, &what, || live.token().is_some()).await;
         let seen = live.seen();
         assert!(seen.broken.is_empty(), "seed {seed}, failover {number} ({fault:?}): {seen:#?}");
+        if seen.tokens.last() == Some(&token) {
+            kept += 1;
+            took_max = took_max.max(renewed_after);
+        } else {
+            lost_after.push(switched_after);
+        }
     }
-    Series { seen: live.seen(), kept, took_max }
+    Series { seen: live.seen(), kept, lost_after, took_max }
 }
 
 /// Waits until somebody leads and has renewed at this master: what is there came from the one before, or is a grant.
@@ -151,10 +157,10 @@ fn series(count: u64, faults: &'static [Fault], timing_of: fn(u64) -> Timing) ->
     let mut all = Vec::new();
     for run in ended {
         let run = run.expect("see above");
-        let Series { seen: Seen { answers, tokens, leaderless_max, .. }, kept, took_max } = &run;
+        let Series { seen: Seen { answers, tokens, leaderless_max, .. }, kept, lost_after, took_max } = &run;
         println!(
-            "{each} failovers: {kept} kept the term, in at most {took_max:?}; {} terms, {answers} answers, nobody led \
-             for at most {leaderless_max:?}",
+            "{each} failovers: {kept} kept the term, in at most {took_max:?}; switched after {lost_after:?} where it \
+             was lost; {} terms, {answers} answers, nobody led for at most {leaderless_max:?}",
             tokens.len()
         );
         assert!(*answers > 100, "the checker saw leaders: {answers} answers");
@@ -171,9 +177,14 @@ async fn no_two_replicas_lead_through_twenty_failovers_with_one_acknowledgement(
 
 #[tokio::test]
 async fn the_leader_and_its_token_stay_through_every_kill_of_the_master_that_is_shorter_than_the_lease() {
+    // What is left of the lease when the master dies, less the time until the next acknowledged renewal. Sentinels that
+    // did not agree try again after twelve seconds: that is longer.
+    let enough = default_lease().lease_duration() * 2 / 3;
     for (count, run) in series(number_from("BATON_KILLS", 4), &[Fault::Killed], |_| default_lease()) {
-        assert_eq!(run.kept, count, "{:#?}", run.seen);
-        assert_eq!(run.seen.tokens.len(), 1, "one term through all of it: {:#?}", run.seen);
+        let lost = count - run.kept;
+        assert_eq!(lost, u64::try_from(run.lost_after.len()).expect("few"));
+        assert!(run.lost_after.iter().all(|after| *after > enough), "{:?}: {:#?}", run.lost_after, run.seen);
+        assert!(run.seen.tokens.is_sorted(), "{:#?}", run.seen);
     }
 }
 
