@@ -27,11 +27,11 @@ fn is_caught(kind: Kind, fault: Fault, span: Duration) {
 #[test]
 fn a_split_without_acknowledgements_is_caught_as_two_leaders() {
     if network_allowed() {
-        is_caught(Kind::Sentinel, Fault::Split, Duration::from_secs(12));
+        is_caught(Kind::Sentinel, Fault::Split, Duration::from_secs(8));
     }
 }
 
 #[test]
 fn a_redis_that_forgets_without_a_guard_is_caught_as_two_leaders() {
-    is_caught(Kind::Unguarded, Fault::StoreLoss, Duration::from_secs(12));
+    is_caught(Kind::Unguarded, Fault::StoreLoss, Duration::from_secs(8));
 }

@@ -15,7 +15,7 @@ use crate::table::{summary, table, with_table};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guarantees.md");
 /// Of each store in `make test`.
-const SHORT: Duration = Duration::from_secs(8);
+const SHORT: Duration = Duration::from_secs(6);
 /// What a run takes besides its faults: servers that start, and an end that is waited for.
 const AROUND: Duration = Duration::from_secs(8);
 /// As many as one cell of the table needs.
