@@ -17,8 +17,8 @@ pub enum SetupError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// A file of `store.redis.tls` cannot be used.
-    #[error("store.redis.tls: {reason}")]
+    /// A file of `store.redis.tls` or `store.quorum.tls` cannot be used.
+    #[error("the TLS files of the store: {reason}")]
     Tls {
         /// Which file, and why.
         reason: String,

@@ -22,6 +22,7 @@ mod audit;
 mod errors;
 mod info;
 mod link;
+mod member;
 mod news;
 mod nodes;
 mod routes;
@@ -41,6 +42,7 @@ use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, Severity, audit};
 pub use errors::SetupError;
+pub use member::RedisMember;
 
 use self::errors::Failure;
 use self::info::Info;

@@ -25,15 +25,14 @@ if changed then
   write_record(record)
 end
 
--- No guard is longer than a lease: one that seems so was set before this clock was stepped back.
-record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
+clamp(record, lease_ms)
 
 -- Gives the lease to the candidate.
 local function grant(token)
   record.token, record.count, record.released = token, record.count + 1, false
   record.session, record.attempt = session, attempt
   write_record(record)
-  write_lease(session, attempt, token, identity, lease_ms)
+  write_lease(session, attempt, token, identity, lease_ms, lease_ms)
   publish('grant', token, record.count, '0', session, identity)
   return { 'granted', text(now), text(token), text(record.count) }
 end
@@ -48,7 +47,7 @@ if lease then
     -- nobody renewed.
     record.count = record.count + 1
     write_record(record)
-    extend_lease(lease_ms)
+    write_lease(session, attempt, lease.token, lease.identity, lease_ms, lease_ms)
     publish('grant', lease.token, record.count, '0', session, lease.identity)
     return { 'granted', text(now), text(lease.token), text(record.count) }
   end
