@@ -3,8 +3,10 @@
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
 pub mod cluster;
+pub mod conformance;
 pub mod proxy;
 pub mod redis;
+pub mod requests;
 pub mod resp;
 pub mod sentinel;
 

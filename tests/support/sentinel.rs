@@ -124,11 +124,11 @@ impl SentinelSet {
     /// Whether the two others follow this one. Who takes itself for the master is told to.
     fn follow(&self, master: u16) -> bool {
         for other in self.servers.iter().filter(|server| server.port() != master) {
-            if other.command(&["INFO", "replication"]).text().contains("role:master") {
+            if other.ask(&["INFO", "replication"]).text().contains("role:master") {
                 self.demote(other.port(), master);
             }
         }
-        self.server(master).command(&["INFO", "replication"]).text().matches("state=online").count() == 2
+        self.server(master).ask(&["INFO", "replication"]).text().matches("state=online").count() == 2
     }
 
     /// The URL of the set.
@@ -180,9 +180,9 @@ impl SentinelSet {
 
     fn demote(&self, old: u16, new: u16) {
         let server = self.server(old);
-        server.command(&["REPLICAOF", "127.0.0.1", &new.to_string()]);
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        server.ask(&["REPLICAOF", "127.0.0.1", &new.to_string()]);
+        server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     }
 }
 
