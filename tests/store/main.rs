@@ -11,6 +11,7 @@ mod faults;
 mod garbage;
 mod listening;
 mod live;
+mod members;
 mod refusals;
 mod replication;
 mod rules;
