@@ -12,6 +12,7 @@ mod garbage;
 mod listening;
 mod live;
 mod members;
+mod quorum;
 mod refusals;
 mod replication;
 mod rules;

@@ -5,6 +5,7 @@
 pub mod cluster;
 pub mod conformance;
 pub mod proxy;
+pub mod quorum;
 pub mod redis;
 pub mod requests;
 pub mod resp;
