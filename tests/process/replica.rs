@@ -51,6 +51,8 @@ pub struct Settings {
     pub redis_url: String,
     /// Further keys of `store.redis`, each with a comma before it.
     pub redis_more: String,
+    /// Another store than `redis_url`, as it stands after `store:`.
+    pub store: Option<String>,
     /// The entries of `roles`.
     pub roles: String,
 }
@@ -59,7 +61,14 @@ impl Settings {
     /// Of web-`number`, which campaigns for the usual role.
     pub fn new(number: usize, redis_url: String, lease: Lease) -> Self {
         let roles = lease.role(ROLE, "");
-        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), roles }
+        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), store: None, roles }
+    }
+
+    /// Of web-`number` on a quorum of the Redis servers with these URLs.
+    pub fn on_quorum(number: usize, urls: &[String], lease: Lease) -> Self {
+        let members: Vec<String> = urls.iter().map(|url| format!("{{ url: \"{url}\" }}")).collect();
+        let store = format!("{{ quorum: {{ members: [{}], commandTimeout: 250ms }} }}", members.join(", "));
+        Self { store: Some(store), ..Self::new(number, String::new(), lease) }
     }
 }
 
@@ -100,11 +109,13 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let Settings { identity, redis_url, redis_more, .. } = &self.settings;
+        let Settings { identity, redis_url, redis_more, store, .. } = &self.settings;
         let (api, telemetry) = (self.api, self.telemetry);
+        let redis = || format!("{{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}");
+        let store = store.clone().unwrap_or_else(redis);
         format!(
             "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
-             store: {{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}\nroles:\n{roles}\
+             store: {store}\nroles:\n{roles}\
              log: {{ level: debug, format: text }}\n"
         )
     }

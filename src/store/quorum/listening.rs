@@ -37,10 +37,12 @@ impl Ear {
             News::Said(said) => self.chorus.said(member, &said).then_some(News::Said(said)),
             News::Gap => {
                 self.chorus.missed(member);
-                self.subscribed[member] = true;
+                let again = std::mem::replace(&mut self.subscribed[member], true);
                 let subscribed = self.subscribed.iter().filter(|subscribed| **subscribed).count();
-                self.heard |= subscribed > self.subscribed.len() / 2;
-                self.gap |= self.heard;
+                let begins = !self.heard && subscribed > self.subscribed.len() / 2;
+                self.heard |= begins;
+                // Of one that joins a majority later nothing was missed.
+                self.gap |= begins || (self.heard && again);
                 None
             }
         }
@@ -124,10 +126,11 @@ mod tests {
         members[0].send(said(1)).await.unwrap();
         members[0].send(said(2)).await.unwrap();
         members[1].send(said(2)).await.unwrap();
-        members[2].send(said(2)).await.unwrap();
         members[2].send(News::Gap).await.unwrap();
+        members[2].send(said(2)).await.unwrap();
         assert_eq!(next(&mut listener).await, Some(said(2)));
-        assert_eq!(next(&mut listener).await, Some(News::Gap));
+        members[2].send(News::Gap).await.unwrap();
+        assert_eq!(next(&mut listener).await, Some(News::Gap), "the third is subscribed to for a second time");
     }
 
     #[tokio::test]
