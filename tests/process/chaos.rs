@@ -63,7 +63,7 @@ impl Drop for FaultLog {
     }
 }
 
-fn from_environment(name: &str) -> Option<u64> {
+pub fn from_environment(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: a whole number is wanted")))
 }

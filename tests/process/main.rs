@@ -12,6 +12,7 @@ mod health;
 mod http;
 mod networks;
 mod proxies;
+mod quorum;
 mod redis_faults;
 mod redis_wrong;
 mod reload;

@@ -1,0 +1,227 @@
+//! Three replicas on a quorum of five Redis: any two of the five may fail, in whatever way, and the leader and its token
+//! stay. `BATON_QUORUM_RUNS` makes the random series longer, `BATON_QUORUM_SEED` repeats its faults.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::apps::{Apps, Seen};
+use crate::chaos::from_environment;
+use crate::claims::Term;
+use crate::group::{LEASE_KEY, ROLE, ms_between};
+use crate::replica::{Lease, Replica, Settings};
+use crate::support::quorum::Members;
+use crate::support::redis::Data;
+use crate::support::resp::Reply;
+use crate::wait::{last_for, until, until_some};
+
+const REPLICAS: usize = 3;
+const MEMBERS: usize = 5;
+const RUNS_DEFAULT: u64 = 5;
+
+/// Fields end in this order: the replicas before what they use.
+struct Fleet {
+    replicas: Vec<Replica>,
+    apps: Apps,
+    members: Members,
+}
+
+impl Fleet {
+    fn start(lease: Lease) -> Self {
+        let members = Members::start(MEMBERS);
+        let apps = Apps::start(REPLICAS, ROLE);
+        let replica = |number| {
+            let replica = Replica::start(number, Settings::on_quorum(number, &members.urls(), lease));
+            apps.ask_at(replica.who(), replica.api());
+            replica
+        };
+        Self { replicas: (0..REPLICAS).map(replica).collect(), apps, members }
+    }
+
+    fn leader_that(&self, what: &str, wanted: impl Fn(&Term) -> bool) -> Term {
+        until_some(what, || self.apps.leader().filter(|term| wanted(term)))
+    }
+
+    fn answer(&self, replica: usize, what: &str, wanted: impl Fn(&Seen) -> bool) -> Seen {
+        let moment = Instant::now();
+        until_some(what, || self.apps.last_after(replica, moment).filter(|seen| wanted(seen)))
+    }
+
+    /// Waits until this term's holder says, `later` from now, that it still leads with the same token.
+    fn still_leads(&self, term: &Term, later: Duration) {
+        let moment = Instant::now() + later;
+        until("the leader keeps its token", || {
+            let Some(seen) = self.apps.last(term.who.replica) else { return false };
+            assert!(!seen.told.leader || seen.told.token == Some(term.token), "another token: {seen:?}");
+            assert_eq!(self.apps.terms().last().map(|last| last.token), Some(term.token), "another term");
+            seen.asked > moment && seen.told.leader
+        });
+    }
+
+    /// Waits until every member has the lease of this term, so that a majority is left when any two fail.
+    fn whole(&self, term: &Term) {
+        let [token, confirmed] = [term.token.to_string(), "1".to_owned()];
+        until("every member has the leader's lease", || {
+            self.members.servers.iter().all(|server| {
+                let lease = server.command(&["HMGET", LEASE_KEY, "token", "confirmed"]);
+                lease == Reply::List([&token, &confirmed].map(|text| Reply::Text(text.clone())).to_vec())
+            })
+        });
+    }
+
+    fn finish(mut self, scenario: &str, measured: &str) {
+        self.replicas.iter_mut().for_each(Replica::kill);
+        let found = self.apps.breaches();
+        assert!(found.is_empty(), "{} breaches: {}", found.len(), found[..found.len().min(10)].join("\n"));
+        let report = self.apps.finish();
+        let (answers, terms, leaderless) = (report.answers, report.terms.len(), report.leaderless.as_millis());
+        println!("{scenario}: {measured}{answers} answers, {terms} terms, leaderless {leaderless} ms");
+    }
+}
+
+/// What happens to one member, until it is healed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ill {
+    /// SIGKILL; it comes back without its data.
+    Killed,
+    /// SIGSTOP.
+    Frozen,
+    /// Back at once, without its data.
+    RestartedEmpty,
+}
+
+impl Ill {
+    const ALL: [Self; 3] = [Self::Killed, Self::Frozen, Self::RestartedEmpty];
+
+    fn strike(self, fleet: &mut Fleet, member: usize) {
+        let server = &mut fleet.members.servers[member];
+        match self {
+            Self::Killed => server.stop(Data::Lost),
+            Self::Frozen => server.pause(),
+            Self::RestartedEmpty => server.restart(Data::Lost),
+        }
+    }
+
+    fn heal(self, fleet: &mut Fleet, member: usize) {
+        let server = &mut fleet.members.servers[member];
+        match self {
+            Self::Killed => server.start_again(),
+            Self::Frozen => server.resume(),
+            Self::RestartedEmpty => {}
+        }
+    }
+}
+
+/// Faults of two members at a time; in one of four runs the leader is killed meanwhile.
+#[test]
+fn whatever_happens_to_two_of_five_members_the_leader_and_its_token_stay() {
+    let runs = from_environment("BATON_QUORUM_RUNS").unwrap_or(RUNS_DEFAULT);
+    let seed = from_environment("BATON_QUORUM_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut fleet = Fleet::start(Lease::SHORT);
+    let mut term = fleet.leader_that("somebody leads", |_| true);
+    let mut succession_max = 0;
+    let mut kept = 0;
+    for run in 0..runs {
+        fleet.whole(&term);
+        let first = dice.usize(0..MEMBERS);
+        let second = (first + dice.usize(1..MEMBERS)) % MEMBERS;
+        let ills = [(first, Ill::ALL[dice.usize(0..3)]), (second, Ill::ALL[dice.usize(0..3)])];
+        let span = Duration::from_millis(dice.u64(50..3_000));
+        let leader_dies = run % 4 == 3;
+        println!("seed {seed}, run {run}: {ills:?} for {span:?}, the leader dies: {leader_dies}");
+        ills.iter().for_each(|(member, ill)| ill.strike(&mut fleet, *member));
+        if leader_dies {
+            let killed_at = Instant::now();
+            fleet.replicas[term.who.replica].kill();
+            let next = fleet.leader_that("three members elect the next", |next| next.token > term.token);
+            succession_max = succession_max.max(ms_between(killed_at, next.from));
+            let died = term.who.replica;
+            fleet.replicas[died].start_again();
+            fleet.apps.ask_at(fleet.replicas[died].who(), fleet.replicas[died].api());
+            term = next;
+        }
+        fleet.still_leads(&term, span);
+        ills.iter().for_each(|(member, ill)| ill.heal(&mut fleet, *member));
+        fleet.still_leads(&term, Duration::from_millis(300));
+        kept += u64::from(!leader_dies);
+        let found = fleet.apps.breaches();
+        assert!(found.is_empty(), "seed {seed}, run {run}: {}", found.join("\n"));
+    }
+    let deaths = runs - kept;
+    let measured = format!(
+        "seed {seed}, {runs} runs, the leader kept its token in {kept} of {kept}; killed in {deaths}, the next after at \
+         most {succession_max} ms, "
+    );
+    fleet.finish("two of five members", &measured);
+}
+
+#[test]
+fn with_three_of_five_members_down_nobody_leads_and_the_reason_names_them_and_then_somebody_does() {
+    let mut fleet = Fleet::start(Lease::SHORT);
+    let term = fleet.leader_that("somebody leads", |_| true);
+    fleet.whole(&term);
+    fleet.members.servers[1].kill();
+    let standby = (term.who.replica + 1) % REPLICAS;
+    let name = fleet.members.name(1);
+    fleet.answer(standby, "one member is missed", |seen| {
+        seen.told.reason.as_deref().is_some_and(|why| why.contains("1 of 5 members is missing") && why.contains(&name))
+    });
+    assert_eq!(fleet.replicas[standby].metric("baton_store_member_up", &[("member", "1")]), Some(0.0));
+    assert_eq!(fleet.replicas[standby].metric("baton_store_up", &[]), Some(1.0));
+    for member in [2, 4] {
+        fleet.members.servers[member].kill();
+    }
+    let killed_at = Instant::now();
+    let names = [1, 2, 4].map(|member| fleet.members.name(member));
+    for replica in 0..REPLICAS {
+        fleet.answer(replica, "it says which members are gone", |seen| {
+            let reason = seen.told.reason.as_deref().unwrap_or("");
+            !seen.told.leader
+                && seen.told.state == "unreachable"
+                && reason.contains("3 are needed")
+                && names.iter().all(|name| reason.contains(name.as_str()))
+        });
+    }
+    let term_span = Duration::from_millis(Lease::SHORT.duration - Lease::SHORT.margin);
+    until("the outage has lasted two leases", || killed_at.elapsed() > Lease::SHORT.duration() * 2);
+    let late = fleet.apps.all_after(killed_at + term_span).into_iter().find(|seen| seen.told.leader);
+    assert!(late.is_none(), "past its deadline: {late:?}");
+    for member in [1, 2, 4] {
+        fleet.members.servers[member].start_again();
+    }
+    let back_at = Instant::now();
+    let next = fleet.leader_that("somebody leads again", |next| next.token > term.token);
+    let took = next.from.saturating_duration_since(back_at);
+    assert!(took < Lease::SHORT.duration() * 2 + Duration::from_secs(1), "it took {took:?}");
+    fleet.still_leads(&next, Duration::from_millis(100));
+    let measured = format!("a leader {} ms after they came back empty, ", took.as_millis());
+    fleet.finish("three of five members", &measured);
+}
+
+#[test]
+fn a_role_is_handed_over_on_a_quorum_and_a_paused_leader_never_leads_twice() {
+    let mut fleet = Fleet::start(Lease::SHORT);
+    let first = fleet.leader_that("somebody leads", |_| true);
+    let mut handovers = Vec::new();
+    let mut term = first;
+    for _ in 0..3 {
+        fleet.whole(&term);
+        let replica = term.who.replica;
+        fleet.replicas[replica].signal(Signal::TERM);
+        let status = fleet.replicas[replica].wait_end();
+        assert_eq!(status.code(), Some(0), "replica {replica} ended badly");
+        let next = fleet.leader_that("the next leads", |next| next.token > term.token);
+        handovers.push(ms_between(term.until.min(next.from), next.from));
+        fleet.replicas[replica].start_again();
+        fleet.apps.ask_at(fleet.replicas[replica].who(), fleet.replicas[replica].api());
+        term = next;
+    }
+    let paused = term.who.replica;
+    fleet.replicas[paused].signal(Signal::STOP);
+    let next = fleet.leader_that("another leads", |next| next.token > term.token);
+    fleet.replicas[paused].signal(Signal::CONT);
+    last_for(Duration::from_millis(500));
+    fleet.still_leads(&next, Duration::from_millis(500));
+    fleet.finish("handover on a quorum", &format!("the next leads {handovers:?} ms after the last promise, "));
+}
