@@ -11,11 +11,8 @@ use tokio::task::JoinHandle;
 
 use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
-use crate::config::{
-    Config, Environment, Guard, Loaded, QuorumConfig, Reload, Required, RoleConfig, StoreConfig, Watcher,
-};
+use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::process::{Entropy, Exit, StallWatch};
-use crate::protocol::Seats;
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
 use crate::store::measured::Measured;
@@ -101,12 +98,8 @@ fn open_quorum(config: &QuorumConfig, lease_min: Duration, clock: &SharedClock) 
     let mut entropy = Entropy::from_system();
     let connect = |member| RedisMember::connect(member, lease_min, entropy.seed());
     let members: Vec<RedisMember> = config.members.iter().map(connect).collect::<Result<_, _>>()?;
-    let seats = match config.required {
-        Required::Majority => Seats::majority(members.len()),
-        Required::All => Seats::all(members.len()),
-    };
     let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn Member>).collect();
-    Ok(QuorumStore::new(members, seats, config.command_timeout(), Arc::clone(clock)))
+    Ok(QuorumStore::new(members, config.seats(), config.command_timeout(), Arc::clone(clock)))
 }
 
 /// The roles of one replica over one store, without any listener: what `exec` needs, and the core of [`App`].

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::protocol::{RoleName, Timing};
+use crate::protocol::{RoleName, Seats, Timing};
 
 /// Everything `baton run` needs.
 #[derive(Clone, Debug)]
@@ -89,6 +89,14 @@ pub struct QuorumConfig {
 }
 
 impl QuorumConfig {
+    /// The members as votes.
+    pub fn seats(&self) -> Seats {
+        match self.required {
+            Required::Majority => Seats::majority(self.members.len()),
+            Required::All => Seats::all(self.members.len()),
+        }
+    }
+
     /// When a member's answer is no longer waited for.
     pub fn command_timeout(&self) -> Duration {
         self.members.first().map_or(Duration::ZERO, |member| member.command_timeout)

@@ -11,10 +11,13 @@ use fred::types::Value;
 use serde::Serialize;
 
 use super::errors::Failure;
-use super::info::{Info, VERSION_MIN};
+use super::info::{Info, VERSION_MIN, Version};
 use super::link::Link;
 use super::nodes::Target;
-use super::scripts::{self, CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use super::scripts::{
+    self, CAMPAIGN, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, PURGE, RELEASE,
+    RENEW, Script,
+};
 use super::settings::Settings;
 use super::supervisor::fetch_info;
 use crate::clock::{BootClock, Clock};
@@ -78,12 +81,12 @@ impl AuditReport {
     }
 }
 
-fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
+pub(super) fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
     Finding { severity, what: what.into(), cost: cost.to_owned(), remedy: remedy.to_owned() }
 }
 
 /// Nothing here depends on a role's lease; this only bounds how long a silent connection is waited for.
-const LEASE_ASSUMED: Duration = Duration::from_secs(15);
+pub(super) const LEASE_ASSUMED: Duration = Duration::from_secs(15);
 const PINGS: usize = 12;
 
 /// Looks at the Redis of `config`. `wall_clock` is this machine's clock, to compare with the server's.
@@ -95,21 +98,40 @@ pub async fn audit(
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
     let settings = Settings::new(config, LEASE_ASSUMED).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
+    Ok(look(config, &settings, wall_clock, false).await?.0)
+}
+
+/// What the members of a quorum are compared by.
+pub(super) struct Facts {
+    pub run_id: Option<String>,
+    pub version: Option<Version>,
+    pub clock_offset_ms: Option<i64>,
+}
+
+/// Looks at one server, which is the whole store or a member of a quorum.
+pub(super) async fn look(
+    config: &RedisConfig,
+    settings: &Settings,
+    wall_clock: &(dyn Fn() -> SystemTime + Sync),
+    is_member: bool,
+) -> Result<(AuditReport, Facts), StoreError> {
     let keys = audit_keys(&config.key_prefix);
-    let link = Link::open(&settings, Target::MasterOf(keys.slot())).await?;
+    let link = Link::open(settings, Target::MasterOf(keys.slot())).await?;
     let timeout = settings.command_timeout;
     let info = fetch_info(&link, timeout).await?;
     let probe = Probe { link: &link, timeout, keys };
     let mut findings = vec![version(&info), role(&info), mode(&info)];
     findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
     findings.push(memory(&info));
-    findings.push(replicas(&info, config.replication.acks));
+    findings.push(if is_member { no_replicas(&info) } else { replicas(&info, config.replication.acks) });
     findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref()));
-    findings.push(clock(probe.clock_offset_ms(wall_clock).await));
+    let clock_offset_ms = probe.clock_offset_ms(wall_clock).await;
+    findings.push(clock(clock_offset_ms));
     findings.push(latency(probe.latencies().await?, timeout));
-    findings.push(rights(probe.rights().await));
+    findings.push(rights(if is_member { probe.member_rights().await } else { probe.rights().await }));
     findings.push(neighbours(&info));
-    Ok(AuditReport { endpoint: settings.endpoint, findings })
+    let facts = Facts { run_id: info.get("run_id").map(str::to_owned), version: info.version(), clock_offset_ms };
+    Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
 }
 
 fn version(info: &Info) -> Finding {
@@ -253,6 +275,20 @@ fn replicas(info: &Info, acks: u32) -> Finding {
             "replication.acks: 1 (or more)",
         ),
         _ => finding(Severity::Ok, what, "a promoted replica knows of every lease that was granted", ""),
+    }
+}
+
+/// A member of a quorum has none.
+fn no_replicas(info: &Info) -> Finding {
+    match info.replicas() {
+        None => finding(Severity::Unknown, "its replicas are not told", "a member has none", "allow INFO"),
+        Some(0) => finding(Severity::Ok, "it has no replicas", "as a member should", ""),
+        Some(count) => finding(
+            Severity::Problem,
+            format!("{count} replicas are connected"),
+            "a failover to one of them would hand on what the quorum has not agreed to: two leaders at once",
+            "members without replicas; more members instead",
+        ),
     }
 }
 
@@ -400,8 +436,31 @@ impl Probe<'_> {
         let released = self.script(&RELEASE, keys, &release).await;
         let purged = self.script(&PURGE, keys, &[]).await;
         renewed.and(released).and(purged)?;
-        self.link.subscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)?;
-        self.link.unsubscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)
+        self.may_listen().await
+    }
+
+    /// The same with a member's scripts.
+    async fn member_rights(&self) -> Result<(), StoreError> {
+        let keys = &self.keys;
+        let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
+        let campaign = [&me[..], &["1000", "0", "0"].map(str::to_owned)].concat();
+        let granted = self.script(&MEMBER_CAMPAIGN, keys, &campaign).await?;
+        let token = granted.get(2).cloned().unwrap_or_default();
+        let raise = [&me[..], &["1000", "0", &token].map(str::to_owned)].concat();
+        let raised = self.script(&MEMBER_RAISE, keys, &raise).await;
+        let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
+        let renewed = self.script(&MEMBER_RENEW, keys, &renew).await;
+        let release = [&me[..2], &[token, "0".to_owned()]].concat();
+        let released = self.script(&MEMBER_RELEASE, keys, &release).await;
+        let purged = self.script(&MEMBER_PURGE, keys, &[]).await;
+        raised.and(renewed).and(released).and(purged)?;
+        self.may_listen().await
+    }
+
+    async fn may_listen(&self) -> Result<(), StoreError> {
+        let channel = || vec![self.keys.channel.clone()];
+        self.link.subscribe(channel(), self.timeout).await.map_err(|failure| failure.error)?;
+        self.link.unsubscribe(channel(), self.timeout).await.map_err(|failure| failure.error)
     }
 
     async fn script(&self, script: &Script, keys: &Keys, args: &[String]) -> Result<Vec<String>, StoreError> {

@@ -17,10 +17,18 @@ pub enum SetupError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// A file of `store.redis.tls` or `store.quorum.tls` cannot be used.
-    #[error("the TLS files of the store: {reason}")]
+    /// A file of `store.redis.tls` cannot be used.
+    #[error("store.redis.tls: {reason}")]
     Tls {
         /// Which file, and why.
+        reason: String,
+    },
+    /// The same of a member of a quorum.
+    #[error("store.quorum.{key}: {reason}")]
+    Member {
+        /// Which key it is.
+        key: &'static str,
+        /// What is wrong with it.
         reason: String,
     },
 }

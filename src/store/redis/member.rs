@@ -26,7 +26,12 @@ impl RedisMember {
     /// # Errors
     /// As there.
     pub fn connect(config: &RedisConfig, lease_min: std::time::Duration, seed: u64) -> Result<Self, SetupError> {
-        RedisStore::connect(config, lease_min, seed).map(Self)
+        match RedisStore::connect(config, lease_min, seed) {
+            Ok(store) => Ok(Self(store)),
+            Err(SetupError::Url { reason }) => Err(SetupError::Member { key: "members[].url", reason }),
+            Err(SetupError::Tls { reason }) => Err(SetupError::Member { key: "tls", reason }),
+            Err(other) => Err(other),
+        }
     }
 
     /// As [`Member::ask`], with the server's clock when it answered.
@@ -84,7 +89,14 @@ impl Member for RedisMember {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.0.notes()
+        let replicas = self.0.routes.base.replicas().filter(|replicas| *replicas > 0);
+        let replicas = replicas.map(|count| {
+            format!(
+                "it has {count} replicas: a member has none, for a failover to one of them would hand on what the \
+                 quorum has not agreed to"
+            )
+        });
+        self.0.notes().into_iter().chain(replicas).collect()
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {

@@ -19,6 +19,7 @@
 //! operations holds them to that. Nothing of fred leaves this folder.
 
 mod audit;
+mod audit_quorum;
 mod errors;
 mod info;
 mod link;
@@ -41,6 +42,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, Severity, audit};
+pub use audit_quorum::{QuorumReport, audit_quorum};
 pub use errors::SetupError;
 pub use member::RedisMember;
 

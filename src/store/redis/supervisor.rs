@@ -43,6 +43,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Known {
     run_id: Option<String>,
+    replicas: Option<u64>,
     notes: Vec<String>,
 }
 
@@ -69,6 +70,11 @@ impl Shared {
     /// Which process it was.
     pub fn run_id(&self) -> Option<String> {
         self.known().run_id.clone()
+    }
+
+    /// How many replicas it had.
+    pub fn replicas(&self) -> Option<u64> {
+        self.known().replicas
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -130,13 +136,13 @@ async fn open(settings: &Settings, target: Target) -> Result<(Link, Known), Stor
     let link = Link::open(settings, target).await?;
     let info = fetch_info(&link, settings.command_timeout).await?;
     info.check()?;
-    let run_id = info.get("run_id").map(str::to_owned);
+    let (run_id, replicas) = (info.get("run_id").map(str::to_owned), info.replicas());
     // Any node of a cluster will do for the map and for messages, its replicas included.
     if settings.nodes.is_some() && target == Target::AnyNode {
-        return Ok((link, Known { run_id, notes: info.notes(0) }));
+        return Ok((link, Known { run_id, replicas, notes: info.notes(0) }));
     }
     info.check_master()?;
-    Ok((link, Known { run_id, notes: info.notes(settings.acks) }))
+    Ok((link, Known { run_id, replicas, notes: info.notes(settings.acks) }))
 }
 
 /// Asks a server who it is.
