@@ -137,8 +137,8 @@ pub(super) struct RawQuorum {
     /// What every key and channel begins with.
     #[schemars(with = "Option<leaf::KeyPrefix>", extend("default" = "baton"))]
     pub(super) key_prefix: Option<Scalar>,
-    /// When a member's answer is no longer waited for; twice this is less than every role's renewPeriod. Default: 500ms,
-    /// or a quarter of the shortest renewPeriod when that is less.
+    /// When a member's answer is no longer waited for; twice this is less than every role's renewPeriod. Default:
+    /// 500ms, or a quarter of the shortest renewPeriod when that is less.
     #[schemars(with = "Option<leaf::Span>")]
     pub(super) command_timeout: Option<Scalar>,
     /// How many members must agree: `majority`, or `all`.

@@ -1,5 +1,5 @@
-//! Three replicas on a quorum of five Redis: any two of the five may fail, in whatever way, and the leader and its token
-//! stay. `BATON_QUORUM_RUNS` makes the random series longer, `BATON_QUORUM_SEED` repeats its faults.
+//! Three replicas on a quorum of five Redis: any two of the five may fail, in whatever way, and the leader and its
+//! token stay. `BATON_QUORUM_RUNS` makes the random series longer, `BATON_QUORUM_SEED` repeats its faults.
 
 use std::time::{Duration, Instant};
 
@@ -118,7 +118,7 @@ fn whatever_happens_to_two_of_five_members_the_leader_and_its_token_stay() {
     let runs = from_environment("BATON_QUORUM_RUNS").unwrap_or(RUNS_DEFAULT);
     let seed = from_environment("BATON_QUORUM_SEED").unwrap_or_else(|| fastrand::u64(..));
     let mut dice = fastrand::Rng::with_seed(seed);
-    let mut fleet = Fleet::start(Lease::SHORT);
+    let mut fleet = Fleet::start(Lease::LONGER);
     let mut term = fleet.leader_that("somebody leads", |_| true);
     let mut succession_max = 0;
     let mut kept = 0;

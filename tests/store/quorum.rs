@@ -10,6 +10,7 @@ use baton::store::Purge;
 use baton::store::quorum::{Member, QuorumStore};
 use baton::store::redis::RedisMember;
 
+use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
 use super::support::conformance::{Fault, Place, Rule, run};
 use super::support::quorum::Members;
 use super::support::redis::{Data, RedisServer};
@@ -311,4 +312,30 @@ async fn what_a_majority_publishes_is_heard_once_and_a_dead_minority_changes_not
     let mut counts: Vec<u64> = heard.iter().map(|(_, count)| *count).collect();
     counts.dedup();
     assert!(grants == 1 && counts.len() == heard.len(), "each once: {heard:?}");
+}
+
+#[tokio::test]
+async fn the_documented_rights_of_a_member_are_enough() {
+    let rights = LEAST_RIGHTS.replace(" +wait +waitaof", "");
+    let docs = include_str!("../../docs/quorum.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(docs.contains(&rights.split_whitespace().collect::<Vec<_>>().join(" ")), "docs/quorum.md");
+    let members = Members::start(3);
+    let as_sidecar = |server: &RedisServer| {
+        rights_for(server, "sidecar", &rights);
+        RedisConfig { command_timeout: PATIENCE, ..as_user(server, "sidecar") }
+    };
+    let store = quorum_of(&members.servers.iter().map(as_sidecar).collect::<Vec<_>>());
+    until_complete(&store).await;
+    let mut news = store.listen(&role());
+    assert_eq!(within("the subscription", news.recv()).await, Some(baton::store::News::Gap));
+    let token = won(&store, 1, 1).await;
+    let renewed = store.renew(&role(), renewal(1, 1, token)).await;
+    assert!(matches!(renewed, Ok(Stamped { reply: RenewReply::Renewed { .. }, .. })), "{renewed:?}");
+    let held = asked(&store, ask(2, 1)).await;
+    assert!(matches!(held, Ok(CampaignReply::Held { .. })), "{held:?}");
+    assert_eq!(release_of(&store, giving_back(1, 1, token)).await, Ok(ReleaseReply::Released));
+    assert_eq!(store.purge(&role()).await, Ok(Purge::Purged));
+    for server in &members.servers {
+        assert_eq!(server.command(&["ACL", "LOG"]), Reply::List(Vec::new()), "nothing was denied on the way");
+    }
 }

@@ -7,9 +7,10 @@
 //!       └── health, notes <── one task that watches the members
 //! ```
 //!
-//! Which answers make a leader is decided by the rounds; this only carries questions and answers. A question runs to its
-//! own end, whoever waits for it, so that nothing is sent twice; but nobody waits for it longer than the members' command
-//! timeout. So a member that is slow, frozen or gone holds up a campaign for that long, and a renewal not at all.
+//! Which answers make a leader is decided by the rounds; this only carries questions and answers. A question runs to
+//! its own end, whoever waits for it, so that nothing is sent twice; but nobody waits for it longer than the members'
+//! command timeout. So a member that is slow, frozen or gone holds up a campaign for that long, and a renewal not at
+//! all.
 
 mod listening;
 mod pump;

@@ -1,5 +1,5 @@
-//! One member of a quorum: a single, independent master. It is reached as any Redis is; what differs is what it is asked,
-//! and what its keys hold.
+//! One member of a quorum: a single, independent master. It is reached as any Redis is; what differs is what it is
+//! asked, and what its keys hold.
 
 use async_trait::async_trait;
 use fred::types::Value;
