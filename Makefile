@@ -33,5 +33,7 @@ chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), then ten minutes of 
 	cargo test --profile chaos --test simulation -- --nocapture
 	BATON_CHAOS_SECONDS=$${BATON_CHAOS_SECONDS:-600} cargo test --test process chaos -- --nocapture
 
-e2e: deps ## the README's commands in a fresh clone, as a new user types them (no cluster needed: there are no charts yet)
+e2e: deps ## the README's commands in a fresh clone, as a new user types them (no cluster needed: there are no charts yet); the store's tests on a Valkey
 	tests/e2e/readme.sh
+	@if server=$$(.ci/valkey); then BATON_REDIS_SERVER=$$server cargo test --test store; \
+	else echo "notice: the store's tests were not run on a Valkey"; fi

@@ -98,7 +98,7 @@ fn a_quorum_that_is_none_is_refused_with_every_problem_at_once() {
 #[test]
 fn credentials_and_certificates_are_checked_for_each_member() {
     let mixed = "    members:\n      - { url: 'redis://:p@a', password: q }\n      \
-                 - { url: 'rediss://b', passwordFile: /nowhere/password }\n      - { url: 'rediss://c' }\n    tls: {}\n";
+                 - { url: 'rediss://b', passwordFile: /nowhere/pass }\n      - { url: 'rediss://c' }\n    tls: {}\n";
     refused(
         &file(mixed),
         &[

@@ -14,6 +14,7 @@ mod networks;
 mod proxies;
 mod quorum;
 mod redis_faults;
+mod redis_words;
 mod redis_wrong;
 mod reload;
 mod replica;

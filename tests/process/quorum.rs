@@ -150,8 +150,8 @@ fn whatever_happens_to_two_of_five_members_the_leader_and_its_token_stay() {
     }
     let deaths = runs - kept;
     let measured = format!(
-        "seed {seed}, {runs} runs, the leader kept its token in {kept} of {kept}; killed in {deaths}, the next after at \
-         most {succession_max} ms, "
+        "seed {seed}, {runs} runs, the leader kept its token in {kept} of {kept}; killed in {deaths}, the next after \
+         at most {succession_max} ms, "
     );
     fleet.finish("two of five members", &measured);
 }

@@ -139,6 +139,10 @@ impl Place for OnRedis {
     }
 
     async fn inflict(&mut self, fault: Fault, role: &RoleName) {
+        if let (Servers::Cluster(cluster), Fault::ReplicasSilent) = (&self.servers, fault) {
+            let slot = cluster.slot_of(&key(role, "lease"));
+            wait_until(PATIENCE, "the nodes know of the replica", || cluster.owners(slot).len() == 2).await;
+        }
         let (server, replicas) = self.servers_of(role);
         let (lease, record) = (key(role, "lease"), key(role, "record"));
         match fault {

@@ -10,6 +10,7 @@ pub mod redis;
 pub mod requests;
 pub mod resp;
 pub mod sentinel;
+pub mod tls;
 
 use std::time::Duration;
 

@@ -32,6 +32,11 @@ pub struct RedisServer {
     control: RefCell<Option<Connection>>,
 }
 
+/// The server that the tests start: `redis-server`, or what `BATON_REDIS_SERVER` names, such as a Valkey.
+pub fn program() -> std::ffi::OsString {
+    std::env::var_os("BATON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 /// A port that nobody listens on at the moment.
 pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
@@ -179,7 +184,7 @@ impl RedisServer {
     }
 
     fn launch(&mut self) -> bool {
-        let child = Command::new("redis-server")
+        let child = Command::new(program())
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"])
             .args(["--logfile", "redis.log", "--dir"])
             .arg(self.dir.path())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::redis::{RedisServer, free_port};
+use super::redis::{RedisServer, free_port, program};
 use super::resp::{Connection, Reply};
 use super::wait_until;
 
@@ -25,18 +25,23 @@ pub struct Sentinel {
 impl Sentinel {
     /// Watches this master; `quorum` Sentinels must agree that it is down after `down_after`.
     pub fn start(master: u16, quorum: u32, down_after: Duration) -> Self {
+        Self::start_with(master, quorum, down_after, "")
+    }
+
+    /// The same with further lines in its configuration.
+    pub fn start_with(master: u16, quorum: u32, down_after: Duration, more: &str) -> Self {
         let (port, dir) = (free_port(), tempfile::tempdir().expect("a directory"));
         let path = dir.path().join("sentinel.conf");
         let mut file = std::fs::File::create(&path).expect("a file");
         let lines = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n\
              sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 6000\n\
-             sentinel parallel-syncs {SERVICE} 2\n",
+             sentinel parallel-syncs {SERVICE} 2\n{more}",
             dir.path().display(),
             down_after.as_millis(),
         );
         file.write_all(lines.as_bytes()).expect("written");
-        let child = Command::new("redis-server")
+        let child = Command::new(program())
             .arg(&path)
             .arg("--sentinel")
             .stdin(Stdio::null())
@@ -58,6 +63,11 @@ impl Sentinel {
             Reply::List(address) => address.get(1)?.clone().text().parse().ok(),
             _ => None,
         }
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// SIGSTOP: it keeps its connections and answers nothing.

@@ -133,7 +133,7 @@ impl Checker<'_> {
         let url = self.url(config.url.as_ref(), &url_path);
         let username = self.credential("username", (&config.username, &config.username_file), path);
         let password = self.credential("password", (&config.password, &config.password_file), path);
-        let Some((url, facts)) = url else { return None };
+        let (url, facts) = url?;
         self.credentials_agree(&config, facts, path);
         let behind = match facts.deployment {
             Deployment::Single => None,

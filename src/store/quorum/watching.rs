@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::select_all;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::Panel;
 use crate::store::{StoreError, StoreHealth};
@@ -85,13 +84,14 @@ pub(super) async fn run(panel: Arc<Panel>, shown: Arc<Shown>) {
     let mut healths: Vec<watch::Receiver<StoreHealth>> = panel.members.iter().map(|member| member.health()).collect();
     // Until each member has said something, or had the time to, being down is no news.
     let mut silent = vec![true; healths.len()];
-    let settled_at = Instant::now() + panel.patience * 2;
+    let mut patience = std::pin::pin!(tokio::time::sleep(panel.patience * 2));
+    let mut settled = false;
     loop {
         for (health, silent) in healths.iter_mut().zip(&mut silent) {
             *silent &= *health.borrow_and_update() != StoreHealth::Up;
         }
         let troubles: Vec<Option<StoreError>> = (0..healths.len()).map(|member| panel.why_not(member)).collect();
-        let settled = Instant::now() >= settled_at || !silent.contains(&true);
+        settled |= !silent.contains(&true);
         shown.update(&panel, &troubles, settled);
         let changes = select_all(healths.iter_mut().map(|health| Box::pin(health.changed())));
         tokio::select! {
@@ -102,7 +102,7 @@ pub(super) async fn run(panel: Arc<Panel>, shown: Arc<Shown>) {
                     return;
                 }
             }
-            () = tokio::time::sleep_until(settled_at), if !settled => {}
+            () = &mut patience, if !settled => settled = true,
         }
     }
 }

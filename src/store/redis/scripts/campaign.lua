@@ -31,8 +31,8 @@ clamp(record, lease_ms)
 local function grant(token)
   record.token, record.count, record.released = token, record.count + 1, false
   record.session, record.attempt = session, attempt
-  write_record(record)
   write_lease(session, attempt, token, identity, lease_ms, lease_ms)
+  write_record(record)
   publish('grant', token, record.count, '0', session, identity)
   return { 'granted', text(now), text(token), text(record.count) }
 end
@@ -47,7 +47,7 @@ if lease then
     -- nobody renewed.
     record.count = record.count + 1
     write_record(record)
-    write_lease(session, attempt, lease.token, lease.identity, lease_ms, lease_ms)
+    extend_lease(lease.token, lease_ms, lease_ms)
     publish('grant', lease.token, record.count, '0', session, lease.identity)
     return { 'granted', text(now), text(lease.token), text(record.count) }
   end

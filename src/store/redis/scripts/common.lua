@@ -39,7 +39,11 @@ local WRITERS = { ['1'] = 'redis', q1 = 'quorum' }
 local function read(key, fields)
   local values = redis.pcall('HMGET', key, 'v', unpack(fields))
   if values.err then
-    return nil, garbage(key, 'it is not a hash')
+    if string.find(values.err, 'WRONGTYPE', 1, true) then
+      return nil, garbage(key, 'it is not a hash')
+    end
+    -- The user may not read it, say: that is told as it is.
+    return nil, values
   end
   if not values[1] then
     if redis.call('EXISTS', key) == 0 then
@@ -139,7 +143,18 @@ end
 local function write_lease(session, attempt, token, identity, extra, ttl_ms)
   redis.call('HSET', lease_key, 'v', layout.v, 'session', session, 'attempt', text(attempt), 'token', text(token),
     'identity', identity, layout.in_lease, text(extra))
-  redis.call('PEXPIRE', lease_key, text(math.ceil(ttl_ms)))
+  local ttl = text(math.ceil(ttl_ms))
+  local expires = redis.pcall('PEXPIRE', lease_key, ttl)
+  if type(expires) == 'table' and expires.err then
+    -- The user may not do that. A lease without a TTL would stand for ever; without it the same error ends the script.
+    redis.call('DEL', lease_key)
+    redis.call('PEXPIRE', lease_key, ttl)
+  end
+end
+
+local function extend_lease(token, extra, ttl_ms)
+  redis.call('HSET', lease_key, 'token', text(token), layout.in_lease, text(extra))
+  redis.call('PEXPIRE', lease_key, text(ttl_ms))
 end
 
 -- R5: whether the role is shut for new grants.

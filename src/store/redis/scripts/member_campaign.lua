@@ -46,6 +46,6 @@ if token >= 9007199254740992 then -- 2^53
   return { 'exhausted', text(now) }
 end
 record.token, record.session, record.attempt = token, session, attempt
-write_record(record)
 write_lease(session, attempt, token, identity, 0, lease_ms / PROVISIONAL)
+write_record(record)
 return { 'granted', text(now), text(token) }

@@ -28,6 +28,6 @@ end
 record.token, record.confirmed, record.released = math.max(record.token, token), token, false
 record.count = record.count + 1
 write_record(record)
-write_lease(session, attempt, token, lease.identity, 1, lease_ms)
+extend_lease(token, 1, lease_ms)
 publish('grant', token, record.count, '0', session, lease.identity)
 return { 'raised', text(now), text(record.count) }

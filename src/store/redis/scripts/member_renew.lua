@@ -34,7 +34,12 @@ end
 record.token, record.confirmed, record.released = math.max(record.token, token), token, false
 -- The members count together, so that one renewal is told by one count.
 record.count = math.max(record.count, count) + 1
-write_record(record)
-write_lease(session, attempt, token, ours and lease.identity or identity, 1, lease_ms)
+if reasserted then
+  write_lease(session, attempt, token, identity, 1, lease_ms)
+  write_record(record)
+else
+  write_record(record)
+  extend_lease(token, 1, lease_ms)
+end
 local listeners = publish('heartbeat', token, record.count, audience, session, identity)
 return { 'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners) }

@@ -35,8 +35,11 @@ end
 record.count = math.max(record.count, count) + 1
 if reasserted then
   record.token, record.released, record.session, record.attempt = token, false, session, attempt
+  write_lease(session, attempt, token, identity, lease_ms, lease_ms)
+  write_record(record)
+else
+  write_record(record)
+  extend_lease(token, lease_ms, lease_ms)
 end
-write_record(record)
-write_lease(session, attempt, token, ours and lease.identity or identity, lease_ms, lease_ms)
 local listeners = publish('heartbeat', token, record.count, audience, session, identity)
 return { 'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners) }
