@@ -5,8 +5,9 @@ use std::time::SystemTime;
 use baton::clock::wall_time;
 use baton::config::{Environment, StoreConfig};
 use baton::process::Exit;
-use baton::store::redis::{self, AuditReport, Finding, Severity};
+use baton::store::redis::{self, AuditReport, Finding, QuorumReport, Severity};
 use clap::Args;
+use serde::Serialize;
 
 use super::output::{complain, say};
 use super::{Code, ConfigFile, Format, block_on, load};
@@ -19,8 +20,10 @@ use super::{Code, ConfigFile, Format, block_on, load};
 /// graded (ok, note, unknown, warning, problem), with what it costs and what would
 /// help.
 ///
-/// Ends with 0, with 1 when there is a problem, with 69 when the Redis cannot be talked
-/// to.
+/// Of a quorum it looks at every member, and at what they are together.
+///
+/// Ends with 0, with 1 when there is a problem, with 69 when the Redis, or every member,
+/// cannot be talked to.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton audit --config config.yaml\n  \
@@ -39,22 +42,30 @@ pub fn audit(args: &AuditArgs) -> Code {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
-    let StoreConfig::Redis(config) = &loaded.config.store else {
-        complain(format_args!("{}: store: there is no Redis in it to look at", args.file.config.display()));
-        return Exit::Usage.into();
-    };
-    block_on(async {
-        match redis::audit(config, &|| SystemTime::from(wall_time())).await {
-            Ok(report) => print(&report, args.output),
-            Err(error) => {
-                complain(format_args!("baton audit: {error}"));
-                Exit::Unavailable.into()
+    let clock = || SystemTime::from(wall_time());
+    match &loaded.config.store {
+        StoreConfig::Redis(config) => block_on(async {
+            match redis::audit(config, &clock).await {
+                Ok(report) => print(&report, report.worst(), text, args.output),
+                Err(error) => {
+                    complain(format_args!("baton audit: {error}"));
+                    Exit::Unavailable.into()
+                }
             }
+        }),
+        StoreConfig::Quorum(config) => block_on(async {
+            let report = redis::audit_quorum(&config.members, config.seats(), &clock).await;
+            let code = print(&report, report.worst(), quorum_text, args.output);
+            if report.answered == 0 { Exit::Unavailable.into() } else { code }
+        }),
+        StoreConfig::Memory => {
+            complain(format_args!("{}: store: there is no Redis in it to look at", args.file.config.display()));
+            Exit::Usage.into()
         }
-    })
+    }
 }
 
-fn print(report: &AuditReport, format: Format) -> Code {
+fn print<R: Serialize>(report: &R, worst: Severity, text: fn(&R) -> String, format: Format) -> Code {
     match format {
         Format::Json => match serde_json::to_string_pretty(report) {
             Ok(text) => say(text),
@@ -65,7 +76,7 @@ fn print(report: &AuditReport, format: Format) -> Code {
         },
         Format::Table => say(text(report)),
     };
-    if report.worst() == Severity::Problem { Code::NO } else { Exit::Well.into() }
+    if worst == Severity::Problem { Code::NO } else { Exit::Well.into() }
 }
 
 fn word(severity: Severity) -> &'static str {
@@ -79,18 +90,37 @@ fn word(severity: Severity) -> &'static str {
 }
 
 fn text(report: &AuditReport) -> String {
+    let mut lines = chapter(report);
+    lines.push(summary(report.findings.iter()));
+    lines.join("\n")
+}
+
+/// The members one after another, then what they are together.
+fn quorum_text(report: &QuorumReport) -> String {
+    let mut lines: Vec<String> = report.members.iter().flat_map(chapter).collect();
+    lines.extend(["The members together".to_owned(), String::new()]);
+    lines.extend(report.findings.iter().flat_map(paragraph));
+    lines.push(String::new());
+    lines.push(summary(report.members.iter().flat_map(|member| &member.findings).chain(&report.findings)));
+    lines.join("\n")
+}
+
+fn chapter(report: &AuditReport) -> Vec<String> {
     let mut lines = vec![format!("The Redis at {}", report.endpoint), String::new()];
     lines.extend(report.findings.iter().flat_map(paragraph));
-    let count = |severity| report.findings.iter().filter(|finding| finding.severity == severity).count();
     lines.push(String::new());
-    lines.push(format!(
+    lines
+}
+
+fn summary<'f>(findings: impl Iterator<Item = &'f Finding> + Clone) -> String {
+    let count = |severity| findings.clone().filter(|finding| finding.severity == severity).count();
+    format!(
         "problems: {}, warnings: {}, unknown: {}, notes: {}",
         count(Severity::Problem),
         count(Severity::Warning),
         count(Severity::Unknown),
         count(Severity::Note)
-    ));
-    lines.join("\n")
+    )
 }
 
 /// What was found, what it costs, and what helps, each on its line.

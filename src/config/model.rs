@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::protocol::{RoleName, Timing};
+use crate::protocol::{RoleName, Seats, Timing};
 
 /// Everything `baton run` needs.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub struct TelemetryConfig {
 pub enum StoreConfig {
     /// Redis behind one URL.
     Redis(Box<RedisConfig>),
+    /// Several independent Redis masters.
+    Quorum(Box<QuorumConfig>),
     /// In this process only.
     Memory,
 }
@@ -74,6 +76,45 @@ pub struct RedisConfig {
     pub replication: Replication,
     /// Whether R5 holds.
     pub guard: Guard,
+}
+
+/// `store.quorum:`
+#[derive(Clone, Debug)]
+pub struct QuorumConfig {
+    /// The members: single servers, none twice. What they have in common (TLS, prefix, timeout, guard) is the same in
+    /// each, and none waits for replicas.
+    pub members: Vec<RedisConfig>,
+    /// How many of them it takes.
+    pub required: Required,
+}
+
+impl QuorumConfig {
+    /// The members as votes.
+    pub fn seats(&self) -> Seats {
+        match self.required {
+            Required::Majority => Seats::majority(self.members.len()),
+            Required::All => Seats::all(self.members.len()),
+        }
+    }
+
+    /// When a member's answer is no longer waited for.
+    pub fn command_timeout(&self) -> Duration {
+        self.members.first().map_or(Duration::ZERO, |member| member.command_timeout)
+    }
+
+    /// Whether R5 holds.
+    pub fn guard(&self) -> Guard {
+        self.members.first().map_or(Guard::Strict, |member| member.guard)
+    }
+}
+
+/// `store.quorum.required:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Required {
+    /// `majority`
+    Majority,
+    /// `all`: one member down, and nobody leads.
+    All,
 }
 
 /// `store.redis.tls:`. Paths of PEM files.

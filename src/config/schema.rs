@@ -136,6 +136,11 @@ leaf!(
     json_schema!({"anyOf": [{"enum": ["strict", "off", false]}, {"type": "string", "pattern": REFERENCE}]})
 );
 leaf!(
+    /// How many members must agree.
+    RequiredWord,
+    word_of(&["majority", "all"])
+);
+leaf!(
     /// How replicas acknowledge.
     AckWord,
     word_of(&["wait", "waitaof"])

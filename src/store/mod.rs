@@ -5,6 +5,7 @@
 
 pub mod measured;
 pub mod memory;
+pub mod quorum;
 pub mod redis;
 
 use std::time::Duration;
@@ -44,6 +45,11 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// not leading.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Which members of a quorum count at the moment; empty where there are none. Changes are pushed.
+    fn members(&self) -> watch::Receiver<Vec<bool>> {
+        watch::Sender::default().subscribe()
     }
 
     /// The rules under which an election runs on this store.

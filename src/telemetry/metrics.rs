@@ -7,7 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
-use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
 
 use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 use super::process;
@@ -33,6 +35,8 @@ mod help {
     pub(super) const STORE_CLOCK_STEPS: &str = "Times that the store's clock moved against this replica's.";
     pub(super) const STORE_COMMAND_DURATION: &str =
         "Time from sending a command to the store to its answer, or to giving it up.";
+    pub(super) const STORE_MEMBER_UP: &str =
+        "1 while this member of the quorum answers and counts, else 0; members in the order of store.quorum.members.";
     pub(super) const CONFIG_RELOADS: &str =
         "Changed configuration files by outcome: ok (in force), or refused (it has problems, the old one stays).";
 }
@@ -60,6 +64,7 @@ pub struct Metrics {
     registry: Registry,
     of_roles: RoleFamilies,
     store_command_duration: HistogramVec,
+    store_member_up: IntGaugeVec,
     config_reloads: IntCounterVec,
     /// The roles that have series, and the greatest token of each whose beginning was counted.
     roles: Mutex<BTreeMap<RoleName, Token>>,
@@ -137,6 +142,8 @@ impl Metrics {
                 &command_labels,
                 help::STORE_COMMAND_DURATION,
             ),
+            store_member_up: build
+                .register(IntGaugeVec::new(Opts::new("baton_store_member_up", help::STORE_MEMBER_UP), &["member"])),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
             roles: Mutex::default(),
             started_at_s: started_at.as_duration().as_secs_f64(),
@@ -195,6 +202,13 @@ impl Metrics {
     pub fn store_command(&self, command: StoreCommand, outcome: CommandOutcome, took: Duration) {
         let series = self.store_command_duration.with_label_values(&[command.as_str(), outcome.as_str()]);
         series.observe(took.as_secs_f64());
+    }
+
+    /// Which members of a quorum answer, in the order of the configuration.
+    pub fn store_members(&self, members: &[bool]) {
+        for (member, up) in members.iter().enumerate() {
+            self.store_member_up.with_label_values(&[&member.to_string()]).set(i64::from(*up));
+        }
     }
 
     pub(super) fn campaigned(&self, role: &RoleName, outcome: CampaignOutcome) {

@@ -259,7 +259,8 @@ fn stores_are_one_that_is_known() {
     expect_each(&[
         (redis, "  {}", &[(2, "store", "names no store; write exactly one")]),
         (redis, "  redis: {url: 'redis://a'}\n  memory: {}", &[(2, "store", "has two stores")]),
-        (redis, "  quorum: {members: [{url: 'redis://a'}]}", &[(3, "store.quorum", "not supported by this version")]),
+        (redis, "  quorum: {}", &[(3, "store.quorum.members", "is missing; add it")]),
+        (redis, "  quorum:", &[(3, "store.quorum", "is empty")]),
         (redis, "  kubernetes: {namespace: a}", &[(3, "store.kubernetes", "not supported by this version")]),
         (redis, "  memory: {size: 1}", &[(3, "store.memory.size", "unknown key; there is nothing to set here")]),
         (redis, "  memory: 1", &[(3, "store.memory", "is a number; write {}")]),
@@ -374,7 +375,7 @@ store:
     url: http://redis
     comandTimeout: 1s
     replication: { acks: many }
-  quorum: {}
+  etcd: {}
 roles:
   - name: Scheduler
     leaseDuration: 15

@@ -16,6 +16,7 @@ mod health;
 mod http;
 mod networks;
 mod proxies;
+mod quorum;
 mod redis_faults;
 mod redis_words;
 mod redis_wrong;

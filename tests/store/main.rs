@@ -11,6 +11,8 @@ mod faults;
 mod garbage;
 mod listening;
 mod live;
+mod members;
+mod quorum;
 mod refusals;
 mod replication;
 mod rules;

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod conformance;
 pub mod place;
 pub mod proxy;
+pub mod quorum;
 pub mod redis;
 pub mod requests;
 pub mod resp;

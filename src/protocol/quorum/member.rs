@@ -230,6 +230,11 @@ impl MemberCell {
         self.lease.as_ref().is_some_and(|lease| now < lease.expires_at)
     }
 
+    /// A fault: the lease goes away without a release, as by an eviction or a DEL.
+    pub fn evict_lease(&mut self) {
+        self.lease = None;
+    }
+
     /// A fault: everything is forgotten, as by FLUSHALL or a restart without data.
     pub fn forget(&mut self) {
         self.lease = None;

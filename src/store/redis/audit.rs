@@ -11,7 +11,7 @@ use fred::types::Value;
 use serde::Serialize;
 
 use super::errors::Failure;
-use super::info::{Info, VERSION_MIN};
+use super::info::{Info, VERSION_MIN, Version};
 use super::link::Link;
 use super::nodes::Target;
 use super::rights::{Trial, trial_keys};
@@ -78,12 +78,12 @@ impl AuditReport {
     }
 }
 
-fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
+pub(super) fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
     Finding { severity, what: what.into(), cost: cost.to_owned(), remedy: remedy.to_owned() }
 }
 
 /// Nothing here depends on a role's lease; this only bounds how long a silent connection is waited for.
-const LEASE_ASSUMED: Duration = Duration::from_secs(15);
+pub(super) const LEASE_ASSUMED: Duration = Duration::from_secs(15);
 const PINGS: usize = 12;
 
 /// Looks at the Redis of `config`. `wall_clock` is this machine's clock, to compare with the server's.
@@ -95,21 +95,41 @@ pub async fn audit(
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
     let settings = Settings::new(config, LEASE_ASSUMED).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
+    Ok(look(config, &settings, wall_clock, false).await?.0)
+}
+
+/// What the members of a quorum are compared by.
+pub(super) struct Facts {
+    pub run_id: Option<String>,
+    pub version: Option<Version>,
+    pub clock_offset_ms: Option<i64>,
+}
+
+/// Looks at one server, which is the whole store or a member of a quorum.
+pub(super) async fn look(
+    config: &RedisConfig,
+    settings: &Settings,
+    wall_clock: &(dyn Fn() -> SystemTime + Sync),
+    is_member: bool,
+) -> Result<(AuditReport, Facts), StoreError> {
     let keys = trial_keys(&config.key_prefix);
-    let link = Link::open(&settings, Target::MasterOf(keys.slot())).await?;
+    let link = Link::open(settings, Target::MasterOf(keys.slot())).await?;
     let timeout = settings.command_timeout;
     let info = fetch_info(&link, timeout).await?;
     let probe = Probe { link: &link, timeout };
     let mut findings = vec![version(&info), role(&info), mode(&info)];
     findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
     findings.push(memory(&info));
-    findings.push(replicas(&info, config.replication.acks));
+    findings.push(if is_member { no_replicas(&info) } else { replicas(&info, config.replication.acks) });
     findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref()));
-    findings.push(clock(probe.clock_offset_ms(wall_clock).await));
+    let clock_offset_ms = probe.clock_offset_ms(wall_clock).await;
+    findings.push(clock(clock_offset_ms));
     findings.push(latency(probe.latencies().await?, timeout));
-    findings.extend(rights(Trial::new(&link, timeout, keys).problems(config.replication).await));
+    let trial = Trial::new(&link, timeout, keys, is_member);
+    findings.extend(rights(trial.problems(config.replication).await));
     findings.push(neighbours(&info));
-    Ok(AuditReport { endpoint: settings.endpoint, findings })
+    let facts = Facts { run_id: info.get("run_id").map(str::to_owned), version: info.version(), clock_offset_ms };
+    Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
 }
 
 fn version(info: &Info) -> Finding {
@@ -253,6 +273,20 @@ fn replicas(info: &Info, acks: u32) -> Finding {
             "replication.acks: 1 (or more)",
         ),
         _ => finding(Severity::Ok, what, "a promoted replica knows of every lease that was granted", ""),
+    }
+}
+
+/// A member of a quorum has none.
+fn no_replicas(info: &Info) -> Finding {
+    match info.replicas() {
+        None => finding(Severity::Unknown, "its replicas are not told", "a member has none", "allow INFO"),
+        Some(0) => finding(Severity::Ok, "it has no replicas", "as a member should", ""),
+        Some(count) => finding(
+            Severity::Problem,
+            format!("{count} replicas are connected"),
+            "a failover to one of them would hand on what the quorum has not agreed to: two leaders at once",
+            "members without replicas; more members instead",
+        ),
     }
 }
 

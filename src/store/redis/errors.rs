@@ -23,6 +23,14 @@ pub enum SetupError {
         /// Which file, and why.
         reason: String,
     },
+    /// The same of a member of a quorum.
+    #[error("store.quorum.{key}: {reason}")]
+    Member {
+        /// Which key it is.
+        key: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 /// A failed command, and what follows from it for the connection.

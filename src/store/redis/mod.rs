@@ -19,9 +19,11 @@
 //! operations holds them to that. Nothing of fred leaves this folder.
 
 mod audit;
+mod audit_quorum;
 mod errors;
 mod info;
 mod link;
+mod member;
 mod news;
 mod nodes;
 mod rights;
@@ -42,7 +44,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, Severity, audit};
+pub use audit_quorum::{QuorumReport, audit_quorum};
 pub use errors::SetupError;
+pub use member::RedisMember;
 pub use settings::check_files;
 
 use self::errors::Failure;

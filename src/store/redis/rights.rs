@@ -7,7 +7,10 @@ use fred::types::Value;
 
 use super::errors::Failure;
 use super::link::Link;
-use super::scripts::{self, CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use super::scripts::{
+    self, CAMPAIGN, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, PURGE, RELEASE,
+    RENEW, Script,
+};
 use crate::clock::{BootClock, Clock};
 use crate::config::{AckMode, Replication};
 use crate::store::StoreError;
@@ -19,13 +22,14 @@ pub(super) struct Trial<'a> {
     keys: Keys,
     /// A key in the same slot which no script looks at.
     spare: String,
+    is_member: bool,
 }
 
 impl<'a> Trial<'a> {
-    /// With these keys, at the node that has their slot.
-    pub fn new(link: &'a Link, timeout: Duration, keys: Keys) -> Self {
+    /// With these keys, at the node that has their slot. `is_member`: of a quorum, which has scripts of its own.
+    pub fn new(link: &'a Link, timeout: Duration, keys: Keys, is_member: bool) -> Self {
         let spare = format!("{}.spare", keys.record);
-        Self { link, timeout, keys, spare }
+        Self { link, timeout, keys, spare, is_member }
     }
 
     /// Everything that is in the way; nothing when all is well. What a script lacks Redis 7.0 does not name, so its
@@ -54,7 +58,7 @@ impl<'a> Trial<'a> {
             };
             problems.extend(self.ask(command, args).await.err());
         }
-        let term = self.term().await.err();
+        let term = if self.is_member { self.member_term().await } else { self.term().await }.err();
         if problems.is_empty() {
             problems.extend(term);
         }
@@ -107,6 +111,22 @@ impl<'a> Trial<'a> {
         let released = self.script(&RELEASE, &release).await;
         let purged = self.script(&PURGE, &[]).await;
         renewed.and(released).and(purged).map(drop)
+    }
+
+    /// The same with a member's scripts.
+    async fn member_term(&self) -> Result<(), StoreError> {
+        let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
+        let campaign = [&me[..], &["1000", "0", "0"].map(str::to_owned)].concat();
+        let granted = self.script(&MEMBER_CAMPAIGN, &campaign).await?;
+        let token = granted.get(2).cloned().unwrap_or_default();
+        let raise = [&me[..], &["1000", "0", &token].map(str::to_owned)].concat();
+        let raised = self.script(&MEMBER_RAISE, &raise).await;
+        let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
+        let renewed = self.script(&MEMBER_RENEW, &renew).await;
+        let release = [&me[..2], &[token, "0".to_owned()]].concat();
+        let released = self.script(&MEMBER_RELEASE, &release).await;
+        let purged = self.script(&MEMBER_PURGE, &[]).await;
+        raised.and(renewed).and(released).and(purged).map(drop)
     }
 
     async fn listen(&self) -> Result<(), StoreError> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use fred::types::Value;
 
 use crate::protocol::{
-    CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, Stamped, StoreTime, Token,
+    Answer, CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberReply, RaiseReply, RaiseRequest,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped, StoreTime, Token,
 };
 use crate::store::{Purge, StoreError};
 
@@ -17,22 +17,30 @@ pub(super) struct Script {
     pub sha: LazyLock<String>,
 }
 
-macro_rules! script {
-    ($file:literal) => {
-        Script {
-            body: concat!(include_str!("scripts/common.lua"), "\n", include_str!($file)),
-            sha: LazyLock::new(|| {
-                fred::util::sha1_hash(concat!(include_str!("scripts/common.lua"), "\n", include_str!($file)))
-            }),
-        }
+/// The parts of a script: the layout of the keys, what all have in common, and what this one does.
+macro_rules! text {
+    ($layout:literal, $file:literal) => {
+        concat!(include_str!($layout), "\n", include_str!("scripts/common.lua"), "\n", include_str!($file))
     };
 }
 
-pub(super) static CAMPAIGN: Script = script!("scripts/campaign.lua");
-pub(super) static RENEW: Script = script!("scripts/renew.lua");
-pub(super) static CONFIRM: Script = script!("scripts/confirm.lua");
-pub(super) static RELEASE: Script = script!("scripts/release.lua");
-pub(super) static PURGE: Script = script!("scripts/purge.lua");
+macro_rules! script {
+    ($layout:literal, $file:literal) => {
+        Script { body: text!($layout, $file), sha: LazyLock::new(|| fred::util::sha1_hash(text!($layout, $file))) }
+    };
+}
+
+pub(super) static CAMPAIGN: Script = script!("scripts/single.lua", "scripts/campaign.lua");
+pub(super) static RENEW: Script = script!("scripts/single.lua", "scripts/renew.lua");
+pub(super) static CONFIRM: Script = script!("scripts/single.lua", "scripts/confirm.lua");
+pub(super) static RELEASE: Script = script!("scripts/single.lua", "scripts/release.lua");
+pub(super) static PURGE: Script = script!("scripts/single.lua", "scripts/purge.lua");
+
+pub(super) static MEMBER_CAMPAIGN: Script = script!("scripts/member.lua", "scripts/member_campaign.lua");
+pub(super) static MEMBER_RAISE: Script = script!("scripts/member.lua", "scripts/member_raise.lua");
+pub(super) static MEMBER_RENEW: Script = script!("scripts/member.lua", "scripts/member_renew.lua");
+pub(super) static MEMBER_RELEASE: Script = script!("scripts/member.lua", "scripts/member_release.lua");
+pub(super) static MEMBER_PURGE: Script = script!("scripts/member.lua", "scripts/purge.lua");
 
 /// The keys and the channel of one role.
 pub(super) struct Keys {
@@ -104,6 +112,21 @@ pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String
     args
 }
 
+/// What a member of a quorum is asked with: the same without the knowledge. Members have no replicas.
+pub(super) fn member_campaign_args(request: &CampaignRequest) -> Vec<String> {
+    let mut args = candidate(request.candidate).to_vec();
+    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
+    args.push(request.floor.to_string());
+    args
+}
+
+pub(super) fn raise_args(request: &RaiseRequest) -> Vec<String> {
+    let mut args = candidate(request.candidate).to_vec();
+    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
+    args.push(request.token.to_string());
+    args
+}
+
 /// `acks` as in [`campaign_args`].
 pub(super) fn renew_args(request: &RenewRequest, acks: bool) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
@@ -151,6 +174,10 @@ impl Fields {
         fields.store_time = StoreTime(fields.number()?);
         match fields.name.as_str() {
             "garbage" => Err(StoreError::Garbage { key: fields.text()?, why: fields.text()? }),
+            "foreign" => {
+                let (key, theirs, ours) = (fields.text()?, fields.text()?, fields.text()?);
+                Err(StoreError::Refused { reason: foreign(&key, &theirs, &ours) })
+            }
             "exhausted" => Err(StoreError::Refused {
                 reason: "the next token would reach 2^53: its clock is centuries ahead, or a token was".to_owned(),
             }),
@@ -170,10 +197,53 @@ impl Fields {
         Token::new(self.number()?).ok_or_else(misunderstood)
     }
 
+    fn guard(&mut self) -> Result<(Duration, GuardCause), StoreError> {
+        let remaining = Duration::from_micros(self.number()?);
+        Ok((remaining, GuardCause::parse(&self.text()?).ok_or_else(misunderstood)?))
+    }
+
     fn holder(&mut self) -> Result<Holder, StoreError> {
         let session = self.text()?.parse().map_err(|_| misunderstood())?;
         Ok(Holder { session, identity: Arc::from(self.text()?) })
     }
+}
+
+/// Two stores in one Redis: neither may read the other's keys, nor overwrite them.
+fn foreign(key: &str, theirs: &str, ours: &str) -> String {
+    format!(
+        "{key} was written by a replica whose store is {theirs}, and this one's is {ours}: they would both lead. Give \
+         all replicas the same store; when no replica uses {theirs} any more, `baton purge` with the old configuration \
+         removes the key, or choose another keyPrefix"
+    )
+}
+
+pub(super) fn member_campaign_reply(reply: Value) -> Result<Stamped<Answer>, StoreError> {
+    let mut fields = Fields::new(reply)?;
+    let token = fields.token()?;
+    let reply = match fields.name.as_str() {
+        "granted" => MemberReply::Granted { token },
+        "stale" => MemberReply::Stale { token },
+        "held" => {
+            let (remaining, confirmed) = (Duration::from_millis(fields.number()?), fields.number()? == 1);
+            MemberReply::Held { holder: fields.holder()?, token, remaining, confirmed }
+        }
+        "guarded" => {
+            let (remaining, cause) = fields.guard()?;
+            MemberReply::Guarded { cause, remaining, token }
+        }
+        _ => return Err(misunderstood()),
+    };
+    Ok(Stamped { reply: Answer::Campaign(reply), store_time: fields.store_time })
+}
+
+pub(super) fn raise_reply(reply: Value) -> Result<Stamped<Answer>, StoreError> {
+    let mut fields = Fields::new(reply)?;
+    let reply = match fields.name.as_str() {
+        "raised" => RaiseReply::Raised { count: fields.number()? },
+        "gone" => RaiseReply::Gone { token: fields.token()? },
+        _ => return Err(misunderstood()),
+    };
+    Ok(Stamped { reply: Answer::Raise(reply), store_time: fields.store_time })
 }
 
 pub(super) fn campaign_reply(reply: Value) -> Result<Stamped<CampaignReply>, StoreError> {
@@ -188,8 +258,7 @@ pub(super) fn campaign_reply(reply: Value) -> Result<Stamped<CampaignReply>, Sto
             CampaignReply::Held { holder: fields.holder()?, token, remaining, count }
         }
         "guarded" => {
-            let remaining = Duration::from_micros(fields.number()?);
-            let cause = GuardCause::parse(&fields.text()?).ok_or_else(misunderstood)?;
+            let (remaining, cause) = fields.guard()?;
             CampaignReply::Guarded { cause, remaining, token, count }
         }
         _ => return Err(misunderstood()),

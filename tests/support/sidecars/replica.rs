@@ -34,6 +34,8 @@ pub struct Lease {
 impl Lease {
     /// As short as a busy machine allows: for scenarios in which leases end.
     pub const SHORT: Self = Self { duration: 2_000, renew: 600, margin: 200, validity: 500 };
+    /// For scenarios in which a leader must survive a machine that is busy with starting servers, too.
+    pub const LONGER: Self = Self { duration: 6_000, renew: 1_500, margin: 300, validity: 500 };
     /// For scenarios in which a leader must survive something that takes a moment.
     pub const LONG: Self = Self { duration: 4_000, renew: 1_000, margin: 300, validity: 500 };
 
@@ -58,7 +60,7 @@ pub struct Settings {
     pub redis_url: String,
     /// Further keys of `store.redis`, each with a comma before it.
     pub redis_more: String,
-    /// The whole section `store`, instead of these two.
+    /// Another store than these two say, as it stands after `store:`.
     pub store: Option<String>,
     /// Where it runs.
     pub place: Place,
@@ -83,6 +85,15 @@ impl Settings {
     /// The same on another store, told by its section of the configuration, at a place of its own.
     pub fn on_store(number: usize, store: String, place: Place, lease: Lease) -> Self {
         Self { store: Some(store), place, ..Self::new(number, String::new(), lease) }
+    }
+
+    /// Of web-`number` on a quorum of the Redis servers with these URLs.
+    pub fn on_quorum(number: usize, urls: &[String], lease: Lease) -> Self {
+        let members: Vec<String> = urls.iter().map(|url| format!("{{ url: \"{url}\" }}")).collect();
+        // A campaign takes up to two.
+        let (members, timeout_ms) = (members.join(", "), lease.renew * 2 / 5);
+        let store = format!("{{ quorum: {{ members: [{members}], commandTimeout: {timeout_ms}ms }} }}");
+        Self { store: Some(store), ..Self::new(number, String::new(), lease) }
     }
 }
 

@@ -26,8 +26,7 @@ if changed then
   write_record(record)
 end
 
--- No guard is longer than a lease: one that seems so was set before this clock was stepped back.
-record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
+clamp(record, lease_ms)
 
 -- Gives the lease to the candidate.
 local function grant(token)
