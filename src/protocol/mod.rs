@@ -4,6 +4,8 @@
 //! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.
 //! * [`LeaseCell`] is the store's side: what one atomic step does to a role's lease and record. The Lua scripts of the
 //!   Redis store are held against it.
+//! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
+//!   does.
 //! * [`Standing`] is what an app may be told right now, readable from any thread.
 //! * [`Timing`] is a set of durations under which all of this can work; others cannot be built.
 //!
@@ -73,6 +75,7 @@ mod election;
 mod event;
 mod lease;
 mod names;
+pub mod observed;
 mod rules;
 mod standing;
 mod timing;
