@@ -7,6 +7,7 @@
 //! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
 //!   does.
 //! * [`Standing`] is what an app may be told right now, readable from any thread.
+//! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
 //! * [`Timing`] is a set of durations under which all of this can work; others cannot be built.
 //!
 //! # One term
@@ -76,6 +77,7 @@ mod event;
 mod lease;
 mod names;
 pub mod observed;
+mod quorum;
 mod rules;
 mod standing;
 mod timing;
@@ -86,6 +88,10 @@ pub use election::{Action, Election, Failure, Input, Profile, RequestId};
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use lease::{LeaseCell, Outcome, Server, TokensExhausted};
 pub use names::{Attempt, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
+pub use quorum::{
+    Answer, Ask, Ballot, CampaignRound, Chorus, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
+    RenewRound, Round, Seats, Step, Vote,
+};
 pub use rules::Rules;
 pub use standing::{Promise, Standing};
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};
