@@ -87,17 +87,11 @@ impl Campaign<'_> {
     }
 
     fn present(&self, record: &LeaseRecord) -> Result<Step<CampaignReply>, TokensExhausted> {
-        let (me, guard) = (self.request.candidate, self.request.guard);
+        let me = self.request.candidate;
         let behind = self.rules.tokens && record.token() < self.request.floor;
-        let whole = |lease| self.left_of(lease).filter(|_| guard);
+        let whole = |lease| self.left_of(lease).filter(|_| self.request.guard);
         match record.tenure() {
-            Tenure::Vacant => {
-                let lease = record.mark.as_ref().map_or(Duration::ZERO, |mark| mark.lease_duration);
-                match whole(self.request.lease_duration.max(lease)) {
-                    Some(left) => Ok(self.guarded(GuardCause::Vanished, left)),
-                    None => self.grant(Some(record)),
-                }
-            }
+            Tenure::Vacant => self.vacant(record, behind),
             Tenure::Released { ours } => {
                 let last = record.mark.as_ref().filter(|_| ours).map(|mark| mark.candidate);
                 if last.is_some_and(|last| last.session == me.session && last.attempt >= me.attempt) {
@@ -122,6 +116,23 @@ impl Campaign<'_> {
             }
             Tenure::Ours(mark) => self.rival(record, mark.lease_duration),
             Tenure::Foreign(lease) => self.rival(record, lease.unwrap_or(self.request.lease_duration)),
+        }
+    }
+
+    /// Nobody is named. Whose name was taken away may still lead: as with absence, nobody new for a lease.
+    fn vacant(&self, record: &LeaseRecord, behind: bool) -> Result<Step<CampaignReply>, TokensExhausted> {
+        let mark = record.mark.as_ref();
+        let mine = mark.filter(|mark| {
+            mark.candidate == self.request.candidate && !mark.released && record.renewed_us == Some(mark.renewed_us)
+        });
+        if let Some(mine) = mine.filter(|_| !behind && !self.observation.unanswered()) {
+            // The same campaign once more, after no more than the name was taken away.
+            return Ok(self.extend(record, mine));
+        }
+        let lease = self.request.lease_duration.max(mark.map_or(Duration::ZERO, |mark| mark.lease_duration));
+        match self.left_of(lease).filter(|_| self.request.guard && self.observation.caution().absence) {
+            Some(left) => Ok(self.guarded(GuardCause::Vanished, left)),
+            None => self.grant(Some(record)),
         }
     }
 

@@ -1,6 +1,5 @@
 //! What an API server's answer, or its silence, means, in words for the person who has to do something about it.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use kube::core::response::Status;

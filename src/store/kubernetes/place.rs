@@ -257,7 +257,9 @@ impl State {
                     }
                 }
             }
-            None => self.tell_gap(),
+            // Who opens the watch tells of the gap before it.
+            None if self.live => self.tell_gap(),
+            None => {}
         }
     }
 
