@@ -271,7 +271,8 @@ async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) {
         tokio::spawn(async move {
             let service = service_fn(move |request| answer(request, Arc::clone(&shared)));
             // A client that goes away is none of ours.
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;
+            let _ =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;
         });
     }
 }
@@ -396,7 +397,13 @@ fn denied(world: &World, asked: &Asked) -> Option<Value> {
         return Some(status(403, "Forbidden", "leases", name, &message));
     }
     if *verb == "create" && namespace != NAMESPACE {
-        return Some(status(404, "NotFound", "namespaces", namespace, &format!("namespaces \"{namespace}\" not found")));
+        return Some(status(
+            404,
+            "NotFound",
+            "namespaces",
+            namespace,
+            &format!("namespaces \"{namespace}\" not found"),
+        ));
     }
     None
 }
@@ -415,8 +422,7 @@ fn perform(asked: &Asked, mut object: Value, shared: &Shared) -> Reply {
     let (key, name) = (key(&asked.namespace, &asked.name), &asked.name);
     shared.change(|world| {
         let present = world.leases.get(&key).cloned();
-        let missing =
-            || whole(404, &status(404, "NotFound", "leases", name, &format!("leases \"{name}\" not found")));
+        let missing = || whole(404, &status(404, "NotFound", "leases", name, &format!("leases \"{name}\" not found")));
         match (asked.verb, present) {
             ("create", Some(_)) => {
                 let message = format!("leases.coordination.k8s.io \"{name}\" already exists");
@@ -472,7 +478,8 @@ fn watch_stream(asked: &Asked, shared: &Arc<Shared>) -> Reply {
     let (changed, ended) = (shared.changed.subscribe(), shared.ended.subscribe());
     let world = shared.world();
     let from = asked.query.get("resourceVersion").and_then(|text| text.parse::<u64>().ok());
-    let first = world.leases.get(&key).filter(|_| from.is_none()).map(|object| json!({"type": "ADDED", "object": object}));
+    let first =
+        world.leases.get(&key).filter(|_| from.is_none()).map(|object| json!({"type": "ADDED", "object": object}));
     let seen = world.events.iter().position(|(version, ..)| from.is_some_and(|from| *version > from));
     let next = seen.unwrap_or(world.events.len());
     drop(world);

@@ -12,12 +12,7 @@ const NAME_PREFIX: &str = "baton";
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Checker<'_> {
-    pub(super) fn leases(
-        &mut self,
-        raw: &RawLeases,
-        roles: &[RoleConfig],
-        path: &Path,
-    ) -> Option<KubernetesConfig> {
+    pub(super) fn leases(&mut self, raw: &RawLeases, roles: &[RoleConfig], path: &Path) -> Option<KubernetesConfig> {
         let namespace = self.label(raw.namespace.as_ref(), &path.key("namespace"));
         let name_prefix = self.label(raw.name_prefix.as_ref(), &path.key("namePrefix"));
         let timeout_path = path.key("commandTimeout");

@@ -65,12 +65,8 @@ impl Checker<'_> {
         }
         let tls = self.tls(raw.tls.as_ref(), facts, &path.key("tls"));
         let key_prefix = self.key_prefix(raw.key_prefix.as_ref(), &path.key("keyPrefix"));
-        let command_timeout = self.command_timeout(
-            raw.command_timeout.as_ref(),
-            COMMAND_TIMEOUT,
-            roles,
-            &path.key("commandTimeout"),
-        );
+        let command_timeout =
+            self.command_timeout(raw.command_timeout.as_ref(), COMMAND_TIMEOUT, roles, &path.key("commandTimeout"));
         let replication = self.replication(raw.replication.as_ref(), command_timeout, &path.key("replication"));
         let careless = "off: when Redis loses its data or fails over, two replicas may lead at once";
         let guard = self.guard(raw.guard.as_ref(), careless, &path.key("guard"));

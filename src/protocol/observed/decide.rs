@@ -88,7 +88,7 @@ impl Campaign<'_> {
 
     fn present(&self, record: &LeaseRecord) -> Result<Step<CampaignReply>, TokensExhausted> {
         let me = self.request.candidate;
-        let behind = self.rules.tokens && record.token() < self.request.floor;
+        let behind = self.rules.tokens && record.token() < self.request.floor.max(record.floor());
         let whole = |lease| self.left_of(lease).filter(|_| self.request.guard);
         match record.tenure() {
             Tenure::Vacant => self.vacant(record, behind),
@@ -99,7 +99,7 @@ impl Campaign<'_> {
                 }
                 // A record that is older than a token which was seen: the server has forgotten what came after.
                 match whole(self.request.lease_duration).filter(|_| behind) {
-                    Some(left) => Ok(self.guarded(GuardCause::Regression, left)),
+                    Some(left) => Ok(self.regressed(record, left)),
                     None => self.grant(Some(record)),
                 }
             }
@@ -109,7 +109,7 @@ impl Campaign<'_> {
                 }
                 let doubted = self.observation.unanswered() || behind;
                 match whole(mark.lease_duration).filter(|_| doubted) {
-                    Some(left) => Ok(self.guarded(GuardCause::Regression, left)),
+                    Some(left) => Ok(self.regressed(record, left)),
                     None if mark.candidate == me && !doubted => Ok(self.extend(record, mark)),
                     None => self.grant(Some(record)),
                 }
@@ -148,7 +148,8 @@ impl Campaign<'_> {
     }
 
     fn grant(&self, before: Option<&LeaseRecord>) -> Result<Step<CampaignReply>, TokensExhausted> {
-        let stored = self.observation.top().max(before.map_or(Token::NONE, LeaseRecord::token));
+        let stored = before.map_or(Token::NONE, |before| before.token().max(before.floor()));
+        let stored = stored.max(self.observation.top());
         let token = next_token(self.rules, stored, self.request.floor, self.moment.wall)?;
         let record = LeaseRecord::granted(before, self.request, token, self.moment.wall);
         let reply = CampaignReply::Granted { token, count: record.count() };
@@ -175,6 +176,20 @@ impl Campaign<'_> {
     fn guarded(&self, cause: GuardCause, remaining: Duration) -> Step<CampaignReply> {
         let (token, count) = self.known();
         Step::Reply(CampaignReply::Guarded { cause, remaining, token, count })
+    }
+
+    /// The record is older than a token that was seen. That is noted on the object, so that others know; it counts from
+    /// that write on.
+    fn regressed(&self, record: &LeaseRecord, left: Duration) -> Step<CampaignReply> {
+        let cause = GuardCause::Regression;
+        let (token, count) = self.known();
+        match record.noting(self.request.floor) {
+            Some(record) => {
+                let remaining = self.request.lease_duration;
+                Step::Write { record, reply: CampaignReply::Guarded { cause, remaining, token, count } }
+            }
+            None => self.guarded(cause, left),
+        }
     }
 
     fn stale(&self) -> Step<CampaignReply> {
@@ -212,6 +227,7 @@ pub fn renew(observation: &Observation, request: &RenewRequest, rules: Rules, wa
         candidate: request.candidate,
         identity: request.identity.clone(),
         token: request.token,
+        floor: before.map_or(Token::NONE, LeaseRecord::floor),
         count,
         lease_duration: request.lease_duration,
         released: false,

@@ -1,10 +1,10 @@
-//! What one compare-and-set on a Lease object does: the store's side of the protocol where the store is a Kubernetes API
-//! server, which keeps versioned objects and runs no scripts.
+//! What one compare-and-set on a Lease object does: the store's side of the protocol where the store is a Kubernetes
+//! API server, which keeps versioned objects and runs no scripts.
 //!
 //! There is no server clock and no TTL. A lease is over when the same record has been seen for its whole lease
 //! duration, on the observer's own clock ([`Observation`]), as client-go does it: nobody's time of day is believed. So
-//! a decision has two parts. First what was seen decides whether to write ([`campaign`], [`renew`], [`release`] return a
-//! [`Step`]), then the write on just the version that was seen decides whether it counts: whoever changed the object
+//! a decision has two parts. First what was seen decides whether to write ([`campaign`], [`renew`], [`release`] return
+//! a [`Step`]), then the write on just the version that was seen decides whether it counts: whoever changed the object
 //! meanwhile makes it fail, and the decision is made anew.
 //!
 //! ```text

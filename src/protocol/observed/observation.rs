@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::super::names::{Mono, Token};
 use super::record::LeaseRecord;
 
-/// Which precautions are taken. All of them, outside the simulation, which switches them off to show what each is worth.
+/// Which precautions are taken. All of them, outside the simulation, which switches them off to show what each is
+/// worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caution {
     /// A lease ends by the observer's own clock, not by the holder's `renewTime` and the observer's time of day.

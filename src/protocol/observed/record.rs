@@ -1,4 +1,5 @@
-//! A Lease object as the protocol sees it: what every client of Kubernetes' leader election writes, and what Baton adds.
+//! A Lease object as the protocol sees it: what every client of Kubernetes' leader election writes, and what Baton
+//! adds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,8 @@ pub struct Mark {
     pub identity: Arc<str>,
     /// The term's token.
     pub token: Token,
+    /// The greatest token that a candidate has seen and this object knew nothing of (R5 *regression*), else none.
+    pub floor: Token,
     /// Grants, renewals and releases of this object.
     pub count: u64,
     /// How long the lease lasts, to the millisecond.
@@ -88,6 +91,17 @@ impl LeaseRecord {
         self.mark.as_ref().map_or(Token::NONE, |mark| mark.token)
     }
 
+    /// The greatest token that this object should have known of.
+    pub(super) fn floor(&self) -> Token {
+        self.mark.as_ref().map_or(Token::NONE, |mark| mark.floor)
+    }
+
+    /// The same with a token noted that it should have known of; none when there is nothing to note it beside.
+    pub(super) fn noting(&self, floor: Token) -> Option<Self> {
+        let mark = self.mark.as_ref().filter(|mark| mark.floor < floor && mark.token < floor)?;
+        Some(Self { mark: Some(Mark { floor, ..mark.clone() }), ..self.clone() })
+    }
+
     /// The count after the last write of Baton's.
     pub fn count(&self) -> u64 {
         self.mark.as_ref().map_or(0, |mark| mark.count)
@@ -118,6 +132,7 @@ impl LeaseRecord {
             candidate: request.candidate,
             identity: Arc::clone(&request.identity),
             token,
+            floor: Token::NONE,
             count,
             lease_duration: request.lease_duration,
             released: false,

@@ -228,8 +228,18 @@ fn a_released_record_older_than_a_token_that_was_seen_is_watched_for_a_lease() {
     let observation = since_zero(present(&released(&record)), 0);
     let floor = Token::new(token.get() + 500).unwrap();
     let behind = CampaignRequest { floor, ..ask(2, 1) };
-    assert_eq!(guarded(&observation, &behind, 1).0, GuardCause::Regression);
-    assert!(granted(&observation, &behind, 10_000).1 > floor);
+    let step = try_campaign(&observation, &behind, 1);
+    let Step::Write { record: noted, reply: CampaignReply::Guarded { cause, remaining, .. } } = step else {
+        panic!("{step:?}")
+    };
+    assert_eq!((cause, remaining), (GuardCause::Regression, LEASE));
+    assert_eq!((noted.tenure(), noted.token()), (Tenure::Released { ours: true }, token), "nothing else changes");
+    let noted = since_zero(present(&noted), 0);
+    for request in [&behind, &ask(3, 1)] {
+        assert_eq!(guarded(&noted, request, 1).0, GuardCause::Regression, "who has not seen that token, too");
+        let (next, newer) = granted(&noted, request, 10_000);
+        assert!(newer > floor && next.mark.unwrap().floor == Token::NONE);
+    }
     assert!(granted(&observation, &CampaignRequest { guard: false, ..behind }, 1).1 > floor);
 }
 

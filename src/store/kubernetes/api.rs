@@ -254,10 +254,8 @@ async fn exchange<T: serde::de::DeserializeOwned>(
             Failure::Open { error: StoreError::Unreachable { reason }, retry_after: None }
         });
     }
-    let status: Status = serde_json::from_slice(&body).unwrap_or_else(|_| Status {
-        message: String::from_utf8_lossy(&body).into_owned(),
-        ..Status::default()
-    });
+    let status: Status = serde_json::from_slice(&body)
+        .unwrap_or_else(|_| Status { message: String::from_utf8_lossy(&body).into_owned(), ..Status::default() });
     Err(errors::judge(code.as_u16(), &status, retry_after.map(Duration::from_secs), target))
 }
 

@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn only_answers_that_leave_no_doubt_count_as_not_done() {
-        for (code, denied) in [(400, true), (401, true), (403, true), (422, true), (429, true), (500, false), (504, false)]
+        for (code, denied) in
+            [(400, true), (401, true), (403, true), (422, true), (429, true), (500, false), (504, false)]
         {
             let (failure, _) = words(code, "{}", Verb::Create);
             assert_eq!(matches!(failure, Failure::Denied { .. }), denied, "{code}");

@@ -243,18 +243,24 @@ impl LeaseStore for KubernetesStore {
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
         let place = self.place(role);
         let known = place.view().is_ok_and(|view| view.object.is_some());
-        self.settle(&place, !known, |_, _| false, |view, _, wall| {
-            Ok(observed::renew(&view.observation, &request, self.rules(), wall))
-        })
+        self.settle(
+            &place,
+            !known,
+            |_, _| false,
+            |view, _, wall| Ok(observed::renew(&view.observation, &request, self.rules(), wall)),
+        )
         .await
     }
 
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
         let place = self.place(role);
         let known = place.view().is_ok_and(|view| view.object.is_some());
-        self.settle(&place, !known, |_, _| false, |view, _, wall| {
-            Ok(observed::release(&view.observation, &request, wall))
-        })
+        self.settle(
+            &place,
+            !known,
+            |_, _| false,
+            |view, _, wall| Ok(observed::release(&view.observation, &request, wall)),
+        )
         .await
     }
 

@@ -15,6 +15,7 @@ const PREFIX: &str = "baton.dev/";
 const SESSION: &str = "baton.dev/session";
 const ATTEMPT: &str = "baton.dev/attempt";
 const TOKEN: &str = "baton.dev/token";
+const FLOOR: &str = "baton.dev/floor";
 const COUNT: &str = "baton.dev/count";
 const DURATION: &str = "baton.dev/lease-duration-ms";
 const IDENTITY: &str = "baton.dev/identity";
@@ -50,7 +51,10 @@ fn mark(lease: &Lease) -> Result<Option<Mark>, String> {
         text.parse().map_err(|_| format!("its annotation {key} is {text:?}, not a number"))
     };
     let session = text(SESSION)?;
-    let token = number(TOKEN)?;
+    let token = |key: &str| -> Result<Token, String> {
+        let value = number(key)?;
+        Token::new(value).ok_or_else(|| format!("its annotation {key} is {value}, not below 2^53"))
+    };
     let renewed = text(RENEWED)?;
     let renewed: Timestamp =
         renewed.parse().map_err(|_| format!("its annotation {RENEWED} is {renewed:?}, not a time"))?;
@@ -67,7 +71,8 @@ fn mark(lease: &Lease) -> Result<Option<Mark>, String> {
             attempt: Attempt(number(ATTEMPT)?),
         },
         identity: Arc::from(text(IDENTITY)?.as_str()),
-        token: Token::new(token).ok_or_else(|| format!("its annotation {TOKEN} is {token}, not below 2^53"))?,
+        token: token(TOKEN)?,
+        floor: token(FLOOR)?,
         count: number(COUNT)?,
         lease_duration: Duration::from_millis(number(DURATION)?),
         released,
@@ -96,6 +101,7 @@ pub(super) fn write(object: Option<&Lease>, name: &str, record: &LeaseRecord) ->
             (SESSION, mark.candidate.session.to_string()),
             (ATTEMPT, mark.candidate.attempt.0.to_string()),
             (TOKEN, mark.token.to_string()),
+            (FLOOR, mark.floor.to_string()),
             (COUNT, mark.count.to_string()),
             (DURATION, mark.lease_duration.as_millis().to_string()),
             (IDENTITY, mark.identity.to_string()),
@@ -118,6 +124,7 @@ mod tests {
             candidate: Candidate { session: SessionId::from_u128(7), attempt: Attempt(3) },
             identity: Arc::from("web-0"),
             token: Token::new(1_700_000_000_000_001).unwrap(),
+            floor: Token::NONE,
             count: 12,
             lease_duration: Duration::from_millis(1_500),
             released: false,
