@@ -33,11 +33,11 @@ use tokio::task::AbortHandle;
 
 use self::api::Api;
 use self::errors::Failure;
-use self::place::{Place, Sight, Source, View};
+use self::place::{Place, Sight, View};
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock, wall_time};
 use crate::config::KubernetesConfig;
-use crate::protocol::observed::{self, LeaseRecord, Step, Tenure};
+use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
     Stamped, StoreTime, TokensExhausted,
