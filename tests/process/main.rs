@@ -10,6 +10,7 @@ mod group;
 mod handover;
 mod health;
 mod http;
+mod leases;
 mod networks;
 mod proxies;
 mod redis_faults;

@@ -51,6 +51,8 @@ pub struct Settings {
     pub redis_url: String,
     /// Further keys of `store.redis`, each with a comma before it.
     pub redis_more: String,
+    /// Where leases are kept in Kubernetes instead, and which kubeconfig leads there.
+    pub kubeconfig: Option<PathBuf>,
     /// The entries of `roles`.
     pub roles: String,
 }
@@ -59,7 +61,12 @@ impl Settings {
     /// Of web-`number`, which campaigns for the usual role.
     pub fn new(number: usize, redis_url: String, lease: Lease) -> Self {
         let roles = lease.role(ROLE, "");
-        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), roles }
+        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), kubeconfig: None, roles }
+    }
+
+    /// The same with leases in Kubernetes.
+    pub fn on_kubernetes(number: usize, kubeconfig: PathBuf, lease: Lease) -> Self {
+        Self { kubeconfig: Some(kubeconfig), ..Self::new(number, String::new(), lease) }
     }
 }
 
@@ -100,11 +107,15 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let Settings { identity, redis_url, redis_more, .. } = &self.settings;
+        let Settings { identity, redis_url, redis_more, kubeconfig, .. } = &self.settings;
+        let store = match kubeconfig {
+            Some(_) => "kubernetes: { commandTimeout: 400ms }".to_owned(),
+            None => format!("redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }}"),
+        };
         let (api, telemetry) = (self.api, self.telemetry);
         format!(
             "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
-             store: {{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}\nroles:\n{roles}\
+             store: {{ {store} }}\nroles:\n{roles}\
              log: {{ level: debug, format: text }}\n"
         )
     }
@@ -142,6 +153,9 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
+        if let Some(kubeconfig) = &self.settings.kubeconfig {
+            command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
+        }
         command.spawn().expect("the sidecar starts")
     }
 

@@ -15,6 +15,7 @@
 //! Nothing of kube leaves this folder.
 
 mod api;
+mod audit;
 mod errors;
 mod object;
 mod place;
@@ -30,6 +31,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::AbortHandle;
+
+pub use audit::audit;
 
 use self::api::Api;
 use self::errors::Failure;

@@ -50,7 +50,11 @@ struct Call {
 enum Leg {
     Look,
     /// Version seen, or none to make it.
-    Write { on: Option<u64>, record: LeaseRecord, reply: Reply },
+    Write {
+        on: Option<u64>,
+        record: LeaseRecord,
+        reply: Reply,
+    },
 }
 
 /// What comes back.
@@ -230,7 +234,8 @@ impl World {
             rules: Rules::KUBERNETES,
             seed: self.rng.u64(..),
         };
-        let (clock_offset, clock_ppm) = (self.rng.u64(1_000 * SECOND..100_000 * SECOND), self.rng.i64(-10_000..=10_000));
+        let (clock_offset, clock_ppm) =
+            (self.rng.u64(1_000 * SECOND..100_000 * SECOND), self.rng.i64(-10_000..=10_000));
         let drift = i128::from(self.now) * i128::from(clock_ppm) / 1_000_000;
         let born = u64::try_from(i128::from(clock_offset) + i128::from(self.now) + drift).expect("positive");
         self.replicas.push(Replica {
@@ -459,10 +464,13 @@ impl World {
 
     fn finish(&mut self, at: usize, id: RequestId, reply: Result<Reply, Failure>) {
         let Some(call) = self.replicas[at].calls.remove(&id) else { return };
-        let stamped = |reply| Stamped { reply, store_time: StoreTime(self.replicas[at].local(self.now).as_nanos() / 1_000) };
+        let stamped =
+            |reply| Stamped { reply, store_time: StoreTime(self.replicas[at].local(self.now).as_nanos() / 1_000) };
         let input = match (call.request, reply) {
             (_, Ok(Reply::Campaign(reply))) => Input::Campaigned { id, reply: Ok(stamped(reply)) },
-            (_, Ok(Reply::Renew(reply))) => Input::Renewed { id, reply: Ok(Stamped { reply, store_time: StoreTime(0) }) },
+            (_, Ok(Reply::Renew(reply))) => {
+                Input::Renewed { id, reply: Ok(Stamped { reply, store_time: StoreTime(0) }) }
+            }
             (_, Ok(Reply::Release(reply))) => {
                 Input::Released { id, reply: Ok(Stamped { reply, store_time: StoreTime(0) }) }
             }
