@@ -31,7 +31,7 @@ impl Cluster {
         let apps = Apps::start(count, ROLE);
         let replicas = (0..count).map(|number| {
             let replica = Replica::start(number, Settings::on_kubernetes(number, api.kubeconfig(), lease));
-            apps.ask_at(replica.who(), replica.api());
+            apps.ask_at(&replica);
             replica
         });
         Self { replicas: replicas.collect(), apps, api }
@@ -55,7 +55,7 @@ impl Cluster {
 
     fn start_again(&mut self, replica: usize) {
         self.replicas[replica].start_again();
-        self.apps.ask_at(self.replicas[replica].who(), self.replicas[replica].api());
+        self.apps.ask_at(&self.replicas[replica]);
     }
 
     fn finish(mut self, scenario: &str, measured: &str) {

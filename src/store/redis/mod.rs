@@ -24,8 +24,10 @@ mod info;
 mod link;
 mod news;
 mod nodes;
+mod rights;
 mod routes;
 mod scripts;
+mod sentinels;
 mod settings;
 mod subscriber;
 mod supervisor;
@@ -41,12 +43,13 @@ use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, Severity, audit};
 pub use errors::SetupError;
+pub use settings::check_files;
 
 use self::errors::Failure;
 use self::info::Info;
 use self::link::Link;
 use self::routes::Routes;
-use self::scripts::{CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use self::scripts::{CAMPAIGN, CONFIRM, Keys, PURGE, RELEASE, RENEW, Script};
 use self::settings::Settings;
 use self::subscriber::Listeners;
 use self::supervisor::Pauses;
@@ -122,8 +125,25 @@ impl RedisStore {
             link = Arc::new(opened.unwrap_or(Err(waited))?);
             reply = call.send(&link, true).await;
         }
-        let reply = read(reply.map_err(|failure| failure.error)?)?;
-        Ok(Done { reply, link, deadline })
+        let reply = reply.map_err(|failure| failure.error)?;
+        let unconfirmed = scripts::is_unconfirmed(&reply);
+        Ok(Done { reply: read(reply)?, unconfirmed, link, deadline })
+    }
+
+    /// R6, and what R5 needs of it: the first acknowledged reply of a server process begins its guard.
+    ///
+    /// A replica that has acknowledged another master's writes may change sides in any moment; whoever is granted by
+    /// its new master must wait for one lease from then, and not from when that master was first asked.
+    async fn confirmed<R>(&self, role: &RoleName, lease: Duration, done: Done<R>) -> Result<R, StoreError> {
+        let (unconfirmed, link, deadline) = (done.unconfirmed, Arc::clone(&done.link), done.deadline);
+        let reply = self.acknowledged(done).await?;
+        if unconfirmed {
+            let (keys, args) = (Keys::new(&self.prefix, role), scripts::confirm_args(lease));
+            let call = Call { script: &CONFIRM, keys: &keys, args: &args, deadline };
+            // If it fails the next reply says so again.
+            let _ = call.send(&link, false).await;
+        }
+        Ok(reply)
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -146,7 +166,7 @@ impl RedisStore {
         let reason = format!(
             "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it counts for \
              nothing: {}",
-            done.why_so_few(acks).await
+            done.why_so_few(acks, mode).await
         );
         if self.settings.fails_over && done.link.age() >= self.settings.second_look {
             // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
@@ -188,13 +208,15 @@ impl Call<'_> {
 /// A script's answer, and what it takes to go on with it.
 struct Done<R> {
     reply: R,
+    /// No replica has acknowledged a write of this server process yet, as far as its record tells.
+    unconfirmed: bool,
     link: Arc<Link>,
     deadline: Deadline,
 }
 
 impl<R> Done<R> {
     /// What the server knows of its replicas: too few of them, or too slow.
-    async fn why_so_few(&self, acks: u32) -> String {
+    async fn why_so_few(&self, acks: u32, mode: AckMode) -> String {
         // Without much time left a question would only be one more command that is not answered.
         let replicas = if self.deadline.left() < REASON_TIME {
             None
@@ -205,6 +227,9 @@ impl<R> Done<R> {
         match replicas {
             Some(connected) if connected < u64::from(acks) => {
                 format!("it has {connected} replicas; add replicas, or lower replication.acks")
+            }
+            Some(connected) if mode == AckMode::WaitAof => {
+                format!("it has {connected} replicas; check that they have appendonly yes, and are not slow or paused")
             }
             Some(connected) => format!("it has {connected} replicas; check whether they are slow or paused"),
             None => "check its replicas".to_owned(),
@@ -242,18 +267,22 @@ impl Deadline {
 #[async_trait]
 impl LeaseStore for RedisStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        let args = scripts::campaign_args(&request);
+        let args = scripts::campaign_args(&request, self.replication.acks > 0);
         let done = self.run(role, &CAMPAIGN, &args, scripts::campaign_reply).await?;
         match done.reply.reply {
             CampaignReply::Granted { .. } => self.acknowledged(done).await,
+            CampaignReply::Guarded { .. } if done.unconfirmed => {
+                self.confirmed(role, request.lease_duration, done).await
+            }
             _ => Ok(done.reply),
         }
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        let done = self.run(role, &RENEW, &scripts::renew_args(&request), scripts::renew_reply).await?;
+        let args = scripts::renew_args(&request, self.replication.acks > 0);
+        let done = self.run(role, &RENEW, &args, scripts::renew_reply).await?;
         match done.reply.reply {
-            RenewReply::Renewed { .. } => self.acknowledged(done).await,
+            RenewReply::Renewed { .. } => self.confirmed(role, request.lease_duration, done).await,
             RenewReply::Lost { .. } => Ok(done.reply),
         }
     }
@@ -275,9 +304,10 @@ impl LeaseStore for RedisStore {
         Ok(self.run(role, &PURGE, &[], scripts::purge_reply).await?.reply)
     }
 
-    /// As noticed at the last connect.
+    /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
     fn notes(&self) -> Vec<String> {
-        self.routes.notes().into_iter().chain(self.listeners.refusal()).collect()
+        let is_up = *self.routes.base.health.borrow() == StoreHealth::Up;
+        self.routes.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
     fn command_timeout(&self) -> Duration {

@@ -36,7 +36,11 @@ end
 local function read(key, fields)
   local values = redis.pcall('HMGET', key, 'v', unpack(fields))
   if values.err then
-    return nil, garbage(key, 'it is not a hash')
+    if string.find(values.err, 'WRONGTYPE', 1, true) then
+      return nil, garbage(key, 'it is not a hash')
+    end
+    -- The user may not read it, say: that is told as it is.
+    return nil, values
   end
   if not values[1] then
     if redis.call('EXISTS', key) == 0 then
@@ -130,7 +134,12 @@ end
 local function write_lease(session, attempt, token, identity, lease_ms)
   redis.call('HSET', lease_key, 'v', '1', 'session', session, 'attempt', text(attempt), 'token', text(token),
     'identity', identity, 'lease_ms', text(lease_ms))
-  redis.call('PEXPIRE', lease_key, text(lease_ms))
+  local expires = redis.pcall('PEXPIRE', lease_key, text(lease_ms))
+  if type(expires) == 'table' and expires.err then
+    -- The user may not do that. A lease without a TTL would stand for ever; without it the same error ends the script.
+    redis.call('DEL', lease_key)
+    redis.call('PEXPIRE', lease_key, text(lease_ms))
+  end
 end
 
 local function extend_lease(lease_ms)
@@ -150,13 +159,22 @@ local function guard_until(record, cause, moment)
   end
 end
 
--- R5 generation and empty. Returns the record to go on with, and whether it differs from what is stored.
-local function prepare(record, lease_ms, guard)
+local function run_id_in(info)
+  return string.match(info, 'run_id:(%w+)') or ''
+end
+
+-- R5 generation and empty. Returns the record to go on with, whether it differs from what is stored, and whether this
+-- server is unconfirmed.
+--
+-- With acknowledgements (`acks`, R6) the lease that the guard waits for does not begin here, but in confirm.lua, when a
+-- replica has acknowledged a write of this server. Until then that replica may follow another master, and acknowledge
+-- there.
+local function prepare(record, lease_ms, guard, acks)
   if not guard then
-    return record or new_record(), false
+    return record or new_record(), false, false
   end
   local info = redis.call('INFO', 'server')
-  local run_id = string.match(info, 'run_id:(%w+)') or ''
+  local run_id = run_id_in(info)
   if not record then
     record = new_record()
     record.run_id = run_id
@@ -166,14 +184,17 @@ local function prepare(record, lease_ms, guard)
     if left >= 0 then
       guard_until(record, 'empty', now + left)
     end
-    return record, true
+    return record, true, false
   end
-  if record.run_id ~= run_id then
-    record.run_id = run_id
-    guard_until(record, 'generation', now + lease_ms * 1000)
-    return record, true
+  if record.run_id == run_id then
+    return record, false, false
   end
-  return record, false
+  guard_until(record, 'generation', now + lease_ms * 1000)
+  if acks then
+    return record, true, true
+  end
+  record.run_id = run_id
+  return record, true, false
 end
 
 -- R8. The identity comes last, since it may hold spaces. Returns how many heard it.

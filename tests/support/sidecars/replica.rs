@@ -1,5 +1,7 @@
 //! One replica: a `baton run` process that may be killed, paused, ended and started again.
 
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -10,10 +12,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::claims::Who;
-use crate::group::ROLE;
 use crate::http::{Answer, ask};
+use crate::support::place::Place;
 use crate::support::redis::free_port;
 use crate::wait::until;
+
+/// The role that every scenario is about.
+pub const ROLE: &str = "scheduler";
+/// Where its lease is.
+pub const LEASE_KEY: &str = "baton:{scheduler}:lease";
 
 /// A role's timings, in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +58,12 @@ pub struct Settings {
     pub redis_url: String,
     /// Further keys of `store.redis`, each with a comma before it.
     pub redis_more: String,
-    /// Where leases are kept in Kubernetes instead, and which kubeconfig leads there.
+    /// Which kubeconfig leads to the leases, where they are in Kubernetes.
     pub kubeconfig: Option<PathBuf>,
+    /// The whole section `store`, instead of these two.
+    pub store: Option<String>,
+    /// Where it runs.
+    pub place: Place,
     /// The entries of `roles`.
     pub roles: String,
 }
@@ -61,12 +72,26 @@ impl Settings {
     /// Of web-`number`, which campaigns for the usual role.
     pub fn new(number: usize, redis_url: String, lease: Lease) -> Self {
         let roles = lease.role(ROLE, "");
-        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), kubeconfig: None, roles }
+        Self {
+            identity: format!("web-{number}"),
+            redis_url,
+            redis_more: String::new(),
+            store: None,
+            kubeconfig: None,
+            place: Place::here(),
+            roles,
+        }
+    }
+
+    /// The same on another store, told by its section of the configuration, at a place of its own.
+    pub fn on_store(number: usize, store: String, place: Place, lease: Lease) -> Self {
+        Self { store: Some(store), place, ..Self::new(number, String::new(), lease) }
     }
 
     /// The same with leases in Kubernetes.
     pub fn on_kubernetes(number: usize, kubeconfig: PathBuf, lease: Lease) -> Self {
-        Self { kubeconfig: Some(kubeconfig), ..Self::new(number, String::new(), lease) }
+        let store = "{ kubernetes: { commandTimeout: 400ms } }".to_owned();
+        Self { kubeconfig: Some(kubeconfig), ..Self::on_store(number, store, Place::here(), lease) }
     }
 }
 
@@ -107,15 +132,13 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let Settings { identity, redis_url, redis_more, kubeconfig, .. } = &self.settings;
-        let store = match kubeconfig {
-            Some(_) => "kubernetes: { commandTimeout: 400ms }".to_owned(),
-            None => format!("redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }}"),
-        };
+        let Settings { identity, redis_url, redis_more, store, .. } = &self.settings;
         let (api, telemetry) = (self.api, self.telemetry);
+        let redis = || format!("{{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}");
+        let store = store.clone().unwrap_or_else(redis);
         format!(
             "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
-             store: {{ {store} }}\nroles:\n{roles}\
+             store: {store}\nroles:\n{roles}\
              log: {{ level: debug, format: text }}\n"
         )
     }
@@ -130,14 +153,15 @@ impl Replica {
         // Somebody else may take a free port before the replica does; it then ends with this code.
         const TAKEN: i32 = 69;
         for _ in 0..5 {
-            self.api = SocketAddr::from(([127, 0, 0, 1], free_port()));
-            self.telemetry = SocketAddr::from(([127, 0, 0, 1], free_port()));
+            self.api = SocketAddr::from(([127, 0, 0, 1], self.settings.place.run(free_port)));
+            self.telemetry = SocketAddr::from(([127, 0, 0, 1], self.settings.place.run(free_port)));
             std::fs::write(&self.config, self.config_with(&self.settings.roles)).expect("a configuration");
             self.child = Some(self.launch());
             let mut ended = None;
             until("a replica listens", || {
                 ended = self.child.as_mut().and_then(|child| child.try_wait().expect("our own child can be asked"));
-                ended.is_some() || [self.api, self.telemetry].iter().all(|at| TcpStream::connect(at).is_ok())
+                let listens = || [self.api, self.telemetry].iter().all(|at| TcpStream::connect(at).is_ok());
+                ended.is_some() || self.settings.place.run(listens)
             });
             match ended {
                 None => return,
@@ -156,7 +180,7 @@ impl Replica {
         if let Some(kubeconfig) = &self.settings.kubeconfig {
             command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
         }
-        command.spawn().expect("the sidecar starts")
+        self.settings.place.run(|| command.spawn()).expect("the sidecar starts")
     }
 
     fn log_path(&self) -> PathBuf {
@@ -175,12 +199,14 @@ impl Replica {
 
     /// Asks its listener for the app.
     pub fn ask(&self, line: &str, body: &str) -> Answer {
-        ask(self.api, line, body)
+        let api = self.api;
+        self.settings.place.run(|| ask(api, line, body))
     }
 
     /// The value of a series in `/metrics`, whatever the order of its labels.
     pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let text = ask(self.telemetry, "GET /metrics", "").body;
+        let telemetry = self.telemetry;
+        let text = self.settings.place.run(|| ask(telemetry, "GET /metrics", "")).body;
         let pairs: Vec<String> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
         let is_it = |series: &str| {
             series.split('{').next() == Some(name) && pairs.iter().all(|pair| series.contains(pair.as_str()))
