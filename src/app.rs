@@ -15,6 +15,7 @@ use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, Ro
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
+use crate::store::kubernetes::KubernetesStore;
 use crate::store::measured::Measured;
 use crate::store::memory::MemoryStore;
 use crate::store::quorum::{Member, QuorumStore};
@@ -90,6 +91,9 @@ pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Arc<dyn LeaseS
     Ok(match &config.store {
         StoreConfig::Redis(redis) => Arc::new(RedisStore::connect(redis, lease_min, Entropy::from_system().seed())?),
         StoreConfig::Quorum(quorum) => Arc::new(open_quorum(quorum, lease_min, clock)?),
+        StoreConfig::Kubernetes(leases) => {
+            Arc::new(KubernetesStore::new(leases, lease_min, Entropy::from_system().seed()))
+        }
         StoreConfig::Memory => Arc::new(MemoryStore::new(Arc::clone(clock))),
     })
 }
@@ -179,6 +183,7 @@ fn guards(config: &Config) -> bool {
     match &config.store {
         StoreConfig::Redis(redis) => redis.guard == Guard::Strict,
         StoreConfig::Quorum(quorum) => quorum.guard() == Guard::Strict,
+        StoreConfig::Kubernetes(leases) => leases.guard == Guard::Strict,
         StoreConfig::Memory => true,
     }
 }
@@ -188,6 +193,7 @@ fn command_timeout(config: &Config) -> Option<Duration> {
         StoreConfig::Redis(redis) => Some(redis.command_timeout),
         // A campaign asks every member twice.
         StoreConfig::Quorum(quorum) => Some(quorum.command_timeout() * 2),
+        StoreConfig::Kubernetes(leases) => Some(leases.command_timeout),
         StoreConfig::Memory => None,
     }
 }

@@ -1,10 +1,13 @@
-//! `baton audit`: what a Redis can and cannot promise, as a graded report.
+//! `baton audit`: what a store can and cannot promise, as a graded report.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use baton::clock::wall_time;
-use baton::config::{Environment, StoreConfig};
+use baton::config::{Environment, KubernetesConfig, RoleConfig, StoreConfig};
 use baton::process::Exit;
+use baton::protocol::RoleName;
+use baton::store::StoreError;
+use baton::store::kubernetes::{self, KubernetesStore};
 use baton::store::redis::{self, AuditReport, Finding, QuorumReport, Severity};
 use clap::Args;
 use serde::Serialize;
@@ -12,18 +15,18 @@ use serde::Serialize;
 use super::output::{complain, say};
 use super::{Code, ConfigFile, Format, block_on, load};
 
-/// Tell what this Redis can and cannot promise
+/// Tell what this store can and cannot promise
 ///
 /// Looks at the Redis that the configuration names: version, role, persistence,
 /// eviction, replicas and acknowledgements, clock, latency, and the rights of its user,
 /// which are tried out on keys of its own that are removed again. Each finding is
 /// graded (ok, note, unknown, warning, problem), with what it costs and what would
-/// help.
+/// help. Of a quorum it looks at every member, and at what they are together. Where
+/// leases are in Kubernetes, it looks at the API server: version, RBAC, and the Lease of
+/// every role.
 ///
-/// Of a quorum it looks at every member, and at what they are together.
-///
-/// Ends with 0, with 1 when there is a problem, with 69 when the Redis, or every member,
-/// cannot be talked to.
+/// Ends with 0, with 1 when there is a problem, with 69 when the store, or every member
+/// of the quorum, cannot be talked to.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton audit --config config.yaml\n  \
@@ -36,6 +39,9 @@ pub struct AuditArgs {
     output: Format,
 }
 
+/// How long an API server may take for each answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Looks, and reports.
 pub fn audit(args: &AuditArgs) -> Code {
     let loaded = match load(&args.file.config, &Environment::process()) {
@@ -43,29 +49,48 @@ pub fn audit(args: &AuditArgs) -> Code {
         Err(code) => return code,
     };
     let clock = || SystemTime::from(wall_time());
-    match &loaded.config.store {
-        StoreConfig::Redis(config) => block_on(async {
-            match redis::audit(config, &clock).await {
-                Ok(report) => print(&report, report.worst(), text, args.output),
-                Err(error) => {
-                    complain(format_args!("baton audit: {error}"));
-                    Exit::Unavailable.into()
-                }
+    let config = &loaded.config;
+    block_on(async {
+        match &config.store {
+            StoreConfig::Redis(redis) => tell("Redis", redis::audit(redis, &clock).await, args.output),
+            StoreConfig::Quorum(quorum) => {
+                let report = redis::audit_quorum(&quorum.members, quorum.seats(), &clock).await;
+                let code = print(&report, report.worst(), quorum_text, args.output);
+                if report.answered == 0 { Exit::Unavailable.into() } else { code }
             }
-        }),
-        StoreConfig::Quorum(config) => block_on(async {
-            let report = redis::audit_quorum(&config.members, config.seats(), &clock).await;
-            let code = print(&report, report.worst(), quorum_text, args.output);
-            if report.answered == 0 { Exit::Unavailable.into() } else { code }
-        }),
-        StoreConfig::Memory => {
-            complain(format_args!("{}: store: there is no Redis in it to look at", args.file.config.display()));
-            Exit::Usage.into()
+            StoreConfig::Kubernetes(leases) => {
+                tell("API server", audit_kubernetes(leases, &config.roles).await, args.output)
+            }
+            StoreConfig::Memory => {
+                let file = args.file.config.display();
+                complain(format_args!("{file}: store: there is no Redis or Kubernetes in it to look at"));
+                Exit::Usage.into()
+            }
+        }
+    })
+}
+
+async fn audit_kubernetes(leases: &KubernetesConfig, roles: &[RoleConfig]) -> Result<AuditReport, StoreError> {
+    let roles: Vec<RoleName> = roles.iter().map(|role| role.name.clone()).collect();
+    // No lease waits for it, so a slow answer is an answer; and nothing is listened to, so the seed is nothing.
+    let command_timeout = leases.command_timeout.max(PATIENCE);
+    let patient = KubernetesConfig { command_timeout, ..leases.clone() };
+    let store = KubernetesStore::new(&patient, command_timeout, 0);
+    kubernetes::audit(&store, &roles, leases.guard).await
+}
+
+/// Prints what was found where there was one server to look at.
+fn tell(what: &str, report: Result<AuditReport, StoreError>, format: Format) -> Code {
+    match report {
+        Ok(report) => print(&report, report.worst(), |report| text(what, report), format),
+        Err(error) => {
+            complain(format_args!("baton audit: {error}"));
+            Exit::Unavailable.into()
         }
     }
 }
 
-fn print<R: Serialize>(report: &R, worst: Severity, text: fn(&R) -> String, format: Format) -> Code {
+fn print<R: Serialize>(report: &R, worst: Severity, text: impl FnOnce(&R) -> String, format: Format) -> Code {
     match format {
         Format::Json => match serde_json::to_string_pretty(report) {
             Ok(text) => say(text),
@@ -89,15 +114,15 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn text(report: &AuditReport) -> String {
-    let mut lines = chapter(report);
+fn text(what: &str, report: &AuditReport) -> String {
+    let mut lines = chapter(what, report);
     lines.push(summary(report.findings.iter()));
     lines.join("\n")
 }
 
 /// The members one after another, then what they are together.
 fn quorum_text(report: &QuorumReport) -> String {
-    let mut lines: Vec<String> = report.members.iter().flat_map(chapter).collect();
+    let mut lines: Vec<String> = report.members.iter().flat_map(|member| chapter("Redis", member)).collect();
     lines.extend(["The members together".to_owned(), String::new()]);
     lines.extend(report.findings.iter().flat_map(paragraph));
     lines.push(String::new());
@@ -105,8 +130,8 @@ fn quorum_text(report: &QuorumReport) -> String {
     lines.join("\n")
 }
 
-fn chapter(report: &AuditReport) -> Vec<String> {
-    let mut lines = vec![format!("The Redis at {}", report.endpoint), String::new()];
+fn chapter(what: &str, report: &AuditReport) -> Vec<String> {
+    let mut lines = vec![format!("The {what} at {}", report.endpoint), String::new()];
     lines.extend(report.findings.iter().flat_map(paragraph));
     lines.push(String::new());
     lines

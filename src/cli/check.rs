@@ -56,6 +56,7 @@ fn summary(config: &Config) -> String {
     let store = match config.store {
         StoreConfig::Redis(_) => "redis",
         StoreConfig::Quorum(_) => "quorum",
+        StoreConfig::Kubernetes(_) => "kubernetes",
         StoreConfig::Memory => "memory",
     };
     let roles: Vec<&str> = config.roles.iter().map(|role| role.name.as_str()).collect();

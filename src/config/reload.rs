@@ -67,7 +67,8 @@ fn same_store(old: &StoreConfig, new: &StoreConfig) -> bool {
                 && members.len() == new.members.len()
                 && members.iter().zip(&new.members).all(|(old, new)| same_redis(old, new))
         }
-        (StoreConfig::Memory | StoreConfig::Redis(_) | StoreConfig::Quorum(_), _) => false,
+        (StoreConfig::Kubernetes(old), StoreConfig::Kubernetes(new)) => old == new,
+        (StoreConfig::Memory | StoreConfig::Redis(_) | StoreConfig::Quorum(_) | StoreConfig::Kubernetes(_), _) => false,
     }
 }
 

@@ -4,6 +4,8 @@
 //! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.
 //! * [`LeaseCell`] is the store's side: what one atomic step does to a role's lease and record. The Lua scripts of the
 //!   Redis store are held against it.
+//! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
+//!   does.
 //! * [`Standing`] is what an app may be told right now, readable from any thread.
 //! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
 //! * [`Timing`] is a set of durations under which all of this can work; others cannot be built.
@@ -76,6 +78,7 @@ mod election;
 mod event;
 mod lease;
 mod names;
+pub mod observed;
 mod quorum;
 mod rules;
 mod standing;

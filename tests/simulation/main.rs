@@ -6,6 +6,7 @@ use std::env;
 mod checker;
 mod clockwork;
 mod faults;
+mod leases;
 mod quorum;
 mod quorum_tests;
 mod run;

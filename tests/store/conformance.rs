@@ -1,5 +1,5 @@
 //! The rules of the protocol on every store that Debian's packages suffice for: in memory, on one Redis with a replica,
-//! behind Sentinels and in a cluster.
+//! behind Sentinels and in a cluster; and on Lease objects of an API service.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use baton::store::memory::MemoryStore;
 
 use super::support::cluster::Cluster;
 use super::support::conformance::{ALL, Fault, Place, Rule, run};
+use super::support::kubernetes::FakeApi;
 use super::support::redis::{Data, RedisServer};
 use super::support::resp::Reply;
 use super::support::sentinel::SentinelSet;
@@ -177,6 +178,42 @@ impl Place for OnRedis {
         until_up(&store).await;
         Arc::new(store)
     }
+}
+
+/// What may happen to a Lease object. Its server keeps what it has written, and has no TTL.
+const TO_A_LEASE: &[Fault] = &[Fault::LeaseGone, Fault::AllForgotten];
+
+struct OnKubernetes {
+    store: Arc<KubernetesStore>,
+    api: FakeApi,
+}
+
+#[async_trait(?Send)]
+impl Place for OnKubernetes {
+    fn store(&self) -> Arc<dyn LeaseStore> {
+        Arc::clone(&self.store) as Arc<dyn LeaseStore>
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        TO_A_LEASE
+    }
+
+    async fn inflict(&mut self, fault: Fault, role: &RoleName) {
+        let name = format!("baton-{role}");
+        match fault {
+            // Somebody empties it by hand.
+            Fault::LeaseGone => self.api.edit(&name, |lease| lease["spec"]["holderIdentity"] = "".into()),
+            Fault::AllForgotten => assert!(self.api.delete(&name)),
+            other => panic!("it has no {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_rule_holds_on_lease_objects() {
+    let api = FakeApi::start();
+    let place = OnKubernetes { store: Arc::new(leases_of(&api)), api };
+    assert_eq!(run(Box::new(place)).await, Rule::WITHOUT_REPLICAS);
 }
 
 #[test]

@@ -9,6 +9,10 @@ mod conformance;
 mod differential;
 mod faults;
 mod garbage;
+mod leases;
+mod leases_random;
+mod leases_refused;
+mod leases_shared;
 mod listening;
 mod live;
 mod members;
@@ -22,15 +26,17 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
+use baton::config::{AckMode, Guard, KubernetesConfig, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
     CampaignReply, CampaignRequest, Knowledge, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName,
     SessionId, Token,
 };
+use baton::store::kubernetes::KubernetesStore;
 use baton::store::redis::RedisStore;
 use baton::store::{LeaseStore, StoreError, StoreHealth};
 use secrecy::SecretString;
 
+use support::kubernetes::FakeApi;
 use support::requests::{LEASE, ask, candidate, giving_back, knows, ms, renewal, unguarded};
 use support::{BOUND, within};
 
@@ -65,6 +71,24 @@ async fn connected(url: &str) -> RedisStore {
     let store = store_with(&config(url));
     until_up(&store).await;
     store
+}
+
+/// A store on this API service.
+fn leases_of(api: &FakeApi) -> KubernetesStore {
+    leases_at(api.kubeconfig(), &leases_config())
+}
+
+fn leases_at(kubeconfig: std::path::PathBuf, config: &KubernetesConfig) -> KubernetesStore {
+    KubernetesStore::with_kubeconfig(config, kubeconfig, LEASE, 7)
+}
+
+fn leases_config() -> KubernetesConfig {
+    KubernetesConfig {
+        namespace: None,
+        name_prefix: "baton".to_owned(),
+        command_timeout: ms(8_000),
+        guard: Guard::Strict,
+    }
 }
 
 async fn until_up(store: &RedisStore) {

@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod conformance;
+pub mod kubernetes;
 pub mod place;
 pub mod proxy;
 pub mod quorum;

@@ -70,7 +70,8 @@ impl Checker<'_> {
         let key_prefix = self.key_prefix(raw.key_prefix.as_ref(), &path.key("keyPrefix"));
         let command_timeout = self.member_timeout(raw.command_timeout.as_ref(), roles, &path.key("commandTimeout"));
         let required = self.required(raw.required.as_ref(), &path.key("required"));
-        let guard = self.guard(raw.guard.as_ref(), &path.key("guard"));
+        let careless = "off: when several members restart without their data, two replicas may lead at once";
+        let guard = self.guard(raw.guard.as_ref(), careless, &path.key("guard"));
         let common = Common { tls: tls?, key_prefix: key_prefix?, command_timeout: command_timeout?, guard };
         let members = own.into_iter().map(|own| Some(own?.config(&common))).collect::<Option<_>>()?;
         Some(QuorumConfig { members, required })

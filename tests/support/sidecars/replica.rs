@@ -60,7 +60,9 @@ pub struct Settings {
     pub redis_url: String,
     /// Further keys of `store.redis`, each with a comma before it.
     pub redis_more: String,
-    /// Another store than these two say, as it stands after `store:`.
+    /// Which kubeconfig leads to the leases, where they are in Kubernetes.
+    pub kubeconfig: Option<PathBuf>,
+    /// Another store than these say, as it stands after `store:`.
     pub store: Option<String>,
     /// Where it runs.
     pub place: Place,
@@ -77,6 +79,7 @@ impl Settings {
             redis_url,
             redis_more: String::new(),
             store: None,
+            kubeconfig: None,
             place: Place::here(),
             roles,
         }
@@ -94,6 +97,12 @@ impl Settings {
         let (members, timeout_ms) = (members.join(", "), lease.renew * 2 / 5);
         let store = format!("{{ quorum: {{ members: [{members}], commandTimeout: {timeout_ms}ms }} }}");
         Self { store: Some(store), ..Self::new(number, String::new(), lease) }
+    }
+
+    /// The same with leases in Kubernetes.
+    pub fn on_kubernetes(number: usize, kubeconfig: PathBuf, lease: Lease) -> Self {
+        let store = "{ kubernetes: { commandTimeout: 400ms } }".to_owned();
+        Self { kubeconfig: Some(kubeconfig), ..Self::on_store(number, store, Place::here(), lease) }
     }
 }
 
@@ -179,6 +188,9 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
+        if let Some(kubeconfig) = &self.settings.kubeconfig {
+            command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
+        }
         self.settings.place.run(|| command.spawn()).expect("the sidecar starts")
     }
 
