@@ -129,8 +129,11 @@ mod tests {
     fn judged(rows: &[(usize, u64, u64, u64)], end: u64) -> Verdict {
         let origin = Instant::now();
         let at = |ms| origin + Duration::from_millis(ms);
-        let claim = |&(replica, token, from, until): &(usize, u64, u64, u64)| {
-            Claim { who: Who { replica, start: 1 }, token, from: at(from), until: at(until) }
+        let claim = |&(replica, token, from, until): &(usize, u64, u64, u64)| Claim {
+            who: Who { replica, start: 1 },
+            token,
+            from: at(from),
+            until: at(until),
         };
         judge(&rows.iter().map(claim).collect::<Vec<_>>(), at(end))
     }
@@ -144,7 +147,11 @@ mod tests {
     fn two_leaders_at_once_are_one_window_however_many_answers_told_of_them() {
         assert_eq!(counts(&[(0, 1, 0, 100), (0, 1, 50, 150), (1, 2, 150, 250)]), (0, 0));
         assert_eq!(counts(&[(0, 1, 0, 100), (1, 2, 90, 150), (0, 1, 95, 160), (1, 2, 99, 200)]), (1, 0));
-        assert_eq!(counts(&[(0, 1, 0, 100), (0, 1, 5, 50), (1, 2, 60, 200)]), (1, 0), "an earlier answer, valid longer");
+        assert_eq!(
+            counts(&[(0, 1, 0, 100), (0, 1, 5, 50), (1, 2, 60, 200)]),
+            (1, 0),
+            "an earlier answer, valid longer"
+        );
         assert_eq!(counts(&[(0, 1, 0, 10), (1, 2, 5, 15), (0, 1, 20, 30), (1, 2, 25, 35)]), (2, 0));
     }
 

@@ -83,7 +83,8 @@ impl Measured {
             Some(_) => {}
         }
         if !text.is_empty() {
-            let log: String = self.log.iter().fold(String::new(), |all, (at, line)| all + &self.ms(*at) + "  " + line + "\n");
+            let log: String =
+                self.log.iter().fold(String::new(), |all, (at, line)| all + &self.ms(*at) + "  " + line + "\n");
             text = format!("{:?}\n{text}again: {}\nfaults:\n{log}", self.plan, self.plan.replay());
         }
         text

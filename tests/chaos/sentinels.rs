@@ -55,7 +55,9 @@ impl Sentinels {
 impl Stage for Sentinels {
     fn store(&self) -> String {
         let (url, acks) = (self.set.url(), self.acks);
-        format!("{{ redis: {{ url: \"{url}\", commandTimeout: 400ms, replication: {{ acks: {acks}, timeout: 200ms }} }} }}")
+        format!(
+            "{{ redis: {{ url: \"{url}\", commandTimeout: 400ms, replication: {{ acks: {acks}, timeout: 200ms }} }} }}"
+        )
     }
 
     fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {

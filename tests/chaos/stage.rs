@@ -107,9 +107,13 @@ impl Kind {
         match self {
             Self::Durable | Self::Volatile | Self::SentinelAcks | Self::Cluster => true,
             // A restart without data needs the guard, and so does whatever else makes Redis forget.
-            Self::Unguarded => fault.is_of_a_replica() || matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Slow),
+            Self::Unguarded => {
+                fault.is_of_a_replica() || matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Slow)
+            }
             // A master that is replaced while it still serves somebody needs acknowledgements.
-            Self::Sentinel => !matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Split | Fault::Slow | Fault::Mixed),
+            Self::Sentinel => {
+                !matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Split | Fault::Slow | Fault::Mixed)
+            }
         }
     }
 

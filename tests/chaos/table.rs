@@ -27,7 +27,8 @@ pub fn table(all: &[Measured]) -> String {
     let titles: Vec<&str> = Kind::ALL.iter().map(|kind| kind.title()).collect();
     let mut text = format!("| fault | {} |\n|---|{}\n", titles.join(" | "), "---|".repeat(titles.len()));
     for fault in Fault::ALL {
-        let cells = Kind::ALL.map(|kind| by_plan.get(&place(kind, fault)).map_or("–".to_owned(), |found| cell(found)));
+        let cells =
+            Kind::ALL.map(|kind| by_plan.get(&place(kind, fault)).map_or("–".to_owned(), |found| cell(found)));
         let _ = writeln!(text, "| {} | {} |", fault.title(), cells.join(" | "));
     }
     text

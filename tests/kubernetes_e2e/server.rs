@@ -5,7 +5,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::config::Kubeconfig;
 
-use crate::kubernetes::{Cluster, client, lease_rule};
+use crate::apiserver::{Cluster, client, lease_rule};
 
 fn lease(name: &str) -> Lease {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };

@@ -128,7 +128,8 @@ impl SentinelSet {
             || servers[0].command(&["INFO", "replication"]).text().matches("state=online").count() == 2,
         )
         .await;
-        let sentinel = |at: usize| Sentinel::start_at(&place(3 + at), place(0).ip(), first, 2, Duration::from_millis(800));
+        let sentinel =
+            |at: usize| Sentinel::start_at(&place(3 + at), place(0).ip(), first, 2, Duration::from_millis(800));
         let sentinels = (0..3).map(sentinel).collect();
         let set = Self { servers, sentinels };
         set.settled().await;

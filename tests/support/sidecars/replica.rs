@@ -62,6 +62,8 @@ pub struct Settings {
     pub store: Option<String>,
     /// Where it runs.
     pub place: Place,
+    /// Variables of its environment.
+    pub environment: Vec<(String, String)>,
     /// The entries of `roles`.
     pub roles: String,
 }
@@ -70,7 +72,15 @@ impl Settings {
     /// Of web-`number`, which campaigns for the usual role.
     pub fn new(number: usize, redis_url: String, lease: Lease) -> Self {
         let roles = lease.role(ROLE, "");
-        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), store: None, place: Place::here(), roles }
+        Self {
+            identity: format!("web-{number}"),
+            redis_url,
+            redis_more: String::new(),
+            store: None,
+            place: Place::here(),
+            environment: Vec::new(),
+            roles,
+        }
     }
 
     /// The same on another store, told by its section of the configuration, at a place of its own.
@@ -161,6 +171,7 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
+        command.envs(self.settings.environment.iter().map(|(name, value)| (name, value)));
         self.settings.place.run(|| command.spawn()).expect("the sidecar starts")
     }
 

@@ -1,5 +1,5 @@
-//! A Kubernetes API server of a test's own: the real one, with its etcd, in one process (`tests/apiserver`). It ends when
-//! its standard input closes, so that none outlives the tests.
+//! A Kubernetes API server of a test's own: the real one, with its etcd, in one process (`tests/apiserver`). It ends
+//! when its standard input closes, so that none outlives the tests.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
