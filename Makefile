@@ -21,6 +21,7 @@ deps: ## install what the tests need and this machine lacks
 lint: deps ## formatting, clippy (warnings are errors), licences and banned crates
 	cargo fmt --all --check
 	cargo clippy --all-targets -- -D warnings
+	cargo clippy --test kubernetes_e2e -- -D warnings
 	.ci/deny
 
 test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis, HTTP, clients, house rules, docs
@@ -33,5 +34,6 @@ chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), then ten minutes of 
 	cargo test --profile chaos --test simulation -- --nocapture
 	BATON_CHAOS_SECONDS=$${BATON_CHAOS_SECONDS:-600} cargo test --test process chaos -- --nocapture
 
-e2e: deps ## the README's commands in a fresh clone, as a new user types them (no cluster needed: there are no charts yet)
+e2e: deps ## the README in a fresh clone; the Kubernetes store beside client-go on a real API server (Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
 	tests/e2e/readme.sh
+	cargo test --test kubernetes_e2e -- --nocapture --test-threads=1

@@ -19,6 +19,8 @@ flock 9
 if [ ! -e "$target/$key/apiserver" ]; then
     echo "tests/apiserver/build.sh: building the API server; the first time this takes minutes" >&2
     rm -rf "$target"/*/
+    unformatted=$(gofmt -l cmd)
+    [ -z "$unformatted" ] || { echo "tests/apiserver/build.sh: gofmt would change: $unformatted" >&2; exit 1; }
     # What the API server says of itself: the release whose code it is.
     version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
     IFS=. read -r major minor _ <<<"${version#v}"
