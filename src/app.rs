@@ -14,6 +14,7 @@ use crate::config::{Config, Environment, Guard, Loaded, Reload, RoleConfig, Stor
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
+use crate::store::kubernetes::KubernetesStore;
 use crate::store::measured::Measured;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{RedisStore, SetupError};
@@ -87,6 +88,9 @@ pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Arc<dyn LeaseS
     let lease_min = lease_min.unwrap_or(crate::protocol::LEASE_DURATION_MIN);
     Ok(match &config.store {
         StoreConfig::Redis(redis) => Arc::new(RedisStore::connect(redis, lease_min, Entropy::from_system().seed())?),
+        StoreConfig::Kubernetes(leases) => {
+            Arc::new(KubernetesStore::new(leases, lease_min, Entropy::from_system().seed()))
+        }
         StoreConfig::Memory => Arc::new(MemoryStore::new(Arc::clone(clock))),
     })
 }
@@ -164,6 +168,7 @@ impl Replica {
 fn guards(config: &Config) -> bool {
     match &config.store {
         StoreConfig::Redis(redis) => redis.guard == Guard::Strict,
+        StoreConfig::Kubernetes(leases) => leases.guard == Guard::Strict,
         StoreConfig::Memory => true,
     }
 }
@@ -171,6 +176,7 @@ fn guards(config: &Config) -> bool {
 fn command_timeout(config: &Config) -> Option<std::time::Duration> {
     match &config.store {
         StoreConfig::Redis(redis) => Some(redis.command_timeout),
+        StoreConfig::Kubernetes(leases) => Some(leases.command_timeout),
         StoreConfig::Memory => None,
     }
 }

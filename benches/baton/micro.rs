@@ -49,7 +49,7 @@ fn profile() -> Profile {
         timing: Timing::from_lease(LEASE).expect("the default lease"),
         guard: true,
         app_checked: false,
-        rules: Rules::ALL,
+        rules: Rules::REDIS,
         seed: 1,
     }
 }

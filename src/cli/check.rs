@@ -47,6 +47,7 @@ pub fn check_config(args: &CheckArgs) -> Code {
 fn summary(config: &Config) -> String {
     let store = match config.store {
         StoreConfig::Redis(_) => "redis",
+        StoreConfig::Kubernetes(_) => "kubernetes",
         StoreConfig::Memory => "memory",
     };
     let roles: Vec<&str> = config.roles.iter().map(|role| role.name.as_str()).collect();

@@ -51,8 +51,23 @@ pub struct TelemetryConfig {
 pub enum StoreConfig {
     /// Redis behind one URL.
     Redis(Box<RedisConfig>),
+    /// Lease objects of a Kubernetes API server.
+    Kubernetes(KubernetesConfig),
     /// In this process only.
     Memory,
+}
+
+/// `store.kubernetes:`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubernetesConfig {
+    /// Where the Lease objects are; the pod's own when absent.
+    pub namespace: Option<String>,
+    /// What their names begin with: `<namePrefix>-<role>`.
+    pub name_prefix: String,
+    /// When a request counts as unanswered.
+    pub command_timeout: Duration,
+    /// Whether an object that is absent is watched for a lease before another is made.
+    pub guard: Guard,
 }
 
 /// `store.redis:`

@@ -75,8 +75,31 @@ pub(super) struct RawTelemetry {
 pub(super) struct RawStore {
     /// One Redis (or Valkey), 6.2 or newer.
     pub(super) redis: Option<RawRedis>,
+    /// Lease objects of the Kubernetes API server: no Redis needed.
+    pub(super) kubernetes: Option<RawLeases>,
     /// Inside this process: for trying Baton out, and for tests. Replicas do not see each other.
     pub(super) memory: Option<RawMemory>,
+}
+
+/// Lease objects of the Kubernetes API server; everything has a default.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Leases")]
+pub(super) struct RawLeases {
+    /// The namespace of the Lease objects: a DNS label. Default: the pod's own.
+    #[schemars(with = "Option<leaf::Role>")]
+    pub(super) namespace: Option<Scalar>,
+    /// What their names begin with, before `-<role>`: a DNS label.
+    #[schemars(with = "Option<leaf::Role>", extend("default" = "baton"))]
+    pub(super) name_prefix: Option<Scalar>,
+    /// When a request counts as unanswered. Less than every role's renewPeriod. Default: 5s, or half the shortest
+    /// renewPeriod when that is 5s or less.
+    #[schemars(with = "Option<leaf::Span>")]
+    pub(super) command_timeout: Option<Scalar>,
+    /// What happens when a Lease object is absent that may have been deleted under its leader: `strict` watches for
+    /// one lease before another is made, `off` does not.
+    #[schemars(with = "Option<leaf::GuardWord>", extend("default" = "strict"))]
+    pub(super) guard: Option<Scalar>,
 }
 
 /// Inside this process; nothing to set.

@@ -61,7 +61,8 @@ fn same_store(old: &StoreConfig, new: &StoreConfig) -> bool {
     match (old, new) {
         (StoreConfig::Memory, StoreConfig::Memory) => true,
         (StoreConfig::Redis(old), StoreConfig::Redis(new)) => same_redis(old, new),
-        (StoreConfig::Memory, StoreConfig::Redis(_)) | (StoreConfig::Redis(_), StoreConfig::Memory) => false,
+        (StoreConfig::Kubernetes(old), StoreConfig::Kubernetes(new)) => old == new,
+        (StoreConfig::Memory | StoreConfig::Redis(_) | StoreConfig::Kubernetes(_), _) => false,
     }
 }
 

@@ -9,7 +9,7 @@ use super::position::Path;
 use super::raw::Scalar;
 
 /// Keys of the documented contract that this version does not have. Never ignored: a user would think they work.
-const UNSUPPORTED: [&str; 3] = ["locks", "store.quorum", "store.kubernetes"];
+const UNSUPPORTED: [&str; 2] = ["locks", "store.quorum"];
 
 /// Walks a file along its schema.
 pub(super) struct Structure<'s> {

@@ -312,7 +312,7 @@ impl LeaseCell {
 pub struct TokensExhausted;
 
 /// R3: above everything that is remembered, by the record, by the candidate, or by the store's clock.
-fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTime) -> Result<Token, TokensExhausted> {
+pub(super) fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTime) -> Result<Token, TokensExhausted> {
     let before = if rules.tokens { stored.get().max(floor.get()).max(now.0) } else { stored.get() };
     Token::new(before.saturating_add(1)).ok_or(TokensExhausted)
 }

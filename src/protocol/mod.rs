@@ -4,7 +4,10 @@
 //! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.
 //! * [`LeaseCell`] is the store's side: what one atomic step does to a role's lease and record. The Lua scripts of the
 //!   Redis store are held against it.
+//! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
+//!   does.
 //! * [`Standing`] is what an app may be told right now, readable from any thread.
+//! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
 //! * [`Timing`] is a set of durations under which all of this can work; others cannot be built.
 //!
 //! # One term
@@ -73,6 +76,8 @@ mod election;
 mod event;
 mod lease;
 mod names;
+pub mod observed;
+mod quorum;
 mod rules;
 mod standing;
 mod timing;
@@ -83,6 +88,10 @@ pub use election::{Action, Election, Failure, Input, Profile, RequestId};
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use lease::{LeaseCell, Outcome, Server, TokensExhausted};
 pub use names::{Attempt, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
+pub use quorum::{
+    Answer, Ask, Ballot, CampaignRound, Chorus, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
+    RenewRound, Round, Seats, Step, Vote,
+};
 pub use rules::Rules;
 pub use standing::{Promise, Standing};
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};

@@ -68,6 +68,9 @@ pub enum CampaignReply {
     /// The lease is gone without a release and this candidate knows nothing recent: it shall wait half a lease and ask
     /// again (R5 *vanished*).
     LookAgain { token: Token, count: u64 },
+    /// A quorum only: the members did not agree on anybody, because others campaign too or some do not answer. What was
+    /// granted is taken back; come again after a random pause.
+    Divided { token: Token },
     /// The attempt is over already: a later attempt of the session has the lease, or this one released it. Only a
     /// request that was delayed on its way is answered so.
     Stale { token: Token, count: u64 },

@@ -3,6 +3,7 @@
 //! An adapter carries requests to its store and brings the replies back; it decides nothing. It never retries by
 //! itself: a request that got no answer in time is [`StoreError::Unknown`], and the election decides what follows.
 
+pub mod kubernetes;
 pub mod measured;
 pub mod memory;
 pub mod redis;

@@ -20,15 +20,17 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
+use baton::config::{AckMode, Guard, KubernetesConfig, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
     Attempt, CampaignReply, CampaignRequest, Candidate, Knowledge, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest, RoleName, SessionId, Token,
 };
+use baton::store::kubernetes::KubernetesStore;
 use baton::store::redis::RedisStore;
 use baton::store::{LeaseStore, StoreError, StoreHealth};
 use secrecy::SecretString;
 
+use support::kubernetes::FakeApi;
 use support::{BOUND, within};
 
 /// Long enough that no test waits for it by accident.
@@ -69,6 +71,24 @@ async fn connected(url: &str) -> RedisStore {
     let store = store_with(&config(url));
     until_up(&store).await;
     store
+}
+
+/// A store on this API service.
+fn leases_of(api: &FakeApi) -> KubernetesStore {
+    leases_at(api.kubeconfig(), &leases_config())
+}
+
+fn leases_at(kubeconfig: std::path::PathBuf, config: &KubernetesConfig) -> KubernetesStore {
+    KubernetesStore::with_kubeconfig(config, kubeconfig, LEASE, 7)
+}
+
+fn leases_config() -> KubernetesConfig {
+    KubernetesConfig {
+        namespace: None,
+        name_prefix: "baton".to_owned(),
+        command_timeout: ms(8_000),
+        guard: Guard::Strict,
+    }
 }
 
 async fn until_up(store: &RedisStore) {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
 pub mod cluster;
+pub mod kubernetes;
 pub mod place;
 pub mod proxy;
 pub mod redis;

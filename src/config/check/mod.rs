@@ -3,6 +3,7 @@
 //! A value that is refused is recorded and left out, and whatever would be judged by it is not judged: one mistake
 //! makes one problem.
 
+mod kubernetes;
 mod roles;
 mod scalar;
 mod sections;

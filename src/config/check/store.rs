@@ -21,12 +21,22 @@ impl Checker<'_> {
     /// Exactly one store.
     pub(super) fn store(&mut self, raw: Option<&RawStore>, roles: &[RoleConfig], path: &Path) -> Option<StoreConfig> {
         let raw = raw?;
+        let given = [
+            ("redis", raw.redis.is_some()),
+            ("kubernetes", raw.kubernetes.is_some()),
+            ("memory", raw.memory.is_some()),
+        ];
+        let given: Vec<&str> = given.into_iter().filter_map(|(name, given)| given.then_some(name)).collect();
+        if given.len() > 1 {
+            self.problem(path, format!("has two stores, {}; keep exactly one", given.join(" and ")));
+            return None;
+        }
+        if let Some(leases) = &raw.kubernetes {
+            let leases = self.leases(leases, roles, &path.key("kubernetes"))?;
+            return Some(StoreConfig::Kubernetes(leases));
+        }
         match (&raw.redis, &raw.memory) {
-            (Some(_), Some(_)) => {
-                self.problem(path, "has two stores, redis and memory; keep exactly one".to_owned());
-                None
-            }
-            (Some(redis), None) => {
+            (Some(redis), _) => {
                 let redis = self.redis(redis, roles, &path.key("redis"))?;
                 Some(StoreConfig::Redis(Box::new(redis)))
             }
@@ -55,9 +65,11 @@ impl Checker<'_> {
         }
         let tls = self.tls(raw.tls.as_ref(), facts, &path.key("tls"));
         let key_prefix = self.key_prefix(raw.key_prefix.as_ref(), &path.key("keyPrefix"));
-        let command_timeout = self.command_timeout(raw.command_timeout.as_ref(), roles, &path.key("commandTimeout"));
+        let command_timeout =
+            self.command_timeout(raw.command_timeout.as_ref(), COMMAND_TIMEOUT, roles, &path.key("commandTimeout"));
         let replication = self.replication(raw.replication.as_ref(), command_timeout, &path.key("replication"));
-        let guard = self.guard(raw.guard.as_ref(), &path.key("guard"));
+        let careless = "off: when Redis loses its data or fails over, two replicas may lead at once";
+        let guard = self.guard(raw.guard.as_ref(), careless, &path.key("guard"));
         let may_split = facts.is_some_and(|facts| facts.deployment != Deployment::Single);
         if may_split && replication.is_some_and(|replication| replication.acks == 0) {
             let message =
@@ -172,14 +184,20 @@ impl Checker<'_> {
         Some(text.to_owned())
     }
 
-    /// As given, else 1 s, or half the shortest renewal period where 1 s would not be shorter than it.
-    fn command_timeout(&mut self, given: Option<&Scalar>, roles: &[RoleConfig], path: &Path) -> Option<Duration> {
+    /// As given, else `usual`, or half the shortest renewal period where `usual` would not be shorter than it.
+    pub(super) fn command_timeout(
+        &mut self,
+        given: Option<&Scalar>,
+        usual: Duration,
+        roles: &[RoleConfig],
+        path: &Path,
+    ) -> Option<Duration> {
         if self.is_bad(path) {
             return None;
         }
         if given.is_none() {
             let shortest = roles.iter().map(|role| role.timing.renew_period()).min();
-            return Some(shortest.filter(|shortest| *shortest <= COMMAND_TIMEOUT).map_or(COMMAND_TIMEOUT, |s| s / 2));
+            return Some(shortest.filter(|shortest| *shortest <= usual).map_or(usual, |s| s / 2));
         }
         let timeout = self.positive_duration(given, path)?;
         let mut fits = true;
@@ -215,7 +233,8 @@ impl Checker<'_> {
         Some(Replication { acks: acks.unwrap_or(0), mode: mode.unwrap_or(AckMode::Wait), timeout })
     }
 
-    fn guard(&mut self, given: Option<&Scalar>, path: &Path) -> Guard {
+    /// `careless` is what `off` costs.
+    pub(super) fn guard(&mut self, given: Option<&Scalar>, careless: &str, path: &Path) -> Guard {
         // YAML 1.1 tools, and people who think in it, turn `off` into false.
         let words = [("strict", Guard::Strict), ("off", Guard::Off)];
         let guard = match given {
@@ -223,8 +242,7 @@ impl Checker<'_> {
             _ => self.word(given, path, &words),
         };
         if guard == Some(Guard::Off) {
-            let message = "off: when Redis loses its data or fails over, two replicas may lead at once";
-            self.warning(path, message.to_owned());
+            self.warning(path, careless.to_owned());
         }
         guard.unwrap_or(Guard::Strict)
     }

@@ -158,6 +158,11 @@ impl Election {
                 }
                 (CampaignOutcome::Guarded, self.listen_until.since(now))
             }
+            CampaignReply::Divided { token } => {
+                self.insight.floor = self.insight.floor.max(token);
+                self.guarded = None;
+                (CampaignOutcome::Held, self.retry_delay())
+            }
             CampaignReply::Stale { token, count } => {
                 self.insight.learn(token, count, now);
                 (CampaignOutcome::Error, Duration::ZERO)

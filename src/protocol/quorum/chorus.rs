@@ -1,0 +1,43 @@
+//! What the members publish, put together: one voice is not the quorum's.
+
+use super::super::names::Token;
+use super::super::wire::{Announcement, AnnouncementKind};
+
+/// What is counted as the same message. Members count renewals together, but one that missed some is behind, so only
+/// heartbeats, which there is one more of anyway, are told apart by it.
+type Verse = (AnnouncementKind, Token, u64);
+
+/// Passes a message on once a majority of the members has said it. An incumbent that reaches fewer of them cannot keep
+/// candidates waiting, and a release is heard when enough members are free again.
+#[derive(Debug)]
+pub struct Chorus {
+    latest: Vec<Option<Verse>>,
+    majority: usize,
+}
+
+impl Chorus {
+    /// Nobody has said anything yet.
+    pub fn new(members: usize) -> Self {
+        Self { latest: vec![None; members], majority: members / 2 + 1 }
+    }
+
+    /// A member said this; true when that makes it the quorum's word. A second time from the same member, or from one more
+    /// member than it takes, it is no news.
+    pub fn said(&mut self, member: usize, news: &Announcement) -> bool {
+        let count = if news.kind == AnnouncementKind::Heartbeat { news.count } else { 0 };
+        let verse = Some((news.kind, news.token, count));
+        let Some(voice) = self.latest.get_mut(member) else { return false };
+        if *voice == verse {
+            return false;
+        }
+        *voice = verse;
+        self.latest.iter().filter(|voice| **voice == verse).count() == self.majority
+    }
+
+    /// Messages of this member may have been missed.
+    pub fn missed(&mut self, member: usize) {
+        if let Some(voice) = self.latest.get_mut(member) {
+            *voice = None;
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! A member's side: what one atomic step does to its lease and its record of a role. The reference for the scripts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::lease::{Server, TokensExhausted, next_token};
+use super::super::names::{Candidate, StoreTime, Token};
+use super::super::rules::Rules;
+use super::super::wire::{
+    Announcement, AnnouncementKind, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest,
+};
+use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest};
+
+/// What part of a lease a grant holds its member until it is raised.
+const PROVISIONAL: u32 = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lease {
+    candidate: Candidate,
+    identity: Arc<str>,
+    token: Token,
+    /// Raised or renewed: its candidate may lead.
+    confirmed: bool,
+    expires_at: StoreTime,
+}
+
+impl Lease {
+    fn holder(&self) -> Holder {
+        Holder { session: self.candidate.session, identity: Arc::clone(&self.identity) }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Record {
+    /// The greatest token granted or raised here.
+    token: Token,
+    /// The greatest token that was confirmed here, or whose term is known to be over.
+    confirmed: Token,
+    /// The term of `confirmed` is over: its holder gave it back.
+    released: bool,
+    count: u64,
+    /// Who was granted last.
+    writer: Option<Candidate>,
+    /// The server process that wrote last; none while nothing was written under R5.
+    run_id: Option<Arc<str>>,
+    guard: Option<(GuardCause, StoreTime)>,
+}
+
+impl Record {
+    fn guarded(&self, now: StoreTime) -> Option<(GuardCause, Duration)> {
+        self.guard.and_then(|(cause, until)| (now < until).then(|| (cause, until.since(now))))
+    }
+
+    fn guard_for(&mut self, cause: GuardCause, until: StoreTime) {
+        if self.guard.is_none_or(|(_, present)| present < until) {
+            self.guard = Some((cause, until));
+        }
+    }
+
+    /// The holder's own word that its term is over: no late renewal of it brings it back.
+    fn end(&mut self, term: Token) {
+        self.token = self.token.max(term);
+        if self.confirmed <= term {
+            (self.confirmed, self.released) = (term, true);
+        }
+    }
+}
+
+/// The lease and the record of one role on one member.
+#[derive(Clone, Debug)]
+pub struct MemberCell {
+    rules: Rules,
+    lease: Option<Lease>,
+    record: Option<Record>,
+}
+
+/// An answer, and what is published with it in the same step.
+pub type MemberOutcome<R> = (R, Option<Announcement>);
+
+impl MemberCell {
+    /// A role that the member knows nothing of.
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, lease: None, record: None }
+    }
+
+    /// One step, whichever it is.
+    ///
+    /// # Errors
+    /// As [`Self::campaign`].
+    pub fn step(&mut self, server: Server<'_>, ask: &Ask) -> Result<MemberOutcome<Answer>, TokensExhausted> {
+        Ok(match ask {
+            Ask::Campaign(request) => (Answer::Campaign(self.campaign(server, request)?), None),
+            Ask::Raise(request) => {
+                let (reply, news) = self.raise(server, request);
+                (Answer::Raise(reply), news)
+            }
+            Ask::Renew(request) => {
+                let (reply, news) = self.renew(server, request);
+                (Answer::Renew(reply), news)
+            }
+            Ask::Release(request) => {
+                let (reply, news) = self.release(server, request);
+                (Answer::Release(reply), news)
+            }
+        })
+    }
+
+    /// Grants the lease for a third of its time. Nothing is published: nobody leads by it yet.
+    ///
+    /// # Errors
+    /// [`TokensExhausted`] when the next token would reach 2^53; nothing is changed then.
+    pub fn campaign(&mut self, server: Server<'_>, request: &CampaignRequest) -> Result<MemberReply, TokensExhausted> {
+        let mut record = self.prepare(server, request.lease_duration, request.guard);
+        let (now, me) = (server.now, request.candidate);
+        if let Some(lease) = &self.lease {
+            if lease.candidate == me {
+                return Ok(MemberReply::Granted { token: lease.token });
+            }
+            if lease.candidate.session != me.session {
+                return Ok(MemberReply::Held {
+                    holder: lease.holder(),
+                    token: lease.token,
+                    remaining: lease.expires_at.since(now),
+                    confirmed: lease.confirmed,
+                });
+            }
+        }
+        if record.writer.is_some_and(|writer| writer.session == me.session && writer.attempt >= me.attempt) {
+            return Ok(MemberReply::Stale { token: record.token });
+        }
+        if let Some((cause, remaining)) = record.guarded(now).filter(|_| request.guard) {
+            return Ok(MemberReply::Guarded { cause, remaining, token: record.token });
+        }
+        let token = next_token(self.rules, record.token, request.floor, now)?;
+        record.token = token;
+        record.writer = Some(me);
+        self.record = Some(record);
+        self.lease = Some(Lease {
+            candidate: me,
+            identity: Arc::clone(&request.identity),
+            token,
+            confirmed: false,
+            expires_at: now.plus(request.lease_duration / PROVISIONAL),
+        });
+        Ok(MemberReply::Granted { token })
+    }
+
+    /// Confirms a grant: from now on it objects to others. Not across a restart: what else this member
+    /// granted meanwhile may be forgotten.
+    pub fn raise(&mut self, server: Server<'_>, request: &RaiseRequest) -> MemberOutcome<RaiseReply> {
+        let mut record = self.prepare(server, request.lease_duration, request.guard);
+        let guarded = request.guard && record.guarded(server.now).is_some();
+        let Some(lease) = self
+            .lease
+            .as_mut()
+            .filter(|lease| lease.candidate == request.candidate && lease.token <= request.token && !guarded)
+        else {
+            return (RaiseReply::Gone { token: record.token }, None);
+        };
+        lease.token = request.token;
+        lease.confirmed = true;
+        lease.expires_at = server.now.plus(request.lease_duration);
+        record.token = record.token.max(request.token);
+        record.confirmed = request.token;
+        record.released = false;
+        record.count += 1;
+        let (count, holder) = (record.count, lease.holder());
+        self.record = Some(record);
+        (RaiseReply::Raised { count }, announce(AnnouncementKind::Grant, request.token, count, holder, 0))
+    }
+
+    /// Extends a term's lease, or puts it back where this member has lost it or missed it (R4). A grant to another that
+    /// came to nothing in between does not stand in the way; a later term does. `audience` of the reply is the
+    /// member's to fill in.
+    pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> MemberOutcome<RenewReply> {
+        let mut record = self.prepare(server, request.lease_duration, request.guard);
+        let expires_at = server.now.plus(request.lease_duration);
+        let stands = record.confirmed < request.token || (record.confirmed == request.token && !record.released);
+        let reasserted = match &mut self.lease {
+            Some(lease) if lease.candidate == request.candidate && lease.token <= request.token => {
+                lease.token = request.token;
+                lease.confirmed = true;
+                lease.expires_at = expires_at;
+                false
+            }
+            None if self.rules.reassert && stands => true,
+            other => {
+                let holder = other.as_ref().map(Lease::holder);
+                return (RenewReply::Lost { token: record.token, holder }, None);
+            }
+        };
+        if reasserted {
+            self.lease = Some(Lease {
+                candidate: request.candidate,
+                identity: Arc::clone(&request.identity),
+                token: request.token,
+                confirmed: true,
+                expires_at,
+            });
+        }
+        record.token = record.token.max(request.token);
+        record.confirmed = request.token;
+        record.released = false;
+        // The members count together, so that one renewal is told by one count.
+        record.count = record.count.max(request.count) + 1;
+        let count = record.count;
+        self.record = Some(record);
+        let holder = Holder { session: request.candidate.session, identity: Arc::clone(&request.identity) };
+        let news = announce(AnnouncementKind::Heartbeat, request.token, count, holder, request.audience);
+        (RenewReply::Renewed { count, reasserted, audience: 0 }, news)
+    }
+
+    /// R7: gives the lease back, if it is this candidate's. Never another's. A term that is over is over here too, even
+    /// if this member never had it.
+    pub fn release(&mut self, server: Server<'_>, request: &ReleaseRequest) -> MemberOutcome<ReleaseReply> {
+        self.expire(server.now);
+        let ours = |lease: &Lease| {
+            lease.candidate == request.candidate && (request.token == Token::NONE || lease.token <= request.token)
+        };
+        let lease = self.lease.take_if(|lease| ours(lease));
+        let term = request.token.max(lease.as_ref().filter(|lease| lease.confirmed).map_or(Token::NONE, |l| l.token));
+        if lease.is_none() && term == Token::NONE {
+            return (ReleaseReply::NotHeld, None);
+        }
+        let mut record = self.record_or_new(server.now);
+        if term > Token::NONE {
+            record.end(term);
+        }
+        record.count += 1;
+        let count = record.count;
+        self.record = Some(record);
+        let Some(lease) = lease else { return (ReleaseReply::NotHeld, None) };
+        let news = announce(AnnouncementKind::Release, lease.token, count, lease.holder(), request.audience);
+        // Of a grant that came to nothing nobody has heard.
+        (ReleaseReply::Released, news.filter(|_| lease.confirmed))
+    }
+
+    /// Whether somebody has the lease now, confirmed or not.
+    pub fn is_held(&self, now: StoreTime) -> bool {
+        self.lease.as_ref().is_some_and(|lease| now < lease.expires_at)
+    }
+
+    /// A fault: everything is forgotten, as by FLUSHALL or a restart without data.
+    pub fn forget(&mut self) {
+        self.lease = None;
+        self.record = None;
+    }
+
+    /// A new record counts from the member's clock, so that what was known of a lost one never fits it by chance.
+    fn record_or_new(&self, now: StoreTime) -> Record {
+        self.record.clone().unwrap_or_else(|| Record { count: now.0, ..Record::default() })
+    }
+
+    fn expire(&mut self, now: StoreTime) {
+        self.lease.take_if(|lease| lease.expires_at <= now);
+    }
+
+    /// What every step does first: lets the TTL take its course, and notices another generation of the server (R5).
+    /// Returns the record to go on with; what it found out stays, whatever the step does.
+    fn prepare(&mut self, server: Server<'_>, lease_duration: Duration, guard: bool) -> Record {
+        self.expire(server.now);
+        let mut record = self.record_or_new(server.now);
+        if let Some((_, until)) = &mut record.guard {
+            // No guard is longer than a lease: one that seems so was set before the clock was stepped back.
+            *until = server.now.plus(lease_duration).min(*until);
+        }
+        if !(guard && self.rules.generation) {
+            return record;
+        }
+        let run_id = || Some(Arc::from(server.run_id));
+        if self.record.is_none() {
+            record.run_id = run_id();
+            if let Some(left) = lease_duration.checked_sub(server.uptime) {
+                record.guard_for(GuardCause::Empty, server.now.plus(left));
+            }
+            self.record = Some(record.clone());
+        } else if record.run_id.as_deref() != Some(server.run_id) {
+            record.run_id = run_id();
+            record.guard_for(GuardCause::Generation, server.now.plus(lease_duration));
+            self.record = Some(record.clone());
+        }
+        record
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every caller wants an Option")]
+fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Option<Announcement> {
+    Some(Announcement { kind, token, count, holder, audience })
+}

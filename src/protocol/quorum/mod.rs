@@ -1,0 +1,131 @@
+//! A lease on several independent masters: Redlock made fenceable.
+//!
+//! No member knows of the others. Each keeps a [`MemberCell`]; a [`Round`] on the replica's side asks all of them and
+//! counts. Three things close what Redlock leaves open:
+//!
+//! * **Confirmation.** Each member grants a token of its own, so the greatest one, T, is the term's; then every granter
+//!   is raised to T. Only a majority that was raised makes a leader, so any two terms share a member that
+//!   has seen the first one's token.
+//! * **Objection.** A member that reports a live, confirmed lease of another vetoes the grant, however many others
+//!   granted: a member whose clock stepped, or that lost the lease, cannot help to a second leader while one of the
+//!   rest still knows better. That is why a round waits for every member, within the command timeout.
+//! * **Silence.** A member that restarted grants nobody new for one lease (R5 *generation*, *empty*). Renewals rejoin it at once
+//!   (R4), so a member is back before it could be missed.
+//!
+//! ```text
+//!   campaign ──► every member grants? ── a majority, nobody objects ──► raise the granters to T ── a majority ──► leads
+//!                                │                                                   │
+//!                                └── no ──► release everywhere ◄── no ───────────────┘    and come back later
+//! ```
+//!
+//! A grant that was not raised holds its member only for a third of a lease: a candidate that dies between the two steps
+//! does not cost a whole one.
+
+mod chorus;
+mod member;
+mod round;
+
+pub use chorus::Chorus;
+pub use member::MemberCell;
+pub use round::{Ballot, CampaignRound, ReleaseRound, RenewRound, Round, Step, Vote};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::names::{Candidate, Token};
+use super::wire::{CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest};
+
+/// How many members there are, and how many of them a grant or a renewal takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seats {
+    members: usize,
+    needed: usize,
+}
+
+impl Seats {
+    /// More than half of them.
+    pub const fn majority(members: usize) -> Self {
+        Self { members, needed: members / 2 + 1 }
+    }
+
+    /// Every one: as safe as its safest member, as available as its least available one.
+    pub const fn all(members: usize) -> Self {
+        Self { members, needed: members }
+    }
+
+    /// How many there are.
+    pub const fn members(self) -> usize {
+        self.members
+    }
+
+    /// How many it takes.
+    pub const fn needed(self) -> usize {
+        self.needed
+    }
+}
+
+/// What a member is asked; each is one atomic step there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Grant a lease for a third of its time.
+    Campaign(CampaignRequest),
+    /// Confirm it.
+    Raise(RaiseRequest),
+    /// Extend it, or put it back.
+    Renew(RenewRequest),
+    /// Take it back.
+    Release(ReleaseRequest),
+}
+
+/// What a member says to an [`Ask`] of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To [`Ask::Campaign`].
+    Campaign(MemberReply),
+    /// To [`Ask::Raise`].
+    Raise(RaiseReply),
+    /// To [`Ask::Renew`].
+    Renew(RenewReply),
+    /// To [`Ask::Release`].
+    Release(ReleaseReply),
+}
+
+/// One member's answer to a campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberReply {
+    /// Its lease is the candidate's for a third of a lease, under this token of its own.
+    Granted { token: Token },
+    /// Another has it; `confirmed` when that one was raised or renewed here, and so may lead.
+    Held { holder: Holder, token: Token, remaining: Duration, confirmed: bool },
+    /// R5 holds it shut for new grants.
+    Guarded { cause: GuardCause, remaining: Duration, token: Token },
+    /// The attempt is over already.
+    Stale { token: Token },
+}
+
+/// Confirms a grant under the term's token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaiseRequest {
+    /// Who was granted.
+    pub candidate: Candidate,
+    /// Its name for people.
+    pub identity: Arc<str>,
+    /// The greatest token that any member granted.
+    pub token: Token,
+    /// How long the lease shall last from now.
+    pub lease_duration: Duration,
+    /// False for `guard: off`.
+    pub guard: bool,
+}
+
+/// The answer to a [`RaiseRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RaiseReply {
+    /// The lease is the candidate's for its whole time. `count`: the renewal count after it.
+    Raised { count: u64 },
+    /// The grant is not there (any more), or the member has restarted since.
+    Gone { token: Token },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,409 @@
+//! The replica's side: one request to the quorum, from the first question to the answer for the election.
+//!
+//! A round has no clock. Whoever carries its questions ends each member's within the command timeout, with the reason as
+//! its answer, so that a round always ends.
+
+use std::time::Duration;
+
+use super::super::election::Failure;
+use super::super::names::Token;
+use super::super::rules::Rules;
+use super::super::wire::{
+    CampaignReply, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+};
+use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest, Seats};
+
+/// Ties answers to their question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ballot(u8);
+
+const FIRST: Ballot = Ballot(0);
+const SECOND: Ballot = Ballot(1);
+
+/// What shall be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<R> {
+    /// Send this to these members, and bring each one's answer back under this ballot.
+    Ask { ballot: Ballot, to: Vec<usize>, ask: Ask },
+    /// Send this to these members; nobody waits for what they say.
+    Tell { to: Vec<usize>, ask: Ask },
+    /// The answer for the election, or why there is none. Nothing comes after it.
+    Done(Result<R, Failure>),
+}
+
+/// What a member said, or why it said nothing: in words for people that name the member.
+pub type Vote = Result<Answer, Failure>;
+
+/// One request to the quorum. Late, double and unasked-for answers change nothing.
+pub trait Round {
+    /// What the election gets.
+    type Reply;
+
+    /// The next thing to do; none while answers are out, and after [`Step::Done`].
+    fn poll(&mut self) -> Option<Step<Self::Reply>>;
+
+    /// A member's answer.
+    fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote);
+}
+
+/// The votes on one question.
+#[derive(Debug)]
+struct Urn {
+    seats: Seats,
+    ballot: Ballot,
+    /// One for each member; none for those that are not asked or have not answered.
+    votes: Vec<Option<Vote>>,
+    asked: Vec<usize>,
+}
+
+impl Urn {
+    fn new(seats: Seats, ballot: Ballot, asked: Vec<usize>) -> Self {
+        Self { seats, ballot, votes: vec![None; seats.members()], asked }
+    }
+
+    fn put(&mut self, ballot: Ballot, member: usize, vote: Vote) {
+        if ballot == self.ballot
+            && self.asked.contains(&member)
+            && let Some(place @ None) = self.votes.get_mut(member)
+        {
+            *place = Some(vote);
+        }
+    }
+
+    /// Whether all who were asked have answered.
+    fn is_full(&self) -> bool {
+        self.asked.iter().all(|member| self.votes[*member].is_some())
+    }
+
+    /// The answers so far, with who gave them.
+    fn answers(&self) -> impl Iterator<Item = (usize, &Answer)> {
+        self.votes.iter().enumerate().filter_map(|(member, vote)| match vote {
+            Some(Ok(answer)) => Some((member, answer)),
+            _ => None,
+        })
+    }
+
+    /// Why nothing can be decided, when too few answered at all.
+    fn too_few_answers(&self) -> Option<Failure> {
+        let answers = self.answers().count();
+        (answers < self.seats.needed()).then(|| self.failure(answers, "answer"))
+    }
+
+    /// "2 of 5 members DID and 3 are needed: WHY NOT; WHY NOT".
+    fn failure(&self, count: usize, did: &str) -> Failure {
+        let (members, needed) = (self.seats.members(), self.seats.needed());
+        let mut reason = format!("{count} of {members} members {did} and {needed} are needed");
+        let silent = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().err());
+        for (at, failure) in silent.enumerate() {
+            reason.push_str(if at == 0 { ": " } else { "; " });
+            reason.push_str(&failure.reason);
+        }
+        Failure { reason }
+    }
+}
+
+fn everybody(seats: Seats) -> Vec<usize> {
+    (0..seats.members()).collect()
+}
+
+#[derive(Debug)]
+enum CampaignPhase {
+    Start,
+    /// Asked for a grant.
+    Asking(Urn),
+    /// Enough granted, and nobody objects: this question is next.
+    Won(Urn, Token),
+    /// Asked for confirmation of this token.
+    Raising(Urn, Token),
+    /// It came to nothing: what was granted is taken back first.
+    Failed(Token, Result<CampaignReply, Failure>),
+    Ending(Result<CampaignReply, Failure>),
+    Over,
+}
+
+/// A campaign: grants, then confirmations.
+#[derive(Debug)]
+pub struct CampaignRound {
+    seats: Seats,
+    rules: Rules,
+    request: CampaignRequest,
+    phase: CampaignPhase,
+}
+
+impl CampaignRound {
+    /// A round that has asked nobody yet. Its attempt must be a new one.
+    pub fn new(seats: Seats, rules: Rules, request: CampaignRequest) -> Self {
+        Self { seats, rules, request, phase: CampaignPhase::Start }
+    }
+
+    /// All have answered: did enough grant, and is anybody against it?
+    fn tally(&self, urn: &Urn) -> CampaignPhase {
+        let grants: Vec<(usize, Token)> = urn.answers().filter_map(grant).collect();
+        let objection = if self.rules.objection { objection(urn) } else { None };
+        if grants.len() >= self.seats.needed() && objection.is_none() {
+            let token = grants.iter().map(|(_, token)| *token).max().unwrap_or(Token::NONE);
+            let granters = grants.into_iter().map(|(member, _)| member).collect();
+            return CampaignPhase::Won(Urn::new(self.seats, SECOND, granters), token);
+        }
+        // Where nobody can lead for want of members, that is the answer, whatever the rest know.
+        let reply = match (urn.too_few_answers(), objection) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(held)) => Ok(held),
+            (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| divided(urn))),
+        };
+        CampaignPhase::Failed(Token::NONE, reply)
+    }
+
+    fn raised(&self, urn: Urn, token: Token) -> CampaignPhase {
+        let counts: Vec<u64> = urn.answers().filter_map(raised).collect();
+        if counts.len() >= self.seats.needed() {
+            let count = counts.into_iter().max().unwrap_or(0);
+            return CampaignPhase::Ending(Ok(CampaignReply::Granted { token, count }));
+        }
+        if !urn.is_full() {
+            return CampaignPhase::Raising(urn, token);
+        }
+        let reply = urn.too_few_answers().map_or_else(|| Ok(divided(&urn)), Err);
+        CampaignPhase::Failed(token, reply)
+    }
+
+    fn question(&self, token: Token) -> Ask {
+        Ask::Raise(RaiseRequest {
+            candidate: self.request.candidate,
+            identity: self.request.identity.clone(),
+            token,
+            lease_duration: self.request.lease_duration,
+            guard: self.request.guard,
+        })
+    }
+}
+
+impl Round for CampaignRound {
+    type Reply = CampaignReply;
+
+    fn poll(&mut self) -> Option<Step<CampaignReply>> {
+        loop {
+            let (phase, step) = match std::mem::replace(&mut self.phase, CampaignPhase::Over) {
+                CampaignPhase::Start => {
+                    let to = everybody(self.seats);
+                    let ask = Ask::Campaign(self.request.clone());
+                    (
+                        CampaignPhase::Asking(Urn::new(self.seats, FIRST, to.clone())),
+                        Some(Step::Ask { ballot: FIRST, to, ask }),
+                    )
+                }
+                CampaignPhase::Asking(urn) if urn.is_full() => (self.tally(&urn), None),
+                CampaignPhase::Won(urn, token) => {
+                    let (to, ask) = (urn.asked.clone(), self.question(token));
+                    (CampaignPhase::Raising(urn, token), Some(Step::Ask { ballot: SECOND, to, ask }))
+                }
+                CampaignPhase::Raising(urn, token) => match self.raised(urn, token) {
+                    waiting @ CampaignPhase::Raising(..) => {
+                        self.phase = waiting;
+                        return None;
+                    }
+                    decided => (decided, None),
+                },
+                CampaignPhase::Failed(token, reply) => {
+                    let release = ReleaseRequest { candidate: self.request.candidate, token, audience: 0 };
+                    let step = Step::Tell { to: everybody(self.seats), ask: Ask::Release(release) };
+                    (CampaignPhase::Ending(reply), Some(step))
+                }
+                CampaignPhase::Ending(reply) => (CampaignPhase::Over, Some(Step::Done(reply))),
+                waiting @ (CampaignPhase::Asking(_) | CampaignPhase::Over) => {
+                    self.phase = waiting;
+                    return None;
+                }
+            };
+            self.phase = phase;
+            if step.is_some() {
+                return step;
+            }
+        }
+    }
+
+    fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote) {
+        if let CampaignPhase::Asking(urn) | CampaignPhase::Raising(urn, _) = &mut self.phase {
+            urn.put(ballot, member, vote);
+        }
+    }
+}
+
+fn grant((member, answer): (usize, &Answer)) -> Option<(usize, Token)> {
+    match answer {
+        Answer::Campaign(MemberReply::Granted { token }) => Some((member, *token)),
+        _ => None,
+    }
+}
+
+fn raised((_, answer): (usize, &Answer)) -> Option<u64> {
+    match answer {
+        Answer::Raise(RaiseReply::Raised { count }) => Some(*count),
+        _ => None,
+    }
+}
+
+/// The leases of others that members reported: who, the token, how long they stand, and whether they are confirmed.
+fn leases(urn: &Urn) -> impl Iterator<Item = (&Holder, Token, Duration, bool)> {
+    urn.answers().filter_map(|(_, answer)| match answer {
+        Answer::Campaign(MemberReply::Held { holder, token, remaining, confirmed }) => {
+            Some((holder, *token, *remaining, *confirmed))
+        }
+        _ => None,
+    })
+}
+
+/// A confirmed lease of another, the newest term's; for as long as any such lease stands.
+fn objection(urn: &Urn) -> Option<CampaignReply> {
+    let confirmed = || leases(urn).filter(|(_, _, _, confirmed)| *confirmed);
+    let (holder, token, _, _) = confirmed().max_by_key(|(_, token, _, _)| *token)?;
+    let remaining = confirmed().map(|(_, _, remaining, _)| remaining).max()?;
+    Some(CampaignReply::Held { holder: holder.clone(), token, remaining, count: 0 })
+}
+
+/// R5 holds so many members shut that no majority is left: until enough of them are open again.
+fn shut(urn: &Urn, grants: usize) -> Option<CampaignReply> {
+    let mut guards: Vec<(Duration, GuardCause)> = urn.answers().filter_map(guard).collect();
+    guards.sort_unstable();
+    let missing = urn.seats.needed().checked_sub(grants)?;
+    let (remaining, cause) = *guards.get(missing.checked_sub(1)?)?;
+    Some(CampaignReply::Guarded { cause, remaining, token: greatest_token(urn), count: 0 })
+}
+
+fn guard((_, answer): (usize, &Answer)) -> Option<(Duration, GuardCause)> {
+    match answer {
+        Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) => Some((*remaining, *cause)),
+        _ => None,
+    }
+}
+
+fn divided(urn: &Urn) -> CampaignReply {
+    CampaignReply::Divided { token: greatest_token(urn) }
+}
+
+/// The greatest token that anybody reported (R3).
+fn greatest_token(urn: &Urn) -> Token {
+    let token = |(_, answer): (usize, &Answer)| match answer {
+        Answer::Campaign(
+            MemberReply::Granted { token }
+            | MemberReply::Held { token, .. }
+            | MemberReply::Guarded { token, .. }
+            | MemberReply::Stale { token },
+        )
+        | Answer::Raise(RaiseReply::Gone { token })
+        | Answer::Renew(RenewReply::Lost { token, .. }) => Some(*token),
+        _ => None,
+    };
+    urn.answers().filter_map(token).max().unwrap_or(Token::NONE)
+}
+
+/// A request of one question: asked once, of everybody, and decided as soon as `decide` says so.
+#[derive(Debug)]
+struct Single {
+    ask: Option<Ask>,
+    urn: Urn,
+    over: bool,
+}
+
+impl Single {
+    fn new(seats: Seats, ask: Ask) -> Self {
+        Self { ask: Some(ask), urn: Urn::new(seats, FIRST, everybody(seats)), over: false }
+    }
+
+    fn poll<R>(&mut self, decide: impl FnOnce(&Urn) -> Option<Result<R, Failure>>) -> Option<Step<R>> {
+        if let Some(ask) = self.ask.take() {
+            return Some(Step::Ask { ballot: FIRST, to: self.urn.asked.clone(), ask });
+        }
+        let reply = if self.over { None } else { decide(&self.urn) };
+        self.over |= reply.is_some();
+        reply.map(Step::Done)
+    }
+}
+
+/// A renewal: done as soon as enough members have renewed, however slow the others are.
+#[derive(Debug)]
+pub struct RenewRound {
+    token: Token,
+    single: Single,
+}
+
+impl RenewRound {
+    /// A round that has asked nobody yet.
+    pub fn new(seats: Seats, request: RenewRequest) -> Self {
+        Self { token: request.token, single: Single::new(seats, Ask::Renew(request)) }
+    }
+}
+
+impl Round for RenewRound {
+    type Reply = RenewReply;
+
+    fn poll(&mut self) -> Option<Step<RenewReply>> {
+        let token = self.token;
+        self.single.poll(|urn| renewal(urn, token))
+    }
+
+    fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote) {
+        self.single.urn.put(ballot, member, vote);
+    }
+}
+
+fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
+    let renewed: Vec<(u64, bool, u32)> = urn.answers().filter_map(renewed).collect();
+    if renewed.len() >= urn.seats.needed() {
+        let count = renewed.iter().map(|(count, _, _)| *count).max().unwrap_or(0);
+        let audience = renewed.iter().map(|(_, _, audience)| *audience).max().unwrap_or(0);
+        let reasserted = renewed.iter().any(|(_, reasserted, _)| *reasserted);
+        return Some(Ok(RenewReply::Renewed { count, reasserted, audience }));
+    }
+    // One member that granted somebody in vain says nothing of the term: it goes on until enough agree that it is over,
+    // or until its deadline.
+    let later = |(_, answer): (usize, &Answer)| match answer {
+        Answer::Renew(RenewReply::Lost { token, holder }) if *token > term => Some((*token, holder.clone())),
+        _ => None,
+    };
+    let lost: Vec<(Token, Option<Holder>)> = urn.answers().filter_map(later).collect();
+    if lost.len() >= urn.seats.needed() {
+        let (token, holder) = lost.into_iter().max_by_key(|(token, _)| *token)?;
+        return Some(Ok(RenewReply::Lost { token, holder }));
+    }
+    urn.is_full().then(|| Err(urn.failure(renewed.len(), "renewed the lease")))
+}
+
+fn renewed((_, answer): (usize, &Answer)) -> Option<(u64, bool, u32)> {
+    match answer {
+        Answer::Renew(RenewReply::Renewed { count, reasserted, audience }) => Some((*count, *reasserted, *audience)),
+        _ => None,
+    }
+}
+
+/// A release: every member is waited for, so that a process that ends afterwards leaves nothing behind.
+#[derive(Debug)]
+pub struct ReleaseRound {
+    single: Single,
+}
+
+impl ReleaseRound {
+    /// A round that has asked nobody yet.
+    pub fn new(seats: Seats, request: ReleaseRequest) -> Self {
+        Self { single: Single::new(seats, Ask::Release(request)) }
+    }
+}
+
+impl Round for ReleaseRound {
+    type Reply = ReleaseReply;
+
+    fn poll(&mut self) -> Option<Step<ReleaseReply>> {
+        self.single.poll(|urn| {
+            if !urn.is_full() {
+                return None;
+            }
+            let released = |(_, answer): (usize, &Answer)| *answer == Answer::Release(ReleaseReply::Released);
+            let reply = if urn.answers().any(released) { ReleaseReply::Released } else { ReleaseReply::NotHeld };
+            Some(urn.too_few_answers().map_or(Ok(reply), Err))
+        })
+    }
+
+    fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote) {
+        self.single.urn.put(ballot, member, vote);
+    }
+}
