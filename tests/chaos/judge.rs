@@ -49,7 +49,7 @@ pub fn judge(claims: &[Claim], end: Instant) -> Verdict {
     terms.dedup();
     Verdict {
         windows: windows(&spans),
-        regressions: regressions(claims),
+        regressions: regressions(&spans),
         terms: terms.len(),
         leaderless_max,
         led_share: if watched.is_zero() { 0.0 } else { led.as_secs_f64() / watched.as_secs_f64() },
@@ -81,25 +81,18 @@ fn windows(spans: &[Span]) -> Vec<Window> {
     windows
 }
 
-fn regressions(claims: &[Claim]) -> Vec<(Instant, String)> {
-    let mut found: Vec<(Instant, String)> = Vec::new();
-    let mut newest: Option<&Claim> = None;
-    let mut accused: Option<(Who, u64)> = None;
-    for claim in claims {
-        let before = newest.filter(|newest| newest.token >= claim.token && newest.who != claim.who);
-        if let Some(newest) = before
-            && accused != Some((claim.who, claim.token))
-        {
-            let (old, new) = (newest.token, claim.token);
-            let (by, after) = (claim.who.replica, newest.who.replica);
-            found.push((claim.from, format!("token {new} of replica {by} after {old} of replica {after}")));
-            accused = Some((claim.who, claim.token));
+/// Only beginnings are judged: a term that goes on beside a newer one is two leaders, and no more.
+fn regressions(spans: &[Span]) -> Vec<(Instant, String)> {
+    let mut found = Vec::new();
+    let mut newest: Option<&Span> = None;
+    for span in spans {
+        let same = |newest: &&Span| newest.who == span.who && newest.token == span.token;
+        if let Some(newest) = newest.filter(|newest| newest.token >= span.token && !same(newest)) {
+            let (old, new) = (newest.token, span.token);
+            let (by, after) = (span.who.replica, newest.who.replica);
+            found.push((span.from, format!("replica {by} begins with token {new} after {old} of replica {after}")));
         }
-        // The same replica may be told of an earlier term only by an earlier start.
-        if let Some(newest) = newest.filter(|newest| newest.token > claim.token && newest.who == claim.who) {
-            found.push((claim.from, format!("{:?} went back from {} to {}", claim.who, newest.token, claim.token)));
-        }
-        newest = newest.filter(|newest| newest.token >= claim.token).or(Some(claim));
+        newest = newest.filter(|newest| newest.token >= span.token).or(Some(span));
     }
     found
 }
@@ -161,6 +154,7 @@ mod tests {
         assert_eq!(counts(&[(0, 5, 0, 100), (1, 5, 200, 300)]), (0, 1));
         assert_eq!(counts(&[(0, 5, 0, 100), (0, 4, 200, 300)]), (0, 1));
         assert_eq!(counts(&[(0, 5, 0, 9), (1, 6, 10, 19), (0, 5, 20, 29)]), (0, 1), "an old term that comes back");
+        assert_eq!(counts(&[(0, 5, 0, 99), (1, 6, 50, 80), (0, 5, 70, 99)]), (1, 0), "an old term that goes on");
     }
 
     #[test]

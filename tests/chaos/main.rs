@@ -15,6 +15,7 @@ mod apps;
 mod caught;
 #[path = "../support/sidecars/claims.rs"]
 mod claims;
+#[path = "../support/sidecars/clock.rs"]
 mod clock;
 mod cluster;
 mod fault;

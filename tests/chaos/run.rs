@@ -129,6 +129,8 @@ struct Run {
     /// In a mixed run: until then nothing goes wrong at all, and nothing that makes the store forget.
     calm_until: Instant,
     forget_not_before: Instant,
+    /// Faults that were drawn, and those that were begun.
+    tried: u64,
     faults: usize,
     refused: u64,
     log: Vec<(Instant, String)>,
@@ -168,6 +170,7 @@ pub fn run(plan: Plan, network: bool) -> Measured {
         ills: Vec::new(),
         calm_until: origin,
         forget_not_before: origin,
+        tried: 0,
         faults: 0,
         refused: 0,
         log: Vec::new(),
@@ -197,6 +200,9 @@ impl Run {
                 if alone && !self.plan.fault.is_of_a_replica() {
                     self.stage.settle();
                 }
+                // From the seed and its number alone: the next ones stay the same if this one must be left out.
+                self.dice = Rng::with_seed(self.plan.seed.wrapping_mul(1_000_003).wrapping_add(self.tried));
+                self.tried += 1;
                 let fault = mixture[self.dice.usize(0..mixture.len())];
                 self.strike(fault);
                 let last = self.ills.iter().map(|(due, _)| *due).max().filter(|_| alone);
@@ -212,13 +218,14 @@ impl Run {
     }
 
     /// Which replica: mostly the leader, since others are missed less. The draw does not depend on who that is.
-    fn victim(&mut self) -> usize {
+    fn victim(&mut self, fault: Fault) -> usize {
         let (leader, other) = (self.dice.u8(0..3) > 0, self.dice.usize(0..REPLICAS));
+        let leader = leader || fault == Fault::Resign;
         self.apps.leads().map_or(other, |who| if leader { who.replica } else { other })
     }
 
     fn strike(&mut self, fault: Fault) {
-        let (victim, for_ms) = (self.victim(), lasting(fault, &mut self.dice));
+        let (victim, for_ms) = (self.victim(fault), lasting(fault, &mut self.dice));
         let due = Instant::now() + for_ms;
         if self.must_wait(fault, victim) {
             return;

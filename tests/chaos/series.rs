@@ -1,5 +1,6 @@
 //! Runs one after the other and side by side: the short ones of `make test`, and the table of `make chaos`.
 
+use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ const SHORT: Duration = Duration::from_secs(8);
 /// What a run takes besides its faults: servers that start, and an end that is waited for.
 const AROUND: Duration = Duration::from_secs(8);
 /// As many as one cell of the table needs.
-const FAULTS_ENOUGH: usize = 20;
+const FAULTS_ENOUGH: usize = 12;
 
 pub fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
@@ -55,8 +56,8 @@ fn seed() -> u64 {
 pub fn tell(measured: &Measured) {
     let Measured { plan, faults, answers, verdict, refused, .. } = measured;
     println!(
-        "{} {}: seed {}, {faults} faults, {answers} answers, {} terms, {} two-leader windows, {} tokens back, {refused} \
-         incumbents refused, leaderless {} ms at the most, led {:.2}, a leader {} ms after the end",
+        "{} {}: seed {}, {faults} faults, {answers} answers, {} terms, {} two-leader windows, {} tokens back, \
+         {refused} incumbents refused, leaderless {} ms at the most, led {:.2}, a leader {} ms after the end",
         plan.kind.name(),
         plan.fault.name(),
         plan.seed,
@@ -120,7 +121,9 @@ fn measure_the_table() {
     cells.retain(|(kind, fault)| {
         wanted_kind().is_none_or(|wanted| wanted == *kind) && wanted_fault().is_none_or(|wanted| wanted == *fault)
     });
-    let all = measure(&cells, seed, Duration::from_secs(seconds), network);
+    // The slow ones last, so that they share the time that the others have left.
+    cells.sort_by_key(|(kind, fault)| kind.hosts() > 1 && !fault.is_of_a_replica());
+    let (all, unfinished) = measure(&cells, seed, Duration::from_secs(seconds), network);
     let text = format!("{}\n{}\n", table(&all), summary(&all, seed));
     println!("{text}");
     if env::var("BATON_CHAOS_WRITE").is_ok() {
@@ -130,10 +133,11 @@ fn measure_the_table() {
     let broken = all.iter().filter(|measured| measured.plan.kind.is_safe(measured.plan.fault));
     let broken: Vec<String> = broken.map(Measured::complaints).filter(|text| !text.is_empty()).collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(unfinished.is_empty(), "these were not run to their end: {unfinished:#?}");
 }
 
 /// Some at a time, in order of `cells`. Each gets its share of the time that is left.
-fn measure(cells: &[(Kind, Fault)], seed: u64, span: Duration, network: bool) -> Vec<Measured> {
+fn measure(cells: &[(Kind, Fault)], seed: u64, span: Duration, network: bool) -> (Vec<Measured>, Vec<Plan>) {
     let jobs = number("BATON_CHAOS_JOBS").map_or(2, |jobs| usize::try_from(jobs).expect("a few"));
     let (end, next, done) = (Instant::now() + span, AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || loop {
@@ -143,11 +147,26 @@ fn measure(cells: &[(Kind, Fault)], seed: u64, span: Duration, network: bool) ->
         let share = left * u32::try_from(jobs).expect("a few") / u32::try_from(cells.len() - at).expect("a few");
         let span = share.saturating_sub(AROUND).max(Duration::from_secs(1));
         let own_seed = seed.wrapping_mul(1_000).wrapping_add(at as u64);
-        let measured = run(Plan { kind, fault, seed: own_seed, span, faults_max: FAULTS_ENOUGH }, network);
-        tell(&measured);
-        print!("{}", measured.complaints());
-        done.lock().expect("nobody panics with it").push(measured);
+        let plan = Plan { kind, fault, seed: own_seed, span, faults_max: FAULTS_ENOUGH };
+        // One that could not be run to its end does not take the others with it; it has told why, and fails in the end.
+        let measured = catch_unwind(|| run(plan, network));
+        if let Ok(measured) = &measured {
+            tell(measured);
+            print!("{}", measured.complaints());
+        }
+        done.lock().expect("nobody panics with it").push(measured.map_err(|_| plan));
     };
-    thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
-    done.into_inner().expect("nobody panics with it")
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(work);
+        }
+    });
+    let (mut all, mut unfinished) = (Vec::new(), Vec::new());
+    for result in done.into_inner().expect("nobody panics with it") {
+        match result {
+            Ok(measured) => all.push(measured),
+            Err(plan) => unfinished.push(plan),
+        }
+    }
+    (all, unfinished)
 }

@@ -46,7 +46,8 @@ pub fn summary(all: &[Measured], seed: u64) -> String {
         all.iter().partition(|measured| measured.plan.kind.is_safe(measured.plan.fault));
     let windows = |some: &[&Measured]| some.iter().map(|m| m.verdict.windows.len()).sum::<usize>();
     format!(
-        "{} faults, {} terms and {} answers, seed {seed}: {} two-leader windows where P1 is promised, {} where it is not.",
+        "{} faults, {} terms and {} answers, seed {seed}. Windows with two leaders: {} where P1 is promised, {} where \
+         it is not.",
         sum(&|m| m.faults),
         sum(&|m| m.verdict.terms),
         sum(&|m| m.answers),

@@ -1,41 +1,12 @@
 //! The clock of Redis is stepped while somebody leads.
 
-use std::fs;
-use std::path::Path;
-
-use tempfile::TempDir;
-
+use crate::clock::{self, ClockControl};
 use crate::group::{Group, LEASE_KEY};
 use crate::replica::Lease;
+use crate::support::place::Place;
 use crate::support::redis::RedisServer;
 use crate::support::resp::Reply;
 use crate::wait::until;
-
-/// Where Debian's package libfaketime puts it, on the processors that this is run on.
-const LIBRARIES: [&str; 2] =
-    ["/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1"];
-
-/// A Redis whose wall clock is this far ahead; the file sets it, and may be replaced while it runs.
-fn redis_with_clock(library: &str, control: &Path) -> RedisServer {
-    let control = control.to_str().expect("a temporary directory's name is plain");
-    // Debian's Redis allocates with jemalloc, which asks for the time before libfaketime is ready, and both wait for
-    // each other for ever. The C library's own allocator does not.
-    let library = format!("libc_malloc_debug.so.0:{library}");
-    let environment = [
-        ("LD_PRELOAD", library.as_str()),
-        ("FAKETIME_TIMESTAMP_FILE", control),
-        ("FAKETIME_NO_CACHE", "1"),
-        ("DONT_FAKE_MONOTONIC", "1"),
-    ];
-    RedisServer::start_under(&environment, &[])
-}
-
-/// Replaces the file as a whole: Redis reads it at any moment.
-fn set_clock(control: &Path, offset: &str) {
-    let fresh = control.with_extension("new");
-    fs::write(&fresh, offset).expect("a control file");
-    fs::rename(&fresh, control).expect("replaced");
-}
 
 fn store_seconds(redis: &RedisServer) -> i64 {
     let Reply::List(parts) = redis.command(&["TIME"]) else { panic!("TIME answers a list") };
@@ -44,20 +15,21 @@ fn store_seconds(redis: &RedisServer) -> i64 {
 
 #[test]
 fn a_stepped_redis_clock_makes_no_second_leader_and_is_reported() {
-    let Some(library) = LIBRARIES.into_iter().find(|library| Path::new(library).exists()) else {
+    let Some(library) = clock::library() else {
         println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
         return;
     };
-    let folder = TempDir::new().expect("a temporary directory");
-    let control = folder.path().join("clock");
-    set_clock(&control, "+0");
-    let group = Group::start_on(redis_with_clock(library, &control), 3, Lease::LONG);
+    let control = ClockControl::new();
+    let environment = control.environment(library);
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let redis = RedisServer::start_at(&Place::here(), &environment, &[]);
+    let group = Group::start_on(redis, 3, Lease::LONG);
     let mut term = group.leader();
-    for (offset, by_s) in [("+30", 30), ("-30", -60), ("+0", 30), ("-3600", -3_600), ("+86400", 90_000)] {
+    for (offset, by_s) in [(30, 30), (-30, -60), (0, 30), (-3_600, -3_600), (86_400, 90_000)] {
         let steps = |replica: usize| group.replicas[replica].role_metric("baton_store_clock_steps_total", &[]);
         let (holder, before) = (term.who.replica, steps(term.who.replica));
         let clock_before = store_seconds(&group.redis);
-        set_clock(&control, offset);
+        control.set(offset);
         let stepped = store_seconds(&group.redis) - clock_before;
         assert!((stepped - by_s).abs() <= 2, "libfaketime stepped by {stepped} s, not {by_s}");
         until("the leader reports the step", || steps(holder) > before);

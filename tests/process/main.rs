@@ -5,6 +5,8 @@ mod apps;
 mod caught;
 #[path = "../support/sidecars/claims.rs"]
 mod claims;
+#[path = "../support/sidecars/clock.rs"]
+mod clock;
 mod clock_steps;
 mod crashes;
 mod group;

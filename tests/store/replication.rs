@@ -2,7 +2,7 @@
 
 use super::support::redis::RedisServer;
 use super::support::resp::Reply;
-use super::support::wait_until;
+use super::support::{wait_until, wait_until_async};
 use super::*;
 
 /// Waits for one replica, for as long as this.
@@ -120,4 +120,52 @@ async fn more_acknowledgements_than_replicas_are_told_at_the_connect_and_in_ever
     let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
     until_up(&store).await;
     assert_eq!(store.notes(), Vec::<String>::new());
+}
+
+/// A master has one of its two replicas with it, the other was promoted elsewhere; then the first changes sides. What
+/// it acknowledged for the old master a moment ago stands for one lease yet.
+#[tokio::test]
+async fn a_replica_that_changes_sides_opens_the_role_to_its_new_master_only_after_a_whole_lease() {
+    let lease = ms(1_000);
+    let (master, heir) = pair().await;
+    let waverer = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    let online = |server: &RedisServer| server.command(&["INFO", "replication"]).text().matches("state=online").count();
+    wait_until(BOUND, "both replicas are connected", || online(&master) == 2).await;
+    let with = |server: &RedisServer| store_with(&with_one_ack(&server.url(), AckMode::Wait, ms(500)));
+    let old = with(&master);
+    until_up(&old).await;
+    let (token, count) = win(&old, CampaignRequest { lease_duration: lease, ..unguarded(1, 1) }).await;
+    let renews = || renew(&old, RenewRequest { lease_duration: lease, ..renewal(1, 1, token) });
+    assert!(matches!(renews().await, RenewReply::Renewed { .. }));
+
+    assert_eq!(heir.command(&["REPLICAOF", "NO", "ONE"]), Reply::Text("OK".to_owned()));
+    wait_until(BOUND, "one replica is left", || online(&master) == 1).await;
+    let new = with(&heir);
+    until_up(&new).await;
+    let knowledge = knows((token, count), ms(60_000));
+    let asks = || {
+        let request = CampaignRequest { lease_duration: lease, floor: token, knowledge, ..ask(2, 1) };
+        async { new.campaign(&role(), request).await.map(|stamped| stamped.reply) }
+    };
+    let promoted_at = std::time::Instant::now();
+    while promoted_at.elapsed() < lease * 5 / 2 {
+        let reply = asks().await;
+        assert!(!matches!(reply, Ok(CampaignReply::Granted { .. })), "nobody acknowledged it: {reply:?}");
+        assert!(matches!(renews().await, RenewReply::Renewed { .. }), "the other side renews all the while");
+    }
+
+    let renewed_at = std::time::Instant::now();
+    assert!(matches!(renews().await, RenewReply::Renewed { .. }));
+    let to = heir.port().to_string();
+    assert_eq!(waverer.command(&["REPLICAOF", "127.0.0.1", &to]), Reply::Text("OK".to_owned()));
+    wait_until(BOUND, "it follows the other master", || online(&heir) == 1).await;
+    let mut replies = Vec::new();
+    wait_until_async(BOUND, "the new master grants in the end", async || {
+        replies.push(asks().await);
+        matches!(replies.last(), Some(Ok(CampaignReply::Granted { .. })))
+    })
+    .await;
+    let waited = renewed_at.elapsed();
+    assert!(waited >= lease, "granted {waited:?} after a renewal that stands for {lease:?}: {replies:?}");
+    assert!(replies.iter().any(|reply| matches!(reply, Ok(CampaignReply::Guarded { .. }))), "{replies:?}");
 }

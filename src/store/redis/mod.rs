@@ -46,7 +46,7 @@ use self::errors::Failure;
 use self::info::Info;
 use self::link::Link;
 use self::routes::Routes;
-use self::scripts::{CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use self::scripts::{CAMPAIGN, CONFIRM, Keys, PURGE, RELEASE, RENEW, Script};
 use self::settings::Settings;
 use self::subscriber::Listeners;
 use self::supervisor::Pauses;
@@ -122,8 +122,25 @@ impl RedisStore {
             link = Arc::new(opened.unwrap_or(Err(waited))?);
             reply = call.send(&link, true).await;
         }
-        let reply = read(reply.map_err(|failure| failure.error)?)?;
-        Ok(Done { reply, link, deadline })
+        let reply = reply.map_err(|failure| failure.error)?;
+        let unconfirmed = scripts::is_unconfirmed(&reply);
+        Ok(Done { reply: read(reply)?, unconfirmed, link, deadline })
+    }
+
+    /// R6, and what R5 needs of it: the first acknowledged reply of a server process begins its guard.
+    ///
+    /// A replica that has acknowledged another master's writes may change sides in any moment; whoever is granted by
+    /// its new master must wait for one lease from then, and not from when that master was first asked.
+    async fn confirmed<R>(&self, role: &RoleName, lease: Duration, done: Done<R>) -> Result<R, StoreError> {
+        let (unconfirmed, link, deadline) = (done.unconfirmed, Arc::clone(&done.link), done.deadline);
+        let reply = self.acknowledged(done).await?;
+        if unconfirmed {
+            let (keys, args) = (Keys::new(&self.prefix, role), scripts::confirm_args(lease));
+            let call = Call { script: &CONFIRM, keys: &keys, args: &args, deadline };
+            // If it fails the next reply says so again.
+            let _ = call.send(&link, false).await;
+        }
+        Ok(reply)
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -188,6 +205,8 @@ impl Call<'_> {
 /// A script's answer, and what it takes to go on with it.
 struct Done<R> {
     reply: R,
+    /// No replica has acknowledged a write of this server process yet, as far as its record tells.
+    unconfirmed: bool,
     link: Arc<Link>,
     deadline: Deadline,
 }
@@ -242,18 +261,22 @@ impl Deadline {
 #[async_trait]
 impl LeaseStore for RedisStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        let args = scripts::campaign_args(&request);
+        let args = scripts::campaign_args(&request, self.replication.acks > 0);
         let done = self.run(role, &CAMPAIGN, &args, scripts::campaign_reply).await?;
         match done.reply.reply {
             CampaignReply::Granted { .. } => self.acknowledged(done).await,
+            CampaignReply::Guarded { .. } if done.unconfirmed => {
+                self.confirmed(role, request.lease_duration, done).await
+            }
             _ => Ok(done.reply),
         }
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        let done = self.run(role, &RENEW, &scripts::renew_args(&request), scripts::renew_reply).await?;
+        let args = scripts::renew_args(&request, self.replication.acks > 0);
+        let done = self.run(role, &RENEW, &args, scripts::renew_reply).await?;
         match done.reply.reply {
-            RenewReply::Renewed { .. } => self.acknowledged(done).await,
+            RenewReply::Renewed { .. } => self.confirmed(role, request.lease_duration, done).await,
             RenewReply::Lost { .. } => Ok(done.reply),
         }
     }

@@ -30,6 +30,7 @@ macro_rules! script {
 
 pub(super) static CAMPAIGN: Script = script!("scripts/campaign.lua");
 pub(super) static RENEW: Script = script!("scripts/renew.lua");
+pub(super) static CONFIRM: Script = script!("scripts/confirm.lua");
 pub(super) static RELEASE: Script = script!("scripts/release.lua");
 pub(super) static PURGE: Script = script!("scripts/purge.lua");
 
@@ -80,9 +81,15 @@ fn candidate(candidate: Candidate) -> [String; 2] {
     [candidate.session.to_string(), candidate.attempt.0.to_string()]
 }
 
-pub(super) fn campaign_args(request: &CampaignRequest) -> Vec<String> {
+/// R5, and whether it must wait for R6.
+fn guard(on: bool, acks: bool) -> String {
+    if on && acks { "2".to_owned() } else { flag(on) }
+}
+
+/// `acks`: the reply counts only once replicas have acknowledged it.
+pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
-    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
+    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
     args.push(request.floor.to_string());
     match request.knowledge {
         // Rounded towards caution: a younger knowledge and a longer remaining lease shut the role sooner.
@@ -97,9 +104,10 @@ pub(super) fn campaign_args(request: &CampaignRequest) -> Vec<String> {
     args
 }
 
-pub(super) fn renew_args(request: &RenewRequest) -> Vec<String> {
+/// `acks` as in [`campaign_args`].
+pub(super) fn renew_args(request: &RenewRequest, acks: bool) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
-    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
+    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
     args.extend([request.token.to_string(), request.count.to_string(), request.audience.to_string()]);
     args
 }
@@ -108,6 +116,19 @@ pub(super) fn release_args(request: &ReleaseRequest) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
     args.extend([request.token.to_string(), request.audience.to_string()]);
     args
+}
+
+pub(super) fn confirm_args(lease: Duration) -> Vec<String> {
+    vec![ceil_ms(lease)]
+}
+
+/// Whether a reply says that no replica has acknowledged a write of this server process yet. A holder whose identity is
+/// this word is confirmed once more, which changes nothing.
+pub(super) fn is_unconfirmed(reply: &Value) -> bool {
+    match reply {
+        Value::Array(fields) => fields.last().and_then(Value::as_str).is_some_and(|last| last == "unconfirmed"),
+        _ => false,
+    }
 }
 
 /// A script's answer, field by field.

@@ -150,13 +150,21 @@ local function guard_until(record, cause, moment)
   end
 end
 
--- R5 generation and empty. Returns the record to go on with, and whether it differs from what is stored.
+local function run_id_in(info)
+  return string.match(info, 'run_id:(%w+)') or ''
+end
+
+-- R5 generation and empty. `guard` is '0' (off), '1', or '2': on, and writes need acknowledgements (R6). Returns the
+-- record to go on with, whether it differs from what is stored, and whether this server is unconfirmed.
+--
+-- With acknowledgements the lease that the guard waits for does not begin here, but in confirm.lua, when a replica has
+-- acknowledged a write of this server. Until then that replica may follow another master, and acknowledge there.
 local function prepare(record, lease_ms, guard)
-  if not guard then
-    return record or new_record(), false
+  if guard == '0' then
+    return record or new_record(), false, false
   end
   local info = redis.call('INFO', 'server')
-  local run_id = string.match(info, 'run_id:(%w+)') or ''
+  local run_id = run_id_in(info)
   if not record then
     record = new_record()
     record.run_id = run_id
@@ -166,14 +174,17 @@ local function prepare(record, lease_ms, guard)
     if left >= 0 then
       guard_until(record, 'empty', now + left)
     end
-    return record, true
+    return record, true, false
   end
-  if record.run_id ~= run_id then
-    record.run_id = run_id
-    guard_until(record, 'generation', now + lease_ms * 1000)
-    return record, true
+  if record.run_id == run_id then
+    return record, false, false
   end
-  return record, false
+  guard_until(record, 'generation', now + lease_ms * 1000)
+  if guard == '2' then
+    return record, true, true
+  end
+  record.run_id = run_id
+  return record, true, false
 end
 
 -- R8. The identity comes last, since it may hold spaces. Returns how many heard it.
