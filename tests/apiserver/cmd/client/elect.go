@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/tools/leaderelection"
@@ -54,7 +55,8 @@ func tell(name, identity string) {
 	}
 }
 
-// elect campaigns until its standard input is closed. A line on it makes a leader resign; then it campaigns again.
+// elect campaigns until its standard input is closed. A line on it makes it resign; after a lease
+// it campaigns again.
 func elect(with settings) error {
 	lines := make(chan struct{})
 	go func() {
@@ -75,17 +77,22 @@ func elect(with settings) error {
 			defer close(ended)
 			elector.Run(ctx)
 		}()
-		open := true
+		open, resigned := true, false
 		select {
 		case <-ended:
 		case _, open = <-lines:
 			// What is guarded by the lease must have stopped before client-go releases it.
 			teller.stopped()
+			resigned = true
 		}
 		cancel()
 		<-ended
 		if !open {
 			return nil
+		}
+		if resigned {
+			// Who resigns lets another lead.
+			time.Sleep(with.leaseDuration)
 		}
 	}
 }
