@@ -35,7 +35,8 @@ impl Checker<'_> {
         if RoleName::new(text).is_err() {
             let shown = self.shown(value, path);
             let message = format!(
-                "{shown} is not a DNS label; use 1 to 63 of a-z, 0-9 and `-`, beginning and ending with a letter or digit"
+                "{shown} is not a DNS label; use 1 to 63 of a-z, 0-9 and `-`, beginning and ending with a letter or \
+                 digit"
             );
             self.problem(path, message);
             return None;

@@ -238,14 +238,14 @@ impl State {
     }
 
     fn see(&mut self, record: Option<LeaseRecord>, now: Mono) {
-        // What is seen for the first time has been there before: no news of a grant.
+        // What is seen for the first time has been there before: no news, but what every watch begins with.
         let first = self.observation.seen().is_none();
-        let before = if first { record.clone() } else { self.observation.record().cloned() };
+        let before = self.observation.record().cloned();
         let seen = record.map_or(Seen::Absent, Seen::Present);
         let same = self.observation.seen() == Some(&seen);
         let lease = self.lease;
         self.observation.see(seen, lease, now);
-        if same {
+        if same || first {
             return;
         }
         match self.observation.record().and_then(|record| news(before.as_ref(), record)) {
