@@ -36,4 +36,5 @@ chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), then ten minutes of 
 
 e2e: deps ## the README in a fresh clone; the Kubernetes store beside client-go on a real API server (Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
 	tests/e2e/readme.sh
+	BATON_TEST_APISERVER=real cargo test --test store -- --test-threads=1 kubernetes_api leases_shared
 	cargo test --test kubernetes_e2e -- --nocapture --test-threads=1

@@ -170,13 +170,28 @@ impl Chaos {
         }
     }
 
+    /// Every replica, for longer than the lease: client-go takes over.
+    fn pause_all(&mut self) {
+        for replica in 0..REPLICAS {
+            let (down, paused) = (Ill::ReplicaDown(replica), Ill::ReplicaPaused(replica));
+            if !self.ills.iter().any(|(_, ill)| *ill == down || *ill == paused) {
+                self.group.replicas[replica].signal(Signal::STOP);
+                self.fall_ill(paused, TIMINGS.duration..2 * TIMINGS.duration);
+            }
+        }
+    }
+
     /// What else takes part: client-go, or somebody who deletes the object. Not both: client-go does not wait when the
     /// object is gone, and leads beside whoever had it.
     async fn contend(&mut self) {
-        if let Some(elector) = &mut self.elector {
-            elector.resign();
-            self.log.note("the elector resigns if it leads");
-            return;
+        match &mut self.elector {
+            Some(elector) if elector.leads() => {
+                self.log.note("the elector resigns");
+                elector.resign();
+                return;
+            }
+            Some(_) => return self.pause_all(),
+            None => {}
         }
         let leases = self.group.cluster.leases();
         let deleted = tokio::time::timeout(EDIT_MAX, leases.delete(LEASE_NAME, &DeleteParams::default())).await;

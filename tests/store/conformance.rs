@@ -10,8 +10,8 @@ use baton::protocol::{AnnouncementKind, GuardCause, Holder, Rules};
 use baton::store::News;
 use baton::store::memory::MemoryStore;
 
+use super::lease_api::LeaseApi;
 use super::support::cluster::Cluster;
-use super::support::kubernetes::FakeApi;
 use super::support::redis::{Data, RedisServer};
 use super::support::resp::Reply;
 use super::support::sentinel::SentinelSet;
@@ -35,7 +35,7 @@ enum Behind {
     Redis(RedisServer),
     Sentinels(SentinelSet),
     Cluster(Cluster),
-    Kubernetes(FakeApi),
+    Kubernetes(LeaseApi),
 }
 
 /// A store, what is behind it, and a role that nobody else uses.
@@ -66,8 +66,8 @@ impl Place {
     }
 
     async fn kubernetes() -> Self {
-        let api = FakeApi::start();
-        Self::new(Arc::new(leases_of(&api)), Behind::Kubernetes(api))
+        let api = LeaseApi::start();
+        Self::new(Arc::new(api.store()), Behind::Kubernetes(api))
     }
 
     fn new(store: Arc<dyn LeaseStore>, behind: Behind) -> Self {
