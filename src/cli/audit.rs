@@ -1,25 +1,29 @@
-//! `baton audit`: what a Redis can and cannot promise, as a graded report.
+//! `baton audit`: what a store can and cannot promise, as a graded report.
 
 use std::time::SystemTime;
 
 use baton::clock::wall_time;
-use baton::config::{Environment, StoreConfig};
+use baton::config::{Config, Environment, StoreConfig};
 use baton::process::Exit;
+use baton::protocol::RoleName;
+use baton::store::StoreError;
+use baton::store::kubernetes::{self, KubernetesStore};
 use baton::store::redis::{self, AuditReport, Finding, Severity};
 use clap::Args;
 
 use super::output::{complain, say};
 use super::{Code, ConfigFile, Format, block_on, load};
 
-/// Tell what this Redis can and cannot promise
+/// Tell what this store can and cannot promise
 ///
 /// Looks at the Redis that the configuration names: version, role, persistence,
 /// eviction, replicas and acknowledgements, clock, latency, and the rights of its user,
 /// which are tried out on keys of its own that are removed again. Each finding is
 /// graded (ok, note, unknown, warning, problem), with what it costs and what would
-/// help.
+/// help. Where leases are in Kubernetes, it looks at the API server: version, RBAC, and
+/// the Lease of every role.
 ///
-/// Ends with 0, with 1 when there is a problem, with 69 when the Redis cannot be talked
+/// Ends with 0, with 1 when there is a problem, with 69 when the store cannot be talked
 /// to.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -39,13 +43,14 @@ pub fn audit(args: &AuditArgs) -> Code {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
-    let StoreConfig::Redis(config) = &loaded.config.store else {
-        complain(format_args!("{}: store: there is no Redis in it to look at", args.file.config.display()));
+    if matches!(loaded.config.store, StoreConfig::Memory) {
+        let file = args.file.config.display();
+        complain(format_args!("{file}: store: the memory store is no server that could be looked at"));
         return Exit::Usage.into();
-    };
+    }
     block_on(async {
-        match redis::audit(config, &|| SystemTime::from(wall_time())).await {
-            Ok(report) => print(&report, args.output),
+        match look(&loaded.config).await {
+            Ok((what, report)) => print(what, &report, args.output),
             Err(error) => {
                 complain(format_args!("baton audit: {error}"));
                 Exit::Unavailable.into()
@@ -54,7 +59,24 @@ pub fn audit(args: &AuditArgs) -> Code {
     })
 }
 
-fn print(report: &AuditReport, format: Format) -> Code {
+/// What was looked at, and what was found.
+async fn look(config: &Config) -> Result<(&'static str, AuditReport), StoreError> {
+    match &config.store {
+        StoreConfig::Redis(config) => {
+            let report = redis::audit(config, &|| SystemTime::from(wall_time())).await?;
+            Ok(("Redis", report))
+        }
+        StoreConfig::Kubernetes(leases) => {
+            let roles: Vec<RoleName> = config.roles.iter().map(|role| role.name.clone()).collect();
+            // Nothing is listened to, so neither the lease nor the seed matters.
+            let store = KubernetesStore::new(leases, leases.command_timeout, 0);
+            Ok(("API server", kubernetes::audit(&store, &roles, leases.guard).await?))
+        }
+        StoreConfig::Memory => Err(StoreError::Refused { reason: "the memory store is no server".to_owned() }),
+    }
+}
+
+fn print(what: &str, report: &AuditReport, format: Format) -> Code {
     match format {
         Format::Json => match serde_json::to_string_pretty(report) {
             Ok(text) => say(text),
@@ -63,7 +85,7 @@ fn print(report: &AuditReport, format: Format) -> Code {
                 return Exit::Bug.into();
             }
         },
-        Format::Table => say(text(report)),
+        Format::Table => say(text(what, report)),
     };
     if report.worst() == Severity::Problem { Code::NO } else { Exit::Well.into() }
 }
@@ -78,8 +100,8 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn text(report: &AuditReport) -> String {
-    let mut lines = vec![format!("The Redis at {}", report.endpoint), String::new()];
+fn text(what: &str, report: &AuditReport) -> String {
+    let mut lines = vec![format!("The {what} at {}", report.endpoint), String::new()];
     lines.extend(report.findings.iter().flat_map(paragraph));
     let count = |severity| report.findings.iter().filter(|finding| finding.severity == severity).count();
     lines.push(String::new());

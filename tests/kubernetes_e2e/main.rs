@@ -13,6 +13,7 @@ mod elector;
 mod group;
 #[path = "../support/sidecars/http.rs"]
 mod http;
+mod people;
 mod rbac;
 #[path = "../support/sidecars/replica.rs"]
 mod replica;

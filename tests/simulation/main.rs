@@ -5,6 +5,7 @@ use std::env;
 
 mod checker;
 mod faults;
+mod leases;
 mod run;
 mod world;
 

@@ -331,8 +331,12 @@ fn read_path(request: &Request<Incoming>) -> Option<Asked> {
 async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply, io::Error> {
     let token = request.headers().get("authorization").and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
     let asked = read_path(&request);
+    let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
     let Some(mut asked) = asked else {
+        if let Some(reply) = other_path(&path, &body, &shared) {
+            return Ok(reply);
+        }
         let message = "the server could not find the requested resource";
         return Ok(whole(404, &status(404, "NotFound", "", "", message)));
     };
@@ -387,6 +391,25 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply
         return Ok(watch_stream(&asked, &shared));
     }
     Ok(perform(&asked, object, &shared))
+}
+
+/// What is asked besides Leases: the version, and reviews of rights.
+fn other_path(path: &str, body: &Bytes, shared: &Shared) -> Option<Reply> {
+    let world = shared.world();
+    if world.rejects_credentials {
+        return Some(whole(401, &status(401, "Unauthorized", "", "", "Unauthorized")));
+    }
+    match path {
+        "/version" => Some(whole(200, &json!({"major": "1", "minor": "33", "gitVersion": "v1.33.4"}))),
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => {
+            let mut review: Value = serde_json::from_slice(body).ok()?;
+            let verb = review["spec"]["resourceAttributes"]["verb"].as_str()?;
+            let allowed = !world.forbidden.contains(verb);
+            review["status"] = json!({"allowed": allowed});
+            Some(whole(201, &review))
+        }
+        _ => None,
+    }
 }
 
 fn denied(world: &World, asked: &Asked) -> Option<Value> {

@@ -24,7 +24,7 @@ mod observation;
 mod record;
 
 pub use decide::{Step, campaign, release, renew};
-pub use observation::{Caution, Observation, Seen};
+pub use observation::{Caution, Observation, Seen, Source};
 pub use record::{FOREIGN, LeaseRecord, Mark, Tenure, news};
 
 #[cfg(test)]

@@ -31,10 +31,23 @@ pub enum Seen {
     Present(LeaseRecord),
 }
 
+/// Where knowledge comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Asked for at this moment: what it says is at least as new.
+    Asked(Mono),
+    /// The watch, which may be late.
+    Watch,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Observation {
     caution: Caution,
+    /// The greatest version known, where versions are numbers.
+    version: Option<u64>,
+    /// When something was learned last.
+    learned_at: Mono,
     seen: Option<Seen>,
     /// Since when it has not changed.
     since: Mono,
@@ -57,6 +70,8 @@ impl Observation {
     pub fn new(caution: Caution) -> Self {
         Self {
             caution,
+            version: None,
+            learned_at: Mono::default(),
             seen: None,
             since: Mono::default(),
             looked_at: Mono::default(),
@@ -64,6 +79,25 @@ impl Observation {
             top: Token::NONE,
             unanswered: false,
         }
+    }
+
+    /// Whether this is newer than what is known; it is known from now on. `version` is the object's; of one that is
+    /// missing, that of its deletion, if it was told.
+    pub fn admit(&mut self, version: Option<u64>, present: bool, source: Source, now: Mono) -> bool {
+        let newer = match (source, version, self.version) {
+            // A server that was restored from a backup counts from an earlier version on: who asks after having
+            // learned something is told what is.
+            (Source::Asked(at), _, _) if at > self.learned_at => true,
+            (_, Some(new), Some(known)) => new > known,
+            (Source::Asked(_), None, _) => false,
+            (Source::Asked(_), Some(_), None) | (Source::Watch, _, _) => true,
+        };
+        if newer {
+            self.learned_at = now;
+            // Of a missing object nothing may tell the version: events older than the last known one stay old.
+            self.version = version.or(self.version.filter(|_| !present));
+        }
+        newer
     }
 
     /// Takes what was read, or what the watch told, at the moment it became known: never at the moment at which the

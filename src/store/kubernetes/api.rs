@@ -9,6 +9,7 @@ use futures_util::stream::BoxStream;
 use http_body_util::{BodyExt, Limited};
 use hyper::Request;
 use hyper::header::RETRY_AFTER;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -18,6 +19,7 @@ use kube::core::{Request as Requests, Resource, WatchEvent};
 use kube::{Client, Config};
 use tokio::sync::{OnceCell, watch};
 
+use super::audit;
 use super::errors::{self, Failure, Target, Verb};
 use crate::clock::{BootClock, Clock};
 use crate::protocol::Mono;
@@ -131,6 +133,23 @@ impl Api {
             Err(_) => Err(self.unanswered()),
         };
         self.note(events)
+    }
+
+    /// The server's version.
+    pub async fn version(&self, deadline: Mono) -> Result<String, Failure> {
+        let request = Request::get("/version").body(Vec::new()).map_err(kube::core::request::Error::BuildRequest);
+        let answer: serde_json::Value = self.ask(Verb::Get, "version", request, deadline).await?;
+        Ok(answer.get("gitVersion").and_then(serde_json::Value::as_str).unwrap_or("of an unknown version").to_owned())
+    }
+
+    /// Asks whether RBAC lets us do this to the object.
+    pub async fn may(&self, verb: Verb, name: &str, deadline: Mono) -> Result<bool, Failure> {
+        let review = audit::review(verb, &self.connected().await?.namespace, name);
+        let body = serde_json::to_vec(&review).map_err(|error| impossible(&error))?;
+        let reviews = Requests::new(SelfSubjectAccessReview::url_path(&(), None));
+        let request = reviews.create(&PostParams::default(), body);
+        let answer: SelfSubjectAccessReview = self.ask(verb, name, request, deadline).await?;
+        Ok(audit::allows(answer.status.as_ref()))
     }
 
     /// Sends a request, and waits for its answer until `deadline`.

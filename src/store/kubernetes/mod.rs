@@ -15,6 +15,7 @@
 //! Nothing of kube leaves this folder.
 
 mod api;
+mod audit;
 mod errors;
 mod object;
 mod place;
@@ -31,13 +32,15 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::AbortHandle;
 
+pub use audit::audit;
+
 use self::api::Api;
 use self::errors::Failure;
-use self::place::{Place, Sight, Source, View};
+use self::place::{Place, Sight, View};
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock, wall_time};
 use crate::config::KubernetesConfig;
-use crate::protocol::observed::{self, LeaseRecord, Step, Tenure};
+use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
     Stamped, StoreTime, TokensExhausted,

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::object;
 use crate::protocol::Mono;
-use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, news};
+use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, news};
 use crate::store::{News, StoreError};
 
 /// How many messages a listener may be behind before it is told of a gap instead.
@@ -28,10 +28,6 @@ struct State {
     observation: Observation,
     /// The object as it was last seen, for the next write.
     object: Option<Lease>,
-    /// Its version, as a number; none while nothing is known or the server's versions are no numbers.
-    version: Option<u64>,
-    /// When that became known.
-    learned_at: Mono,
     /// The watch is open, so that a change is heard.
     live: bool,
     /// The shortest lease anybody here asked for.
@@ -64,15 +60,6 @@ pub(super) enum Sight {
     Gone(Option<u64>),
 }
 
-/// A source of knowledge.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Source {
-    /// Asked for at this moment: what it says is at least as new.
-    Asked(Mono),
-    /// The watch, which may be late.
-    Watch,
-}
-
 /// What a decision is made on.
 pub(super) struct View {
     pub observation: Observation,
@@ -85,8 +72,6 @@ impl Place {
         let state = State {
             observation: Observation::new(Caution::ALL),
             object: None,
-            version: None,
-            learned_at: Mono::default(),
             live: false,
             lease,
             garbage: None,
@@ -126,12 +111,9 @@ impl Place {
             Sight::Gone(version) => (None, version),
         };
         let mut state = self.state();
-        if !state.is_news(version, source) {
+        if !state.observation.admit(version, lease.is_some(), source, now) {
             return;
         }
-        state.learned_at = now;
-        // Of a missing object nothing tells the version: events that are older than the last known one stay old.
-        state.version = version.or(if lease.is_none() { state.version } else { None });
         match lease.as_ref().map(object::read).transpose() {
             Ok(record) => {
                 state.garbage = None;
@@ -225,18 +207,6 @@ pub(super) enum Patience {
 }
 
 impl State {
-    /// Whether this is newer than what is known.
-    fn is_news(&self, version: Option<u64>, source: Source) -> bool {
-        match (source, version, self.version) {
-            // A server that was restored from a backup counts from an earlier version on: who asks after having
-            // learned something is told what is.
-            (Source::Asked(at), _, _) if at > self.learned_at => true,
-            (_, Some(new), Some(known)) => new > known,
-            (Source::Asked(_), None, _) => false,
-            (Source::Asked(_), Some(_), None) | (Source::Watch, _, _) => true,
-        }
-    }
-
     fn see(&mut self, record: Option<LeaseRecord>, now: Mono) {
         // What is seen for the first time has been there before: no news, but what every watch begins with.
         let first = self.observation.seen().is_none();

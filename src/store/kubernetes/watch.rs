@@ -12,10 +12,11 @@ use kube::core::WatchEvent;
 
 use super::api::{Api, Events};
 use super::errors::Failure;
-use super::place::{Patience, Place, Sight, Source, version_of};
+use super::place::{Patience, Place, Sight, version_of};
 use super::{Notes, look};
 use crate::clock::{BootClock, Clock};
 use crate::protocol::Dice;
+use crate::protocol::observed::Source;
 
 /// The first pause between two watches.
 const PAUSE_MIN: Duration = Duration::from_millis(25);

@@ -87,6 +87,13 @@ impl Settings {
     pub fn on_store(number: usize, store: String, place: Place, lease: Lease) -> Self {
         Self { store: Some(store), place, ..Self::new(number, String::new(), lease) }
     }
+
+    /// The same with leases in Kubernetes, where this kubeconfig leads.
+    pub fn on_kubernetes(number: usize, kubeconfig: PathBuf, lease: Lease) -> Self {
+        let store = "{ kubernetes: { commandTimeout: 400ms } }".to_owned();
+        let environment = vec![("KUBECONFIG".to_owned(), kubeconfig.to_string_lossy().into_owned())];
+        Self { environment, ..Self::on_store(number, store, Place::here(), lease) }
+    }
 }
 
 /// See the module. Killed when dropped.
@@ -171,6 +178,8 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
+        // Tests may run in a pod, whose own cluster a sidecar prefers.
+        command.env_remove("KUBERNETES_SERVICE_HOST");
         command.envs(self.settings.environment.iter().map(|(name, value)| (name, value)));
         self.settings.place.run(|| command.spawn()).expect("the sidecar starts")
     }
