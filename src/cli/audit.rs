@@ -1,9 +1,9 @@
 //! `baton audit`: what a store can and cannot promise, as a graded report.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use baton::clock::wall_time;
-use baton::config::{Config, Environment, StoreConfig};
+use baton::config::{Config, Environment, KubernetesConfig, StoreConfig};
 use baton::process::Exit;
 use baton::protocol::RoleName;
 use baton::store::StoreError;
@@ -37,6 +37,9 @@ pub struct AuditArgs {
     output: Format,
 }
 
+/// How long an API server may take for each answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Looks, and reports.
 pub fn audit(args: &AuditArgs) -> Code {
     let loaded = match load(&args.file.config, &Environment::process()) {
@@ -45,7 +48,7 @@ pub fn audit(args: &AuditArgs) -> Code {
     };
     if matches!(loaded.config.store, StoreConfig::Memory) {
         let file = args.file.config.display();
-        complain(format_args!("{file}: store: the memory store is no server that could be looked at"));
+        complain(format_args!("{file}: store: there is no Redis or Kubernetes in it to look at"));
         return Exit::Usage.into();
     }
     block_on(async {
@@ -68,8 +71,10 @@ async fn look(config: &Config) -> Result<(&'static str, AuditReport), StoreError
         }
         StoreConfig::Kubernetes(leases) => {
             let roles: Vec<RoleName> = config.roles.iter().map(|role| role.name.clone()).collect();
-            // Nothing is listened to, so neither the lease nor the seed matters.
-            let store = KubernetesStore::new(leases, leases.command_timeout, 0);
+            // No lease waits for it, so a slow answer is an answer; and nothing is listened to, so the seed is nothing.
+            let command_timeout = leases.command_timeout.max(PATIENCE);
+            let patient = KubernetesConfig { command_timeout, ..leases.clone() };
+            let store = KubernetesStore::new(&patient, command_timeout, 0);
             Ok(("API server", kubernetes::audit(&store, &roles, leases.guard).await?))
         }
         StoreConfig::Memory => Err(StoreError::Refused { reason: "the memory store is no server".to_owned() }),

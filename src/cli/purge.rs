@@ -54,7 +54,7 @@ pub fn purge(args: &PurgeArgs) -> Code {
     block_on(async {
         let clock: SharedClock = std::sync::Arc::new(BootClock);
         match open_store(&config, &clock) {
-            Ok(store) => report(role, forget(&*store, role).await),
+            Ok(store) => report(role, forget(&*store, role, matches!(config.store, StoreConfig::Redis(_))).await),
             Err(error) => {
                 complain(error);
                 Exit::Usage.into()
@@ -63,11 +63,14 @@ pub fn purge(args: &PurgeArgs) -> Code {
     })
 }
 
-async fn forget(store: &dyn LeaseStore, role: &RoleName) -> Result<Purge, StoreError> {
-    let mut health = store.health();
-    let up = health.wait_for(|health| *health == StoreHealth::Up);
-    // Down, or not up in time: the purge itself is answered with the reason.
-    let _ = tokio::time::timeout(CONNECT_PATIENCE, up).await;
+/// `connects`: the store opens its connections by itself, and is asked once it has one.
+async fn forget(store: &dyn LeaseStore, role: &RoleName, connects: bool) -> Result<Purge, StoreError> {
+    if connects {
+        let mut health = store.health();
+        let up = health.wait_for(|health| *health == StoreHealth::Up);
+        // Down, or not up in time: the purge itself is answered with the reason.
+        let _ = tokio::time::timeout(CONNECT_PATIENCE, up).await;
+    }
     store.purge(role).await
 }
 

@@ -6,8 +6,8 @@ cd "$(dirname "$0")"
 target=${BATON_APISERVER_TARGET:-../../target/apiserver}
 
 command -v go >/dev/null || {
-    echo "tests/apiserver/build.sh: Go is missing; install it from https://go.dev/dl (tests/apiserver/go.mod names the" \
-        "version). The server, not client-go's participant, can be replaced by a cluster of yours: KUBECONFIG" >&2
+    echo "tests/apiserver/build.sh: Go is missing; install it from https://go.dev/dl (go.mod names the version)." \
+        "The server, but not client-go's participant, can be replaced by a cluster of yours: KUBECONFIG" >&2
     exit 69
 }
 # The compiler belongs to the sources: go.mod only names the oldest that will do.
