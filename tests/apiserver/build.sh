@@ -18,7 +18,9 @@ exec 9>"$target/lock"
 flock 9
 if [ ! -e "$target/$key/apiserver" ]; then
     echo "tests/apiserver/build.sh: building the API server; the first time this takes minutes" >&2
-    rm -rf "$target"/*/
+    # Not what another run may be using at this moment.
+    find "$target" -mindepth 1 -maxdepth 1 -type d -mtime +7 -exec rm -rf {} +
+    rm -rf "$target/new"
     unformatted=$(gofmt -l cmd)
     [ -z "$unformatted" ] || { echo "tests/apiserver/build.sh: gofmt would change: $unformatted" >&2; exit 1; }
     # What the API server says of itself: the release whose code it is.
@@ -30,4 +32,5 @@ if [ ! -e "$target/$key/apiserver" ]; then
     go build -trimpath -buildvcs=false -ldflags="$flags" -o "$target/new/" ./cmd/apiserver ./cmd/client >&2
     mv "$target/new" "$target/$key"
 fi
+touch "$target/$key"
 echo "$target/$key"

@@ -232,7 +232,7 @@ impl Chaos {
             self.heal_those_due();
             if Instant::now() >= next {
                 self.strike().await;
-                next = Instant::now() + Duration::from_millis(self.dice.u64(100..2_500));
+                next = Instant::now() + Duration::from_millis(self.dice.u64(200..3_500));
             }
             if Instant::now() >= next_look {
                 self.look();
