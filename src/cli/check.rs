@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use baton::config::{AbsentFiles, Config, Environment, StoreConfig};
 use baton::process::Exit;
+use baton::store::redis;
 use clap::Args;
 
 use super::output::{complain, say};
@@ -16,7 +17,8 @@ use super::{Code, load};
 /// ok`, and ends with 0. Warnings go to standard error, too.
 ///
 /// Variables are read from the environment, as `run` does. Secret and certificate files
-/// that are absent are only warned of: the file may be meant for another machine.
+/// that are absent are only warned of: the file may be meant for another machine. Certificate
+/// files that are there must be usable, and fit each other.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(
@@ -38,6 +40,12 @@ pub fn check_config(args: &CheckArgs) -> Code {
     let file = args.file.display().to_string();
     for warning in &loaded.warnings {
         complain(format_args!("warning: {}", warning.in_file(&file)));
+    }
+    if let StoreConfig::Redis(redis) = &loaded.config.store
+        && let Err(error) = redis::check_files(redis)
+    {
+        complain(format_args!("{file}: {error}"));
+        return Exit::Usage.into();
     }
     say(format_args!("{file}: ok: {}", summary(&loaded.config)));
     Exit::Well.into()

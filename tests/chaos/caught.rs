@@ -33,5 +33,5 @@ fn a_split_without_acknowledgements_is_caught_as_two_leaders() {
 
 #[test]
 fn a_redis_that_forgets_without_a_guard_is_caught_as_two_leaders() {
-    is_caught(Kind::Unguarded, Fault::Mixed, Duration::from_secs(10));
+    is_caught(Kind::Unguarded, Fault::StoreLoss, Duration::from_secs(12));
 }

@@ -3,7 +3,8 @@
 //! A claim is from when an app had read an answer until its validity ends, counted from when the app sent its request
 //! (`claims.rs`). The sidecar decided, and began to count, between the two. So what is judged here is never more than
 //! what was promised, however long an app, or this whole machine, stood still on the way: no false accusation. It is
-//! less by the time of one request: an app that stands still may hide what happened meanwhile, and nothing else.
+//! less by the time of one request: an app that stands still may hide what happened meanwhile, and nothing else
+//! (`Apps::blind_max` tells how long that was).
 
 use std::time::{Duration, Instant};
 
@@ -81,18 +82,23 @@ fn windows(spans: &[Span]) -> Vec<Window> {
     windows
 }
 
-/// Only beginnings are judged: a term that goes on beside a newer one is two leaders, and no more.
+/// Only beginnings are judged. A term that goes on beside a newer one is two leaders, and no more, also when no answer
+/// was read for a moment; one that comes back after a newer one began without it is a regression.
 fn regressions(spans: &[Span]) -> Vec<(Instant, String)> {
     let mut found = Vec::new();
-    let mut newest: Option<&Span> = None;
-    for span in spans {
-        let same = |newest: &&Span| newest.who == span.who && newest.token == span.token;
-        if let Some(newest) = newest.filter(|newest| newest.token >= span.token && !same(newest)) {
-            let (old, new) = (newest.token, span.token);
-            let (by, after) = (span.who.replica, newest.who.replica);
+    for (at, span) in spans.iter().enumerate() {
+        let before = &spans[..at];
+        let same = |other: &&Span| other.who == span.who && other.token == span.token;
+        let paused_at = before.iter().rev().find(same).map(|last| last.until);
+        let newer = |other: &&Span| {
+            let begun_since = paused_at.is_none_or(|paused_at| other.from >= paused_at);
+            other.token >= span.token && !same(other) && begun_since
+        };
+        if let Some(newer) = before.iter().find(newer) {
+            let (old, new) = (newer.token, span.token);
+            let (by, after) = (span.who.replica, newer.who.replica);
             found.push((span.from, format!("replica {by} begins with token {new} after {old} of replica {after}")));
         }
-        newest = newest.filter(|newest| newest.token >= span.token).or(Some(span));
     }
     found
 }
@@ -155,6 +161,7 @@ mod tests {
         assert_eq!(counts(&[(0, 5, 0, 100), (0, 4, 200, 300)]), (0, 1));
         assert_eq!(counts(&[(0, 5, 0, 9), (1, 6, 10, 19), (0, 5, 20, 29)]), (0, 1), "an old term that comes back");
         assert_eq!(counts(&[(0, 5, 0, 99), (1, 6, 50, 80), (0, 5, 70, 99)]), (1, 0), "an old term that goes on");
+        assert_eq!(counts(&[(0, 5, 0, 60), (1, 6, 50, 80), (0, 5, 70, 99)]), (2, 0), "and after a gap in the answers");
     }
 
     #[test]

@@ -7,8 +7,9 @@
 //! | `BATON_CHAOS_SEED` | repeats a run's faults, though not the moments at which the processes meet them |
 //! | `BATON_CHAOS_STORE` | only this store: the names of [`stage::Kind::name`] |
 //! | `BATON_CHAOS_FAULT` | only this fault: the names of [`fault::Fault::name`] |
-//! | `BATON_CHAOS_SECONDS` | how long, in all |
-//! | `BATON_CHAOS_WRITE` | the table goes to docs/guarantees.md |
+//! | `BATON_CHAOS_SECONDS` | how long: each store, or the whole table |
+//! | `BATON_CHAOS_JOBS` | how many cells of the table are measured at a time; 2 |
+//! | `BATON_CHAOS_WRITE` | the table goes to docs/guarantees.md, if it is a whole one |
 
 #[path = "../support/sidecars/apps.rs"]
 mod apps;

@@ -48,6 +48,8 @@ pub struct Measured {
     pub plan: Plan,
     pub faults: usize,
     pub answers: usize,
+    /// The longest that an app looked away.
+    pub blind_max: Duration,
     pub verdict: Verdict,
     /// Incumbents that a store refused although they had not released.
     pub refused: u64,
@@ -373,6 +375,7 @@ impl Run {
             plan: self.plan,
             faults: self.faults,
             answers: self.apps.answers(),
+            blind_max: self.apps.blind_max(),
             verdict: judge(&self.apps.claims(), end),
             refused: self.refused,
             recovery,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use crate::clock;
 use crate::fault::Fault;
 use crate::run::{Measured, Plan, run};
 use crate::stage::Kind;
@@ -57,7 +58,8 @@ pub fn tell(measured: &Measured) {
     let Measured { plan, faults, answers, verdict, refused, .. } = measured;
     println!(
         "{} {}: seed {}, {faults} faults, {answers} answers, {} terms, {} two-leader windows, {} tokens back, \
-         {refused} incumbents refused, leaderless {} ms at the most, led {:.2}, a leader {} ms after the end",
+         {refused} incumbents refused, leaderless {} ms at the most, led {:.2}, a leader {} ms after the end, \
+         apps looked away for {} ms at the most",
         plan.kind.name(),
         plan.fault.name(),
         plan.seed,
@@ -67,6 +69,7 @@ pub fn tell(measured: &Measured) {
         verdict.leaderless_max.as_millis(),
         verdict.led_share,
         measured.recovery.map_or("no".to_owned(), |took| took.as_millis().to_string()),
+        measured.blind_max.as_millis(),
     );
 }
 
@@ -126,7 +129,8 @@ fn measure_the_table() {
     let (all, unfinished) = measure(&cells, seed, Duration::from_secs(seconds), network);
     let text = format!("{}\n{}\n", table(&all), summary(&all, seed));
     println!("{text}");
-    if env::var("BATON_CHAOS_WRITE").is_ok() {
+    let whole = wanted_kind().is_none() && wanted_fault().is_none() && unfinished.is_empty();
+    if env::var("BATON_CHAOS_WRITE").is_ok() && whole && network && clock::library().is_some() {
         let page = fs::read_to_string(PAGE).expect("the page is there");
         fs::write(PAGE, with_table(&page, &text)).expect("the page can be written");
     }

@@ -123,6 +123,6 @@ impl Group {
 
 /// Of web-`number`, with this account.
 pub fn settings(number: usize, namespace: &str, kubeconfig: &Path) -> Settings {
-    let environment = vec![("KUBECONFIG".to_owned(), kubeconfig.to_string_lossy().into_owned())];
-    Settings { environment, ..Settings::on_store(number, store_section(namespace), Place::here(), TIMINGS) }
+    let on_store = Settings::on_store(number, store_section(namespace), Place::here(), TIMINGS);
+    Settings { kubeconfig: Some(kubeconfig.to_owned()), ..on_store }
 }

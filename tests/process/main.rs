@@ -18,6 +18,7 @@ mod leases;
 mod networks;
 mod proxies;
 mod redis_faults;
+mod redis_words;
 mod redis_wrong;
 mod reload;
 #[path = "../support/sidecars/replica.rs"]

@@ -331,7 +331,7 @@ impl Pair<'_> {
 }
 
 async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTreeMap<String, usize>) {
-    let in_cluster = redis.command(&["INFO", "server"]).text().contains("redis_mode:cluster");
+    let in_cluster = redis.command(&["INFO", "server"]).text().contains("_mode:cluster");
     let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
     let mut news = store.listen(&role);
     assert_eq!(within("the subscription", news.recv()).await, Some(News::Gap));

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use baton::protocol::{LeaseCell, Rules, Server, StoreTime};
+use baton::protocol::{Candidate, LeaseCell, Rules, Server, StoreTime};
 
 use super::lease_api::LeaseApi;
 use super::*;

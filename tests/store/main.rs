@@ -29,8 +29,8 @@ use std::time::Duration;
 
 use baton::config::{AckMode, Guard, KubernetesConfig, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
-    Attempt, CampaignReply, CampaignRequest, Candidate, Knowledge, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, SessionId, Token,
+    CampaignReply, CampaignRequest, Knowledge, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName,
+    SessionId, Token,
 };
 use baton::store::kubernetes::KubernetesStore;
 use baton::store::redis::RedisStore;
@@ -38,14 +38,8 @@ use baton::store::{LeaseStore, StoreError, StoreHealth};
 use secrecy::SecretString;
 
 use support::kubernetes::FakeApi;
+use support::requests::{LEASE, ask, candidate, giving_back, knows, ms, renewal, unguarded};
 use support::{BOUND, within};
-
-/// Long enough that no test waits for it by accident.
-const LEASE: Duration = Duration::from_secs(60);
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
 
 fn config(url: &str) -> RedisConfig {
     RedisConfig {
@@ -119,51 +113,6 @@ async fn until_down(store: &RedisStore, word: &str) -> String {
 
 fn role() -> RoleName {
     RoleName::new("scheduler").expect("a DNS label")
-}
-
-fn candidate(session: u128, attempt: u64) -> Candidate {
-    Candidate { session: SessionId::from_u128(session), attempt: Attempt(attempt) }
-}
-
-/// A campaign of a session that knows nothing and has seen no token.
-fn ask(session: u128, attempt: u64) -> CampaignRequest {
-    CampaignRequest {
-        candidate: candidate(session, attempt),
-        identity: Arc::from(format!("web-{session}")),
-        lease_duration: LEASE,
-        floor: Token::NONE,
-        knowledge: None,
-        guard: true,
-    }
-}
-
-/// The same, without R5: the quickest way to a term.
-fn unguarded(session: u128, attempt: u64) -> CampaignRequest {
-    CampaignRequest { guard: false, ..ask(session, attempt) }
-}
-
-/// What a candidate knows that heard this token and count a while ago.
-fn knows((token, count): (Token, u64), age: Duration) -> Option<Knowledge> {
-    Some(Knowledge { token, count, age, remaining: Duration::ZERO })
-}
-
-/// What a candidate knows that found nothing.
-const NOTHING: (Token, u64) = (Token::NONE, 0);
-
-fn renewal(session: u128, attempt: u64, token: Token) -> RenewRequest {
-    RenewRequest {
-        candidate: candidate(session, attempt),
-        identity: Arc::from(format!("web-{session}")),
-        token,
-        count: 0,
-        lease_duration: LEASE,
-        audience: 0,
-        guard: true,
-    }
-}
-
-fn giving_back(session: u128, attempt: u64, token: Token) -> ReleaseRequest {
-    ReleaseRequest { candidate: candidate(session, attempt), token, audience: 0 }
 }
 
 async fn campaign(store: &RedisStore, request: CampaignRequest) -> CampaignReply {

@@ -34,6 +34,11 @@ pub struct RedisServer {
     control: RefCell<Option<Connection>>,
 }
 
+/// The server that the tests start: `redis-server`, or what `BATON_REDIS_SERVER` names, such as a Valkey.
+pub fn program() -> std::ffi::OsString {
+    std::env::var_os("BATON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 /// A port that nobody listens on at the moment.
 pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
@@ -118,6 +123,23 @@ impl RedisServer {
         reply
     }
 
+    /// The same for what may be said twice: a server whose connections others close, as Sentinels have a former master
+    /// do, may close this one under the command, and is then asked again on another.
+    ///
+    /// # Panics
+    /// When ten connections in a row end so.
+    pub fn ask(&self, words: &[&str]) -> Reply {
+        for _ in 0..10 {
+            let cached = self.control.borrow_mut().take().filter(|cached| !cached.is_closed());
+            let Some(mut connection) = cached.or_else(|| self.connect().ok()) else { continue };
+            if let Ok(reply) = connection.command(words) {
+                *self.control.borrow_mut() = Some(connection);
+                return reply;
+            }
+        }
+        panic!("{words:?}: no connection lasted for an answer");
+    }
+
     /// Whether it was started and not stopped since. A paused server runs.
     pub fn is_running(&self) -> bool {
         self.child.is_some()
@@ -178,7 +200,7 @@ impl RedisServer {
     }
 
     fn launch(&mut self) -> bool {
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(program());
         command
             .args(["--port", &self.port.to_string(), "--save", "", "--daemonize", "no", "--protected-mode", "no"])
             .arg("--bind")

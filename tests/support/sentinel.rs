@@ -8,12 +8,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::place::Place;
-use super::redis::RedisServer;
+use super::redis::{RedisServer, program};
 use super::resp::{Connection, Reply};
 use super::wait_until;
 
-/// Sentinels and failovers take seconds, and machines are busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Sentinels and failovers take seconds. On a machine that is too busy for their timers they do not agree, and try
+/// again after twelve seconds, more than once.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// How the Sentinels call the master.
 pub const SERVICE: &str = "main";
 
@@ -28,18 +29,27 @@ pub struct Sentinel {
 impl Sentinel {
     /// Watches this master; `quorum` Sentinels must agree that it is down after `down_after`.
     pub fn start(master: u16, quorum: u32, down_after: Duration) -> Self {
-        Self::start_at(&Place::here(), Ipv4Addr::LOCALHOST, master, quorum, down_after)
+        Self::start_with(master, quorum, down_after, "")
+    }
+
+    /// The same with further lines in its configuration.
+    pub fn start_with(master: u16, quorum: u32, down_after: Duration, more: &str) -> Self {
+        Self::start_whole(&Place::here(), Ipv4Addr::LOCALHOST, master, quorum, down_after, more)
     }
 
     /// The same at this place, with the master at that address.
     pub fn start_at(place: &Place, host: Ipv4Addr, master: u16, quorum: u32, down_after: Duration) -> Self {
+        Self::start_whole(place, host, master, quorum, down_after, "")
+    }
+
+    fn start_whole(place: &Place, host: Ipv4Addr, master: u16, quorum: u32, down_after: Duration, more: &str) -> Self {
         let (port, dir) = (place.server_port(), tempfile::tempdir().expect("a directory"));
         let path = dir.path().join("sentinel.conf");
         let mut file = std::fs::File::create(&path).expect("a file");
         let lines = format!(
             "port {port}\nbind {}\ndir {}\nsentinel monitor {SERVICE} {host} {master} {quorum}\n\
              sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 6000\n\
-             sentinel parallel-syncs {SERVICE} 2\n",
+             sentinel parallel-syncs {SERVICE} 2\n{more}",
             place.addresses().join(" "),
             dir.path().display(),
             down_after.as_millis(),
@@ -60,6 +70,11 @@ impl Sentinel {
             Reply::List(address) => address.get(1)?.clone().text().parse().ok(),
             _ => None,
         }
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// SIGSTOP: it keeps its connections and answers nothing.
@@ -86,7 +101,7 @@ impl Sentinel {
 }
 
 fn launch(place: &Place, dir: &tempfile::TempDir) -> Child {
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     command.arg(dir.path().join("sentinel.conf")).arg("--sentinel");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     place.run(|| command.spawn()).expect("redis-server is installed by `make test`")
@@ -157,11 +172,11 @@ impl SentinelSet {
     /// Whether the two others follow this one. Who takes itself for the master is told to.
     fn follow(&self, master: u16) -> bool {
         for other in self.servers.iter().filter(|server| server.port() != master) {
-            if other.command(&["INFO", "replication"]).text().contains("role:master") {
+            if other.ask(&["INFO", "replication"]).text().contains("role:master") {
                 self.demote(other.port(), master);
             }
         }
-        self.server(master).command(&["INFO", "replication"]).text().matches("state=online").count() == 2
+        self.server(master).ask(&["INFO", "replication"]).text().matches("state=online").count() == 2
     }
 
     /// The URL of the set.
@@ -214,9 +229,9 @@ impl SentinelSet {
 
     fn demote(&self, old: u16, new: u16) {
         let server = self.server(old);
-        server.command(&["REPLICAOF", &self.server(new).host(), &new.to_string()]);
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        server.ask(&["REPLICAOF", &self.server(new).host(), &new.to_string()]);
+        server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     }
 }
 

@@ -21,8 +21,8 @@ impl Chorus {
         Self { latest: vec![None; members], majority: members / 2 + 1 }
     }
 
-    /// A member said this; true when that makes it the quorum's word. A second time from the same member, or from one more
-    /// member than it takes, it is no news.
+    /// A member said this; true when that makes it the quorum's word. A second time from the same member, or from one
+    /// more member than it takes, it is no news.
     pub fn said(&mut self, member: usize, news: &Announcement) -> bool {
         let count = if news.kind == AnnouncementKind::Heartbeat { news.count } else { 0 };
         let verse = Some((news.kind, news.token, count));

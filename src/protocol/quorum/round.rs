@@ -1,7 +1,7 @@
 //! The replica's side: one request to the quorum, from the first question to the answer for the election.
 //!
-//! A round has no clock. Whoever carries its questions ends each member's within the command timeout, with the reason as
-//! its answer, so that a round always ends.
+//! A round has no clock. Whoever carries its questions ends each member's within the command timeout, with the reason
+//! as its answer, so that a round always ends.
 
 use std::time::Duration;
 

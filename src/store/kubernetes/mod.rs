@@ -24,7 +24,7 @@ mod watch;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -219,9 +219,13 @@ fn wall() -> StoreTime {
     StoreTime(u64::try_from(wall_time().as_microsecond()).unwrap_or(0))
 }
 
-/// There is no server's clock to watch, so the stamp is this machine's steady one.
+/// There is no server's clock to watch, so the stamp is this machine's steady one, counted from the time of day at the
+/// first stamp: a step of the time of day is no news here.
 fn stamped<R>(reply: R) -> Stamped<R> {
-    Stamped { reply, store_time: StoreTime(BootClock.now().as_nanos() / 1_000) }
+    static AHEAD_US: OnceLock<u64> = OnceLock::new();
+    let steady = StoreTime(BootClock.now().as_nanos() / 1_000);
+    let ahead = *AHEAD_US.get_or_init(|| wall().0.saturating_sub(steady.0));
+    Stamped { reply, store_time: steady.plus(Duration::from_micros(ahead)) }
 }
 
 #[async_trait]

@@ -14,7 +14,7 @@ use super::errors::Failure;
 use super::info::{Info, VERSION_MIN};
 use super::link::Link;
 use super::nodes::Target;
-use super::scripts::{self, CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use super::rights::{Trial, trial_keys};
 use super::settings::Settings;
 use super::supervisor::fetch_info;
 use crate::clock::{BootClock, Clock};
@@ -95,11 +95,11 @@ pub async fn audit(
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
     let settings = Settings::new(config, LEASE_ASSUMED).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
-    let keys = audit_keys(&config.key_prefix);
+    let keys = trial_keys(&config.key_prefix);
     let link = Link::open(&settings, Target::MasterOf(keys.slot())).await?;
     let timeout = settings.command_timeout;
     let info = fetch_info(&link, timeout).await?;
-    let probe = Probe { link: &link, timeout, keys };
+    let probe = Probe { link: &link, timeout };
     let mut findings = vec![version(&info), role(&info), mode(&info)];
     findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
     findings.push(memory(&info));
@@ -107,13 +107,13 @@ pub async fn audit(
     findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref()));
     findings.push(clock(probe.clock_offset_ms(wall_clock).await));
     findings.push(latency(probe.latencies().await?, timeout));
-    findings.push(rights(probe.rights().await));
+    findings.extend(rights(Trial::new(&link, timeout, keys).problems(config.replication).await));
     findings.push(neighbours(&info));
     Ok(AuditReport { endpoint: settings.endpoint, findings })
 }
 
 fn version(info: &Info) -> Finding {
-    let what = format!("Redis {}", info.get("redis_version").unwrap_or("of an unknown version"));
+    let what = info.name().unwrap_or_else(|| "Redis of an unknown version".to_owned());
     match info.version() {
         Some(version) if version >= VERSION_MIN => finding(Severity::Ok, what, "the scripts and RESP3 work", ""),
         Some(_) => finding(Severity::Problem, what, "Baton does not work with it", "use Redis 6.2 or later"),
@@ -135,7 +135,7 @@ fn role(info: &Info) -> Finding {
 }
 
 fn mode(info: &Info) -> Finding {
-    match info.get("redis_mode") {
+    match info.mode() {
         Some("standalone") => finding(Severity::Ok, "it runs alone, or with replicas", "the ordinary case", ""),
         Some("cluster") => finding(
             Severity::Note,
@@ -314,17 +314,17 @@ fn latency(mut taken: Vec<Duration>, timeout: Duration) -> Finding {
     finding(Severity::Ok, what, "far below commandTimeout", "")
 }
 
-fn rights(missing: Result<(), StoreError>) -> Finding {
-    match missing {
-        Ok(()) => finding(Severity::Ok, "its user may do all that Baton does", "tried with the scripts themselves", ""),
-        Err(StoreError::Refused { reason }) => finding(
-            Severity::Problem,
-            reason,
-            "Baton cannot work, or cannot listen",
-            "give the user the rights that docs/redis.md lists",
-        ),
-        Err(other) => finding(Severity::Unknown, other.to_string(), "what the user may do was not found out", ""),
+fn rights(problems: Vec<StoreError>) -> Vec<Finding> {
+    if problems.is_empty() {
+        let what = "its user may do all that Baton does";
+        return vec![finding(Severity::Ok, what, "tried with the scripts themselves", "")];
     }
+    let tell = |problem| match problem {
+        // Each refusal says what would help.
+        StoreError::Refused { reason } => finding(Severity::Problem, reason, "Baton cannot work, or cannot listen", ""),
+        other => finding(Severity::Unknown, other.to_string(), "what the user may do was not found out", ""),
+    };
+    problems.into_iter().map(tell).collect()
 }
 
 fn neighbours(info: &Info) -> Finding {
@@ -341,18 +341,10 @@ fn neighbours(info: &Info) -> Finding {
     finding(Severity::Ok, format!("it holds {total} keys"), "hardly anything besides Baton's", "")
 }
 
-/// Keys that no role can have: a role's name has no dot.
-fn audit_keys(prefix: &str) -> Keys {
-    let unique = BootClock.now().as_nanos();
-    let key = |what: &str| format!("{prefix}:{{audit.{unique}}}:{what}");
-    Keys { lease: key("lease"), record: key("record"), channel: key("news") }
-}
-
 /// Questions to one server.
 struct Probe<'a> {
     link: &'a Link,
     timeout: Duration,
-    keys: Keys,
 }
 
 impl Probe<'_> {
@@ -384,36 +376,5 @@ impl Probe<'_> {
             taken.push(BootClock.now().since(sent));
         }
         Ok(taken)
-    }
-
-    /// One whole term, then none of it is left.
-    async fn rights(&self) -> Result<(), StoreError> {
-        let keys = &self.keys;
-        let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
-        // A lease of one second, so that nothing stays for long if this breaks off.
-        let campaign = [&me[..], &["1000", "0", "0", "", "", "", ""].map(str::to_owned)].concat();
-        let granted = self.script(&CAMPAIGN, keys, &campaign).await?;
-        let token = granted.get(2).cloned().unwrap_or_default();
-        let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
-        let renewed = self.script(&RENEW, keys, &renew).await;
-        let release = [&me[..2], &[token, "0".to_owned()]].concat();
-        let released = self.script(&RELEASE, keys, &release).await;
-        let purged = self.script(&PURGE, keys, &[]).await;
-        renewed.and(released).and(purged)?;
-        self.link.subscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)?;
-        self.link.unsubscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)
-    }
-
-    async fn script(&self, script: &Script, keys: &Keys, args: &[String]) -> Result<Vec<String>, StoreError> {
-        let mut replies = Vec::new();
-        for (command, text) in [("EVAL", script.body), ("EVALSHA", script.sha.as_str())] {
-            let reply = self
-                .link
-                .command(command, scripts::arguments(text, keys, args), self.timeout)
-                .await
-                .map_err(|failure| failure.error)?;
-            replies.push(reply);
-        }
-        replies.swap_remove(0).convert().map_err(|_| StoreError::Refused { reason: "a script was not run".to_owned() })
     }
 }

@@ -24,8 +24,10 @@ mod info;
 mod link;
 mod news;
 mod nodes;
+mod rights;
 mod routes;
 mod scripts;
+mod sentinels;
 mod settings;
 mod subscriber;
 mod supervisor;
@@ -41,6 +43,7 @@ use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, Severity, audit};
 pub use errors::SetupError;
+pub use settings::check_files;
 
 use self::errors::Failure;
 use self::info::Info;
@@ -163,7 +166,7 @@ impl RedisStore {
         let reason = format!(
             "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it counts for \
              nothing: {}",
-            done.why_so_few(acks).await
+            done.why_so_few(acks, mode).await
         );
         if self.settings.fails_over && done.link.age() >= self.settings.second_look {
             // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
@@ -213,7 +216,7 @@ struct Done<R> {
 
 impl<R> Done<R> {
     /// What the server knows of its replicas: too few of them, or too slow.
-    async fn why_so_few(&self, acks: u32) -> String {
+    async fn why_so_few(&self, acks: u32, mode: AckMode) -> String {
         // Without much time left a question would only be one more command that is not answered.
         let replicas = if self.deadline.left() < REASON_TIME {
             None
@@ -224,6 +227,9 @@ impl<R> Done<R> {
         match replicas {
             Some(connected) if connected < u64::from(acks) => {
                 format!("it has {connected} replicas; add replicas, or lower replication.acks")
+            }
+            Some(connected) if mode == AckMode::WaitAof => {
+                format!("it has {connected} replicas; check that they have appendonly yes, and are not slow or paused")
             }
             Some(connected) => format!("it has {connected} replicas; check whether they are slow or paused"),
             None => "check its replicas".to_owned(),
@@ -298,9 +304,10 @@ impl LeaseStore for RedisStore {
         Ok(self.run(role, &PURGE, &[], scripts::purge_reply).await?.reply)
     }
 
-    /// As noticed at the last connect.
+    /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
     fn notes(&self) -> Vec<String> {
-        self.routes.notes().into_iter().chain(self.listeners.refusal()).collect()
+        let is_up = *self.routes.base.health.borrow() == StoreHealth::Up;
+        self.routes.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
     fn command_timeout(&self) -> Duration {

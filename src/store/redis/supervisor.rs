@@ -84,10 +84,13 @@ pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Sha
     loop {
         match open(&settings, target).await {
             Ok((link, notes)) => {
-                pauses.reset();
                 let link = Arc::new(link);
                 shared.up(&link, notes);
                 let why = link.ended().await;
+                // One that opens and is then refused at every command would be opened forty times a second.
+                if link.is_replaced() || link.age() >= PAUSE_MAX {
+                    pauses.reset();
+                }
                 if link.is_replaced() {
                     // Only commands are told, until the next connection is there or cannot be made.
                     tracing::debug!(reason = %why, "the connection is replaced");

@@ -1,6 +1,8 @@
 //! The Kubernetes store's protocol under seeded faults: a failure prints its seed and what led to it, and
 //! `BATON_SIM_SEED=N cargo test --test simulation leases -- --nocapture` replays that seed of every scenario.
 
+mod faults;
+mod replica;
 mod stranger;
 mod world;
 

@@ -9,59 +9,41 @@ use std::time::Duration;
 
 use baton::protocol::observed::{self, Caution, LeaseRecord, Observation, Seen, Source, Step};
 use baton::protocol::{
-    Action, CampaignReply, CampaignRequest, Election, Event, Failure, Input, Mono, Profile, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, RequestId, Rules, SessionId, Stamped, StoreTime, Timing, Token,
+    Action, CampaignReply, Election, Event, Failure, Input, Mono, Profile, RequestId, Rules, SessionId, Stamped,
+    StoreTime, Timing, Token,
 };
 use fastrand::Rng;
 
+use super::replica::{Call, Replica, Reply, Request};
 use super::stranger::Stranger;
-use super::{Fault, LEASE, MS, Nanos, SECOND, Scenario};
+use super::{LEASE, MS, Nanos, SECOND, Scenario};
 
 const COMMAND_TIMEOUT: Nanos = SECOND;
 const DECISIONS_MAX: u32 = 8;
 /// How often an absent object is looked at.
 const LOOK_PERIOD: Nanos = LEASE / 8;
 
-#[derive(Clone, Debug)]
-enum Request {
-    Campaign(CampaignRequest),
-    Renew(RenewRequest),
-    Release(ReleaseRequest),
-}
-
-#[derive(Clone, Debug)]
-enum Reply {
-    Campaign(CampaignReply),
-    Renew(RenewReply),
-    Release(ReleaseReply),
-}
-
-/// A request of the election's that is being served.
-#[derive(Clone, Debug)]
-struct Call {
-    request: Request,
-    decisions: u32,
-    looked: bool,
-    creating: bool,
-}
-
 /// What travels to the server.
 #[derive(Clone, Debug)]
 enum Leg {
     Look,
-    /// Version seen, or none to make it.
-    Write {
-        on: Option<u64>,
-        record: LeaseRecord,
-        reply: Reply,
-    },
+    Write(Box<Write>),
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    /// The version that was seen, or none to make it.
+    on: Option<u64>,
+    record: LeaseRecord,
+    reply: Reply,
 }
 
 /// What comes back.
 #[derive(Clone, Debug)]
 enum Answer {
     Looked(Option<(u64, LeaseRecord)>),
-    Done { version: u64, record: LeaseRecord, created: bool, reply: Reply },
+    /// Done, as this version.
+    Done(u64, Box<Write>),
     Conflict,
 }
 
@@ -89,52 +71,17 @@ pub struct LegBox(Leg);
 #[derive(Clone, Debug)]
 pub struct AnswerBox(Answer);
 
-pub struct Replica {
-    election: Election,
-    observation: Observation,
-    /// The version that the next write is on.
-    version: Option<u64>,
-    clock_offset: u64,
-    clock_ppm: i64,
-    wall_skew_us: i64,
-    alive: bool,
-    paused_until: Nanos,
-    cut_until: Nanos,
-    watching: bool,
-    /// Events come in order.
-    last_event_at: Nanos,
-    promised_until: Nanos,
-    calls: BTreeMap<RequestId, Call>,
-    wake_planned: Option<Nanos>,
-}
-
-impl Replica {
-    fn local(&self, now: Nanos) -> Mono {
-        let drift = i128::from(now) * i128::from(self.clock_ppm) / 1_000_000;
-        Mono::from_nanos(u64::try_from(i128::from(self.clock_offset) + i128::from(now) + drift).expect("positive"))
-    }
-
-    fn when(&self, at: Mono, now: Nanos) -> Nanos {
-        let left = at.since(self.local(now)).as_nanos() as i128;
-        now + u64::try_from(left * 1_000_000 / i128::from(1_000_000 + self.clock_ppm)).expect("positive") + 1
-    }
-
-    fn leads(&self, now: Nanos) -> bool {
-        self.alive && self.election.standing().leads(self.local(now))
-    }
-}
-
 pub struct World {
     pub scenario: Scenario,
     pub rng: Rng,
     pub now: Nanos,
-    queue: BinaryHeap<Reverse<(Nanos, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
-    sequence: u64,
-    replicas: Vec<Replica>,
+    pub queue: BinaryHeap<Reverse<(Nanos, u64)>>,
+    pub happenings: BTreeMap<u64, Happening>,
+    pub sequence: u64,
+    pub replicas: Vec<Replica>,
     pub object: Option<(u64, LeaseRecord)>,
-    version: u64,
-    server_up: bool,
+    pub version: u64,
+    pub server_up: bool,
     pub stranger: Option<Stranger>,
     pub calm: bool,
     pub faults_end: Nanos,
@@ -143,8 +90,8 @@ pub struct World {
     pub terms: u64,
     pub led_for: Nanos,
     pub last_led: Nanos,
-    top: Token,
-    looked_at: Nanos,
+    pub top: Token,
+    pub looked_at: Nanos,
     pub log: Vec<String>,
 }
 
@@ -376,7 +323,7 @@ impl World {
         }
     }
 
-    fn input(&mut self, at: usize, input: Input) {
+    pub fn input(&mut self, at: usize, input: Input) {
         self.note(|_| format!("replica-{at} <- {input:?}"));
         let local = self.replicas[at].local(self.now);
         self.replicas[at].election.handle_input(local, input);
@@ -457,7 +404,7 @@ impl World {
             Step::Write { record, reply } => {
                 let on = replica.version.filter(|_| replica.observation.record().is_some());
                 call.creating = on.is_none();
-                self.send(at, Some(id), Leg::Write { on, record, reply });
+                self.send(at, Some(id), Leg::Write(Box::new(Write { on, record, reply })));
             }
         }
     }
@@ -491,7 +438,7 @@ impl World {
 
     fn send(&mut self, from: usize, id: Option<RequestId>, leg: Leg) {
         let sent_at = self.replicas[from].local(self.now);
-        let when = self.now + self.delay(matches!(leg, Leg::Write { .. }));
+        let when = self.now + self.delay(matches!(leg, Leg::Write(_)));
         self.at(when, Happening::Arrive { from, id, sent_at, leg: Box::new(LegBox(leg)) });
     }
 
@@ -501,11 +448,11 @@ impl World {
         }
         let answer = match leg {
             Leg::Look => Answer::Looked(self.object.clone()),
-            Leg::Write { on, record, reply } => {
-                if self.object.as_ref().map(|(version, _)| *version) == on {
-                    let version = self.put(record.clone());
-                    self.note(|_| format!("replica-{from}'s write is done: {record:?}"));
-                    Answer::Done { version, record, created: on.is_none(), reply }
+            Leg::Write(write) => {
+                if self.object.as_ref().map(|(version, _)| *version) == write.on {
+                    let version = self.put(write.record.clone());
+                    self.note(|_| format!("replica-{from}'s write is done: {:?}", write.record));
+                    Answer::Done(version, write)
                 } else {
                     Answer::Conflict
                 }
@@ -525,7 +472,7 @@ impl World {
         self.version
     }
 
-    fn tell(&mut self, record: Option<LeaseRecord>) {
+    pub fn tell(&mut self, record: Option<LeaseRecord>) {
         let version = self.version;
         for to in 0..self.replicas.len() {
             if !self.replicas[to].watching || self.now < self.replicas[to].cut_until {
@@ -553,9 +500,10 @@ impl World {
                     self.decide(to, id);
                 }
             }
-            Answer::Done { version, record, created, reply } => {
+            Answer::Done(version, write) => {
+                let Write { on, record, reply } = *write;
                 self.take(to, Some(version), Some((version, record)), Source::Asked(sent_at));
-                if !created {
+                if on.is_some() {
                     self.replicas[to].observation.updated();
                 }
                 if let Some(id) = id {
@@ -595,71 +543,6 @@ impl World {
             Some(said) => self.input(at, Input::Heard(said)),
             None => self.input(at, Input::Gap),
         }
-    }
-
-    fn fault(&mut self) {
-        if self.now > self.scenario.faults_until {
-            return;
-        }
-        let faults = self.scenario.faults;
-        let fault = faults[self.rng.usize(0..faults.len())];
-        let leader = (0..self.replicas.len()).find(|at| self.replicas[*at].leads(self.now));
-        let living: Vec<usize> = (0..self.replicas.len()).filter(|at| self.replicas[*at].alive).collect();
-        let any = living[self.rng.usize(0..living.len())];
-        let victim = if self.rng.bool() { leader.unwrap_or(any) } else { any };
-        self.note(|_| format!("FAULT {fault:?}, victim replica-{victim}"));
-        let span = self.rng.u64(100 * MS..25 * SECOND);
-        let lasts = match fault {
-            Fault::Pause => {
-                self.replicas[victim].paused_until = self.now + span;
-                self.at(self.now + span, Happening::Rewatch(victim));
-                span
-            }
-            Fault::Cut => {
-                self.replicas[victim].cut_until = self.now + span;
-                self.at(self.now + span + MS, Happening::Rewatch(victim));
-                span
-            }
-            Fault::Kill => {
-                self.replicas[victim].alive = false;
-                let when = self.now + span / 5;
-                self.at(when, Happening::Join);
-                span / 5
-            }
-            Fault::Resign => {
-                if let Some(leader) = leader.filter(|leader| self.now >= self.replicas[*leader].paused_until) {
-                    self.input(leader, Input::Resign { cooldown: Duration::from_secs(2) });
-                }
-                0
-            }
-            Fault::ServerDown => {
-                self.server_up = false;
-                self.at(self.now + span * 3 / 5, Happening::ServerUp);
-                span * 3 / 5
-            }
-            Fault::Deleted => {
-                if self.object.take().is_some() {
-                    self.version += 1;
-                    self.tell(None);
-                }
-                0
-            }
-            Fault::Emptied => {
-                if let Some((_, record)) = self.object.clone() {
-                    self.put(LeaseRecord { identity: Arc::from(""), ..record });
-                }
-                0
-            }
-            Fault::WatchEnds => {
-                for at in 0..self.replicas.len() {
-                    self.at(self.now + MS, Happening::Rewatch(at));
-                }
-                0
-            }
-        };
-        self.faults_end = self.faults_end.max(self.now + lasts);
-        let gap = self.rng.u64(self.scenario.fault_gap.0..self.scenario.fault_gap.1);
-        self.at(self.now + gap, Happening::Fault);
     }
 }
 

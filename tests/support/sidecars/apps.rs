@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,6 +134,19 @@ impl Apps {
     /// Answers so far that contradict themselves.
     pub fn nonsense(&self) -> Vec<String> {
         self.journal().nonsense.clone()
+    }
+
+    /// The longest that an app looked away from a sidecar: from an answer to its next question. What a sidecar did
+    /// meanwhile was not seen.
+    pub fn blind_max(&self) -> Duration {
+        let journal = self.journal();
+        let mut read: BTreeMap<Who, Instant> = BTreeMap::new();
+        let mut longest = Duration::ZERO;
+        for seen in &journal.seen {
+            let before = read.insert(seen.who, seen.read);
+            longest = longest.max(before.map_or(Duration::ZERO, |read| seen.asked.saturating_duration_since(read)));
+        }
+        longest
     }
 
     /// How many answers were read so far.

@@ -58,12 +58,12 @@ pub struct Settings {
     pub redis_url: String,
     /// Further keys of `store.redis`, each with a comma before it.
     pub redis_more: String,
+    /// Which kubeconfig leads to the leases, where they are in Kubernetes.
+    pub kubeconfig: Option<PathBuf>,
     /// The whole section `store`, instead of these two.
     pub store: Option<String>,
     /// Where it runs.
     pub place: Place,
-    /// Variables of its environment.
-    pub environment: Vec<(String, String)>,
     /// The entries of `roles`.
     pub roles: String,
 }
@@ -77,8 +77,8 @@ impl Settings {
             redis_url,
             redis_more: String::new(),
             store: None,
+            kubeconfig: None,
             place: Place::here(),
-            environment: Vec::new(),
             roles,
         }
     }
@@ -88,11 +88,10 @@ impl Settings {
         Self { store: Some(store), place, ..Self::new(number, String::new(), lease) }
     }
 
-    /// The same with leases in Kubernetes, where this kubeconfig leads.
+    /// The same with leases in Kubernetes.
     pub fn on_kubernetes(number: usize, kubeconfig: PathBuf, lease: Lease) -> Self {
         let store = "{ kubernetes: { commandTimeout: 400ms } }".to_owned();
-        let environment = vec![("KUBECONFIG".to_owned(), kubeconfig.to_string_lossy().into_owned())];
-        Self { environment, ..Self::on_store(number, store, Place::here(), lease) }
+        Self { kubeconfig: Some(kubeconfig), ..Self::on_store(number, store, Place::here(), lease) }
     }
 }
 
@@ -178,9 +177,9 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
-        // Tests may run in a pod, whose own cluster a sidecar prefers.
-        command.env_remove("KUBERNETES_SERVICE_HOST");
-        command.envs(self.settings.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(kubeconfig) = &self.settings.kubeconfig {
+            command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
+        }
         self.settings.place.run(|| command.spawn()).expect("the sidecar starts")
     }
 

@@ -5,9 +5,9 @@
 -- protocol/lease.rs is the reference for what happens when.
 --
 -- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms known_remaining_ms
--- (the last four empty when nothing is known)
+-- (the last four empty when nothing is known; guard is 0, 1, or 2: on, and replies count with acknowledgements)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local guard, floor = ARGV[6] ~= '0', tonumber(ARGV[7])
+local guard, acks, floor = ARGV[6] ~= '0', ARGV[6] == '2', tonumber(ARGV[7])
 local known_token, known_count = tonumber(ARGV[8]), tonumber(ARGV[9])
 local known_age_ms, known_remaining_ms = tonumber(ARGV[10]), tonumber(ARGV[11])
 
@@ -20,7 +20,7 @@ stored, bad = read_record()
 if bad then
   return bad
 end
-local record, changed, unconfirmed = prepare(stored, lease_ms, ARGV[6])
+local record, changed, unconfirmed = prepare(stored, lease_ms, guard, acks)
 -- What prepare found out stays, whatever the answer is.
 if changed then
   write_record(record)
@@ -33,8 +33,8 @@ record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
 local function grant(token)
   record.token, record.count, record.released = token, record.count + 1, false
   record.session, record.attempt = session, attempt
-  write_record(record)
   write_lease(session, attempt, token, identity, lease_ms)
+  write_record(record)
   publish('grant', token, record.count, '0', session, identity)
   return { 'granted', text(now), text(token), text(record.count) }
 end
@@ -48,6 +48,11 @@ end
 
 -- Nobody is granted by a server that no replica has acknowledged yet, not even its own attempt once more.
 if unconfirmed and not (lease and lease.session ~= session) then
+  -- Noted as under any guard, see below.
+  if math.max(record.token, record.floor) < floor then
+    record.floor = floor
+    write_record(record)
+  end
   return guarded()
 end
 

@@ -36,7 +36,11 @@ end
 local function read(key, fields)
   local values = redis.pcall('HMGET', key, 'v', unpack(fields))
   if values.err then
-    return nil, garbage(key, 'it is not a hash')
+    if string.find(values.err, 'WRONGTYPE', 1, true) then
+      return nil, garbage(key, 'it is not a hash')
+    end
+    -- The user may not read it, say: that is told as it is.
+    return nil, values
   end
   if not values[1] then
     if redis.call('EXISTS', key) == 0 then
@@ -130,7 +134,12 @@ end
 local function write_lease(session, attempt, token, identity, lease_ms)
   redis.call('HSET', lease_key, 'v', '1', 'session', session, 'attempt', text(attempt), 'token', text(token),
     'identity', identity, 'lease_ms', text(lease_ms))
-  redis.call('PEXPIRE', lease_key, text(lease_ms))
+  local expires = redis.pcall('PEXPIRE', lease_key, text(lease_ms))
+  if type(expires) == 'table' and expires.err then
+    -- The user may not do that. A lease without a TTL would stand for ever; without it the same error ends the script.
+    redis.call('DEL', lease_key)
+    redis.call('PEXPIRE', lease_key, text(lease_ms))
+  end
 end
 
 local function extend_lease(lease_ms)
@@ -154,13 +163,14 @@ local function run_id_in(info)
   return string.match(info, 'run_id:(%w+)') or ''
 end
 
--- R5 generation and empty. `guard` is '0' (off), '1', or '2': on, and writes need acknowledgements (R6). Returns the
--- record to go on with, whether it differs from what is stored, and whether this server is unconfirmed.
+-- R5 generation and empty. Returns the record to go on with, whether it differs from what is stored, and whether this
+-- server is unconfirmed.
 --
--- With acknowledgements the lease that the guard waits for does not begin here, but in confirm.lua, when a replica has
--- acknowledged a write of this server. Until then that replica may follow another master, and acknowledge there.
-local function prepare(record, lease_ms, guard)
-  if guard == '0' then
+-- With acknowledgements (`acks`, R6) the lease that the guard waits for does not begin here, but in confirm.lua, when a
+-- replica has acknowledged a write of this server. Until then that replica may follow another master, and acknowledge
+-- there.
+local function prepare(record, lease_ms, guard, acks)
+  if not guard then
     return record or new_record(), false, false
   end
   local info = redis.call('INFO', 'server')
@@ -180,7 +190,7 @@ local function prepare(record, lease_ms, guard)
     return record, false, false
   end
   guard_until(record, 'generation', now + lease_ms * 1000)
-  if guard == '2' then
+  if acks then
     return record, true, true
   end
   record.run_id = run_id
