@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use baton::clock::BootClock;
 use baton::store::memory::MemoryStore;
 
+use super::lease_api::LeaseApi;
 use super::support::cluster::Cluster;
 use super::support::conformance::{ALL, Fault, Place, Rule, run};
-use super::support::kubernetes::FakeApi;
 use super::support::redis::{Data, RedisServer};
 use super::support::resp::Reply;
 use super::support::sentinel::SentinelSet;
@@ -185,7 +185,7 @@ const TO_A_LEASE: &[Fault] = &[Fault::LeaseGone, Fault::AllForgotten];
 
 struct OnKubernetes {
     store: Arc<KubernetesStore>,
-    api: FakeApi,
+    api: LeaseApi,
 }
 
 #[async_trait(?Send)]
@@ -211,8 +211,8 @@ impl Place for OnKubernetes {
 
 #[tokio::test]
 async fn every_rule_holds_on_lease_objects() {
-    let api = FakeApi::start();
-    let place = OnKubernetes { store: Arc::new(leases_of(&api)), api };
+    let api = LeaseApi::start();
+    let place = OnKubernetes { store: Arc::new(api.store()), api };
     assert_eq!(run(Box::new(place)).await, Rule::WITHOUT_REPLICAS);
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use baton::protocol::{Candidate, LeaseCell, Rules, Server, StoreTime};
 
+use super::lease_api::LeaseApi;
 use super::*;
 
 const SEEDS: u64 = 60;
@@ -21,7 +22,7 @@ enum Operation {
 }
 
 struct Pair<'a> {
-    api: &'a FakeApi,
+    api: &'a LeaseApi,
     store: KubernetesStore,
     role: RoleName,
     cell: LeaseCell,
@@ -109,7 +110,7 @@ impl Pair<'_> {
             }
             Operation::EverythingForgotten => {
                 self.api.delete(&self.name());
-                self.store = leases_of(self.api);
+                self.store = self.api.store();
                 self.cell.forget();
             }
         }
@@ -166,12 +167,12 @@ fn unguarded_identity(candidate: Candidate) -> Arc<str> {
 
 #[tokio::test]
 async fn random_operations_have_the_same_outcomes_on_a_kubernetes_api_and_on_the_reference() {
-    let api = FakeApi::start();
+    let api = LeaseApi::start();
     let mut seen = BTreeMap::new();
     for seed in 0..SEEDS {
         let mut pair = Pair {
             api: &api,
-            store: leases_of(&api),
+            store: api.store(),
             role: RoleName::new(format!("seed-{seed}")).expect("a DNS label"),
             cell: LeaseCell::new(Rules { generation: false, ..Rules::KUBERNETES }),
             clock: 1_000,

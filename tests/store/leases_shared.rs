@@ -4,20 +4,21 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::lease_api::LeaseApi;
 use super::*;
 
 const NAME: &str = "baton-scheduler";
 
 /// What client-go's `leaderelection` does in one round (`tryAcquireOrRenew`), in its own words.
 struct ClientGo<'a> {
-    api: &'a FakeApi,
+    api: &'a LeaseApi,
     identity: &'static str,
     lease_seconds: u64,
     observed: Option<(Value, Instant)>,
 }
 
 impl<'a> ClientGo<'a> {
-    fn new(api: &'a FakeApi, identity: &'static str, lease_seconds: u64) -> Self {
+    fn new(api: &'a LeaseApi, identity: &'static str, lease_seconds: u64) -> Self {
         Self { api, identity, lease_seconds, observed: None }
     }
 
@@ -31,7 +32,7 @@ impl<'a> ClientGo<'a> {
         let Some(lease) = self.api.lease(NAME) else {
             let spec = json!({"holderIdentity": self.identity, "leaseDurationSeconds": self.lease_seconds,
                               "acquireTime": now, "renewTime": now, "leaseTransitions": 0});
-            self.api.edit(NAME, |lease| lease["spec"] = spec);
+            self.api.edit(NAME, |lease| lease["spec"] = spec.clone());
             return true;
         };
         let spec = &lease["spec"];
@@ -71,8 +72,8 @@ async fn reply_to(store: &KubernetesStore, request: CampaignRequest) -> Campaign
 
 #[tokio::test]
 async fn a_lease_goes_from_client_go_to_baton_and_back() {
-    let api = FakeApi::start();
-    let store = leases_of(&api);
+    let api = LeaseApi::start();
+    let store = api.store();
     let mut theirs = ClientGo::new(&api, "controller_7", 15);
     assert!(theirs.round());
     let held = reply_to(&store, ask(1, 1)).await;
@@ -111,8 +112,8 @@ async fn a_lease_goes_from_client_go_to_baton_and_back() {
 
 #[tokio::test]
 async fn a_dead_client_go_is_waited_for_in_its_own_seconds_and_a_dead_baton_in_its() {
-    let api = FakeApi::start();
-    let store = leases_of(&api);
+    let api = LeaseApi::start();
+    let store = api.store();
     let mut theirs = ClientGo::new(&api, "controller_7", 1);
     assert!(theirs.round());
     let begun = Instant::now();

@@ -1,5 +1,7 @@
 //! The Redis store on real servers: the rules, random operations against the reference, faults, refusals.
 
+#[path = "../support/apiserver/mod.rs"]
+mod apiserver;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -9,6 +11,7 @@ mod conformance;
 mod differential;
 mod faults;
 mod garbage;
+mod lease_api;
 mod leases;
 mod leases_random;
 mod leases_refused;

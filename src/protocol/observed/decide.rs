@@ -115,7 +115,13 @@ impl Campaign<'_> {
                 }
             }
             Tenure::Ours(mark) => self.rival(record, mark.lease_duration),
-            Tenure::Foreign(lease) => self.rival(record, lease.unwrap_or(self.request.lease_duration)),
+            Tenure::Foreign(lease) => {
+                // Whoever waits as it should writes over a term of Baton's when that is over. A person does not, and
+                // may have said a shorter time than the term's holder goes on counting with.
+                let ours = record.mark.as_ref().filter(|mark| !mark.released);
+                let ours = ours.map_or(Duration::ZERO, |mark| mark.lease_duration);
+                self.rival(record, lease.unwrap_or(self.request.lease_duration).max(ours))
+            }
         }
     }
 

@@ -328,6 +328,16 @@ fn a_stranger_is_waited_for_in_its_own_seconds_and_its_release_is_heard() {
 }
 
 #[test]
+fn who_writes_over_a_term_with_a_shorter_time_is_waited_for_as_long_as_that_term_lasts() {
+    let (record, _) = term(1);
+    let observation = since_zero(present(&strangers(Some(&record), 1)), 0);
+    let held = try_campaign(&observation, &ask(2, 1), 9_999);
+    assert!(matches!(&held, Step::Reply(CampaignReply::Held { .. })), "{held:?}");
+    granted(&observation, &ask(2, 1), 10_000);
+    granted(&since_zero(present(&strangers(Some(&released(&record)), 1)), 0), &ask(2, 1), 1_000);
+}
+
+#[test]
 fn an_object_made_in_advance_is_watched_for_a_lease() {
     let empty = LeaseRecord { identity: Arc::from(""), lease_seconds: None, ..strangers(None, 0) };
     let observation = since_zero(present(&empty), 0);
