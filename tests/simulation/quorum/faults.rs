@@ -28,8 +28,8 @@ pub enum Fault {
     Clock,
     /// Any of these.
     Mixed,
-    /// The same one upon another; no clock is stepped where there are only three members. One that is down, one whose clock
-    /// jumps and one that the leader is cut off from leave nobody who knows of it.
+    /// The same, one upon another; no clock is stepped where there are only three members. One that is down, one
+    /// whose clock jumps and one that the leader is cut off from leave nobody who knows of it.
     Storm,
     /// The clocks of all members jump at once.
     Clocks,
