@@ -28,6 +28,9 @@ pub enum Fault {
     Clock,
     /// Any of these.
     Mixed,
+    /// The same, one upon another; no clock is stepped where there are only three members. One that is down, one
+    /// whose clock jumps and one that the leader is cut off from leave nobody who knows of it.
+    Storm,
     /// The clocks of all members jump at once.
     Clocks,
     /// So many members are gone for a long time that no majority is left.
@@ -37,6 +40,19 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// What is mixed; a step of a clock comes last.
+    const SINGLE: [Self; 9] = [
+        Self::Pause,
+        Self::Cut,
+        Self::Kill,
+        Self::Resign,
+        Self::Down,
+        Self::Empty,
+        Self::MostEmpty,
+        Self::Freeze,
+        Self::Clock,
+    ];
+
     pub const ALL: [Self; 11] = [
         Self::Pause,
         Self::Cut,
@@ -64,6 +80,7 @@ impl Fault {
             Self::Freeze => "1–2 freeze",
             Self::Clock => "one clock steps",
             Self::Mixed => "all mixed",
+            Self::Storm => "one upon another",
             Self::Clocks => "all clocks step together",
             Self::Outage => "3 members gone for long",
             Self::Nothing => "nothing",
@@ -78,7 +95,8 @@ impl World {
             return;
         }
         let fault = match self.scenario.fault {
-            Fault::Mixed => Fault::ALL[self.rng.usize(0..Fault::ALL.len() - 2)],
+            Fault::Storm if self.members.len() < 5 => Fault::SINGLE[self.rng.usize(0..Fault::SINGLE.len() - 1)],
+            Fault::Mixed | Fault::Storm => Fault::SINGLE[self.rng.usize(0..Fault::SINGLE.len())],
             fault => fault,
         };
         let end = self.now + self.strike(fault);
@@ -173,7 +191,7 @@ impl World {
                 }
                 0
             }
-            Fault::Mixed | Fault::Nothing => 0,
+            Fault::Mixed | Fault::Storm | Fault::Nothing => 0,
         }
     }
 

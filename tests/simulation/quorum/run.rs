@@ -55,7 +55,7 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
 
 /// A harsher run than the table's: a fault every 1 to 12 s, so that several are there at once.
 pub fn storm_scenario(seed: u64) -> Scenario {
-    Scenario { fault_gap: (SECOND, 12 * SECOND), ..mixed_scenario(seed) }
+    Scenario { fault: Fault::Storm, fault_gap: (SECOND, 12 * SECOND), ..mixed_scenario(seed) }
 }
 
 /// Every member is needed (`required: all`).
