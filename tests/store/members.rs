@@ -362,6 +362,6 @@ async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_referen
         "heartbeat",
         "release",
     ] {
-        assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
+        assert!(seen.get(outcome).is_some_and(|times| *times >= 25), "{outcome} was hardly met: {seen:?}");
     }
 }

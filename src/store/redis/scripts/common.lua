@@ -94,8 +94,8 @@ local function read_lease()
   if lease.remaining_ms < 0 then
     return nil, garbage(lease_key, 'it has no TTL')
   end
-  -- More than its whole time cannot be left of a lease: the clock was stepped back. A member would object for as long as
-  -- that takes to catch up; where this is the only server a candidate knows better (R8).
+  -- More than its whole time cannot be left of a lease: the clock was stepped back. A member would object for as long
+  -- as that takes to catch up; where this is the only server a candidate knows better (R8).
   if layout.in_lease and lease.remaining_ms > lease.lease_ms then
     redis.call('PEXPIRE', lease_key, text(lease.lease_ms))
     lease.remaining_ms = lease.lease_ms

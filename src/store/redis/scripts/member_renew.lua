@@ -20,8 +20,8 @@ local record, changed = prepare(clamp(stored, lease_ms), lease_ms, guard)
 
 -- Under whatever token: where the grant's answer was lost, this member was not raised.
 local ours = lease and lease.session == session and lease.attempt == attempt
--- A later term stands in the way, and the holder's own release. An earlier term does not, and neither does a grant: that
--- is a question, and the incumbent the answer.
+-- A later term stands in the way, and the holder's own release. An earlier term does not, and neither does a grant:
+-- that is a question, and the incumbent the answer.
 local later = lease and lease.confirmed == 1 and lease.token > token
 if not ours and (later or record.over >= token) then
   if changed then
