@@ -74,8 +74,11 @@ pub fn duel_scenario(seed: u64) -> Scenario {
     Scenario { replicas: 12, join_within: 50 * MS, silent, ..table_scenario(seed, Rules::QUORUM, Fault::Nothing) }
 }
 
+/// A scenario for each seed.
+pub type Plan = fn(u64) -> Scenario;
+
 /// The scenarios of the tests, by name.
-pub const SCENARIOS: [(&str, fn(u64) -> Scenario); 5] = [
+pub const SCENARIOS: [(&str, Plan); 5] = [
     ("mixed", mixed_scenario),
     ("storm", storm_scenario),
     ("all", all_scenario),
