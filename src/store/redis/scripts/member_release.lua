@@ -13,7 +13,9 @@ record, bad = read_record()
 if bad then
   return bad
 end
-local ours = lease and lease.session == session and lease.attempt == attempt
+-- Confirmed, it has the term's token; a grant has this member's own.
+local fits = lease and (token == 0 or lease.confirmed == 0 or lease.token == token)
+local ours = fits and lease.session == session and lease.attempt == attempt
 if not ours and token == 0 then
   return { 'notheld', text(now) }
 end
