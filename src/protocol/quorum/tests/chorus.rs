@@ -46,3 +46,13 @@ fn what_was_said_before_a_gap_no_longer_counts() {
     chorus.missed(9);
     assert!(!chorus.said(9, &release), "there is no such member");
 }
+
+#[test]
+fn a_slow_members_word_is_no_news_after_a_quick_one_has_gone_on() {
+    let mut chorus = Chorus::new(5);
+    let beat = news(AnnouncementKind::Heartbeat, 7, 1);
+    let said: Vec<bool> = (0..3).map(|member| chorus.said(member, &beat)).collect();
+    assert_eq!(said, [false, false, true]);
+    assert!(!chorus.said(0, &news(AnnouncementKind::Release, 7, 2)));
+    assert!(!chorus.said(3, &beat), "three voices once more, but of the same thing");
+}
