@@ -4,21 +4,24 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
-use crate::config::{Config, Environment, Guard, Loaded, Reload, RoleConfig, StoreConfig, Watcher};
+use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::http::Calls;
 use crate::locks::{LockCalls, LockDesk, LockSettings};
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
+use crate::store::kubernetes::KubernetesStore;
 use crate::store::measured::Measured;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::{RedisStore, SetupError};
+use crate::store::quorum::{Member, QuorumStore};
+use crate::store::redis::{RedisMember, RedisStore, SetupError};
 use crate::store::{LeaseStore, LockStore, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry};
 use crate::telemetry_http::{self, Pulse, Sources, TelemetryServer};
@@ -94,6 +97,11 @@ impl Stores {
         let store = Arc::new(store);
         Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks: Some(store) }
     }
+
+    /// Of a store that [`StoreConfig::without_locks`] tells of.
+    fn without_locks<S: LeaseStore>(store: S) -> Self {
+        Self { leases: Arc::new(store), locks: None }
+    }
 }
 
 /// The store that the configuration names. Redis may be down: it is tried again in the background.
@@ -105,8 +113,20 @@ pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Stores, SetupE
     let lease_min = lease_min.unwrap_or(crate::protocol::LEASE_DURATION_MIN);
     Ok(match &config.store {
         StoreConfig::Redis(redis) => Stores::new(RedisStore::connect(redis, lease_min, Entropy::from_system().seed())?),
+        StoreConfig::Quorum(quorum) => Stores::without_locks(open_quorum(quorum, lease_min, clock)?),
+        StoreConfig::Kubernetes(leases) => {
+            Stores::without_locks(KubernetesStore::new(leases, lease_min, Entropy::from_system().seed()))
+        }
         StoreConfig::Memory => Stores::new(MemoryStore::new(Arc::clone(clock))),
     })
+}
+
+fn open_quorum(config: &QuorumConfig, lease_min: Duration, clock: &SharedClock) -> Result<QuorumStore, SetupError> {
+    let mut entropy = Entropy::from_system();
+    let connect = |member| RedisMember::connect(member, lease_min, entropy.seed());
+    let members: Vec<RedisMember> = config.members.iter().map(connect).collect::<Result<_, _>>()?;
+    let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn Member>).collect();
+    Ok(QuorumStore::new(members, config.seats(), config.command_timeout(), Arc::clone(clock)))
 }
 
 /// The roles of one replica over one store, without any listener: what `exec` needs, and the core of [`App`].
@@ -123,8 +143,11 @@ impl Replica {
     pub async fn start(config: Config, store: Arc<dyn LeaseStore>, ground: &Ground) -> Self {
         let metrics = Arc::new(Metrics::new(wall_time()));
         let telemetry = Telemetry::new(Arc::clone(&metrics));
-        let store: Arc<dyn LeaseStore> = Arc::new(Measured::new(store, metrics, Arc::clone(&ground.clock)));
+        let store: Arc<dyn LeaseStore> =
+            Arc::new(Measured::new(store, Arc::clone(&metrics), Arc::clone(&ground.clock)));
         let (health, store_health) = (store.health(), store.health());
+        metrics.store_members(&store.members().borrow());
+        tokio::spawn(count_members(store.members(), Arc::clone(&metrics)));
         let surroundings = Surroundings {
             store,
             clock: Arc::clone(&ground.clock),
@@ -182,13 +205,18 @@ impl Replica {
 fn guards(config: &Config) -> bool {
     match &config.store {
         StoreConfig::Redis(redis) => redis.guard == Guard::Strict,
+        StoreConfig::Quorum(quorum) => quorum.guard() == Guard::Strict,
+        StoreConfig::Kubernetes(leases) => leases.guard == Guard::Strict,
         StoreConfig::Memory => true,
     }
 }
 
-fn command_timeout(config: &Config) -> Option<std::time::Duration> {
+fn command_timeout(config: &Config) -> Option<Duration> {
     match &config.store {
         StoreConfig::Redis(redis) => Some(redis.command_timeout),
+        // A campaign asks every member twice.
+        StoreConfig::Quorum(quorum) => Some(quorum.command_timeout() * 2),
+        StoreConfig::Kubernetes(leases) => Some(leases.command_timeout),
         StoreConfig::Memory => None,
     }
 }
@@ -337,6 +365,13 @@ async fn tell_health(mut health: watch::Receiver<StoreHealth>, telemetry: Teleme
             StoreHealth::Down { reason } => SystemEvent::StoreDown { reason },
         };
         telemetry.record_system(&event);
+    }
+}
+
+/// Shows which members of a quorum answer, for as long as there is a store.
+async fn count_members(mut members: watch::Receiver<Vec<bool>>, metrics: Arc<Metrics>) {
+    while members.changed().await.is_ok() {
+        metrics.store_members(&members.borrow_and_update());
     }
 }
 

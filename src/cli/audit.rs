@@ -1,26 +1,32 @@
-//! `baton audit`: what a Redis can and cannot promise, as a graded report.
+//! `baton audit`: what a store can and cannot promise, as a graded report.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use baton::clock::wall_time;
-use baton::config::{Environment, StoreConfig};
+use baton::config::{Environment, KubernetesConfig, RoleConfig, StoreConfig};
 use baton::process::Exit;
-use baton::store::redis::{self, AuditReport, Finding, Severity};
+use baton::protocol::RoleName;
+use baton::store::StoreError;
+use baton::store::kubernetes::{self, KubernetesStore};
+use baton::store::redis::{self, AuditReport, Finding, QuorumReport, Severity};
 use clap::Args;
+use serde::Serialize;
 
 use super::output::{complain, say};
 use super::{Code, ConfigFile, Format, block_on, load};
 
-/// Tell what this Redis can and cannot promise
+/// Tell what this store can and cannot promise
 ///
 /// Looks at the Redis that the configuration names: version, role, persistence,
 /// eviction, replicas and acknowledgements, clock, latency, and the rights of its user,
 /// which are tried out on keys of its own that are removed again. Each finding is
 /// graded (ok, note, unknown, warning, problem), with what it costs and what would
-/// help.
+/// help. Of a quorum it looks at every member, and at what they are together. Where
+/// leases are in Kubernetes, it looks at the API server: version, RBAC, and the Lease of
+/// every role.
 ///
-/// Ends with 0, with 1 when there is a problem, with 69 when the Redis cannot be talked
-/// to.
+/// Ends with 0, with 1 when there is a problem, with 69 when the store, or every member
+/// of the quorum, cannot be talked to.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton audit --config config.yaml\n  \
@@ -33,28 +39,58 @@ pub struct AuditArgs {
     output: Format,
 }
 
+/// How long an API server may take for each answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Looks, and reports.
 pub fn audit(args: &AuditArgs) -> Code {
     let loaded = match load(&args.file.config, &Environment::process()) {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
-    let StoreConfig::Redis(config) = &loaded.config.store else {
-        complain(format_args!("{}: store: there is no Redis in it to look at", args.file.config.display()));
-        return Exit::Usage.into();
-    };
+    let clock = || SystemTime::from(wall_time());
+    let config = &loaded.config;
     block_on(async {
-        match redis::audit(config, &|| SystemTime::from(wall_time())).await {
-            Ok(report) => print(&report, args.output),
-            Err(error) => {
-                complain(format_args!("baton audit: {error}"));
-                Exit::Unavailable.into()
+        match &config.store {
+            StoreConfig::Redis(redis) => tell("Redis", redis::audit(redis, &clock).await, args.output),
+            StoreConfig::Quorum(quorum) => {
+                let report = redis::audit_quorum(&quorum.members, quorum.seats(), &clock).await;
+                let code = print(&report, report.worst(), quorum_text, args.output);
+                if report.answered == 0 { Exit::Unavailable.into() } else { code }
+            }
+            StoreConfig::Kubernetes(leases) => {
+                tell("API server", audit_kubernetes(leases, &config.roles).await, args.output)
+            }
+            StoreConfig::Memory => {
+                let file = args.file.config.display();
+                complain(format_args!("{file}: store: there is no Redis or Kubernetes in it to look at"));
+                Exit::Usage.into()
             }
         }
     })
 }
 
-fn print(report: &AuditReport, format: Format) -> Code {
+async fn audit_kubernetes(leases: &KubernetesConfig, roles: &[RoleConfig]) -> Result<AuditReport, StoreError> {
+    let roles: Vec<RoleName> = roles.iter().map(|role| role.name.clone()).collect();
+    // No lease waits for it, so a slow answer is an answer; and nothing is listened to, so the seed is nothing.
+    let command_timeout = leases.command_timeout.max(PATIENCE);
+    let patient = KubernetesConfig { command_timeout, ..leases.clone() };
+    let store = KubernetesStore::new(&patient, command_timeout, 0);
+    kubernetes::audit(&store, &roles, leases.guard).await
+}
+
+/// Prints what was found where there was one server to look at.
+fn tell(what: &str, report: Result<AuditReport, StoreError>, format: Format) -> Code {
+    match report {
+        Ok(report) => print(&report, report.worst(), |report| text(what, report), format),
+        Err(error) => {
+            complain(format_args!("baton audit: {error}"));
+            Exit::Unavailable.into()
+        }
+    }
+}
+
+fn print<R: Serialize>(report: &R, worst: Severity, text: impl FnOnce(&R) -> String, format: Format) -> Code {
     match format {
         Format::Json => match serde_json::to_string_pretty(report) {
             Ok(text) => say(text),
@@ -65,7 +101,7 @@ fn print(report: &AuditReport, format: Format) -> Code {
         },
         Format::Table => say(text(report)),
     };
-    if report.worst() == Severity::Problem { Code::NO } else { Exit::Well.into() }
+    if worst == Severity::Problem { Code::NO } else { Exit::Well.into() }
 }
 
 fn word(severity: Severity) -> &'static str {
@@ -78,19 +114,38 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn text(report: &AuditReport) -> String {
-    let mut lines = vec![format!("The Redis at {}", report.endpoint), String::new()];
+fn text(what: &str, report: &AuditReport) -> String {
+    let mut lines = chapter(what, report);
+    lines.push(summary(report.findings.iter()));
+    lines.join("\n")
+}
+
+/// The members one after another, then what they are together.
+fn quorum_text(report: &QuorumReport) -> String {
+    let mut lines: Vec<String> = report.members.iter().flat_map(|member| chapter("Redis", member)).collect();
+    lines.extend(["The members together".to_owned(), String::new()]);
     lines.extend(report.findings.iter().flat_map(paragraph));
-    let count = |severity| report.findings.iter().filter(|finding| finding.severity == severity).count();
     lines.push(String::new());
-    lines.push(format!(
+    lines.push(summary(report.members.iter().flat_map(|member| &member.findings).chain(&report.findings)));
+    lines.join("\n")
+}
+
+fn chapter(what: &str, report: &AuditReport) -> Vec<String> {
+    let mut lines = vec![format!("The {what} at {}", report.endpoint), String::new()];
+    lines.extend(report.findings.iter().flat_map(paragraph));
+    lines.push(String::new());
+    lines
+}
+
+fn summary<'f>(findings: impl Iterator<Item = &'f Finding> + Clone) -> String {
+    let count = |severity| findings.clone().filter(|finding| finding.severity == severity).count();
+    format!(
         "problems: {}, warnings: {}, unknown: {}, notes: {}",
         count(Severity::Problem),
         count(Severity::Warning),
         count(Severity::Unknown),
         count(Severity::Note)
-    ));
-    lines.join("\n")
+    )
 }
 
 /// What was found, what it costs, and what helps, each on its line.

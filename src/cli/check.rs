@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use baton::config::{AbsentFiles, Config, Environment, StoreConfig};
 use baton::process::Exit;
+use baton::store::redis;
 use clap::Args;
 
 use super::output::{complain, say};
@@ -16,7 +17,8 @@ use super::{Code, load};
 /// ok`, and ends with 0. Warnings go to standard error, too.
 ///
 /// Variables are read from the environment, as `run` does. Secret and certificate files
-/// that are absent are only warned of: the file may be meant for another machine.
+/// that are absent are only warned of: the file may be meant for another machine. Certificate
+/// files that are there must be usable, and fit each other.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(
@@ -39,6 +41,12 @@ pub fn check_config(args: &CheckArgs) -> Code {
     for warning in &loaded.warnings {
         complain(format_args!("warning: {}", warning.in_file(&file)));
     }
+    if let StoreConfig::Redis(redis) = &loaded.config.store
+        && let Err(error) = redis::check_files(redis)
+    {
+        complain(format_args!("{file}: {error}"));
+        return Exit::Usage.into();
+    }
     say(format_args!("{file}: ok: {}", summary(&loaded.config)));
     Exit::Well.into()
 }
@@ -47,6 +55,8 @@ pub fn check_config(args: &CheckArgs) -> Code {
 fn summary(config: &Config) -> String {
     let store = match config.store {
         StoreConfig::Redis(_) => "redis",
+        StoreConfig::Quorum(_) => "quorum",
+        StoreConfig::Kubernetes(_) => "kubernetes",
         StoreConfig::Memory => "memory",
     };
     let roles: Vec<&str> = config.roles.iter().map(|role| role.name.as_str()).collect();

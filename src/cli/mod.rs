@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use output::{complain, say};
 
-/// Leader election beside every replica of your app, on Redis.
+/// Leader election beside every replica of your app, on Redis or Kubernetes.
 ///
 /// Baton campaigns for named roles, keeps their leases for as long as the app is well,
 /// and tells the app over loopback HTTP whether it leads, for how long it may act on

@@ -1,4 +1,4 @@
-//! `baton purge`: forgets a role's keys.
+//! `baton purge`: forgets what the store keeps of a role.
 
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use super::{Code, ConfigFile, block_on, load};
 
 /// Forget a role that is no longer configured anywhere, its token included
 ///
-/// A role keeps one small record in Redis for good, so that its tokens go on rising.
-/// Once no replica has the role in its configuration any more, this removes the record.
-/// It refuses a role that the file configures, and one that has a lease.
+/// A role keeps one small record in Redis (or one Lease object in Kubernetes) for good,
+/// so that its tokens go on rising. Once no replica has the role in its configuration
+/// any more, this removes it. It refuses a role that the file configures, and one that
+/// has a lease.
 ///
 /// Ends with 0 when the role is forgotten or was not known, with 1 when it is in use,
-/// with 69 when Redis does not answer.
+/// with 69 when the store does not answer.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Example:\n  baton purge old-scheduler --config config.yaml")]
@@ -53,7 +54,10 @@ pub fn purge(args: &PurgeArgs) -> Code {
     block_on(async {
         let clock: SharedClock = std::sync::Arc::new(BootClock);
         match open_store(&config, &clock) {
-            Ok(stores) => report(role, forget(&*stores.leases, role).await),
+            Ok(stores) => {
+                let connects = matches!(config.store, StoreConfig::Redis(_));
+                report(role, forget(&*stores.leases, role, connects).await)
+            }
             Err(error) => {
                 complain(error);
                 Exit::Usage.into()
@@ -62,11 +66,14 @@ pub fn purge(args: &PurgeArgs) -> Code {
     })
 }
 
-async fn forget(store: &dyn LeaseStore, role: &RoleName) -> Result<Purge, StoreError> {
-    let mut health = store.health();
-    let up = health.wait_for(|health| *health == StoreHealth::Up);
-    // Down, or not up in time: the purge itself is answered with the reason.
-    let _ = tokio::time::timeout(CONNECT_PATIENCE, up).await;
+/// `connects`: the store opens its connections by itself, and is asked once it has one.
+async fn forget(store: &dyn LeaseStore, role: &RoleName, connects: bool) -> Result<Purge, StoreError> {
+    if connects {
+        let mut health = store.health();
+        let up = health.wait_for(|health| *health == StoreHealth::Up);
+        // Down, or not up in time: the purge itself is answered with the reason.
+        let _ = tokio::time::timeout(CONNECT_PATIENCE, up).await;
+    }
     store.purge(role).await
 }
 

@@ -34,8 +34,8 @@ use std::time::Duration;
 
 pub use environment::{AbsentFiles, Environment};
 pub use model::{
-    AckMode, ApiConfig, AppCheck, Config, Guard, LocksConfig, LogConfig, LogFormat, LogLevel, RedisConfig, Replication,
-    RoleConfig, Secret, StoreConfig, TelemetryConfig, TlsConfig,
+    AckMode, ApiConfig, AppCheck, Config, Guard, KubernetesConfig, LocksConfig, LogConfig, LogFormat, LogLevel,
+    QuorumConfig, RedisConfig, Replication, Required, RoleConfig, Secret, StoreConfig, TelemetryConfig, TlsConfig,
 };
 pub use problem::{ConfigError, Problem};
 pub use reload::LiveChanges;

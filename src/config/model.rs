@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::protocol::{RoleName, Timing};
+use crate::protocol::{RoleName, Seats, Timing};
 
 /// Everything `baton run` needs.
 #[derive(Clone, Debug)]
@@ -53,6 +53,10 @@ pub struct TelemetryConfig {
 pub enum StoreConfig {
     /// Redis behind one URL.
     Redis(Box<RedisConfig>),
+    /// Several independent Redis masters.
+    Quorum(Box<QuorumConfig>),
+    /// Lease objects of a Kubernetes API server.
+    Kubernetes(KubernetesConfig),
     /// In this process only.
     Memory,
 }
@@ -62,6 +66,14 @@ impl StoreConfig {
     pub fn without_locks(&self) -> Option<&'static str> {
         match self {
             Self::Redis(_) | Self::Memory => None,
+            Self::Quorum(_) => Some(
+                "locks need one queue and one clock of record, which independent masters do not share: use store.redis \
+                 for locks",
+            ),
+            Self::Kubernetes(_) => Some(
+                "an API server is no place for short locks, each of which would be several writes to its etcd: use \
+                 store.redis for locks",
+            ),
         }
     }
 }
@@ -77,6 +89,19 @@ pub struct LocksConfig {
     pub guard: Duration,
     /// How many requests may wait, and connections hold, at once.
     pub max_waiters: u32,
+}
+
+/// `store.kubernetes:`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubernetesConfig {
+    /// Where the Lease objects are; the pod's own when absent.
+    pub namespace: Option<String>,
+    /// What their names begin with: `<namePrefix>-<role>`.
+    pub name_prefix: String,
+    /// When a request counts as unanswered.
+    pub command_timeout: Duration,
+    /// Whether an object that is absent is watched for a lease before another is made.
+    pub guard: Guard,
 }
 
 /// `store.redis:`
@@ -98,6 +123,45 @@ pub struct RedisConfig {
     pub replication: Replication,
     /// Whether R5 holds.
     pub guard: Guard,
+}
+
+/// `store.quorum:`
+#[derive(Clone, Debug)]
+pub struct QuorumConfig {
+    /// The members: single servers, none twice. What they have in common (TLS, prefix, timeout, guard) is the same in
+    /// each, and none waits for replicas.
+    pub members: Vec<RedisConfig>,
+    /// How many of them it takes.
+    pub required: Required,
+}
+
+impl QuorumConfig {
+    /// The members as votes.
+    pub fn seats(&self) -> Seats {
+        match self.required {
+            Required::Majority => Seats::majority(self.members.len()),
+            Required::All => Seats::all(self.members.len()),
+        }
+    }
+
+    /// When a member's answer is no longer waited for.
+    pub fn command_timeout(&self) -> Duration {
+        self.members.first().map_or(Duration::ZERO, |member| member.command_timeout)
+    }
+
+    /// Whether R5 holds.
+    pub fn guard(&self) -> Guard {
+        self.members.first().map_or(Guard::Strict, |member| member.guard)
+    }
+}
+
+/// `store.quorum.required:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Required {
+    /// `majority`
+    Majority,
+    /// `all`: one member down, and nobody leads.
+    All,
 }
 
 /// `store.redis.tls:`. Paths of PEM files.

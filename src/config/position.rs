@@ -35,15 +35,6 @@ impl Path {
         self.0.starts_with(&other.0)
     }
 
-    /// The keys of the path without list indexes, joined by dots: the same for every role.
-    pub(super) fn shape(&self) -> String {
-        let keys = self.0.iter().filter_map(|segment| match segment {
-            Segment::Key(key) => Some(key.as_str()),
-            Segment::Index(_) => None,
-        });
-        keys.collect::<Vec<_>>().join(".")
-    }
-
     fn with(&self, segment: Segment) -> Self {
         let mut segments = self.0.clone();
         segments.push(segment);
@@ -246,7 +237,6 @@ store: again
     fn paths_read_as_people_write_them() {
         let path = Path::default().key("roles").index(1).key("appCheck").key("httpGet");
         assert_eq!(path.to_string(), "roles[1].appCheck.httpGet");
-        assert_eq!(path.shape(), "roles.appCheck.httpGet");
         assert_eq!(Path::default().key("a.b").key("c d").to_string(), r#""a.b"."c d""#);
     }
 

@@ -77,8 +77,33 @@ pub(super) struct RawTelemetry {
 pub(super) struct RawStore {
     /// One Redis (or Valkey), 6.2 or newer.
     pub(super) redis: Option<RawRedis>,
+    /// Several independent Redis masters, of which a majority is the store.
+    pub(super) quorum: Option<RawQuorum>,
+    /// Lease objects of the Kubernetes API server: no Redis needed.
+    pub(super) kubernetes: Option<RawLeases>,
     /// Inside this process: for trying Baton out, and for tests. Replicas do not see each other.
     pub(super) memory: Option<RawMemory>,
+}
+
+/// Lease objects of the Kubernetes API server; everything has a default.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Leases")]
+pub(super) struct RawLeases {
+    /// The namespace of the Lease objects: a DNS label. Default: the pod's own.
+    #[schemars(with = "Option<leaf::Role>")]
+    pub(super) namespace: Option<Scalar>,
+    /// What their names begin with, before `-<role>`: a DNS label.
+    #[schemars(with = "Option<leaf::Role>", extend("default" = "baton"))]
+    pub(super) name_prefix: Option<Scalar>,
+    /// When a request counts as unanswered. Less than every role's renewPeriod. Default: 5s, or half the shortest
+    /// renewPeriod when that is 5s or less.
+    #[schemars(with = "Option<leaf::Span>")]
+    pub(super) command_timeout: Option<Scalar>,
+    /// What happens when a Lease object is absent that may have been deleted under its leader: `strict` watches for
+    /// one lease before another is made, `off` does not.
+    #[schemars(with = "Option<leaf::GuardWord>", extend("default" = "strict"))]
+    pub(super) guard: Option<Scalar>,
 }
 
 /// Inside this process; nothing to set.
@@ -122,6 +147,53 @@ pub(super) struct RawRedis {
     /// What happens when Redis may have forgotten a lease: `strict` grants nobody new for one lease, `off` does.
     #[schemars(with = "Option<leaf::GuardWord>", extend("default" = "strict"))]
     pub(super) guard: Option<Scalar>,
+}
+
+/// Several independent masters: no replicas, no Sentinels, no cluster.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Quorum", extend("required" = ["members"]))]
+pub(super) struct RawQuorum {
+    /// The members: an odd number of Redis servers, 3 to 9, on machines that do not fail together.
+    #[schemars(with = "Option<Vec<RawMember>>", extend("minItems" = 3, "maxItems" = 9))]
+    pub(super) members: Option<Vec<Option<RawMember>>>,
+    /// Certificates for `rediss:`, the same for every member.
+    pub(super) tls: Option<RawTls>,
+    /// What every key and channel begins with.
+    #[schemars(with = "Option<leaf::KeyPrefix>", extend("default" = "baton"))]
+    pub(super) key_prefix: Option<Scalar>,
+    /// When a member's answer is no longer waited for; twice this is less than every role's renewPeriod. Default:
+    /// 500ms, or a quarter of the shortest renewPeriod when that is less.
+    #[schemars(with = "Option<leaf::Span>")]
+    pub(super) command_timeout: Option<Scalar>,
+    /// How many members must agree: `majority`, or `all`.
+    #[schemars(with = "Option<leaf::RequiredWord>", extend("default" = "majority"))]
+    pub(super) required: Option<Scalar>,
+    /// What a member does that may have forgotten a lease: `strict` grants nobody new for one lease, `off` does.
+    #[schemars(with = "Option<leaf::GuardWord>", extend("default" = "strict"))]
+    pub(super) guard: Option<Scalar>,
+}
+
+/// One member of a quorum.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Member", extend("required" = ["url"]))]
+pub(super) struct RawMember {
+    /// Where it is: `redis://host:6379/0` or `rediss:` (TLS). May hold a password, so it is treated as a secret.
+    #[schemars(with = "Option<leaf::Url>")]
+    pub(super) url: Option<Scalar>,
+    /// The user, when the URL names none. Excludes `usernameFile`.
+    #[schemars(with = "Option<leaf::Text>")]
+    pub(super) username: Option<Scalar>,
+    /// A file with the user's name.
+    #[schemars(with = "Option<leaf::File>")]
+    pub(super) username_file: Option<Scalar>,
+    /// The password, when the URL has none; better from `${ENV}` than written here. Excludes `passwordFile`.
+    #[schemars(with = "Option<leaf::Text>")]
+    pub(super) password: Option<Scalar>,
+    /// A file with the password, read again at every connection.
+    #[schemars(with = "Option<leaf::File>")]
+    pub(super) password_file: Option<Scalar>,
 }
 
 /// PEM files for `rediss:`.

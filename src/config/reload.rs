@@ -2,7 +2,7 @@
 
 use secrecy::ExposeSecret;
 
-use super::model::{Config, RedisConfig, StoreConfig};
+use super::model::{Config, QuorumConfig, RedisConfig, StoreConfig};
 use crate::protocol::RoleName;
 
 /// What can be applied without a restart.
@@ -62,7 +62,14 @@ fn same_store(old: &StoreConfig, new: &StoreConfig) -> bool {
     match (old, new) {
         (StoreConfig::Memory, StoreConfig::Memory) => true,
         (StoreConfig::Redis(old), StoreConfig::Redis(new)) => same_redis(old, new),
-        (StoreConfig::Memory, StoreConfig::Redis(_)) | (StoreConfig::Redis(_), StoreConfig::Memory) => false,
+        (StoreConfig::Quorum(old), StoreConfig::Quorum(new)) => {
+            let QuorumConfig { members, required } = &**old;
+            *required == new.required
+                && members.len() == new.members.len()
+                && members.iter().zip(&new.members).all(|(old, new)| same_redis(old, new))
+        }
+        (StoreConfig::Kubernetes(old), StoreConfig::Kubernetes(new)) => old == new,
+        (StoreConfig::Memory | StoreConfig::Redis(_) | StoreConfig::Quorum(_) | StoreConfig::Kubernetes(_), _) => false,
     }
 }
 

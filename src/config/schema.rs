@@ -23,9 +23,12 @@ pub(super) fn document() -> Value {
     let generated = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<RawConfig>();
     let mut document = generated.to_value();
     strip_null(&mut document);
-    // `memory:` with nothing after it is the way one writes a store with nothing to set.
-    if let Some(kind) = document.pointer_mut("/$defs/Memory/type") {
-        *kind = serde_json::json!(["object", "null"]);
+    // `memory:` with nothing after it is the way one writes a store with nothing to set, `kubernetes:` one with nothing
+    // that has to be set.
+    for store in ["/$defs/Memory/type", "/$defs/Leases/type"] {
+        if let Some(kind) = document.pointer_mut(store) {
+            *kind = serde_json::json!(["object", "null"]);
+        }
     }
     document
 }
@@ -134,6 +137,11 @@ leaf!(
     /// `strict` or `off`, which YAML 1.1 tools turn into false.
     GuardWord,
     json_schema!({"anyOf": [{"enum": ["strict", "off", false]}, {"type": "string", "pattern": REFERENCE}]})
+);
+leaf!(
+    /// How many members must agree.
+    RequiredWord,
+    word_of(&["majority", "all"])
 );
 leaf!(
     /// How replicas acknowledge.

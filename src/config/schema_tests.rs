@@ -107,6 +107,7 @@ fn the_schema_refuses_typical_mistakes_as_the_check_does() {
         ("  redis:\n    url: redis://redis:6379/0", "  {}"),
         ("  redis:\n    url: redis://redis:6379/0", "  memory: {}\n  redis: {url: 'redis://a'}"),
         ("  redis:\n    url: redis://redis:6379/0", "  quorum: {}"),
+        ("  redis:\n    url: redis://redis:6379/0", "  quorum: {members: [{url: 'redis://a'}, {url: 'redis://b'}]}"),
         ("/0", "/0\n    guard: loose"),
         ("/0", "/0\n    keyPrefix: 'a{b}'"),
         ("/0", "/0\n    commandTimeout: 1"),

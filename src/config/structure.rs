@@ -8,9 +8,6 @@ use super::node::Node;
 use super::position::Path;
 use super::raw::Scalar;
 
-/// Keys of the documented contract that this version does not have. Never ignored: a user would think they work.
-const UNSUPPORTED: [&str; 2] = ["store.quorum", "store.kubernetes"];
-
 /// Walks a file along its schema.
 pub(super) struct Structure<'s> {
     schema: &'s Value,
@@ -61,7 +58,7 @@ impl<'s> Structure<'s> {
                         sound.entry(key).or_insert(value);
                     }
                 }
-                None => checker.problem(&inside, unknown_key(key, &inside, keys)),
+                None => checker.problem(&inside, unknown_key(key, keys)),
             }
         }
         for key in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
@@ -138,10 +135,7 @@ fn description(schema: &Value) -> String {
     text.split(". ").next().unwrap_or(text).trim_end_matches('.').replace('\n', " ")
 }
 
-fn unknown_key(key: &str, path: &Path, keys: &Map<String, Value>) -> String {
-    if UNSUPPORTED.contains(&path.shape().as_str()) {
-        return "is not supported by this version of Baton; remove it".to_owned();
-    }
+fn unknown_key(key: &str, keys: &Map<String, Value>) -> String {
     if key == "<<" {
         return "merging mappings with `<<` is not supported; repeat the keys".to_owned();
     }

@@ -4,6 +4,8 @@
 //! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.
 //! * [`LeaseCell`] is the store's side: what one atomic step does to a role's lease and record. The Lua scripts of the
 //!   Redis store are held against it.
+//! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
+//!   does.
 //! * [`Standing`] is what an app may be told right now, readable from any thread.
 //! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
 //! * [`Timing`] is a set of durations under which all of this can work; others cannot be built.
@@ -66,7 +68,9 @@
 //! 12. A renewal count belongs to one record and only rises with every grant, renewal and release, also over a loss of
 //!     data; one that stood still for a whole lease, on the candidate's own clock, means that the holder's deadline is
 //!     past.
-//! 13. Extra calls of [`Election::handle_timeout`], answers nobody asked for and answers that come twice change
+//! 13. Two terms of a quorum share a member that confirmed both, the later one under the greater token; the quorum's
+//!     own invariants stand on the page of its members and rounds (`quorum/mod.rs`).
+//! 14. Extra calls of [`Election::handle_timeout`], answers nobody asked for and answers that come twice change
 //!     nothing.
 mod clockwatch;
 mod dice;
@@ -75,6 +79,7 @@ mod event;
 mod lease;
 mod locks;
 mod names;
+pub mod observed;
 mod quorum;
 mod rules;
 mod standing;

@@ -69,8 +69,9 @@ pub enum CampaignReply {
     /// again (R5 *vanished*).
     LookAgain { token: Token, count: u64 },
     /// A quorum only: the members did not agree on anybody, because others campaign too or some do not answer. What was
-    /// granted is taken back; come again after a random pause.
-    Divided { token: Token },
+    /// granted is taken back; come again after a random pause. `after`: first let another try that is ahead, for as
+    /// long as its grants stand at most.
+    Divided { token: Token, after: Option<Duration> },
     /// The attempt is over already: a later attempt of the session has the lease, or this one released it. Only a
     /// request that was delayed on its way is answered so.
     Stale { token: Token, count: u64 },

@@ -76,6 +76,10 @@ impl LeaseStore for Measured {
         self.store.notes()
     }
 
+    fn members(&self) -> watch::Receiver<Vec<bool>> {
+        self.store.members()
+    }
+
     fn rules(&self) -> Rules {
         self.store.rules()
     }

@@ -3,8 +3,10 @@
 //! An adapter carries requests to its store and brings the replies back; it decides nothing. It never retries by
 //! itself: a request that got no answer in time is [`StoreError::Unknown`], and the election decides what follows.
 
+pub mod kubernetes;
 pub mod measured;
 pub mod memory;
+pub mod quorum;
 pub mod redis;
 
 use std::time::Duration;
@@ -45,6 +47,11 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// not leading.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Which members of a quorum count at the moment; empty where there are none. Changes are pushed.
+    fn members(&self) -> watch::Receiver<Vec<bool>> {
+        watch::Sender::default().subscribe()
     }
 
     /// The rules under which an election runs on this store.

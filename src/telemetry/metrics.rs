@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
@@ -37,6 +37,8 @@ mod help {
     pub(super) const STORE_CLOCK_STEPS: &str = "Times that the store's clock moved against this replica's.";
     pub(super) const STORE_COMMAND_DURATION: &str =
         "Time from sending a command to the store to its answer, or to giving it up.";
+    pub(super) const STORE_MEMBER_UP: &str =
+        "1 while this member of the quorum answers and counts, else 0; members in the order of store.quorum.members.";
     pub(super) const CONFIG_RELOADS: &str =
         "Changed configuration files by outcome: ok (in force), or refused (it has problems, the old one stays).";
 }
@@ -64,6 +66,7 @@ pub struct Metrics {
     registry: Registry,
     of_roles: RoleFamilies,
     store_command_duration: HistogramVec,
+    store_member_up: IntGaugeVec,
     config_reloads: IntCounterVec,
     of_locks: LockFamilies,
     /// The roles that have series, and the greatest token of each whose beginning was counted.
@@ -154,6 +157,8 @@ impl Metrics {
                 &command_labels,
                 help::STORE_COMMAND_DURATION,
             ),
+            store_member_up: build
+                .register(IntGaugeVec::new(Opts::new("baton_store_member_up", help::STORE_MEMBER_UP), &["member"])),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
             of_locks: LockFamilies::new(&build),
             roles: Mutex::default(),
@@ -217,6 +222,13 @@ impl Metrics {
     pub fn store_command(&self, command: StoreCommand, outcome: CommandOutcome, took: Duration) {
         let series = self.store_command_duration.with_label_values(&[command.as_str(), outcome.as_str()]);
         series.observe(took.as_secs_f64());
+    }
+
+    /// Which members of a quorum answer, in the order of the configuration.
+    pub fn store_members(&self, members: &[bool]) {
+        for (member, up) in members.iter().enumerate() {
+            self.store_member_up.with_label_values(&[&member.to_string()]).set(i64::from(*up));
+        }
     }
 
     pub(super) fn campaigned(&self, role: &RoleName, outcome: CampaignOutcome) {

@@ -1,8 +1,10 @@
 //! `baton audit` and `baton purge` on a real Redis.
 
 use crate::bench::Bench;
+use crate::support::quorum::Members;
 use crate::support::redis::{RedisServer, free_port};
 use crate::support::resp::Reply;
+use crate::support::{BOUND, wait_until};
 
 fn config(bench: &Bench, url: &str, more: &str) -> String {
     bench.file("c.yaml", &format!("store: {{ redis: {{ url: '{url}'{more} }} }}\nroles: [{{ name: a }}]\n"))
@@ -97,4 +99,70 @@ async fn keys_that_are_not_batons_are_left_alone_by_purge() {
     let said = bench.baton(&["purge", "old", "--config", &file]).await.ends_with(1);
     assert!(said.err.contains("not Baton's"), "{}", said.err);
     assert_eq!(server.command(&["GET", "baton:{old}:record"]), Reply::Text("mine".to_owned()));
+}
+
+fn on_quorum(bench: &Bench, urls: &[String]) -> String {
+    let members: Vec<String> = urls.iter().map(|url| format!("{{ url: '{url}' }}")).collect();
+    let store = format!("store: {{ quorum: {{ members: [{}] }} }}", members.join(", "));
+    bench.file("q.yaml", &format!("{store}\nroles: [{{ name: a }}]\n"))
+}
+
+#[tokio::test]
+async fn each_member_of_a_quorum_is_looked_at_and_what_they_are_together() {
+    let (bench, mut members) = (Bench::new(), Members::start(3));
+    let file = on_quorum(&bench, &members.urls());
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(0);
+    for part in [
+        "3 of 3 members answer and 2 are needed",
+        "different servers",
+        "it has no replicas",
+        "its user may do all",
+        "problems: 0",
+        &members.name(2),
+    ] {
+        assert!(said.out.contains(part), "{part:?} in {}", said.out);
+    }
+    assert!(members.servers.iter().all(|server| server.command(&["DBSIZE"]) == Reply::Number(0)), "nothing is left");
+    let replica = RedisServer::start_with(&["--replicaof", &format!("127.0.0.1 {}", members.servers[0].port())]);
+    let mut urls = members.urls();
+    urls[2] = urls[1].replace("127.0.0.1", "localhost");
+    urls.extend([replica.url(), "redis://127.0.0.1:1".to_owned()]);
+    let file = on_quorum(&bench, &urls);
+    // The replica must be connected to its master, of which that is the finding.
+    wait_until(BOUND, "the replica follows", || {
+        members.servers[0].command(&["INFO", "replication"]).text().contains("connected_slaves:1")
+    })
+    .await;
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(1);
+    for part in [
+        "4 of 5 members answer and 3 are needed",
+        "are the same server",
+        "PROBLEM  1 replicas are connected",
+        "PROBLEM  it is a replica",
+        "Connection refused",
+    ] {
+        assert!(said.out.contains(part), "{part:?} in {}", said.out);
+    }
+    let json = bench.baton(&["audit", "--config", &file, "-o", "json"]).await.ends_with(1).json();
+    assert_eq!((json["members"].as_array().unwrap().len(), &json["answered"]), (5, &4.into()), "{json}");
+    members.servers.iter_mut().for_each(RedisServer::kill);
+    let gone = on_quorum(&bench, &members.urls());
+    bench.baton(&["audit", "--config", &gone]).await.ends_with(69);
+}
+
+#[tokio::test]
+async fn purge_forgets_a_role_on_every_member() {
+    let (bench, mut members) = (Bench::new(), Members::start(3));
+    for server in &members.servers {
+        let fields =
+            "v q1 token 7 confirmed 7 count 1 released 1 session  attempt 0 run_id x guard_until 0 guard_cause ";
+        let record: Vec<&str> = ["HSET", "baton:{old}:record"].into_iter().chain(fields.split(' ')).collect();
+        server.command(&record);
+    }
+    let file = on_quorum(&bench, &members.urls());
+    assert!(bench.baton(&["purge", "old", "--config", &file]).await.ends_with(0).out.contains("forgotten"));
+    assert!(members.servers.iter().all(|server| server.command(&["DBSIZE"]) == Reply::Number(0)));
+    members.servers[1].kill();
+    let said = bench.baton(&["purge", "old", "--config", &file]).await.ends_with(69);
+    assert!(said.err.contains("1 of 3 members") && said.err.contains(&members.name(1)), "{}", said.err);
 }

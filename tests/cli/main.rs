@@ -8,5 +8,6 @@ mod bench;
 mod audit;
 mod dev;
 mod exec;
+mod leases;
 mod status;
 mod usage;

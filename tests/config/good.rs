@@ -192,6 +192,7 @@ fn doubtful_choices_are_warnings() {
         ("redis: {url: 'redis://a', password: p}", "store.redis.password", "plain text"),
         ("redis: {url: 'redis://a', username: u}", "store.redis", "no password"),
         ("redis: {url: 'redis://a', guard: off}", "store.redis.guard", "two replicas may lead"),
+        ("kubernetes: {guard: off}", "store.kubernetes.guard", "two replicas may lead"),
         ("redis: {url: 'redis-sentinel://a?sentinelServiceName=m'}", "store.redis.replication", "set acks"),
     ] {
         let told = warnings(&BASE.replace(redis, to));
@@ -199,4 +200,22 @@ fn doubtful_choices_are_warnings() {
         assert_eq!(told[0].0, path, "{told:?}");
         assert!(told[0].1.contains(fragment), "{told:?}");
     }
+}
+
+#[test]
+fn leases_in_kubernetes_need_no_key_and_take_them_all() {
+    let leases = |store: &str, lease: &str| {
+        let text = format!("store: {store}\nroles: [{{name: a, leaseDuration: {lease}}}]\nidentity: web-0\n");
+        match good(&text).store {
+            StoreConfig::Kubernetes(leases) => leases,
+            other => panic!("{other:?}"),
+        }
+    };
+    let unset = leases("{kubernetes: }", "30s");
+    assert_eq!((unset.namespace, unset.name_prefix.as_str(), unset.guard), (None, "baton", Guard::Strict));
+    assert_eq!(unset.command_timeout, ms(5_000));
+    assert_eq!(leases("{kubernetes: {}}", "15s").command_timeout, ms(2_500), "half of the renewal period");
+    let set = leases("{kubernetes: {namespace: shop, namePrefix: app, commandTimeout: 1s, guard: off}}", "15s");
+    assert_eq!((set.namespace.as_deref(), set.name_prefix.as_str()), (Some("shop"), "app"));
+    assert_eq!((set.command_timeout, set.guard), (ms(1_000), Guard::Off));
 }

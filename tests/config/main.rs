@@ -3,6 +3,7 @@
 mod docs;
 mod good;
 mod mutations;
+mod quorum;
 mod samples;
 mod support;
 mod watch;

@@ -259,8 +259,22 @@ fn stores_are_one_that_is_known() {
     expect_each(&[
         (redis, "  {}", &[(2, "store", "names no store; write exactly one")]),
         (redis, "  redis: {url: 'redis://a'}\n  memory: {}", &[(2, "store", "has two stores")]),
-        (redis, "  quorum: {members: [{url: 'redis://a'}]}", &[(3, "store.quorum", "not supported by this version")]),
-        (redis, "  kubernetes: {namespace: a}", &[(3, "store.kubernetes", "not supported by this version")]),
+        (redis, "  quorum: {}", &[(3, "store.quorum.members", "is missing; add it")]),
+        (redis, "  quorum:", &[(3, "store.quorum", "is empty")]),
+        (
+            redis,
+            "  kubernetes: {}\n  memory: {}",
+            &[(2, "store", "has two stores, kubernetes and memory; keep exactly one")],
+        ),
+        (redis, "  kubernetes: {namespace: A}", &[(3, "store.kubernetes.namespace", "`A` is not a DNS label")]),
+        (redis, "  kubernetes: {namePrefix: a.b}", &[(3, "store.kubernetes.namePrefix", "`a.b` is not a DNS label")]),
+        (redis, "  kubernetes: {guard: lax}", &[(3, "store.kubernetes.guard", "`lax`")]),
+        (
+            redis,
+            "  kubernetes: {commandTimeout: 5s}",
+            &[(3, "store.kubernetes.commandTimeout", "less than every role's renewPeriod")],
+        ),
+        (redis, "  kubernetes: {kubeconfig: a}", &[(3, "store.kubernetes.kubeconfig", "unknown key; here belong")]),
         (redis, "  memory: {size: 1}", &[(3, "store.memory.size", "unknown key; there is nothing to set here")]),
         (redis, "  memory: 1", &[(3, "store.memory", "is a number; write {}")]),
         (redis, "  redis: redis://:hunter2@a", &[(3, "store.redis", "is a text; write a mapping")]),
@@ -284,6 +298,11 @@ fn locks_that_cannot_be_are_told() {
         ("identity: web-0", "locks: {guard: 25h}", &[(1, "locks.guard", "at most 24h")]),
         ("identity: web-0", "locks: {maxWaiters: 0}", &[(1, "locks.maxWaiters", "from 1 to 100000")]),
         ("identity: web-0", "locks: 1", &[(1, "locks", "is a number")]),
+        (
+            "  redis:\n    url: redis://redis:6379/0",
+            "  kubernetes: {}\nlocks: {lease: 30s}",
+            &[(4, "locks", "cannot be had with this store: an API server is no place for short locks")],
+        ),
     ]);
 }
 
@@ -388,7 +407,7 @@ store:
     url: http://redis
     comandTimeout: 1s
     replication: { acks: many }
-  quorum: {}
+  etcd: {}
 roles:
   - name: Scheduler
     leaseDuration: 15

@@ -29,6 +29,8 @@ pub struct Watched {
 impl Watched {
     pub fn start(staged: &[&Staged]) -> Self {
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
+        // As where the store is a quorum.
+        metrics.store_members(&[true, true, false]);
         let roles = Roles::default();
         roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
         let pulses = Arc::new(Mutex::new(Vec::new()));

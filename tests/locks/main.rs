@@ -8,5 +8,5 @@ mod oversell;
 mod sidecar;
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../process/wait.rs"]
+#[path = "../support/sidecars/wait.rs"]
 mod wait;

@@ -1,10 +1,9 @@
 //! The clock of Redis is stepped while somebody leads.
 
-use tempfile::TempDir;
-
+use crate::clock::{self, ClockControl};
 use crate::group::{Group, LEASE_KEY};
 use crate::replica::Lease;
-use crate::support::clock::{library, redis_with_clock, set_clock};
+use crate::support::place::Place;
 use crate::support::redis::RedisServer;
 use crate::support::resp::Reply;
 use crate::wait::until;
@@ -16,20 +15,21 @@ fn store_seconds(redis: &RedisServer) -> i64 {
 
 #[test]
 fn a_stepped_redis_clock_makes_no_second_leader_and_is_reported() {
-    let Some(library) = library() else {
+    let Some(library) = clock::library() else {
         println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
         return;
     };
-    let folder = TempDir::new().expect("a temporary directory");
-    let control = folder.path().join("clock");
-    set_clock(&control, "+0");
-    let group = Group::start_on(redis_with_clock(library, &control), 3, Lease::LONG);
+    let control = ClockControl::new();
+    let environment = control.environment(library);
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let redis = RedisServer::start_at(&Place::here(), &environment, &[]);
+    let group = Group::start_on(redis, 3, Lease::LONG);
     let mut term = group.leader();
-    for (offset, by_s) in [("+30", 30), ("-30", -60), ("+0", 30), ("-3600", -3_600), ("+86400", 90_000)] {
+    for (offset, by_s) in [(30, 30), (-30, -60), (0, 30), (-3_600, -3_600), (86_400, 90_000)] {
         let steps = |replica: usize| group.replicas[replica].role_metric("baton_store_clock_steps_total", &[]);
         let (holder, before) = (term.who.replica, steps(term.who.replica));
         let clock_before = store_seconds(&group.redis);
-        set_clock(&control, offset);
+        control.set(offset);
         let stepped = store_seconds(&group.redis) - clock_before;
         assert!((stepped - by_s).abs() <= 2, "libfaketime stepped by {stepped} s, not {by_s}");
         until("the leader reports the step", || steps(holder) > before);

@@ -4,14 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::apps::{Apps, Seen};
 use crate::claims::Term;
+pub use crate::replica::{LEASE_KEY, ROLE};
 use crate::replica::{Lease, Replica, Settings};
 use crate::support::redis::RedisServer;
 use crate::wait::until_some;
 
-/// The role that every scenario is about.
-pub const ROLE: &str = "scheduler";
-/// Where its lease is.
-pub const LEASE_KEY: &str = "baton:{scheduler}:lease";
 /// Where its record is.
 pub const RECORD_KEY: &str = "baton:{scheduler}:record";
 
@@ -40,7 +37,7 @@ impl Group {
         let mut replicas = Vec::new();
         for (number, settings) in settings.into_iter().enumerate() {
             let replica = Replica::start(number, settings);
-            apps.ask_at(replica.who(), replica.api());
+            apps.ask_at(&replica);
             replicas.push(replica);
         }
         Self { replicas, apps, redis }
@@ -49,7 +46,7 @@ impl Group {
     /// Starts a replica's next process, and tells its app.
     pub fn start_again(&mut self, replica: usize) {
         self.replicas[replica].start_again();
-        self.apps.ask_at(self.replicas[replica].who(), self.replicas[replica].api());
+        self.apps.ask_at(&self.replicas[replica]);
     }
 
     /// Waits until somebody leads.

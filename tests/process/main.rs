@@ -1,21 +1,30 @@
 //! The promises, shown on real processes: `baton run` beside apps that read every answer, on a real Redis, with faults.
 
+#[path = "../support/sidecars/apps.rs"]
 mod apps;
 mod caught;
-mod chaos;
+#[path = "../support/sidecars/claims.rs"]
 mod claims;
+#[path = "../support/sidecars/clock.rs"]
+mod clock;
 mod clock_steps;
 mod crashes;
 mod group;
 mod handover;
 mod health;
+#[path = "../support/sidecars/http.rs"]
 mod http;
+mod leases;
 mod networks;
 mod proxies;
+mod quorum;
 mod redis_faults;
+mod redis_words;
 mod redis_wrong;
 mod reload;
+#[path = "../support/sidecars/replica.rs"]
 mod replica;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/sidecars/wait.rs"]
 mod wait;

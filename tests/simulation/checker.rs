@@ -2,7 +2,16 @@
 
 use baton::protocol::Token;
 
-use crate::world::{Nanos, Replica, SECOND};
+use crate::clockwork::{Nanos, SECOND};
+
+/// A replica as its apps see it.
+pub trait Watched {
+    /// Whether it would say so now.
+    fn leads(&self, now: Nanos) -> bool;
+
+    /// Whether its app may act as leader: because it would be told so now, or by an answer that is still valid.
+    fn acts(&self, now: Nanos) -> bool;
+}
 
 /// What was seen in one run.
 #[derive(Debug, Default)]
@@ -13,8 +22,12 @@ pub struct Checker {
     pub token_regressions: u64,
     /// P5: renewals of a standing incumbent that the store refused, before the first split.
     pub refused_incumbents: u64,
+    /// Moments at which somebody led although too few members have been well for a whole lease.
+    pub no_quorum: u64,
     /// True time with a leader.
     pub led_for: Nanos,
+    /// When somebody led first.
+    pub first_led: Option<Nanos>,
     /// When somebody led last.
     pub last_led: Option<Nanos>,
     /// What went wrong first, in words.
@@ -28,7 +41,7 @@ pub struct Checker {
 
 impl Checker {
     /// Looks at everybody at once. Called after every event, so between two calls nobody begins to lead.
-    pub fn observe(&mut self, now: Nanos, replicas: &[Replica]) {
+    pub fn observe(&mut self, now: Nanos, replicas: &[impl Watched]) {
         let acting: Vec<usize> = (0..replicas.len()).filter(|at| replicas[*at].acts(now)).collect();
         if acting.len() > 1 {
             self.two_leaders += 1;
@@ -36,6 +49,7 @@ impl Checker {
         }
         if replicas.iter().any(|replica| replica.leads(now)) {
             self.led_for += now - self.looked_at;
+            self.first_led.get_or_insert(now);
             self.last_led = Some(now);
         }
         self.looked_at = now;
@@ -63,6 +77,11 @@ impl Checker {
         }
         self.refused_incumbents += 1;
         self.complain(now, || format!("P5: the store refuses a renewal of replica {at}, which leads"));
+    }
+
+    pub fn led_without_a_quorum(&mut self, now: Nanos, members: usize) {
+        self.no_quorum += 1;
+        self.complain(now, || format!("somebody leads, though only {members} members were well within the last lease"));
     }
 
     fn complain(&mut self, now: Nanos, what: impl FnOnce() -> String) {

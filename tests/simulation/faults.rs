@@ -2,7 +2,9 @@
 
 use baton::protocol::Input;
 
-use crate::world::{Happening, MS, Nanos, SECOND, World};
+use crate::checker::Watched;
+use crate::clockwork::{MS, Nanos, SECOND};
+use crate::world::{Happening, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {

@@ -4,8 +4,12 @@
 use std::env;
 
 mod checker;
+mod clockwork;
 mod faults;
+mod leases;
 mod locks;
+mod quorum;
+mod quorum_tests;
 mod run;
 mod world;
 
@@ -23,20 +27,19 @@ fn seeds() -> u64 {
 }
 
 /// The end of a failed run's log: enough to see what happened, little enough to read.
-fn story(scenario: Scenario, replay: &str) -> String {
-    let verdict = run(Scenario { log: true, ..scenario });
+fn story(seed: u64, verdict: &Verdict, replay: &str) -> String {
     let from = verdict.log.len().saturating_sub(400);
     format!(
-        "seed {}: {}\n{}\nreplay with: cargo run --release --example simulate -- seed {} {replay}",
-        scenario.seed,
+        "seed {seed}: {}\n{}\nreplay with: cargo run --release --example simulate -- {}",
         verdict.first.as_deref().unwrap_or("?"),
         verdict.log[from..].join("\n"),
-        scenario.seed
+        replay.replace("SEED", &seed.to_string())
     )
 }
 
-/// Runs many seeds, and tells the story of the first one that breaks a promise.
-fn hold_against_the_promises(seeds: u64, scenario: fn(u64) -> Scenario, replay: &str) {
+/// Plays many seeds, and tells the story of the first one that breaks a promise. `play` takes a seed and whether to
+/// keep a log.
+fn hold_against_the_promises(seeds: u64, play: impl Fn(u64, bool) -> Verdict + Sync, replay: &str) {
     let (mut terms, mut led, mut failed) = (0, 0.0, Vec::new());
     let fold = |sum: &mut (u64, f64, Vec<u64>), seed, verdict: Verdict| {
         sum.0 += verdict.terms;
@@ -45,7 +48,7 @@ fn hold_against_the_promises(seeds: u64, scenario: fn(u64) -> Scenario, replay: 
             sum.2.push(seed);
         }
     };
-    for part in run_many(seeds, scenario, || (0, 0.0, Vec::new()), fold) {
+    for part in run_many(seeds, |seed| play(seed, false), || (0, 0.0, Vec::new()), fold) {
         terms += part.0;
         led += part.1;
         failed.extend(part.2);
@@ -54,18 +57,20 @@ fn hold_against_the_promises(seeds: u64, scenario: fn(u64) -> Scenario, replay: 
     println!("{seeds} runs, {terms} terms, a leader for {:.0} % of the time", led * 100.0);
     assert!(terms > seeds && led > 0.3, "runs in which nobody leads show nothing: {terms} terms, {led} of the time");
     if let Some(seed) = failed.iter().min() {
-        panic!("{} of {seeds} runs failed: {failed:?}\n{}", failed.len(), story(scenario(*seed), replay));
+        panic!("{} of {seeds} runs failed: {failed:?}\n{}", failed.len(), story(*seed, &play(*seed, true), replay));
     }
 }
 
 #[test]
 fn no_mix_of_faults_breaks_a_promise() {
-    hold_against_the_promises(seeds(), mixed_scenario, "");
+    let play = |seed, log| run(Scenario { log, ..mixed_scenario(seed) });
+    hold_against_the_promises(seeds(), play, "seed SEED");
 }
 
 #[test]
 fn faults_one_upon_another_break_no_promise() {
-    hold_against_the_promises(seeds() / 4, storm_scenario, "storm");
+    let play = |seed, log| run(Scenario { log, ..storm_scenario(seed) });
+    hold_against_the_promises(seeds() / 4, play, "seed SEED storm");
 }
 
 /// How many of some runs of the table show two leaders, and how many a token that went backwards.
@@ -74,7 +79,7 @@ fn broken(rules: Rules, acks: bool, fault: Fault) -> (u64, u64) {
         sum.0 += u64::from(verdict.two_leaders);
         sum.1 += u64::from(verdict.token_regressions);
     };
-    let sums = run_many(TABLE_RUNS, |seed| table_scenario(seed, rules, acks, fault), || (0, 0), fold);
+    let sums = run_many(TABLE_RUNS, |seed| run(table_scenario(seed, rules, acks, fault)), || (0, 0), fold);
     sums.into_iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 

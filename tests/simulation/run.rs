@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use baton::protocol::Rules;
 
+use crate::clockwork::{MS, Nanos, SECOND};
 use crate::faults::Fault;
-use crate::world::{Happening, LEASE, Nanos, SECOND, Scenario, World};
+use crate::world::{Happening, LEASE, Scenario, World};
 
 /// How long a run of the table is.
 pub const TABLE_LENGTH: Nanos = 240 * SECOND;
@@ -18,8 +19,12 @@ pub struct Verdict {
     pub two_leaders: bool,
     pub token_regressions: bool,
     pub refused_incumbents: bool,
+    /// Somebody led without enough members of a quorum.
+    pub no_quorum: bool,
     pub no_leader: bool,
     pub led_share: f64,
+    /// When somebody led first.
+    pub first_led_ms: Option<u64>,
     pub terms: u64,
     /// What went wrong first.
     pub first: Option<String>,
@@ -28,7 +33,7 @@ pub struct Verdict {
 
 impl Verdict {
     pub fn is_clean(&self) -> bool {
-        !(self.two_leaders || self.token_regressions || self.refused_incumbents || self.no_leader)
+        !(self.two_leaders || self.token_regressions || self.refused_incumbents || self.no_quorum || self.no_leader)
     }
 }
 
@@ -134,18 +139,20 @@ fn verdict(world: World, length: Nanos, no_leader: bool) -> Verdict {
         token_regressions: checker.token_regressions > 0,
         // A split, a step of the store's clock or rules switched off may rightly cost an incumbent its term.
         refused_incumbents: checker.refused_incumbents > 0,
+        no_quorum: false,
         no_leader,
         led_share: checker.led_for as f64 / length as f64,
+        first_led_ms: checker.first_led.map(|at| at / MS),
         terms: checker.terms,
         first,
         log: world.log,
     }
 }
 
-/// Runs `count` scenarios on every core and folds their verdicts. `fold` sees them in no particular order.
+/// Plays `count` seeds on every core and folds their verdicts. `fold` sees them in no particular order.
 pub fn run_many<T: Send>(
     count: u64,
-    scenario: impl Fn(u64) -> Scenario + Sync,
+    play: impl Fn(u64) -> Verdict + Sync,
     zero: impl Fn() -> T + Sync,
     fold: impl Fn(&mut T, u64, Verdict) + Sync,
 ) -> Vec<T> {
@@ -161,7 +168,7 @@ pub fn run_many<T: Send>(
                         if seed >= count {
                             return sum;
                         }
-                        fold(&mut sum, seed, run(scenario(seed)));
+                        fold(&mut sum, seed, play(seed));
                     }
                 })
             })

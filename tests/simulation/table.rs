@@ -1,105 +1,185 @@
 //! `cargo run --release --example simulate -- table [RUNS]` prints the table of docs/guarantees.md: what each rule is
 //! worth. `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the
-//! tests with its log; `… -- seed N ROW FAULT` one of the table's.
+//! tests with its log; `… -- seed N ROW FAULT` one of the table's. The same for the quorum: `… -- quorum-table [RUNS]`,
+//! `… -- quorum find RUNS …`, `… -- quorum seed N …`, and `… -- quorum duel RUNS`: how soon one of twelve leads.
 
 use std::process::ExitCode;
 
 mod checker;
+mod clockwork;
 mod faults;
+mod quorum;
 mod run;
 mod world;
 
 use faults::Fault;
+use quorum::run::SCENARIOS;
 use run::{ROWS, Verdict, mixed_scenario, run, run_many, table_scenario};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["table"] => table(1_000),
-        ["table", runs] if runs.parse::<u64>().is_ok() => table(runs.parse().unwrap_or(1_000)),
-        ["find", runs] if runs.parse::<u64>().is_ok() => find(runs.parse().unwrap_or(0), mixed_scenario),
-        ["storm", runs] if runs.parse::<u64>().is_ok() => find(runs.parse().unwrap_or(0), run::storm_scenario),
-        ["find", runs, row, fault] => match (runs.parse(), row.parse::<usize>(), fault.parse::<usize>()) {
-            (Ok(runs), Ok(row), Ok(fault)) if row < ROWS.len() && fault < Fault::ALL.len() => {
-                find(runs, |seed| table_scenario(seed, ROWS[row].1, ROWS[row].2, Fault::ALL[fault]));
-            }
-            _ => return usage(),
-        },
-        ["seed", seed, rest @ ..] if seed.parse::<u64>().is_ok() => return replay(seed.parse().unwrap_or(0), rest),
-        _ => return usage(),
+    act(&words).map_or_else(usage, |()| ExitCode::SUCCESS)
+}
+
+fn act(words: &[&str]) -> Option<()> {
+    match words {
+        ["table", rest @ ..] => table(runs(rest)?),
+        ["quorum-table", rest @ ..] => quorum_table(runs(rest)?),
+        ["quorum", "duel", rest @ ..] => duel(runs(rest)?),
+        ["quorum", "find", runs, what @ ..] => {
+            let scenario = quorum_scenario(what)?;
+            find(runs.parse().ok()?, |seed| quorum::run::run(scenario(seed)));
+        }
+        ["quorum", "seed", seed, what @ ..] => {
+            let scenario = quorum_scenario(what)?(seed.parse().ok()?);
+            tell(quorum::run::run(quorum::world::Scenario { log: true, ..scenario }));
+        }
+        ["find", runs, what @ ..] => {
+            let scenario = scenario(what)?;
+            find(runs.parse().ok()?, |seed| run(scenario(seed)));
+        }
+        ["seed", seed, what @ ..] => {
+            let scenario = scenario(what)?(seed.parse().ok()?);
+            tell(run(world::Scenario { log: true, ..scenario }));
+        }
+        _ => return None,
     }
-    ExitCode::SUCCESS
+    Some(())
 }
 
 fn usage() -> ExitCode {
+    let named: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
     eprintln!(
-        "usage: simulate table [RUNS] | simulate find RUNS [ROW FAULT] | simulate seed N [ROW FAULT]\n\
-         rows are 0 to 6 and faults 0 to 11, in the table's order; without them, the mixed runs of the tests"
+        "usage: simulate table [RUNS] | simulate find RUNS [storm | ROW FAULT] | simulate seed N [storm | ROW FAULT]\n\
+         {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
+         {0}simulate quorum duel [RUNS]\n\
+         WHAT is one of {1}, or ROW FAULT. Rows and faults are numbers from 0, in the table's order; without them, \
+         the mixed runs of the tests",
+        "       ",
+        named.join(", ")
     );
     ExitCode::from(64)
 }
 
+fn runs(words: &[&str]) -> Option<u64> {
+    match words {
+        [] => Some(1_000),
+        [runs] => runs.parse().ok().filter(|runs| *runs > 0),
+        _ => None,
+    }
+}
+
+/// A number below so many.
+fn below(word: &str, many: usize) -> Option<usize> {
+    word.parse().ok().filter(|number| *number < many)
+}
+
+fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> world::Scenario + Sync>> {
+    match what {
+        [] => Some(Box::new(mixed_scenario)),
+        ["storm"] => Some(Box::new(run::storm_scenario)),
+        [row, fault] => {
+            let (_, rules, acks) = ROWS[below(row, ROWS.len())?];
+            let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
+            Some(Box::new(move |seed| table_scenario(seed, rules, acks, fault)))
+        }
+        _ => None,
+    }
+}
+
+fn quorum_scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> quorum::world::Scenario + Sync>> {
+    use quorum::{faults::Fault, run};
+    match what {
+        [] => Some(Box::new(run::mixed_scenario)),
+        [row, fault] => {
+            let (_, rules) = run::ROWS[below(row, run::ROWS.len())?];
+            let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
+            Some(Box::new(move |seed| run::table_scenario(seed, rules, fault)))
+        }
+        [name] => SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
+        _ => None,
+    }
+}
+
 /// Prints the seeds that break a promise, and how, and how much happened.
-fn find(runs: u64, scenario: impl Fn(u64) -> world::Scenario + Sync) {
-    let fold = |sum: &mut (u64, Vec<(u64, String)>), seed, verdict: Verdict| {
+fn find(runs: u64, play: impl Fn(u64) -> Verdict + Sync) {
+    let fold = |sum: &mut (u64, f64, Vec<(u64, String)>), seed, verdict: Verdict| {
         sum.0 += verdict.terms;
+        sum.1 += verdict.led_share;
         if !verdict.is_clean() {
-            sum.1.push((seed, verdict.first.unwrap_or_default()));
+            sum.2.push((seed, verdict.first.unwrap_or_default()));
         }
     };
-    let parts = run_many(runs, scenario, || (0, Vec::new()), fold);
+    let parts = run_many(runs, play, || (0, 0.0, Vec::new()), fold);
     let terms: u64 = parts.iter().map(|part| part.0).sum();
-    let mut found: Vec<(u64, String)> = parts.into_iter().flat_map(|part| part.1).collect();
+    let led = parts.iter().map(|part| part.1).sum::<f64>() / runs as f64;
+    let mut found: Vec<(u64, String)> = parts.into_iter().flat_map(|part| part.2).collect();
     found.sort();
     for (seed, what) in &found {
         println!("seed {seed}: {what}");
     }
-    println!("{runs} runs, {terms} terms, {} broken", found.len());
+    println!("{runs} runs, {terms} terms, a leader for {:.1} % of the time, {} broken", led * 100.0, found.len());
+}
+
+fn tell(verdict: Verdict) {
+    for line in &verdict.log {
+        println!("{line}");
+    }
+    println!("{:?}", Verdict { log: Vec::new(), ..verdict });
+}
+
+/// A cell: runs with two leaders / with a token that went backwards (share of time with a leader).
+fn cell(runs: u64, play: impl Fn(u64) -> Verdict + Sync) -> String {
+    let fold = |sum: &mut (u64, u64, f64), _, verdict: Verdict| {
+        sum.0 += u64::from(verdict.two_leaders);
+        sum.1 += u64::from(verdict.token_regressions);
+        sum.2 += verdict.led_share;
+    };
+    let sums = run_many(runs, play, || (0, 0, 0.0), fold);
+    let (two, back, led) =
+        sums.into_iter().fold((0, 0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1, sum.2 + part.2));
+    format!("{two}/{back} ({:.2})", led / runs as f64).replace("(0.", "(.")
+}
+
+fn head(titles: &[&str]) {
+    println!("| rules in force | {} |", titles.join(" | "));
+    println!("|---|{}", "---|".repeat(titles.len()));
 }
 
 fn table(runs: u64) {
-    let titles: Vec<&str> = Fault::ALL.iter().map(|fault| fault.title()).collect();
-    println!("| rules in force | {} |", titles.join(" | "));
-    println!("|---|{}", "---|".repeat(titles.len()));
+    head(&Fault::ALL.map(Fault::title));
     for (name, rules, acks) in ROWS {
-        let cells: Vec<String> = Fault::ALL
-            .iter()
-            .map(|fault| {
-                let sums = run_many(
-                    runs,
-                    |seed| table_scenario(seed, rules, acks, *fault),
-                    || (0_u64, 0_u64, 0.0_f64),
-                    |sum, _, verdict| {
-                        sum.0 += u64::from(verdict.two_leaders);
-                        sum.1 += u64::from(verdict.token_regressions);
-                        sum.2 += verdict.led_share;
-                    },
-                );
-                let (two, back, led) =
-                    sums.into_iter().fold((0, 0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1, sum.2 + part.2));
-                format!("{two}/{back} ({:.2})", led / runs as f64).replace("(0.", "(.")
-            })
-            .collect();
+        let cells = Fault::ALL.map(|fault| cell(runs, |seed| run(table_scenario(seed, rules, acks, fault))));
         println!("| {name} | {} |", cells.join(" | "));
     }
 }
 
-fn replay(seed: u64, rest: &[&str]) -> ExitCode {
-    let number = |at: usize, below: usize| {
-        rest.get(at).and_then(|word| word.parse::<usize>().ok()).filter(|number| *number < below)
-    };
-    let mut scenario = match (rest.len(), number(0, ROWS.len()), number(1, Fault::ALL.len())) {
-        (0, ..) => mixed_scenario(seed),
-        (1, ..) if rest == ["storm"] => run::storm_scenario(seed),
-        (2, Some(row), Some(fault)) => table_scenario(seed, ROWS[row].1, ROWS[row].2, Fault::ALL[fault]),
-        _ => return usage(),
-    };
-    scenario.log = true;
-    let verdict = run(scenario);
-    for line in &verdict.log {
-        println!("{line}");
+fn quorum_table(runs: u64) {
+    use quorum::{faults::Fault, run};
+    head(&Fault::ALL.map(Fault::title));
+    for (name, rules) in run::ROWS {
+        let cells = Fault::ALL.map(|fault| cell(runs, |seed| run::run(run::table_scenario(seed, rules, fault))));
+        println!("| {name} | {} |", cells.join(" | "));
     }
-    println!("{:?}", run::Verdict { log: Vec::new(), ..verdict });
-    ExitCode::SUCCESS
+}
+
+/// Twelve candidates at once, with some members that do not answer: how soon one of them leads.
+fn duel(runs: u64) {
+    for silent in 0..=2 {
+        let fold = |sum: &mut Vec<(u64, u64)>, seed, verdict: Verdict| {
+            sum.push((verdict.first_led_ms.unwrap_or(u64::MAX), seed));
+        };
+        let play = |seed| quorum::run::run(quorum::run::duel_scenario(seed * 3 + silent));
+        let mut waits: Vec<(u64, u64)> = run_many(runs, play, Vec::new, fold).into_iter().flatten().collect();
+        waits.sort_unstable();
+        let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize].0;
+        let (longest, seed) = waits[waits.len() - 1];
+        println!(
+            "{silent} silent: half lead within {} ms, 99 % within {} ms, all within {longest} ms (seed {})",
+            at(0.5),
+            at(0.99),
+            seed * 3 + silent
+        );
+    }
 }

@@ -1,25 +1,19 @@
 //! A world of replicas, apps, one logical store and the network between them, driven by a seed. The replicas run the
 //! real `Election`, the store runs the real `LeaseCell`; everything else here is what can go wrong.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, CampaignRequest, Election, Event, Failure, Input, LeaseCell, Mono, Profile, ReleaseRequest,
+    Action, Announcement, CampaignRequest, Election, Event, Failure, Input, LeaseCell, Profile, ReleaseRequest,
     RenewReply, RenewRequest, RequestId, Rules, Server, SessionId, Stamped, StoreTime, Timing,
 };
 use fastrand::Rng;
 
-use crate::checker::Checker;
+use crate::checker::{Checker, Watched};
+use crate::clockwork::{AppHabit, LocalClock, MS, Nanos, SECOND, Timeline};
 use crate::faults::Fault;
-
-/// True time since the start, in nanoseconds. Nobody in the world can read it.
-pub type Nanos = u64;
-
-pub const MS: Nanos = 1_000_000;
-pub const SECOND: Nanos = 1_000 * MS;
 
 /// The timings of the table in section 1: a lease of 10 s renewed every third, stepping down 0.5 s early, answers good
 /// for 3 s.
@@ -54,21 +48,9 @@ pub struct Scenario {
     pub log: bool,
 }
 
-/// How an app asks its sidecar.
-#[derive(Clone, Copy, Debug)]
-enum AppHabit {
-    /// At every opportunity: a promise is always outstanding while it leads.
-    Always,
-    /// Now and then.
-    Sometimes,
-    /// At every opportunity, and it says `/drained` soon after it has read `leader: false`.
-    Drains,
-}
-
 pub struct Replica {
     pub election: Election,
-    clock_offset: u64,
-    clock_ppm: i64,
+    clock: LocalClock,
     pub alive: bool,
     pub paused_until: Nanos,
     pub cut_until: Nanos,
@@ -81,26 +63,12 @@ pub struct Replica {
     wake_planned: Option<Nanos>,
 }
 
-impl Replica {
-    /// This replica's clock.
-    pub fn local(&self, now: Nanos) -> Mono {
-        let drift = i128::from(now) * i128::from(self.clock_ppm) / 1_000_000;
-        let local = i128::from(self.clock_offset) + i128::from(now) + drift;
-        Mono::from_nanos(u64::try_from(local).expect("clocks start far enough from zero"))
+impl Watched for Replica {
+    fn leads(&self, now: Nanos) -> bool {
+        self.alive && self.election.standing().leads(self.clock.shows(now))
     }
 
-    /// The first moment of true time at which this replica's clock shows `at`, or `now` when it does already.
-    fn when(&self, at: Mono, now: Nanos) -> Nanos {
-        let left = i128::from(at.since(self.local(now)).as_nanos() as u64);
-        now + u64::try_from(left * 1_000_000 / i128::from(1_000_000 + self.clock_ppm)).expect("positive") + 1
-    }
-
-    pub fn leads(&self, now: Nanos) -> bool {
-        self.alive && self.election.standing().leads(self.local(now))
-    }
-
-    /// Whether its app may act as leader: because it would be told so now, or by an answer that is still valid.
-    pub fn acts(&self, now: Nanos) -> bool {
+    fn acts(&self, now: Nanos) -> bool {
         self.leads(now) || now < self.promised_until
     }
 }
@@ -166,9 +134,7 @@ pub struct World {
     pub scenario: Scenario,
     pub rng: Rng,
     pub now: Nanos,
-    queue: BinaryHeap<Reverse<(Nanos, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
-    sequence: u64,
+    timeline: Timeline<Happening>,
     pub replicas: Vec<Replica>,
     pub stores: Vec<Store>,
     pub master: usize,
@@ -195,9 +161,7 @@ impl World {
             scenario,
             rng: Rng::with_seed(scenario.seed),
             now: 0,
-            queue: BinaryHeap::new(),
-            happenings: BTreeMap::new(),
-            sequence: 0,
+            timeline: Timeline::new(),
             replicas: Vec::new(),
             stores: vec![store.clone()],
             master: 0,
@@ -228,20 +192,14 @@ impl World {
     }
 
     pub fn at(&mut self, when: Nanos, happening: Happening) {
-        self.sequence += 1;
-        self.queue.push(Reverse((when.max(self.now), self.sequence)));
-        self.happenings.insert(self.sequence, happening);
+        self.timeline.plan(when.max(self.now), happening);
     }
 
     /// Takes the next happening that is due before `end`.
     pub fn next(&mut self, end: Nanos) -> Option<Happening> {
-        let Reverse((when, sequence)) = *self.queue.peek()?;
-        if when > end {
-            return None;
-        }
-        self.queue.pop();
+        let (when, happening) = self.timeline.next(end)?;
         self.now = when;
-        self.happenings.remove(&sequence)
+        Some(happening)
     }
 
     pub fn join(&mut self) {
@@ -249,13 +207,8 @@ impl World {
             return;
         }
         let session = SessionId::from_u128(self.replicas.len() as u128 + 1);
-        let clock_ppm = self.rng.i64(-10_000..=10_000);
-        let clock_offset = self.rng.u64(1_000 * SECOND..100_000 * SECOND);
-        let habit = match self.rng.u8(0..4) {
-            0 => AppHabit::Sometimes,
-            1 => AppHabit::Drains,
-            _ => AppHabit::Always,
-        };
+        let clock = LocalClock::any(&mut self.rng);
+        let habit = AppHabit::any(&mut self.rng);
         let ms = Duration::from_millis;
         let lease = Duration::from_nanos(LEASE);
         let profile = Profile {
@@ -267,13 +220,10 @@ impl World {
             rules: self.scenario.rules,
             seed: self.rng.u64(..),
         };
-        let drift = i128::from(self.now) * i128::from(clock_ppm) / 1_000_000;
-        let born = i128::from(clock_offset) + i128::from(self.now) + drift;
-        let election = Election::new(profile, Mono::from_nanos(u64::try_from(born).expect("positive")));
+        let election = Election::new(profile, clock.shows(self.now));
         self.replicas.push(Replica {
             election,
-            clock_offset,
-            clock_ppm,
+            clock,
             alive: true,
             paused_until: 0,
             cut_until: 0,
@@ -301,9 +251,9 @@ impl World {
             if !(asks && replica.alive) || now < replica.paused_until {
                 continue;
             }
-            let local = replica.local(now);
+            let local = replica.clock.shows(now);
             if let Some(promise) = replica.election.standing().promise(local) {
-                let until = replica.when(local + promise.valid_for, now);
+                let until = replica.clock.when(local + promise.valid_for, now);
                 replica.promised_until = replica.promised_until.max(until);
             } else if matches!(replica.habit, AppHabit::Drains) && replica.election.is_draining() {
                 let soon = now + self.rng.u64(0..500 * MS);
@@ -328,7 +278,7 @@ impl World {
                     self.replicas[at].wake_planned = None;
                 }
                 if self.awake(at, Happening::Wake(at)) {
-                    let local = self.replicas[at].local(self.now);
+                    let local = self.replicas[at].clock.shows(self.now);
                     self.replicas[at].election.handle_timeout(local);
                     self.serve(at);
                 }
@@ -411,10 +361,10 @@ impl World {
         self.note(|world| {
             format!("replica-{at} <- {input:?} (state {})", {
                 let replica = &world.replicas[at];
-                replica.election.view(replica.local(world.now)).state
+                replica.election.view(replica.clock.shows(world.now)).state
             })
         });
-        let local = self.replicas[at].local(self.now);
+        let local = self.replicas[at].clock.shows(self.now);
         self.replicas[at].election.handle_input(local, input);
         self.serve(at);
     }
@@ -436,7 +386,7 @@ impl World {
         }
         let replica = &self.replicas[at];
         if let Some(due) = replica.election.poll_timeout() {
-            let when = replica.when(due, self.now);
+            let when = replica.clock.when(due, self.now);
             if replica.wake_planned.is_none_or(|planned| when < planned) {
                 self.replicas[at].wake_planned = Some(when);
                 self.at(when, Happening::Wake(at));
@@ -462,7 +412,7 @@ impl World {
             return;
         }
         let leads = self.replicas[from].leads(self.now);
-        let standing = self.replicas[from].election.standing().remaining(self.replicas[from].local(self.now));
+        let standing = self.replicas[from].election.standing().remaining(self.replicas[from].clock.shows(self.now));
         let store = self.stores[to].clone();
         let server = store.server(self.now);
         let cell = &mut self.stores[to].cell;

@@ -76,6 +76,24 @@ async fn what_is_forbidden_to_see_is_unknown_and_what_is_needed_is_a_problem() {
 }
 
 #[tokio::test]
+async fn a_right_that_only_locks_need_is_a_warning_and_named() {
+    let redis = RedisServer::start_with(&["--appendonly", "yes"]);
+    for right in ["hgetall", "hdel", "zadd", "zcard", "zrange", "zrank", "zrem", "zremrangebyscore", "zscore"] {
+        let rest = LEAST_RIGHTS.split_whitespace().filter(|word| *word != format!("+{right}")).collect::<Vec<_>>();
+        let user = format!("without-{right}");
+        rights_for(&redis, &user, &rest.join(" "));
+        let seen = report(&as_user(&redis, &user)).await;
+        let of_locks = seen.findings.iter().filter(|finding| finding.cost.contains("locks do not"));
+        let of_locks: Vec<_> = of_locks.map(|finding| (finding.severity, finding.what.as_str())).collect();
+        assert!(
+            matches!(of_locks[..], [(Severity::Warning, what)] if what.contains(&format!("add +{right} "))),
+            "{right}: {of_locks:?} in {seen:#?}"
+        );
+    }
+    assert_eq!(redis.command(&["KEYS", "*"]), Reply::List(Vec::new()), "nothing is left");
+}
+
+#[tokio::test]
 async fn a_redis_that_is_not_there_has_no_report() {
     let mut redis = RedisServer::start();
     redis.kill();

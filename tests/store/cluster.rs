@@ -5,7 +5,7 @@ use std::time::Duration;
 use baton::store::redis::Severity;
 
 use super::audit::{report, severity};
-use super::live::{Live, acknowledged, long_timing, make_free};
+use super::live::{Live, acknowledged, long_timing, make_free, short_timing};
 use super::refusals::{LEAST_RIGHTS, rights_for};
 use super::support::cluster::Cluster;
 use super::support::redis::RedisServer;
@@ -103,6 +103,55 @@ async fn the_incumbent_keeps_its_token_through_failovers_of_its_node() {
 
     let seen = live.seen();
     assert_eq!(seen.tokens, [token], "one term through all of it: {seen:#?}");
+    live.assert_sound();
+}
+
+#[tokio::test]
+async fn a_master_that_is_paused_until_its_replica_took_over_makes_no_second_leader() {
+    let cluster = Cluster::start(&[]).await;
+    let config = acknowledged(&cluster.url());
+    let store = store_with(&config);
+    until_up(&store).await;
+    make_free(&store).await;
+    let live = Live::start(&config, long_timing(), 3, 1);
+    let token = live.led().await;
+    let slot = cluster.slot_of(LEASE_KEY);
+    for round in 0..2 {
+        wait_until(PATIENCE, "the replica is fit to take over", || cluster.owners(slot).len() == 2).await;
+        let paused = cluster.owners(slot)[0];
+        // Longer than cluster-node-timeout: it ends when the others have another master.
+        cluster.nodes[paused].pause();
+        let next = cluster.moved_from(paused, slot).await;
+        // It wakes as a master that knows of nothing.
+        cluster.nodes[paused].resume();
+        renewed_at(&cluster.nodes[next], token, &live).await;
+        cluster.settled().await;
+        let seen = live.seen();
+        assert_eq!(seen.tokens, [token], "one term through round {round}: {seen:#?}");
+        live.assert_sound();
+    }
+}
+
+#[tokio::test]
+async fn a_leader_that_is_lost_while_its_master_is_paused_is_followed_under_a_greater_token() {
+    let cluster = Cluster::start(&[]).await;
+    let config = acknowledged(&cluster.url());
+    let store = store_with(&config);
+    until_up(&store).await;
+    make_free(&store).await;
+    // The lease ends in the pause, so the role is led anew after it.
+    let live = Live::start(&config, short_timing(), 3, 1);
+    let token = live.led().await;
+    let slot = cluster.slot_of(LEASE_KEY);
+    wait_until(PATIENCE, "the replica is fit to take over", || cluster.owners(slot).len() == 2).await;
+    let paused = cluster.owners(slot)[0];
+    cluster.nodes[paused].pause();
+    cluster.moved_from(paused, slot).await;
+    cluster.nodes[paused].resume();
+    cluster.settled().await;
+    wait_until(PATIENCE, "somebody leads again", || live.token().is_some_and(|now| now > token)).await;
+    let seen = live.seen();
+    assert!(seen.tokens.is_sorted(), "tokens rise: {seen:#?}");
     live.assert_sound();
 }
 

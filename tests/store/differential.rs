@@ -20,32 +20,32 @@ const SEEDS: u64 = 300;
 const SEEDS_FEW: u64 = 15;
 const OPERATIONS: usize = 40;
 /// Longer than the test, so that nothing ends between the two sides' looks at it.
-const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
+pub const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
 /// Spans whose sums stay clear of the leases, by more than the test's own time.
-const PASSING_MS: [u64; 4] = [70_130, 310_270, 610_510, 1_250_770];
+pub const PASSING_MS: [u64; 4] = [70_130, 310_270, 610_510, 1_250_770];
 /// Redis counts a TTL in milliseconds.
-const ROUNDING: Duration = Duration::from_millis(50);
+pub const ROUNDING: Duration = Duration::from_millis(50);
 /// A floor this far ahead is above every clock of the test.
-const FAR_AHEAD: u64 = 1_000_000_000_000;
+pub const FAR_AHEAD: u64 = 1_000_000_000_000;
 
 /// A seed replays its run.
-struct Random(fastrand::Rng);
+pub struct Random(pub fastrand::Rng);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0.u64(..)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         let index = usize::try_from(self.below(from.len() as u64)).expect("a small number");
         from[index].clone()
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
@@ -170,24 +170,6 @@ impl Pair<'_> {
         self.redis.command(&["EXISTS", &self.key("record")]) == Reply::Number(1)
     }
 
-    /// The age of the server as the script saw it when it made the first record, which is all that depends on it.
-    fn uptime(&self, had_record: bool, lease: Duration, now: StoreTime) -> Duration {
-        let record = self.redis.command(&["HMGET", &self.key("record"), "guard_until", "guard_cause"]);
-        let [until, cause] = <[String; 2]>::try_from(record.texts()).expect("two fields");
-        if had_record || cause != "empty" {
-            return Duration::ZERO;
-        }
-        let seen = lease - StoreTime(until.parse().expect("a number")).since(now);
-        let info = self.redis.command(&["INFO", "server"]).text();
-        let told = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
-        let told = Duration::from_secs(told.parse().expect("a number"));
-        assert!(
-            seen <= told && told - seen <= ms(3_000),
-            "the script took the server for {seen:?} old, it is {told:?}"
-        );
-        seen
-    }
-
     fn server<'s>(&self, run_id: &'s str, store_time: StoreTime, uptime: Duration) -> Server<'s> {
         Server { now: StoreTime(store_time.0 + self.passed_us), uptime, run_id }
     }
@@ -230,7 +212,8 @@ impl Pair<'_> {
         if !had_record && self.has_record() {
             self.count_ahead = self.passed_us;
         }
-        let uptime = self.uptime(had_record, request.lease_duration, answer.store_time);
+        let record = self.key("record");
+        let uptime = uptime_seen(self.redis, &record, had_record, request.lease_duration, answer.store_time);
         let server = self.server(run_id, answer.store_time, uptime);
         let knowledge = request.knowledge.map(|known| Knowledge {
             token: self.twin(known.token),
@@ -275,7 +258,8 @@ impl Pair<'_> {
         if !had_record && self.has_record() {
             self.count_ahead = self.passed_us;
         }
-        let uptime = self.uptime(had_record, request.lease_duration, answer.store_time);
+        let record = self.key("record");
+        let uptime = uptime_seen(self.redis, &record, had_record, request.lease_duration, answer.store_time);
         let server = self.server(run_id, answer.store_time, uptime);
         let (token, count) = (self.twin(request.token), self.twin_count(request.count));
         let twin = RenewRequest { token, count, ..request.clone() };
@@ -316,22 +300,46 @@ impl Pair<'_> {
 
     fn pass(&mut self, span_ms: u64) {
         self.passed_us += span_ms * 1_000;
-        let left = self.redis.command(&["PTTL", &self.key("lease")]).number();
-        if left > 0 {
-            let rest = left - i64::try_from(span_ms).expect("small");
-            let rest = rest.max(0).to_string();
-            self.redis.command(&["PEXPIRE", &self.key("lease"), &rest]);
-        }
-        let record = self.key("record");
-        if let Reply::Text(until) = self.redis.command(&["HGET", &record, "guard_until"]) {
-            let earlier = until.parse::<u64>().expect("a number").saturating_sub(span_ms * 1_000);
-            self.redis.command(&["HSET", &record, "guard_until", &earlier.to_string()]);
-        }
+        shift(self.redis, &self.key("lease"), &self.key("record"), span_ms);
+    }
+}
+
+/// The age of the server as the script saw it when it made the first record, which is all that depends on it.
+pub fn uptime_seen(
+    redis: &RedisServer,
+    record_key: &str,
+    had_record: bool,
+    lease: Duration,
+    now: StoreTime,
+) -> Duration {
+    let record = redis.command(&["HMGET", record_key, "guard_until", "guard_cause"]);
+    let [until, cause] = <[String; 2]>::try_from(record.texts()).expect("two fields");
+    if had_record || cause != "empty" {
+        return Duration::ZERO;
+    }
+    let seen = lease - StoreTime(until.parse().expect("a number")).since(now);
+    let info = redis.command(&["INFO", "server"]).text();
+    let told = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
+    let told = Duration::from_secs(told.parse().expect("a number"));
+    assert!(seen <= told && told - seen <= ms(3_000), "the script took the server for {seen:?} old, it is {told:?}");
+    seen
+}
+
+/// Lets time pass for a lease's TTL and a record's guard.
+pub fn shift(redis: &RedisServer, lease_key: &str, record_key: &str, span_ms: u64) {
+    let left = redis.command(&["PTTL", lease_key]).number();
+    if left > 0 {
+        let rest = left - i64::try_from(span_ms).expect("small");
+        redis.command(&["PEXPIRE", lease_key, &rest.max(0).to_string()]);
+    }
+    if let Reply::Text(until) = redis.command(&["HGET", record_key, "guard_until"]) {
+        let earlier = until.parse::<u64>().expect("a number").saturating_sub(span_ms * 1_000);
+        redis.command(&["HSET", record_key, "guard_until", &earlier.to_string()]);
     }
 }
 
 async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTreeMap<String, usize>) {
-    let in_cluster = redis.command(&["INFO", "server"]).text().contains("redis_mode:cluster");
+    let in_cluster = redis.command(&["INFO", "server"]).text().contains("_mode:cluster");
     let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
     let mut news = store.listen(&role);
     assert_eq!(within("the subscription", news.recv()).await, Some(News::Gap));
@@ -362,12 +370,12 @@ async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTre
 }
 
 /// Tells what led to a failure.
-struct Trail {
-    seed: u64,
-    operations: Vec<Operation>,
+pub struct Trail<T: std::fmt::Debug> {
+    pub seed: u64,
+    pub operations: Vec<T>,
 }
 
-impl Drop for Trail {
+impl<T: std::fmt::Debug> Drop for Trail<T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("seed {}:", self.seed);

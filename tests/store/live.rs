@@ -236,6 +236,11 @@ pub fn long_timing() -> Timing {
     Timing::new(ms(40_000), ms(700), ms(800), ms(500)).expect("sound timings")
 }
 
+/// The lease that a configuration has by default, renewed often, so that a test sees soon that it is.
+pub fn default_lease() -> Timing {
+    Timing::new(ms(15_000), ms(700), ms(1_000), ms(500)).expect("sound timings")
+}
+
 /// A lease that most failovers outlive.
 pub fn short_timing() -> Timing {
     Timing::new(ms(2_000), ms(700), ms(100), ms(500)).expect("sound timings")

@@ -1,17 +1,28 @@
 //! The Redis store on real servers: the rules, random operations against the reference, faults, refusals.
 
+#[path = "../support/apiserver/mod.rs"]
+mod apiserver;
 #[path = "../support/mod.rs"]
 mod support;
 
 mod audit;
+#[path = "../support/sidecars/clock.rs"]
+mod clock;
 mod cluster;
 mod conformance;
 mod differential;
 mod faults;
 mod garbage;
+mod lease_api;
+mod leases;
+mod leases_random;
+mod leases_refused;
+mod leases_shared;
 mod listening;
 mod live;
 mod locks;
+mod members;
+mod quorum;
 mod refusals;
 mod replication;
 mod rules;
@@ -21,23 +32,19 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
+use baton::config::{AckMode, Guard, KubernetesConfig, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
-    Attempt, CampaignReply, CampaignRequest, Candidate, Knowledge, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, SessionId, Token,
+    CampaignReply, CampaignRequest, Knowledge, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName,
+    SessionId, Token,
 };
+use baton::store::kubernetes::KubernetesStore;
 use baton::store::redis::RedisStore;
 use baton::store::{LeaseStore, StoreError, StoreHealth};
 use secrecy::SecretString;
 
+use support::kubernetes::FakeApi;
+use support::requests::{LEASE, ask, candidate, giving_back, knows, ms, renewal, unguarded};
 use support::{BOUND, within};
-
-/// Long enough that no test waits for it by accident.
-const LEASE: Duration = Duration::from_secs(60);
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
 
 fn config(url: &str) -> RedisConfig {
     RedisConfig {
@@ -72,6 +79,24 @@ async fn connected(url: &str) -> RedisStore {
     store
 }
 
+/// A store on this API service.
+fn leases_of(api: &FakeApi) -> KubernetesStore {
+    leases_at(api.kubeconfig(), &leases_config())
+}
+
+fn leases_at(kubeconfig: std::path::PathBuf, config: &KubernetesConfig) -> KubernetesStore {
+    KubernetesStore::with_kubeconfig(config, kubeconfig, LEASE, 7)
+}
+
+fn leases_config() -> KubernetesConfig {
+    KubernetesConfig {
+        namespace: None,
+        name_prefix: "baton".to_owned(),
+        command_timeout: ms(8_000),
+        guard: Guard::Strict,
+    }
+}
+
 async fn until_up(store: &RedisStore) {
     let mut health = store.health();
     let up = tokio::time::timeout(BOUND, health.wait_for(|health| *health == StoreHealth::Up)).await.is_ok();
@@ -93,51 +118,6 @@ async fn until_down(store: &RedisStore, word: &str) -> String {
 
 fn role() -> RoleName {
     RoleName::new("scheduler").expect("a DNS label")
-}
-
-fn candidate(session: u128, attempt: u64) -> Candidate {
-    Candidate { session: SessionId::from_u128(session), attempt: Attempt(attempt) }
-}
-
-/// A campaign of a session that knows nothing and has seen no token.
-fn ask(session: u128, attempt: u64) -> CampaignRequest {
-    CampaignRequest {
-        candidate: candidate(session, attempt),
-        identity: Arc::from(format!("web-{session}")),
-        lease_duration: LEASE,
-        floor: Token::NONE,
-        knowledge: None,
-        guard: true,
-    }
-}
-
-/// The same, without R5: the quickest way to a term.
-fn unguarded(session: u128, attempt: u64) -> CampaignRequest {
-    CampaignRequest { guard: false, ..ask(session, attempt) }
-}
-
-/// What a candidate knows that heard this token and count a while ago.
-fn knows((token, count): (Token, u64), age: Duration) -> Option<Knowledge> {
-    Some(Knowledge { token, count, age, remaining: Duration::ZERO })
-}
-
-/// What a candidate knows that found nothing.
-const NOTHING: (Token, u64) = (Token::NONE, 0);
-
-fn renewal(session: u128, attempt: u64, token: Token) -> RenewRequest {
-    RenewRequest {
-        candidate: candidate(session, attempt),
-        identity: Arc::from(format!("web-{session}")),
-        token,
-        count: 0,
-        lease_duration: LEASE,
-        audience: 0,
-        guard: true,
-    }
-}
-
-fn giving_back(session: u128, attempt: u64, token: Token) -> ReleaseRequest {
-    ReleaseRequest { candidate: candidate(session, attempt), token, audience: 0 }
 }
 
 async fn campaign(store: &RedisStore, request: CampaignRequest) -> CampaignReply {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::live::{Live, Seen, acknowledged, long_timing, make_free, short_timing};
+use baton::clock::{BootClock, Clock};
+use baton::protocol::Timing;
+
+use super::live::{Live, Seen, acknowledged, default_lease, long_timing, make_free, short_timing};
 use super::refusals::{LEAST_RIGHTS, rights_for};
 use super::support::resp::Reply;
 use super::support::sentinel::SentinelSet;
@@ -13,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the incumbent has renewed at the present master.
 async fn renewed(set: &SentinelSet, token: Token, live: &Live) {
-    let count = || set.server(set.master()).command(&["HGET", "baton:{scheduler}:record", "count"]);
+    let count = || set.server(set.master()).ask(&["HGET", "baton:{scheduler}:record", "count"]);
     let before = count();
     wait_until(PATIENCE, &format!("the incumbent has renewed there ({})", live.reasons()), || count() != before).await;
     assert_eq!(live.token(), Some(token), "{:?}", live.seen());
@@ -46,7 +49,7 @@ async fn the_incumbent_keeps_its_token_when_the_master_is_replaced_killed_or_pau
     renewed(&set, token, &live).await;
     // The old master takes itself for the master for some seconds yet; nothing that it grants counts.
     set.server(third).resume();
-    assert!(set.server(third).command(&["INFO", "replication"]).text().contains("role:master"));
+    assert!(set.server(third).ask(&["INFO", "replication"]).text().contains("role:master"));
     let stale = store_with(&acknowledged(&set.server(third).url()));
     until_up(&stale).await;
     let refused = stale.campaign(&role(), unguarded(9, 1)).await;
@@ -61,10 +64,9 @@ async fn the_incumbent_keeps_its_token_when_the_master_is_replaced_killed_or_pau
     live.assert_sound();
 }
 
-/// How many failovers there are in all; more for a longer run.
-fn failovers() -> u64 {
-    let wanted = std::env::var("BATON_FAILOVERS").ok().and_then(|number| number.parse().ok());
-    wanted.unwrap_or(20)
+/// How many failovers there are in all, unless this variable asks for more.
+fn number_from(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
 }
 
 /// What happens to the master.
@@ -75,26 +77,42 @@ enum Fault {
     Paused,
 }
 
+/// What a series of failovers came to.
+struct Series {
+    seen: Seen,
+    /// After so many of them the same leader had the same token.
+    kept: u64,
+    /// How long the Sentinels took to name another master, of those after which it had not.
+    lost_after: Vec<Duration>,
+    /// The longest time from a fault to the first renewal at the new master, where the term was kept.
+    took_max: Duration,
+}
+
 /// A series of failovers on a set of its own, from one seed.
-async fn failovers_of(seed: u64, count: u64) -> Seen {
+async fn failovers_of(seed: u64, count: u64, faults: &[Fault], timing: Timing) -> Series {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut set = SentinelSet::start().await;
     let config = acknowledged(&set.url());
     let store = store_with(&config);
     until_up(&store).await;
     make_free(&store).await;
-    let timing = if seed.is_multiple_of(2) { short_timing() } else { long_timing() };
     let live = Live::start(&config, timing, 3, seed);
     live.led().await;
+    let (mut kept, mut took_max, mut lost_after) = (0, Duration::ZERO, Vec::new());
     for number in 0..count {
-        let fault = [Fault::Asked, Fault::Killed, Fault::Paused][dice.usize(0..3)];
+        let fault = faults[dice.usize(0..faults.len())];
         let old = set.master();
+        let (token, begun) = (live.led().await, BootClock.now());
         match fault {
             Fault::Asked => set.fail_over().await,
             Fault::Killed => set.server_mut(old).kill(),
             Fault::Paused => set.server(old).pause(),
         }
-        set.switched_from(old).await;
+        let new = set.switched_from(old).await;
+        let switched_after = BootClock.now().since(begun);
+        let what = format!("a leader: seed {seed}, {number}: {fault:?}");
+        renewed_by_whoever_leads(&set, new, &live, &what).await;
+        let renewed_after = BootClock.now().since(begun);
         match fault {
             Fault::Asked => {}
             Fault::Killed => set.server_mut(old).start_again(),
@@ -103,31 +121,70 @@ async fn failovers_of(seed: u64, count: u64) -> Seen {
         // For a while there are two that take themselves for the master.
         tokio::time::sleep(ms(dice.u64(0..1_500))).await;
         set.settled().await;
-        wait_until(PATIENCE, &format!("a leader: seed {seed}, {number}: {fault:?}"), || live.token().is_some()).await;
+        wait_until(PATIENCE, &what, || live.token().is_some()).await;
         let seen = live.seen();
         assert!(seen.broken.is_empty(), "seed {seed}, failover {number} ({fault:?}): {seen:#?}");
+        if seen.tokens.last() == Some(&token) {
+            kept += 1;
+            took_max = took_max.max(renewed_after);
+        } else {
+            lost_after.push(switched_after);
+        }
     }
-    live.seen()
+    Series { seen: live.seen(), kept, lost_after, took_max }
 }
 
-#[tokio::test]
-async fn no_two_replicas_lead_through_twenty_failovers_with_one_acknowledgement() {
-    // Side by side, since most of the time is the Sentinels' waiting.
-    let sets = (failovers() / 4).clamp(1, 8);
-    let each = failovers().div_ceil(sets);
+/// Waits until somebody leads and has renewed at this master: what is there came from the one before, or is a grant.
+async fn renewed_by_whoever_leads(set: &SentinelSet, master: u16, live: &Live, what: &str) {
+    let count = || set.server(master).ask(&["HGET", "baton:{scheduler}:record", "count"]);
+    let before = count();
+    wait_until(PATIENCE, what, || live.token().is_some() && count() != before).await;
+}
+
+/// Runs this many failovers on several sets side by side, since most of the time is the Sentinels' waiting.
+fn series(count: u64, faults: &'static [Fault], timing_of: fn(u64) -> Timing) -> Vec<(u64, Series)> {
+    let sets = (count / 4).clamp(1, 4);
+    let each = count.div_ceil(sets);
     let runs = (0..sets).map(|seed| {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(failovers_of(seed, each))
+            runtime.block_on(failovers_of(seed, each, faults, timing_of(seed)))
         })
     });
     let runs: Vec<_> = runs.collect();
     // All of them end before one is judged, and with them their servers.
     let ended: Vec<_> = runs.into_iter().map(std::thread::JoinHandle::join).collect();
+    let mut all = Vec::new();
     for run in ended {
-        let Seen { answers, tokens, leaderless_max, .. } = run.expect("see above");
-        println!("{each} failovers: {} terms, nobody led for at most {leaderless_max:?}", tokens.len());
-        assert!(answers > 100, "the checker saw leaders: {answers} answers");
+        let run = run.expect("see above");
+        let Series { seen: Seen { answers, tokens, leaderless_max, .. }, kept, lost_after, took_max } = &run;
+        println!(
+            "{each} failovers: {kept} kept the term, in at most {took_max:?}; switched after {lost_after:?} where it \
+             was lost; {} terms, {answers} answers, nobody led for at most {leaderless_max:?}",
+            tokens.len()
+        );
+        assert!(*answers > 100, "the checker saw leaders: {answers} answers");
+        all.push((each, run));
+    }
+    all
+}
+
+#[tokio::test]
+async fn no_two_replicas_lead_through_twenty_failovers_with_one_acknowledgement() {
+    let timing_of = |seed: u64| if seed.is_multiple_of(2) { short_timing() } else { long_timing() };
+    series(number_from("BATON_FAILOVERS", 20), &[Fault::Asked, Fault::Killed, Fault::Paused], timing_of);
+}
+
+#[tokio::test]
+async fn the_leader_and_its_token_stay_through_every_kill_of_the_master_that_is_shorter_than_the_lease() {
+    // What is left of the lease when the master dies, less the time until the next acknowledged renewal. Sentinels that
+    // did not agree try again after twelve seconds: that is longer.
+    let enough = default_lease().lease_duration() * 2 / 3;
+    for (count, run) in series(number_from("BATON_KILLS", 4), &[Fault::Killed], |_| default_lease()) {
+        let lost = count - run.kept;
+        assert_eq!(lost, u64::try_from(run.lost_after.len()).expect("few"));
+        assert!(run.lost_after.iter().all(|after| *after > enough), "{:?}: {:#?}", run.lost_after, run.seen);
+        assert!(run.seen.tokens.is_sorted(), "{:#?}", run.seen);
     }
 }
 

@@ -2,26 +2,17 @@
 
 use super::support::redis::{RedisServer, free_port};
 use super::support::resp::Reply;
+use super::support::sentinel::{SERVICE, Sentinel};
+use super::support::tls::{self, fixture, start};
+use super::support::{wait_until, wait_until_async};
 use super::*;
 
-fn fixture(name: &str) -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/tls").join(name)
-}
-
-/// A Redis that shows the certificate `server`, trusts the authority `ca` and asks for a client's certificate.
-fn start(server: &str, ca: &str) -> (RedisServer, u16) {
-    let port = free_port();
-    let files = [ca, server].map(|name| fixture(name).with_extension("pem").display().to_string());
-    let key = fixture(server).with_extension("key").display().to_string();
-    let port_text = port.to_string();
-    let options = ["--tls-port", &port_text, "--tls-ca-cert-file", &files[0], "--tls-cert-file", &files[1]];
-    (RedisServer::start_with(&[&options[..], &["--tls-key-file", &key]].concat()), port)
-}
+/// Failovers take seconds, and machines are busy.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Baton with this authority and this client's certificate.
 fn with(url: &str, ca: &str, client: Option<&str>) -> RedisConfig {
-    let pair = |name: &str| (fixture(name).with_extension("pem"), fixture(name).with_extension("key"));
-    let tls = TlsConfig { ca_file: Some(fixture(ca).with_extension("pem")), client: client.map(pair) };
+    let tls = TlsConfig { ca_file: Some(tls::pair(ca).0), client: client.map(tls::pair) };
     RedisConfig { tls, ..config(url) }
 }
 
@@ -49,6 +40,168 @@ async fn what_is_wrong_with_a_certificate_is_named_with_its_remedy() {
     let url = format!("rediss://127.0.0.1:{port}/0");
     let reason = async |client, word: &str| until_down(&store_with(&with(&url, "other-ca", client)), word).await;
     assert!(reason(Some("other-client"), "is for another host").await.contains("the host in the URL"));
+}
+
+/// Files that are replaced while they are used.
+struct Rotated(tempfile::TempDir);
+
+impl Rotated {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Puts a certificate and its key in the place of the client's.
+    fn put(&self, from: &str) {
+        let (certificate, key) = tls::pair(from);
+        std::fs::copy(certificate, self.path("tls.pem")).expect("copied");
+        std::fs::copy(key, self.path("tls.key")).expect("copied");
+    }
+
+    fn put_authority(&self, from: &str) {
+        std::fs::copy(tls::pair(from).0, self.path("ca.pem")).expect("copied");
+    }
+
+    fn config(&self, url: &str) -> RedisConfig {
+        let client = Some((self.path("tls.pem"), self.path("tls.key")));
+        RedisConfig { tls: TlsConfig { ca_file: Some(self.path("ca.pem")), client }, ..config(url) }
+    }
+}
+
+/// With the wrong files, then with the right ones in their place, then with a client's certificate that has expired,
+/// which counts once `cut` has ended the connections: no restart, and what is wrong is named.
+async fn files_are_exchanged(url: &str, cut: impl Fn()) {
+    let files = Rotated::new();
+    files.put_authority("other-ca");
+    files.put("expired");
+    let store = store_with(&files.config(url));
+    until_down(&store, "check caFile").await;
+    files.put_authority("ca");
+    until_down(&store, "certFile has expired").await;
+    files.put("other-client");
+    until_up(&store).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    files.put("expired");
+    assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { .. }), "the connection lives on");
+    cut();
+    until_down(&store, "certFile has expired").await;
+    files.put("other-client");
+    until_up(&store).await;
+    wait_until_async(BOUND, "renewed again", async || {
+        matches!(store.renew(&role(), renewal(1, 1, token)).await.map(|r| r.reply), Ok(RenewReply::Renewed { .. }))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn behind_sentinels_every_connection_is_encrypted_and_shows_the_clients_certificate() {
+    let replicates = ["--tls-replication", "yes", "--repl-diskless-sync-delay", "0"];
+    let (master, port) = tls::start_with("server", "other-ca", &replicates);
+    // Each follows with its own certificate, which the other must trust.
+    let authorities = both_authorities();
+    let trusts = authorities.path().join("both.pem").display().to_string();
+    let trust = |server: &RedisServer| {
+        assert_eq!(server.command(&["CONFIG", "SET", "tls-ca-cert-file", &trusts]), Reply::Text("OK".to_owned()));
+    };
+    trust(&master);
+    let port_text = port.to_string();
+    let follows = ["--replicaof", "127.0.0.1", &port_text, "--tls-ca-cert-file", &trusts];
+    let more = [&replicates[..], &follows].concat();
+    let (replica, replica_port) = tls::start_with("server", "other-ca", &more);
+    wait_until(PATIENCE, "the replica follows", || {
+        master.command(&["INFO", "replication"]).text().contains("state=online")
+    })
+    .await;
+    let own = free_port();
+    let (certificate, key) = tls::pair("server");
+    let lines = format!(
+        "tls-port {own}\ntls-replication yes\ntls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {trusts}\n",
+        certificate.display(),
+        key.display()
+    );
+    let sentinel = Sentinel::start_with(port, 1, Duration::from_secs(3), &lines);
+    wait_until(
+        PATIENCE,
+        "the Sentinel knows the replica",
+        || matches!(sentinel.command(&["SENTINEL", "REPLICAS", SERVICE]), Some(Reply::List(known)) if known.len() == 1),
+    )
+    .await;
+    let url = format!("rediss-sentinel://127.0.0.1:{own}/0?sentinelServiceName={SERVICE}");
+    until_down(&store_with(&with(&url, "ca", None)), "set certFile and keyFile").await;
+    files_are_exchanged(&url, || {
+        master.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    })
+    .await;
+
+    let store = store_with(&with(&url, "ca", Some("other-client")));
+    until_up(&store).await;
+    let (token, _) = win(&store, unguarded(1, 2)).await;
+    wait_until(PATIENCE, "a failover begins", || {
+        sentinel.command(&["SENTINEL", "FAILOVER", SERVICE]) == Some(Reply::Text("OK".to_owned()))
+    })
+    .await;
+    wait_until(PATIENCE, "the other is the master", || sentinel.master() == Some(replica_port)).await;
+    let count = || replica.command(&["HGET", "baton:{scheduler}:record", "count"]);
+    let before = count();
+    wait_until_async(PATIENCE, "renewed at the other", async || {
+        store.renew(&role(), renewal(1, 2, token)).await.is_ok() && count() != before
+    })
+    .await;
+}
+
+/// One file with both authorities.
+fn both_authorities() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let read = |name: &str| std::fs::read_to_string(tls::pair(name).0).expect("it is there");
+    std::fs::write(dir.path().join("both.pem"), read("ca") + &read("other-ca")).expect("written");
+    dir
+}
+
+#[tokio::test]
+async fn in_a_cluster_every_connection_is_encrypted_and_shows_the_clients_certificate() {
+    let authorities = both_authorities();
+    let trusts = authorities.path().join("both.pem").display().to_string();
+    let clustered = [
+        "--cluster-enabled",
+        "yes",
+        "--tls-cluster",
+        "yes",
+        "--cluster-announce-ip",
+        "127.0.0.1",
+        "--tls-ca-cert-file",
+        &trusts,
+    ];
+    let (first, port) = tls::start_with("server", "other-ca", &clustered);
+    let (second, other_port) = tls::start_with("server", "other-ca", &clustered);
+    let ok = Reply::Text("OK".to_owned());
+    assert_eq!(first.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]), ok);
+    assert_eq!(second.command(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]), ok);
+    assert_eq!(second.command(&["CLUSTER", "SET-CONFIG-EPOCH", "2"]), ok);
+    assert_eq!(first.command(&["CLUSTER", "MEET", "127.0.0.1", &other_port.to_string()]), ok);
+    wait_until(PATIENCE, "the cluster is whole", || {
+        [&first, &second].iter().all(|node| node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok"))
+    })
+    .await;
+    let url = format!("rediss-cluster://127.0.0.1:{port}");
+    until_down(&store_with(&with(&url, "ca", None)), "set certFile and keyFile").await;
+    files_are_exchanged(&url, || {
+        for node in [&first, &second] {
+            node.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        }
+    })
+    .await;
+    let store = store_with(&with(&url, "ca", Some("other-client")));
+    until_up(&store).await;
+    for name in ["a", "b", "c", "d"] {
+        let role = RoleName::new(name).expect("a label");
+        let granted = store.campaign(&role, unguarded(1, 1)).await.expect("an answer").reply;
+        assert!(matches!(granted, CampaignReply::Granted { .. }), "{granted:?}");
+    }
+    let keys = |node: &RedisServer| node.command(&["DBSIZE"]).number();
+    assert!(keys(&first) > 0 && keys(&second) > 0, "the roles are on both nodes");
 }
 
 #[tokio::test]

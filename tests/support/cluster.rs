@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::place::Place;
 use super::redis::RedisServer;
 use super::resp::Reply;
 use super::wait_until;
@@ -19,17 +20,18 @@ pub struct Cluster {
 impl Cluster {
     /// Starts one, with these options for every server, and waits until it serves every slot.
     pub async fn start(options: &[&str]) -> Self {
-        let own = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-announce-ip",
-            "127.0.0.1",
-            "--cluster-node-timeout",
-            "2000",
-            "--repl-diskless-sync-delay",
-            "0",
-        ];
-        let nodes = (0..6).map(|_| RedisServer::start_with(&[&own[..], options].concat())).collect();
+        Self::start_at(|_| Place::here(), options).await
+    }
+
+    /// The same at these places.
+    pub async fn start_at(place: impl Fn(usize) -> Place, options: &[&str]) -> Self {
+        let own = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"];
+        let node = |at| {
+            let place = place(at);
+            let announced = place.ip().to_string();
+            RedisServer::start_at(&place, &[], &[&own[..], &["--cluster-announce-ip", &announced], options].concat())
+        };
+        let nodes = (0..6).map(node).collect();
         let cluster = Self { nodes };
         cluster.join();
         wait_until(PATIENCE, "every node knows of every other", || {
@@ -60,7 +62,7 @@ impl Cluster {
             }
             if at > 0 {
                 let port = self.nodes[0].port().to_string();
-                node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+                node.command(&["CLUSTER", "MEET", &self.nodes[0].host(), &port]);
             }
         }
     }
@@ -86,8 +88,8 @@ impl Cluster {
     /// The URL of the cluster.
     pub fn url(&self) -> String {
         let [first, others @ ..] = &self.nodes[..] else { unreachable!("there are six") };
-        let nodes: Vec<String> = others.iter().map(|other| format!("node=127.0.0.1:{}", other.port())).collect();
-        format!("redis-cluster://127.0.0.1:{}?{}", first.port(), nodes.join("&"))
+        let nodes: Vec<String> = others.iter().map(|other| format!("node={}:{}", other.host(), other.port())).collect();
+        format!("redis-cluster://{}:{}?{}", first.host(), first.port(), nodes.join("&"))
     }
 
     /// The slot of a key.
@@ -147,7 +149,8 @@ impl Cluster {
     /// Moves these keys, all in one step.
     pub fn migrate(&self, keys: &[&str], from: usize, to: usize) {
         let port = self.nodes[to].port().to_string();
-        let words = [&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"][..], keys].concat();
+        let host = self.nodes[to].host();
+        let words = [&["MIGRATE", &host, &port, "", "0", "5000", "KEYS"][..], keys].concat();
         let moved = self.nodes[from].command(&words);
         assert!(matches!(&moved, Reply::Text(text) if text == "OK" || text == "NOKEY"), "{moved:?}");
     }

@@ -2,12 +2,17 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
-pub mod clock;
 pub mod cluster;
+pub mod conformance;
+pub mod kubernetes;
+pub mod place;
 pub mod proxy;
+pub mod quorum;
 pub mod redis;
+pub mod requests;
 pub mod resp;
 pub mod sentinel;
+pub mod tls;
 
 use std::time::Duration;
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::place::Place;
 use super::resp::{Connection, Reply};
 
 /// What a restart does with the data.
@@ -24,12 +25,18 @@ pub enum Data {
 /// A running server, or one that was stopped and may be started again on the same port.
 pub struct RedisServer {
     child: Option<Child>,
+    place: Place,
     port: u16,
     dir: TempDir,
     options: Vec<String>,
     environment: Vec<(String, String)>,
     password: Option<String>,
     control: RefCell<Option<Connection>>,
+}
+
+/// The server that the tests start: `redis-server`, or what `BATON_REDIS_SERVER` names, such as a Valkey.
+pub fn program() -> std::ffi::OsString {
+    std::env::var_os("BATON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
 /// A port that nobody listens on at the moment.
@@ -57,9 +64,18 @@ impl RedisServer {
     /// # Panics
     /// When there is no redis-server, or it does not start.
     pub fn start_under(environment: &[(&str, &str)], options: &[&str]) -> Self {
+        Self::start_at(&Place::here(), environment, options)
+    }
+
+    /// The same at this place.
+    ///
+    /// # Panics
+    /// When there is no redis-server, or it does not start.
+    pub fn start_at(place: &Place, environment: &[(&str, &str)], options: &[&str]) -> Self {
         let password = options.iter().position(|o| *o == "--requirepass").map(|at| options[at + 1].to_owned());
         let mut server = Self {
             child: None,
+            place: place.clone(),
             port: 0,
             dir: TempDir::new().expect("a temporary directory"),
             options: options.iter().map(|o| (*o).to_owned()).collect(),
@@ -69,7 +85,7 @@ impl RedisServer {
         };
         // Somebody else may take a free port before Redis does; then Redis says so and ends.
         for _ in 0..10 {
-            server.port = free_port();
+            server.port = place.server_port();
             if server.launch() {
                 return server;
             }
@@ -82,9 +98,14 @@ impl RedisServer {
         self.port
     }
 
+    /// Where others reach it.
+    pub fn host(&self) -> String {
+        self.place.ip().to_string()
+    }
+
     /// Its URL, without credentials.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/0", self.port)
+        format!("redis://{}:{}/0", self.place.ip(), self.port)
     }
 
     /// Sends a command, on a connection of its own. One that the server closed since the last command, as Sentinels
@@ -100,6 +121,23 @@ impl RedisServer {
         let reply = fresh.command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
         *self.control.borrow_mut() = Some(fresh);
         reply
+    }
+
+    /// The same for what may be said twice: a server whose connections others close, as Sentinels have a former master
+    /// do, may close this one under the command, and is then asked again on another.
+    ///
+    /// # Panics
+    /// When ten connections in a row end so.
+    pub fn ask(&self, words: &[&str]) -> Reply {
+        for _ in 0..10 {
+            let cached = self.control.borrow_mut().take().filter(|cached| !cached.is_closed());
+            let Some(mut connection) = cached.or_else(|| self.connect().ok()) else { continue };
+            if let Ok(reply) = connection.command(words) {
+                *self.control.borrow_mut() = Some(connection);
+                return reply;
+            }
+        }
+        panic!("{words:?}: no connection lasted for an answer");
     }
 
     /// Whether it was started and not stopped since. A paused server runs.
@@ -162,17 +200,19 @@ impl RedisServer {
     }
 
     fn launch(&mut self) -> bool {
-        let child = Command::new("redis-server")
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"])
+        let mut command = Command::new(program());
+        command
+            .args(["--port", &self.port.to_string(), "--save", "", "--daemonize", "no", "--protected-mode", "no"])
+            .arg("--bind")
+            .args(self.place.addresses())
             .args(["--logfile", "redis.log", "--dir"])
             .arg(self.dir.path())
             .args(&self.options)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match child {
+            .stderr(Stdio::null());
+        match self.place.run(|| command.spawn()) {
             Ok(child) => self.child = Some(child),
             Err(error) => panic!("redis-server cannot be started ({error}); `make test` installs it"),
         }
@@ -200,7 +240,8 @@ impl RedisServer {
 
     /// Another connection, let in as [`Self::command`] is.
     pub fn connect(&self) -> std::io::Result<Connection> {
-        let mut connection = Connection::open(self.port)?;
+        let port = self.port;
+        let mut connection = self.place.run(|| Connection::open(port))?;
         if let Some(password) = &self.password {
             connection.command(&["AUTH", password])?;
         }

@@ -1,55 +1,67 @@
 //! A master, two replicas and three Sentinels, each ended by its own handle.
 
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::redis::{RedisServer, free_port};
+use super::place::Place;
+use super::redis::{RedisServer, program};
 use super::resp::{Connection, Reply};
 use super::wait_until;
 
-/// Sentinels and failovers take seconds, and machines are busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Sentinels and failovers take seconds. On a machine that is too busy for their timers they do not agree, and try
+/// again after twelve seconds, more than once.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// How the Sentinels call the master.
 pub const SERVICE: &str = "main";
 
 /// One running Sentinel.
 pub struct Sentinel {
     child: Child,
+    place: Place,
     port: u16,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Sentinel {
     /// Watches this master; `quorum` Sentinels must agree that it is down after `down_after`.
     pub fn start(master: u16, quorum: u32, down_after: Duration) -> Self {
-        let (port, dir) = (free_port(), tempfile::tempdir().expect("a directory"));
+        Self::start_with(master, quorum, down_after, "")
+    }
+
+    /// The same with further lines in its configuration.
+    pub fn start_with(master: u16, quorum: u32, down_after: Duration, more: &str) -> Self {
+        Self::start_whole(&Place::here(), Ipv4Addr::LOCALHOST, master, quorum, down_after, more)
+    }
+
+    /// The same at this place, with the master at that address.
+    pub fn start_at(place: &Place, host: Ipv4Addr, master: u16, quorum: u32, down_after: Duration) -> Self {
+        Self::start_whole(place, host, master, quorum, down_after, "")
+    }
+
+    fn start_whole(place: &Place, host: Ipv4Addr, master: u16, quorum: u32, down_after: Duration, more: &str) -> Self {
+        let (port, dir) = (place.server_port(), tempfile::tempdir().expect("a directory"));
         let path = dir.path().join("sentinel.conf");
         let mut file = std::fs::File::create(&path).expect("a file");
         let lines = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n\
+            "port {port}\nbind {}\ndir {}\nsentinel monitor {SERVICE} {host} {master} {quorum}\n\
              sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 6000\n\
-             sentinel parallel-syncs {SERVICE} 2\n",
+             sentinel parallel-syncs {SERVICE} 2\n{more}",
+            place.addresses().join(" "),
             dir.path().display(),
             down_after.as_millis(),
         );
         file.write_all(lines.as_bytes()).expect("written");
-        let child = Command::new("redis-server")
-            .arg(&path)
-            .arg("--sentinel")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed by `make test`");
-        Self { child, port, _dir: dir }
+        let child = launch(place, &dir);
+        Self { child, place: place.clone(), port, dir }
     }
 
     /// Its answer; none when it does not answer.
     pub fn command(&self, words: &[&str]) -> Option<Reply> {
-        Connection::open(self.port).and_then(|mut connection| connection.command(words)).ok()
+        self.place.run(|| Connection::open(self.port).and_then(|mut connection| connection.command(words)).ok())
     }
 
     /// The port of the master as it knows it.
@@ -60,17 +72,44 @@ impl Sentinel {
         }
     }
 
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// SIGSTOP: it keeps its connections and answers nothing.
     pub fn pause(&self) {
         kill_process(Pid::from_child(&self.child), Signal::STOP).expect("our own child takes signals");
     }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).expect("our own child takes signals");
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again with what it has noted, after it was killed.
+    pub fn start_again(&mut self) {
+        self.child = launch(&self.place, &self.dir);
+    }
+}
+
+fn launch(place: &Place, dir: &tempfile::TempDir) -> Child {
+    let mut command = Command::new(program());
+    command.arg(dir.path().join("sentinel.conf")).arg("--sentinel");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    place.run(|| command.spawn()).expect("redis-server is installed by `make test`")
 }
 
 impl Drop for Sentinel {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 
@@ -84,20 +123,29 @@ pub struct SentinelSet {
 impl SentinelSet {
     /// Starts all of them, and waits until they know of each other.
     pub async fn start() -> Self {
-        let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
-        let port = master.port().to_string();
-        let replica =
-            || RedisServer::start_with(&["--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1", port.as_str()]);
-        let servers = vec![replica(), replica()];
+        Self::start_at(|_| Place::here(), &[]).await
+    }
+
+    /// The same with the servers at the first three of these places and the Sentinels at the next three, and with
+    /// further options for every server.
+    pub async fn start_at(place: impl Fn(usize) -> Place, options: &[&str]) -> Self {
+        let options = [&["--repl-diskless-sync-delay", "0"][..], options].concat();
+        let master = RedisServer::start_at(&place(0), &[], &options);
+        let (host, port) = (master.host(), master.port().to_string());
+        let following = [&options[..], &["--replicaof", &host, &port]].concat();
+        let replicas = (1..3).map(|at| RedisServer::start_at(&place(at), &[], &following));
+        let replicas: Vec<RedisServer> = replicas.collect();
         let first = master.port();
-        let servers: Vec<RedisServer> = std::iter::once(master).chain(servers).collect();
+        let servers: Vec<RedisServer> = std::iter::once(master).chain(replicas).collect();
         wait_until(
             PATIENCE,
             "the replicas follow before the Sentinels look, which then do so only now and then",
             || servers[0].command(&["INFO", "replication"]).text().matches("state=online").count() == 2,
         )
         .await;
-        let sentinels = (0..3).map(|_| Sentinel::start(first, 2, Duration::from_millis(800))).collect();
+        let sentinel =
+            |at: usize| Sentinel::start_at(&place(3 + at), place(0).ip(), first, 2, Duration::from_millis(800));
+        let sentinels = (0..3).map(sentinel).collect();
         let set = Self { servers, sentinels };
         set.settled().await;
         set
@@ -124,18 +172,18 @@ impl SentinelSet {
     /// Whether the two others follow this one. Who takes itself for the master is told to.
     fn follow(&self, master: u16) -> bool {
         for other in self.servers.iter().filter(|server| server.port() != master) {
-            if other.command(&["INFO", "replication"]).text().contains("role:master") {
+            if other.ask(&["INFO", "replication"]).text().contains("role:master") {
                 self.demote(other.port(), master);
             }
         }
-        self.server(master).command(&["INFO", "replication"]).text().matches("state=online").count() == 2
+        self.server(master).ask(&["INFO", "replication"]).text().matches("state=online").count() == 2
     }
 
     /// The URL of the set.
     pub fn url(&self) -> String {
         let [first, others @ ..] = &self.sentinels[..] else { unreachable!("there are three") };
-        let nodes: String = others.iter().map(|other| format!("&node=127.0.0.1:{}", other.port)).collect();
-        format!("redis-sentinel://127.0.0.1:{}/0?sentinelServiceName={SERVICE}{nodes}", first.port)
+        let nodes: String = others.iter().map(|other| format!("&node={}:{}", other.place.ip(), other.port)).collect();
+        format!("redis-sentinel://{}:{}/0?sentinelServiceName={SERVICE}{nodes}", first.place.ip(), first.port)
     }
 
     /// The server on this port.
@@ -153,7 +201,8 @@ impl SentinelSet {
         self.try_master().expect("some Sentinel answers")
     }
 
-    fn try_master(&self) -> Option<u16> {
+    /// The same; none when no Sentinel answers.
+    pub fn try_master(&self) -> Option<u16> {
         let told: Vec<u16> = self.sentinels.iter().filter_map(Sentinel::master).collect();
         let votes = |port: u16| told.iter().filter(|other| **other == port).count();
         told.iter().copied().max_by_key(|port| votes(*port))
@@ -180,16 +229,16 @@ impl SentinelSet {
 
     fn demote(&self, old: u16, new: u16) {
         let server = self.server(old);
-        server.command(&["REPLICAOF", "127.0.0.1", &new.to_string()]);
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        server.ask(&["REPLICAOF", &self.server(new).host(), &new.to_string()]);
+        server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     }
 }
 
 impl Sentinel {
     /// It takes this one for the master and knows of both replicas and of the other Sentinels; no failover is under
     /// way, and all is well.
-    fn is_settled(&self, master: u16) -> bool {
+    pub fn is_settled(&self, master: u16) -> bool {
         self.master() == Some(master) && self.view() == "master | slave slave | sentinel sentinel"
     }
 

@@ -3,7 +3,9 @@
 //! A value that is refused is recorded and left out, and whatever would be judged by it is not judged: one mistake
 //! makes one problem.
 
+mod kubernetes;
 mod locks;
+mod quorum;
 mod roles;
 mod scalar;
 mod sections;

@@ -21,22 +21,38 @@ impl Checker<'_> {
     /// Exactly one store.
     pub(super) fn store(&mut self, raw: Option<&RawStore>, roles: &[RoleConfig], path: &Path) -> Option<StoreConfig> {
         let raw = raw?;
-        match (&raw.redis, &raw.memory) {
-            (Some(_), Some(_)) => {
-                self.problem(path, "has two stores, redis and memory; keep exactly one".to_owned());
-                None
-            }
-            (Some(redis), None) => {
+        let given = [
+            ("redis", raw.redis.is_some()),
+            ("quorum", raw.quorum.is_some()),
+            ("kubernetes", raw.kubernetes.is_some()),
+            ("memory", raw.memory.is_some()),
+        ];
+        let given: Vec<&str> = given.into_iter().filter_map(|(name, given)| given.then_some(name)).collect();
+        if given.len() > 1 {
+            let (count, names) = (if given.len() == 2 { "two" } else { "several" }, given.join(" and "));
+            self.problem(path, format!("has {count} stores, {names}; keep exactly one"));
+            return None;
+        }
+        match (&raw.redis, &raw.quorum, &raw.kubernetes, &raw.memory) {
+            (Some(redis), ..) => {
                 let redis = self.redis(redis, roles, &path.key("redis"))?;
                 Some(StoreConfig::Redis(Box::new(redis)))
             }
-            (None, Some(_)) => {
+            (_, Some(quorum), ..) => {
+                let quorum = self.quorum(quorum, roles, &path.key("quorum"))?;
+                Some(StoreConfig::Quorum(Box::new(quorum)))
+            }
+            (_, _, Some(leases), _) => {
+                let leases = self.leases(leases, roles, &path.key("kubernetes"))?;
+                Some(StoreConfig::Kubernetes(leases))
+            }
+            (.., Some(_)) => {
                 let message =
                     "the memory store is inside this process: other replicas do not see it, and each would lead";
                 self.warning(&path.key("memory"), message.to_owned());
                 Some(StoreConfig::Memory)
             }
-            (None, None) => {
+            (None, None, None, None) => {
                 if !self.has_bad_within(path) {
                     let message = "names no store; write exactly one, such as `redis: { url: redis://redis:6379/0 }`";
                     self.problem(path, message.to_owned());
@@ -55,9 +71,11 @@ impl Checker<'_> {
         }
         let tls = self.tls(raw.tls.as_ref(), facts, &path.key("tls"));
         let key_prefix = self.key_prefix(raw.key_prefix.as_ref(), &path.key("keyPrefix"));
-        let command_timeout = self.command_timeout(raw.command_timeout.as_ref(), roles, &path.key("commandTimeout"));
+        let command_timeout =
+            self.command_timeout(raw.command_timeout.as_ref(), COMMAND_TIMEOUT, roles, &path.key("commandTimeout"));
         let replication = self.replication(raw.replication.as_ref(), command_timeout, &path.key("replication"));
-        let guard = self.guard(raw.guard.as_ref(), &path.key("guard"));
+        let careless = "off: when Redis loses its data or fails over, two replicas may lead at once";
+        let guard = self.guard(raw.guard.as_ref(), careless, &path.key("guard"));
         let may_split = facts.is_some_and(|facts| facts.deployment != Deployment::Single);
         if may_split && replication.is_some_and(|replication| replication.acks == 0) {
             let message =
@@ -76,7 +94,7 @@ impl Checker<'_> {
         })
     }
 
-    fn url(&mut self, given: Option<&Scalar>, path: &Path) -> Option<(SecretString, UrlFacts)> {
+    pub(super) fn url(&mut self, given: Option<&Scalar>, path: &Path) -> Option<(SecretString, UrlFacts)> {
         let text = self.text(given, path)?;
         match inspect(text) {
             Ok(facts) => {
@@ -96,7 +114,7 @@ impl Checker<'_> {
     }
 
     /// A user's name or a password: by value or from a file, not both.
-    fn credential(
+    pub(super) fn credential(
         &mut self,
         key: &'static str,
         (value, file): (&Option<Scalar>, &Option<Scalar>),
@@ -116,7 +134,7 @@ impl Checker<'_> {
     }
 
     /// The URL and the keys beside it must not both name a user or a password.
-    fn credentials_agree(&mut self, raw: &RawRedis, facts: UrlFacts, path: &Path) {
+    pub(super) fn credentials_agree(&mut self, raw: &RawRedis, facts: UrlFacts, path: &Path) {
         let user = [("username", raw.username.is_some()), ("usernameFile", raw.username_file.is_some())];
         let password = [("password", raw.password.is_some()), ("passwordFile", raw.password_file.is_some())];
         let in_url = [(user, facts.names_user, "user"), (password, facts.has_password, "password")];
@@ -135,7 +153,7 @@ impl Checker<'_> {
         }
     }
 
-    fn tls(&mut self, raw: Option<&RawTls>, facts: Option<UrlFacts>, path: &Path) -> Option<TlsConfig> {
+    pub(super) fn tls(&mut self, raw: Option<&RawTls>, facts: Option<UrlFacts>, path: &Path) -> Option<TlsConfig> {
         let Some(raw) = raw else { return (!self.has_bad_within(path)).then(TlsConfig::default) };
         if facts.is_some_and(|facts| !facts.tls) {
             let message = "is given, but the url does not ask for TLS, so nothing would be encrypted; begin the url \
@@ -156,7 +174,7 @@ impl Checker<'_> {
         Some(TlsConfig { ca_file, client: cert_file.zip(key_file) })
     }
 
-    fn key_prefix(&mut self, given: Option<&Scalar>, path: &Path) -> Option<String> {
+    pub(super) fn key_prefix(&mut self, given: Option<&Scalar>, path: &Path) -> Option<String> {
         let Some(value) = given else { return Some(KEY_PREFIX.to_owned()) };
         let text = self.text(given, path)?;
         let fits = text.len() <= KEY_PREFIX_BYTES_MAX
@@ -172,14 +190,20 @@ impl Checker<'_> {
         Some(text.to_owned())
     }
 
-    /// As given, else 1 s, or half the shortest renewal period where 1 s would not be shorter than it.
-    fn command_timeout(&mut self, given: Option<&Scalar>, roles: &[RoleConfig], path: &Path) -> Option<Duration> {
+    /// As given, else `usual`, or half the shortest renewal period where `usual` would not be shorter than it.
+    pub(super) fn command_timeout(
+        &mut self,
+        given: Option<&Scalar>,
+        usual: Duration,
+        roles: &[RoleConfig],
+        path: &Path,
+    ) -> Option<Duration> {
         if self.is_bad(path) {
             return None;
         }
         if given.is_none() {
             let shortest = roles.iter().map(|role| role.timing.renew_period()).min();
-            return Some(shortest.filter(|shortest| *shortest <= COMMAND_TIMEOUT).map_or(COMMAND_TIMEOUT, |s| s / 2));
+            return Some(shortest.filter(|shortest| *shortest <= usual).map_or(usual, |s| s / 2));
         }
         let timeout = self.positive_duration(given, path)?;
         let mut fits = true;
@@ -215,7 +239,8 @@ impl Checker<'_> {
         Some(Replication { acks: acks.unwrap_or(0), mode: mode.unwrap_or(AckMode::Wait), timeout })
     }
 
-    fn guard(&mut self, given: Option<&Scalar>, path: &Path) -> Guard {
+    /// `careless` is what `off` costs.
+    pub(super) fn guard(&mut self, given: Option<&Scalar>, careless: &str, path: &Path) -> Guard {
         // YAML 1.1 tools, and people who think in it, turn `off` into false.
         let words = [("strict", Guard::Strict), ("off", Guard::Off)];
         let guard = match given {
@@ -223,8 +248,7 @@ impl Checker<'_> {
             _ => self.word(given, path, &words),
         };
         if guard == Some(Guard::Off) {
-            let message = "off: when Redis loses its data or fails over, two replicas may lead at once";
-            self.warning(path, message.to_owned());
+            self.warning(path, careless.to_owned());
         }
         guard.unwrap_or(Guard::Strict)
     }

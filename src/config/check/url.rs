@@ -65,6 +65,13 @@ pub(super) fn inspect(text: &str) -> Result<UrlFacts, Vec<String>> {
     })
 }
 
+/// Which server a good URL leads to: host, in lower case, and port. Two databases of one server are the same server.
+pub(super) fn server(text: &str) -> Option<(String, u16)> {
+    const REDIS_PORT: u16 = 6379;
+    let url = Url::parse(text).ok()?;
+    Some((url.host_str()?.to_ascii_lowercase(), url.port().unwrap_or(REDIS_PORT)))
+}
+
 fn scheme(scheme: &str) -> Option<(Deployment, bool)> {
     let (base, deployment) = match scheme.split_once('-') {
         None => (scheme, Deployment::Single),

@@ -158,10 +158,17 @@ impl Election {
                 }
                 (CampaignOutcome::Guarded, self.listen_until.since(now))
             }
-            CampaignReply::Divided { token } => {
+            CampaignReply::Divided { token, after } => {
                 self.insight.floor = self.insight.floor.max(token);
                 self.guarded = None;
-                (CampaignOutcome::Held, self.retry_delay())
+                let period = timing.renew_period();
+                // Whoever is ahead comes back while the others wait: long enough for its round, not for all that its
+                // grants may last.
+                let pause = match after {
+                    None => self.retry_delay() / 4,
+                    Some(after) => self.dice.between(period / 4, period / 2).min(after + period / 20),
+                };
+                (CampaignOutcome::Held, pause)
             }
             CampaignReply::Stale { token, count } => {
                 self.insight.learn(token, count, now);

@@ -13,12 +13,14 @@ type Verse = (AnnouncementKind, Token, u64);
 pub struct Chorus {
     latest: Vec<Option<Verse>>,
     majority: usize,
+    /// What was passed on last: a slow member that says it after a quick one has gone on does not make it new.
+    passed_on: Option<Verse>,
 }
 
 impl Chorus {
     /// Nobody has said anything yet.
     pub fn new(members: usize) -> Self {
-        Self { latest: vec![None; members], majority: members / 2 + 1 }
+        Self { latest: vec![None; members], majority: members / 2 + 1, passed_on: None }
     }
 
     /// A member said this; true when that makes it the quorum's word. A second time from the same member, or from one
@@ -31,7 +33,12 @@ impl Chorus {
             return false;
         }
         *voice = verse;
-        self.latest.iter().filter(|voice| **voice == verse).count() == self.majority
+        let voices = self.latest.iter().filter(|voice| **voice == verse).count();
+        let is_news = voices >= self.majority && self.passed_on != verse;
+        if is_news {
+            self.passed_on = verse;
+        }
+        is_news
     }
 
     /// Messages of this member may have been missed.

@@ -22,6 +22,8 @@ struct Lease {
     token: Token,
     /// Raised or renewed: its candidate may lead.
     confirmed: bool,
+    /// How long it was given for: more than this is never left of it.
+    duration: Duration,
     expires_at: StoreTime,
 }
 
@@ -35,10 +37,9 @@ impl Lease {
 struct Record {
     /// The greatest token granted or raised here.
     token: Token,
-    /// The greatest token that was confirmed here, or whose term is known to be over.
-    confirmed: Token,
-    /// The term of `confirmed` is over: its holder gave it back.
-    released: bool,
+    /// The greatest token of a term that its holder gave back. That a token was confirmed here says nothing: its
+    /// campaign may have failed elsewhere.
+    over: Token,
     count: u64,
     /// Who was granted last.
     writer: Option<Candidate>,
@@ -55,14 +56,6 @@ impl Record {
     fn guard_for(&mut self, cause: GuardCause, until: StoreTime) {
         if self.guard.is_none_or(|(_, present)| present < until) {
             self.guard = Some((cause, until));
-        }
-    }
-
-    /// The holder's own word that its term is over: no late renewal of it brings it back.
-    fn end(&mut self, term: Token) {
-        self.token = self.token.max(term);
-        if self.confirmed <= term {
-            (self.confirmed, self.released) = (term, true);
         }
     }
 }
@@ -117,7 +110,11 @@ impl MemberCell {
             if lease.candidate == me {
                 return Ok(MemberReply::Granted { token: lease.token });
             }
-            if lease.candidate.session != me.session {
+            if lease.candidate.session == me.session {
+                if lease.candidate.attempt > me.attempt {
+                    return Ok(MemberReply::Stale { token: record.token });
+                }
+            } else {
                 return Ok(MemberReply::Held {
                     holder: lease.holder(),
                     token: lease.token,
@@ -141,6 +138,7 @@ impl MemberCell {
             identity: Arc::clone(&request.identity),
             token,
             confirmed: false,
+            duration: request.lease_duration / PROVISIONAL,
             expires_at: now.plus(request.lease_duration / PROVISIONAL),
         });
         Ok(MemberReply::Granted { token })
@@ -160,48 +158,37 @@ impl MemberCell {
         };
         lease.token = request.token;
         lease.confirmed = true;
+        lease.duration = request.lease_duration;
         lease.expires_at = server.now.plus(request.lease_duration);
         record.token = record.token.max(request.token);
-        record.confirmed = request.token;
-        record.released = false;
         record.count += 1;
         let (count, holder) = (record.count, lease.holder());
         self.record = Some(record);
         (RaiseReply::Raised { count }, announce(AnnouncementKind::Grant, request.token, count, holder, 0))
     }
 
-    /// Extends a term's lease, or puts it back where this member has lost it or missed it (R4). A grant to another that
-    /// came to nothing in between does not stand in the way; a later term does. `audience` of the reply is the
-    /// member's to fill in.
+    /// Extends a term's lease, or puts it back where this member has lost it or missed it (R4). `audience` of the reply
+    /// is the member's to fill in.
     pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> MemberOutcome<RenewReply> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
-        let expires_at = server.now.plus(request.lease_duration);
-        let stands = record.confirmed < request.token || (record.confirmed == request.token && !record.released);
-        let reasserted = match &mut self.lease {
-            Some(lease) if lease.candidate == request.candidate && lease.token <= request.token => {
-                lease.token = request.token;
-                lease.confirmed = true;
-                lease.expires_at = expires_at;
-                false
-            }
-            None if self.rules.reassert && stands => true,
-            other => {
-                let holder = other.as_ref().map(Lease::holder);
+        let reasserted = match &self.lease {
+            // Under whatever token: where the grant's answer was lost, this member was not raised.
+            Some(lease) if lease.candidate == request.candidate => false,
+            present if self.yields(present.as_ref(), &record, request.token) => true,
+            present => {
+                let holder = present.as_ref().map(Lease::holder);
                 return (RenewReply::Lost { token: record.token, holder }, None);
             }
         };
-        if reasserted {
-            self.lease = Some(Lease {
-                candidate: request.candidate,
-                identity: Arc::clone(&request.identity),
-                token: request.token,
-                confirmed: true,
-                expires_at,
-            });
-        }
+        self.lease = Some(Lease {
+            candidate: request.candidate,
+            identity: Arc::clone(&request.identity),
+            token: request.token,
+            confirmed: true,
+            duration: request.lease_duration,
+            expires_at: server.now.plus(request.lease_duration),
+        });
         record.token = record.token.max(request.token);
-        record.confirmed = request.token;
-        record.released = false;
         // The members count together, so that one renewal is told by one count.
         record.count = record.count.max(request.count) + 1;
         let count = record.count;
@@ -211,22 +198,27 @@ impl MemberCell {
         (RenewReply::Renewed { count, reasserted, audience: 0 }, news)
     }
 
+    /// R4: whether an incumbent's renewal may put its lease here. A later term stands in the way, and the holder's own
+    /// release. An earlier term does not, and neither does a grant: that is a question, and the incumbent the answer.
+    fn yields(&self, present: Option<&Lease>, record: &Record, term: Token) -> bool {
+        let later = |lease: &Lease| lease.confirmed && lease.token > term;
+        self.rules.reassert && record.over < term && !present.is_some_and(later)
+    }
+
     /// R7: gives the lease back, if it is this candidate's. Never another's. A term that is over is over here too, even
-    /// if this member never had it.
+    /// if this member never had it; without a token it was none, only a campaign that came to nothing.
     pub fn release(&mut self, server: Server<'_>, request: &ReleaseRequest) -> MemberOutcome<ReleaseReply> {
         self.expire(server.now);
-        let ours = |lease: &Lease| {
-            lease.candidate == request.candidate && (request.token == Token::NONE || lease.token <= request.token)
-        };
-        let lease = self.lease.take_if(|lease| ours(lease));
-        let term = request.token.max(lease.as_ref().filter(|lease| lease.confirmed).map_or(Token::NONE, |l| l.token));
-        if lease.is_none() && term == Token::NONE {
+        // Confirmed, it has the term's token; a grant has this member's own.
+        let token_fits =
+            |lease: &Lease| request.token == Token::NONE || !lease.confirmed || lease.token == request.token;
+        let lease = self.lease.take_if(|lease| lease.candidate == request.candidate && token_fits(lease));
+        if lease.is_none() && request.token == Token::NONE {
             return (ReleaseReply::NotHeld, None);
         }
         let mut record = self.record_or_new(server.now);
-        if term > Token::NONE {
-            record.end(term);
-        }
+        record.token = record.token.max(request.token);
+        record.over = record.over.max(request.token);
         record.count += 1;
         let count = record.count;
         self.record = Some(record);
@@ -241,6 +233,11 @@ impl MemberCell {
         self.lease.as_ref().is_some_and(|lease| now < lease.expires_at)
     }
 
+    /// A fault: the lease goes away without a release, as by an eviction or a DEL.
+    pub fn evict_lease(&mut self) {
+        self.lease = None;
+    }
+
     /// A fault: everything is forgotten, as by FLUSHALL or a restart without data.
     pub fn forget(&mut self) {
         self.lease = None;
@@ -252,8 +249,13 @@ impl MemberCell {
         self.record.clone().unwrap_or_else(|| Record { count: now.0, ..Record::default() })
     }
 
+    /// Lets the TTL take its course. More than its whole time cannot be left of a lease: the clock was stepped back,
+    /// and the lease of one who is gone would object for as long as that takes to catch up.
     fn expire(&mut self, now: StoreTime) {
         self.lease.take_if(|lease| lease.expires_at <= now);
+        if let Some(lease) = &mut self.lease {
+            lease.expires_at = now.plus(lease.duration).min(lease.expires_at);
+        }
     }
 
     /// What every step does first: lets the TTL take its course, and notices another generation of the server (R5).

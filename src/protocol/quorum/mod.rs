@@ -9,17 +9,28 @@
 //! * **Objection.** A member that reports a live, confirmed lease of another vetoes the grant, however many others
 //!   granted: a member whose clock stepped, or that lost the lease, cannot help to a second leader while one of the
 //!   rest still knows better. That is why a round waits for every member, within the command timeout.
-//! * **Silence.** A member that restarted grants nobody new for one lease (R5 *generation*, *empty*). Renewals rejoin
-//!   it at once (R4), so a member is back before it could be missed.
+//! * **Silence.** A member that restarted grants nobody new for one lease (R5 *generation*, *empty*). Renewals
+//!   rejoin it at once (R4), so a member is back before it could be missed.
 //!
 //! ```text
 //!   campaign ──► every member grants? ── a majority, nobody objects ──► raise granters to T ── a majority ──► leads
 //!                                │                                                   │
-//!                                └── no ──► release everywhere ◄── no ───────────────┘    and come back later
+//!                                └── no ──► release everywhere ◄── no ────────────┘    and come back later
 //! ```
 //!
 //! A grant that was not raised holds its member only for a third of a lease: a candidate that dies between the two
-//! steps does not cost a whole one.
+//! steps does not cost a whole one. Of several candidates that share the members among them, one is ahead by grants,
+//! then by session; the others give way to it, so that one leads after a few rounds.
+//!
+//! # Invariants
+//!
+//! 1. A member confirms nothing but what it granted to the same attempt, since it started, under no smaller token.
+//! 2. An incumbent's renewal is refused only by a later term's confirmed lease or by the holder's own release: never by
+//!    a grant, an earlier term, or a confirmation that came to nothing. So every member that can be reached follows the
+//!    incumbent within a lease.
+//! 3. A term's token is not smaller than any that a member reported to its campaign, whoever granted it (P2).
+//! 4. No more than a whole lease is ever left of a lease, and of a guard, wherever the member's clock is stepped.
+//! 5. A round takes back what it got before it says that it came to nothing, by its attempt alone: that ends no term.
 
 mod chorus;
 mod member;

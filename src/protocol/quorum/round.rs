@@ -115,8 +115,14 @@ enum CampaignPhase {
     Won(Urn, Token),
     /// Asked for confirmation of this token.
     Raising(Urn, Token),
+    /// Enough confirmed: the members that did not grant are told, so that they object to others as well.
+    Elected {
+        rest: Vec<usize>,
+        token: Token,
+        count: u64,
+    },
     /// It came to nothing: what was granted is taken back first.
-    Failed(Token, Result<CampaignReply, Failure>),
+    Failed(Result<CampaignReply, Failure>),
     Ending(Result<CampaignReply, Failure>),
     Over,
 }
@@ -136,35 +142,85 @@ impl CampaignRound {
         Self { seats, rules, request, phase: CampaignPhase::Start }
     }
 
-    /// All have answered: did enough grant, and is anybody against it?
+    /// Whether it is over before all have answered: too many have said no, or among those who campaign together another
+    /// is ahead. What was granted here is in that one's way, above all while a member does not answer.
+    fn is_hopeless(&self, urn: &Urn) -> bool {
+        let (answers, grants) = (urn.answers().count(), urn.answers().filter_map(grant).count());
+        let refusals = answers - grants;
+        let outrun = || leases(urn).all(|(.., confirmed)| !confirmed) && self.ahead(urn, grants).is_some();
+        self.seats.members() - refusals < self.seats.needed() || (answers >= self.seats.needed() && outrun())
+    }
+
+    /// Did enough grant, and is anybody against it?
     fn tally(&self, urn: &Urn) -> CampaignPhase {
         let grants: Vec<(usize, Token)> = urn.answers().filter_map(grant).collect();
-        let objection = if self.rules.objection { objection(urn) } else { None };
-        if grants.len() >= self.seats.needed() && objection.is_none() {
-            let token = grants.iter().map(|(_, token)| *token).max().unwrap_or(Token::NONE);
+        let incumbent = incumbent(urn);
+        let vetoed = self.rules.objection && incumbent.is_some();
+        if grants.len() >= self.seats.needed()
+            && !vetoed
+            && let Some(token) = self.token_of_the_term(urn, &grants)
+        {
             let granters = grants.into_iter().map(|(member, _)| member).collect();
             return CampaignPhase::Won(Urn::new(self.seats, SECOND, granters), token);
         }
         // Where nobody can lead for want of members, that is the answer, whatever the rest know.
-        let reply = match (urn.too_few_answers(), objection) {
+        let reply = match (urn.too_few_answers().filter(|_| urn.is_full()), incumbent) {
             (Some(failure), _) => Err(failure),
             (None, Some(held)) => Ok(held),
-            (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| divided(urn))),
+            (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| self.divided(urn, grants.len()))),
         };
-        CampaignPhase::Failed(Token::NONE, reply)
+        CampaignPhase::Failed(reply)
+    }
+
+    /// The greatest granted, or one more than any that was reported (R3): the members' clocks differ, and what only one
+    /// of them remembers may be greater than what the others grant. None when tokens are exhausted.
+    fn token_of_the_term(&self, urn: &Urn, grants: &[(usize, Token)]) -> Option<Token> {
+        let granted = grants.iter().map(|(_, token)| *token).max()?;
+        let reported = greatest_token(urn);
+        let behind = self.rules.tokens && granted < reported;
+        if behind { Token::new(reported.get() + 1) } else { Some(granted) }
     }
 
     fn raised(&self, urn: Urn, token: Token) -> CampaignPhase {
         let counts: Vec<u64> = urn.answers().filter_map(raised).collect();
         if counts.len() >= self.seats.needed() {
             let count = counts.into_iter().max().unwrap_or(0);
-            return CampaignPhase::Ending(Ok(CampaignReply::Granted { token, count }));
+            let rest = (0..self.seats.members()).filter(|member| !urn.asked.contains(member)).collect();
+            return CampaignPhase::Elected { rest, token, count };
         }
         if !urn.is_full() {
             return CampaignPhase::Raising(urn, token);
         }
-        let reply = urn.too_few_answers().map_or_else(|| Ok(divided(&urn)), Err);
-        CampaignPhase::Failed(token, reply)
+        let reply = urn.too_few_answers().map_or_else(|| Ok(self.divided(&urn, 0)), Err);
+        CampaignPhase::Failed(reply)
+    }
+
+    /// Who campaigns together ranks by grants, then by session, and all see the same: the first comes back soon, the
+    /// others later. Without this they would share the members among them again and again. Returns for how
+    /// long the grants of those that are ahead may stand, if any are.
+    fn ahead(&self, urn: &Urn, grants: usize) -> Option<Duration> {
+        let mine = (grants, self.request.candidate.session);
+        let rivals = || leases(urn).filter(|(_, _, _, confirmed)| !confirmed);
+        let rank = |session| (rivals().filter(|(holder, ..)| holder.session == session).count(), session);
+        let ahead = rivals().filter(|(holder, ..)| rank(holder.session) > mine);
+        ahead.map(|(_, _, remaining, _)| remaining).max()
+    }
+
+    fn divided(&self, urn: &Urn, grants: usize) -> CampaignReply {
+        CampaignReply::Divided { token: greatest_token(urn), after: self.ahead(urn, grants) }
+    }
+
+    /// The term's first renewal. Its count brings the members that get it level with those that were raised.
+    fn renewal(&self, token: Token, count: u64) -> Ask {
+        Ask::Renew(RenewRequest {
+            candidate: self.request.candidate,
+            identity: self.request.identity.clone(),
+            token,
+            count: count.saturating_sub(1),
+            lease_duration: self.request.lease_duration,
+            audience: 0,
+            guard: self.request.guard,
+        })
     }
 
     fn question(&self, token: Token) -> Ask {
@@ -192,7 +248,7 @@ impl Round for CampaignRound {
                         Some(Step::Ask { ballot: FIRST, to, ask }),
                     )
                 }
-                CampaignPhase::Asking(urn) if urn.is_full() => (self.tally(&urn), None),
+                CampaignPhase::Asking(urn) if urn.is_full() || self.is_hopeless(&urn) => (self.tally(&urn), None),
                 CampaignPhase::Won(urn, token) => {
                     let (to, ask) = (urn.asked.clone(), self.question(token));
                     (CampaignPhase::Raising(urn, token), Some(Step::Ask { ballot: SECOND, to, ask }))
@@ -204,8 +260,14 @@ impl Round for CampaignRound {
                     }
                     decided => (decided, None),
                 },
-                CampaignPhase::Failed(token, reply) => {
-                    let release = ReleaseRequest { candidate: self.request.candidate, token, audience: 0 };
+                CampaignPhase::Elected { rest, token, count } => {
+                    let reply = Ok(CampaignReply::Granted { token, count });
+                    let step = (!rest.is_empty()).then(|| Step::Tell { to: rest, ask: self.renewal(token, count) });
+                    (CampaignPhase::Ending(reply), step)
+                }
+                CampaignPhase::Failed(reply) => {
+                    // Without a token: nobody led under it, so there is no term to be remembered as over.
+                    let release = ReleaseRequest { candidate: self.request.candidate, token: Token::NONE, audience: 0 };
                     let step = Step::Tell { to: everybody(self.seats), ask: Ask::Release(release) };
                     (CampaignPhase::Ending(reply), Some(step))
                 }
@@ -254,7 +316,7 @@ fn leases(urn: &Urn) -> impl Iterator<Item = (&Holder, Token, Duration, bool)> {
 }
 
 /// A confirmed lease of another, the newest term's; for as long as any such lease stands.
-fn objection(urn: &Urn) -> Option<CampaignReply> {
+fn incumbent(urn: &Urn) -> Option<CampaignReply> {
     let confirmed = || leases(urn).filter(|(_, _, _, confirmed)| *confirmed);
     let (holder, token, _, _) = confirmed().max_by_key(|(_, token, _, _)| *token)?;
     let remaining = confirmed().map(|(_, _, remaining, _)| remaining).max()?;
@@ -275,10 +337,6 @@ fn guard((_, answer): (usize, &Answer)) -> Option<(Duration, GuardCause)> {
         Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) => Some((*remaining, *cause)),
         _ => None,
     }
-}
-
-fn divided(urn: &Urn) -> CampaignReply {
-    CampaignReply::Divided { token: greatest_token(urn) }
 }
 
 /// The greatest token that anybody reported (R3).

@@ -11,10 +11,10 @@ use fred::types::Value;
 use serde::Serialize;
 
 use super::errors::Failure;
-use super::info::{Info, VERSION_MIN};
+use super::info::{Info, VERSION_MIN, Version};
 use super::link::Link;
 use super::nodes::Target;
-use super::scripts::{CAMPAIGN, Keys, PURGE, RELEASE, RENEW, Script};
+use super::rights::{Trial, trial_keys};
 use super::settings::Settings;
 use super::supervisor::fetch_info;
 use crate::clock::{BootClock, Clock};
@@ -78,12 +78,12 @@ impl AuditReport {
     }
 }
 
-fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
+pub(super) fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
     Finding { severity, what: what.into(), cost: cost.to_owned(), remedy: remedy.to_owned() }
 }
 
 /// Nothing here depends on a role's lease; this only bounds how long a silent connection is waited for.
-const LEASE_ASSUMED: Duration = Duration::from_secs(15);
+pub(super) const LEASE_ASSUMED: Duration = Duration::from_secs(15);
 const PINGS: usize = 12;
 
 /// Looks at the Redis of `config`. `wall_clock` is this machine's clock, to compare with the server's.
@@ -95,25 +95,45 @@ pub async fn audit(
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
     let settings = Settings::new(config, LEASE_ASSUMED).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
-    let keys = audit_keys(&config.key_prefix);
-    let link = Link::open(&settings, Target::MasterOf(keys.slot())).await?;
+    Ok(look(config, &settings, wall_clock, false).await?.0)
+}
+
+/// What the members of a quorum are compared by.
+pub(super) struct Facts {
+    pub run_id: Option<String>,
+    pub version: Option<Version>,
+    pub clock_offset_ms: Option<i64>,
+}
+
+/// Looks at one server, which is the whole store or a member of a quorum.
+pub(super) async fn look(
+    config: &RedisConfig,
+    settings: &Settings,
+    wall_clock: &(dyn Fn() -> SystemTime + Sync),
+    is_member: bool,
+) -> Result<(AuditReport, Facts), StoreError> {
+    let keys = trial_keys(&config.key_prefix);
+    let link = Link::open(settings, Target::MasterOf(keys.slot())).await?;
     let timeout = settings.command_timeout;
     let info = fetch_info(&link, timeout).await?;
-    let probe = Probe { link: &link, timeout, keys };
+    let probe = Probe { link: &link, timeout };
     let mut findings = vec![version(&info), role(&info), mode(&info)];
     findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
     findings.push(memory(&info));
-    findings.push(replicas(&info, config.replication.acks));
+    findings.push(if is_member { no_replicas(&info) } else { replicas(&info, config.replication.acks) });
     findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref()));
-    findings.push(clock(probe.clock_offset_ms(wall_clock).await));
+    let clock_offset_ms = probe.clock_offset_ms(wall_clock).await;
+    findings.push(clock(clock_offset_ms));
     findings.push(latency(probe.latencies().await?, timeout));
-    findings.push(rights(probe.rights().await));
+    let trial = Trial::new(&link, timeout, keys, is_member);
+    findings.extend(rights(trial.problems(config.replication).await, trial.lock_problems().await));
     findings.push(neighbours(&info));
-    Ok(AuditReport { endpoint: settings.endpoint, findings })
+    let facts = Facts { run_id: info.get("run_id").map(str::to_owned), version: info.version(), clock_offset_ms };
+    Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
 }
 
 fn version(info: &Info) -> Finding {
-    let what = format!("Redis {}", info.get("redis_version").unwrap_or("of an unknown version"));
+    let what = info.name().unwrap_or_else(|| "Redis of an unknown version".to_owned());
     match info.version() {
         Some(version) if version >= VERSION_MIN => finding(Severity::Ok, what, "the scripts and RESP3 work", ""),
         Some(_) => finding(Severity::Problem, what, "Baton does not work with it", "use Redis 6.2 or later"),
@@ -135,7 +155,7 @@ fn role(info: &Info) -> Finding {
 }
 
 fn mode(info: &Info) -> Finding {
-    match info.get("redis_mode") {
+    match info.mode() {
         Some("standalone") => finding(Severity::Ok, "it runs alone, or with replicas", "the ordinary case", ""),
         Some("cluster") => finding(
             Severity::Note,
@@ -256,6 +276,20 @@ fn replicas(info: &Info, acks: u32) -> Finding {
     }
 }
 
+/// A member of a quorum has none.
+fn no_replicas(info: &Info) -> Finding {
+    match info.replicas() {
+        None => finding(Severity::Unknown, "its replicas are not told", "a member has none", "allow INFO"),
+        Some(0) => finding(Severity::Ok, "it has no replicas", "as a member should", ""),
+        Some(count) => finding(
+            Severity::Problem,
+            format!("{count} replicas are connected"),
+            "a failover to one of them would hand on what the quorum has not agreed to: two leaders at once",
+            "members without replicas; more members instead",
+        ),
+    }
+}
+
 fn writes_need_replicas(setting: Option<&str>) -> Finding {
     let what = |n: &str| format!("min-replicas-to-write is {n}");
     match setting {
@@ -314,17 +348,21 @@ fn latency(mut taken: Vec<Duration>, timeout: Duration) -> Finding {
     finding(Severity::Ok, what, "far below commandTimeout", "")
 }
 
-fn rights(missing: Result<(), StoreError>) -> Finding {
-    match missing {
-        Ok(()) => finding(Severity::Ok, "its user may do all that Baton does", "tried with the scripts themselves", ""),
-        Err(StoreError::Refused { reason }) => finding(
-            Severity::Problem,
-            reason,
-            "Baton cannot work, or cannot listen",
-            "give the user the rights that docs/redis.md lists",
-        ),
-        Err(other) => finding(Severity::Unknown, other.to_string(), "what the user may do was not found out", ""),
+fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>) -> Vec<Finding> {
+    of_locks.retain(|problem| !problems.contains(problem));
+    of_locks.dedup();
+    if problems.is_empty() && of_locks.is_empty() {
+        let what = "its user may do all that Baton does";
+        return vec![finding(Severity::Ok, what, "tried with the scripts themselves", "")];
     }
+    let tell = |problem, severity, means| match problem {
+        // Each refusal says what would help.
+        StoreError::Refused { reason } => finding(severity, reason, means, ""),
+        other => finding(Severity::Unknown, other.to_string(), "what the user may do was not found out", ""),
+    };
+    let problems = problems.into_iter().map(|p| tell(p, Severity::Problem, "Baton cannot work, or cannot listen"));
+    let of_locks = of_locks.into_iter().map(|p| tell(p, Severity::Warning, "roles work, locks do not"));
+    problems.chain(of_locks).collect()
 }
 
 fn neighbours(info: &Info) -> Finding {
@@ -341,18 +379,10 @@ fn neighbours(info: &Info) -> Finding {
     finding(Severity::Ok, format!("it holds {total} keys"), "hardly anything besides Baton's", "")
 }
 
-/// Keys that no role can have: a role's name has no dot.
-fn audit_keys(prefix: &str) -> Keys {
-    let unique = BootClock.now().as_nanos();
-    let key = |what: &str| format!("{prefix}:{{audit.{unique}}}:{what}");
-    Keys { lease: key("lease"), record: key("record"), channel: key("news") }
-}
-
 /// Questions to one server.
 struct Probe<'a> {
     link: &'a Link,
     timeout: Duration,
-    keys: Keys,
 }
 
 impl Probe<'_> {
@@ -384,37 +414,5 @@ impl Probe<'_> {
             taken.push(BootClock.now().since(sent));
         }
         Ok(taken)
-    }
-
-    /// One whole term, then none of it is left.
-    async fn rights(&self) -> Result<(), StoreError> {
-        let keys = &self.keys;
-        let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
-        // A lease of one second, so that nothing stays for long if this breaks off.
-        let campaign = [&me[..], &["1000", "0", "0", "", "", "", ""].map(str::to_owned)].concat();
-        let granted = self.script(&CAMPAIGN, campaign).await?;
-        let token = granted.get(2).cloned().unwrap_or_default();
-        let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
-        let renewed = self.script(&RENEW, renew).await;
-        let release = [&me[..2], &[token, "0".to_owned()]].concat();
-        let released = self.script(&RELEASE, release).await;
-        let purged = self.script(&PURGE, Vec::new()).await;
-        renewed.and(released).and(purged)?;
-        self.link.subscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)?;
-        self.link.unsubscribe(vec![keys.channel.clone()], self.timeout).await.map_err(|failure| failure.error)
-    }
-
-    async fn script(&self, script: &Script, args: Vec<String>) -> Result<Vec<String>, StoreError> {
-        let call = self.keys.call(script, args);
-        let mut replies = Vec::new();
-        for (command, text) in [("EVAL", script.body), ("EVALSHA", script.sha.as_str())] {
-            let reply = self
-                .link
-                .command(command, call.arguments(text), self.timeout)
-                .await
-                .map_err(|failure| failure.error)?;
-            replies.push(reply);
-        }
-        replies.swap_remove(0).convert().map_err(|_| StoreError::Refused { reason: "a script was not run".to_owned() })
     }
 }

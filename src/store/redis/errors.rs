@@ -23,6 +23,14 @@ pub enum SetupError {
         /// Which file, and why.
         reason: String,
     },
+    /// The same of a member of a quorum.
+    #[error("store.quorum.{key}: {reason}")]
+    Member {
+        /// Which key it is.
+        key: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 /// A failed command, and what follows from it for the connection.
@@ -73,10 +81,19 @@ const REPLIES: &[(&str, &str, bool)] = &[
     ("LOADING", "it is loading its data (LOADING): wait until it has started", true),
     ("BUSY", "it is busy with a script that does not end (BUSY): SCRIPT KILL on the Redis ends it", false),
     ("MASTERDOWN", "it is a replica that has lost its master (MASTERDOWN): point the URL at the master", true),
-    ("CLUSTERDOWN", "its cluster is down (CLUSTERDOWN): a part of the slots has no master", true),
+    (
+        "CLUSTERDOWN",
+        "its cluster is down (CLUSTERDOWN): a part of the slots has no master; see CLUSTER INFO, and bring a failed \
+         master or its replica back",
+        true,
+    ),
     ("OOM", "its memory is full (OOM): raise maxmemory, or give Baton a Redis of its own", false),
     ("MISCONF", "it cannot save its data and so takes no writes (MISCONF): see its log; its disk may be full", false),
-    ("NOREPLICAS", "it takes no writes with so few replicas (NOREPLICAS): see its min-replicas-to-write", false),
+    (
+        "NOREPLICAS",
+        "it takes no writes with so few replicas (NOREPLICAS): add replicas, or lower its min-replicas-to-write",
+        false,
+    ),
     ("MOVED", "another node of its cluster has this role (MOVED): use a redis-cluster: URL", true),
     ("ASK", MOVING, false),
     ("TRYAGAIN", MOVING, false),
@@ -142,7 +159,7 @@ fn new_place(details: &str) -> Option<Node> {
 
 fn explain_err(details: &str) -> Failure {
     // What NOPERM is called inside a script.
-    if details.contains("The user executing the script can't") {
+    if details.contains("The user executing the script can't") || details.contains("ACL failure in script") {
         return Failure::refused(no_permission(&details.replace("can't", "cannot")), false);
     }
     if let Some((_, says, reconnect)) = ERR_REPLIES.iter().find(|(words, ..)| details.contains(words)) {
@@ -152,7 +169,16 @@ fn explain_err(details: &str) -> Failure {
         let name = between_quotes(command).unwrap_or_default();
         return match name.to_ascii_uppercase().as_str() {
             "HELLO" => Failure::refused(TOO_OLD.to_owned(), true),
-            "WAITAOF" => Failure::refused("replication.mode waitaof needs Redis 7.2 or later".to_owned(), false),
+            "WAITAOF" => Failure::refused(
+                "replication.mode waitaof needs Redis 7.2 or later: use mode wait, or a newer Redis".to_owned(),
+                false,
+            ),
+            // What one does not know, the other begins with.
+            "SENTINEL" => Failure::refused("it is no Sentinel: use a redis: or redis-cluster: URL".to_owned(), true),
+            "SELECT" => Failure::refused(
+                "it is a Sentinel, not a Redis: use a redis-sentinel: URL with sentinelServiceName".to_owned(),
+                true,
+            ),
             name => Failure::refused(format!("it has no command {name}: is it renamed or too old?"), true),
         };
     }
@@ -169,14 +195,22 @@ fn explain_err(details: &str) -> Failure {
     Failure::refused(details.to_owned(), false)
 }
 
+/// What the words of NOPERM, in and outside of a script, say that the user lacks. They may name the user, and a key or
+/// channel in quotes, which a command is not mistaken for.
 fn no_permission(details: &str) -> String {
-    let what = match between_quotes(details) {
-        Some(command) => format!(" run {command}"),
-        None if details.contains("channel") => " use Baton's channels".to_owned(),
-        None if details.contains("key") => " use Baton's keys".to_owned(),
-        None => " run a command that Baton's scripts need".to_owned(),
+    let words = details.split_once("has no permissions").map_or(details, |(_, rest)| rest);
+    let what = if words.contains("channel") {
+        " use Baton's channels (NOPERM): add &<keyPrefix>:* to its rights, as docs/redis.md lists them".to_owned()
+    } else if words.contains("key") {
+        " use Baton's keys (NOPERM): add ~<keyPrefix>:* to its rights, as docs/redis.md lists them".to_owned()
+    } else if let Some(command) = between_quotes(words) {
+        format!(" run {command} (NOPERM): add +{command} to its rights, as docs/redis.md lists them")
+    } else {
+        " run a command that Baton's scripts need (NOPERM): give it the rights that docs/redis.md lists; `baton audit` \
+         says which it lacks"
+            .to_owned()
     };
-    format!("its user may not{what} (NOPERM): give it the rights that docs/redis.md lists")
+    format!("its user may not{what}")
 }
 
 fn between_quotes(text: &str) -> Option<&str> {
@@ -202,12 +236,24 @@ const TLS_OURS: &[(&str, &str)] = &[
     ("UnsupportedCertificate", "it does not take the certificate in certFile: is it one for clients?"),
 ];
 
+/// The names that a certificate was issued for, from `presented: ["DnsName(\"a\")", …]`.
+fn names_in(why: &str) -> String {
+    let Some((_, presented)) = why.split_once("presented: [") else { return String::new() };
+    let names: Vec<&str> = presented.split("Name(").skip(1).chain(presented.split("IpAddress(").skip(1)).collect();
+    let names: Vec<String> = names
+        .iter()
+        .map(|name| name.chars().skip_while(|c| "\\\"".contains(*c)).take_while(|c| !"\\\")".contains(*c)).collect())
+        .collect();
+    if names.is_empty() { String::new() } else { format!("it names {}: ", names.join(", ")) }
+}
+
 /// fred tells an I/O error by its `Debug`; this is the message in it.
 fn plain(details: &str) -> String {
     if let Some((_, why)) = details.split_once("InvalidCertificate(") {
         let why = why.trim_end_matches([' ', '}', ')']);
         return match TLS_THEIRS.iter().find(|(word, _)| why.starts_with(word)) {
-            Some((_, says)) => format!("TLS: {says} ({why})"),
+            // What rustls tells besides is the time, which would make every reason another, or the names.
+            Some((word, says)) => format!("TLS: {says} ({}{word})", names_in(why)),
             None => format!("TLS: its certificate is not accepted ({why}): check caFile, and the host in the URL"),
         };
     }
@@ -248,7 +294,13 @@ mod tests {
             ("ERR unknown command `HELLO`, with args beginning with: `3`, ", "6.2"),
             ("ERR unknown command 'WAITAOF', with args beginning with: ", "7.2"),
             ("OOM command not allowed when used memory > 'maxmemory'.", "maxmemory"),
-            ("NOPERM User x has no permissions to run the 'info' command", "run info"),
+            ("NOPERM User x has no permissions to run the 'info' command", "add +info"),
+            ("NOPERM User x has no permissions to run the 'client|id' command", "add +client|id"),
+            ("NOPERM No permissions to access a key", "add ~<keyPrefix>:*"),
+            ("NOPERM User key has no permissions to run the 'cluster|slots' command", "add +cluster|slots"),
+            ("ERR ACL failure in script: User x has no permissions to run the 'time' command script: 56", "add +time"),
+            ("ERR ACL failure in script: User x has no permissions to access the 'a:b' key", "add ~<keyPrefix>:*"),
+            ("ERR ACL failure in script: User x has no permissions to access the 'a' channel", "add &<keyPrefix>:*"),
             ("NOPERM No permissions to access a channel", "channels"),
             (
                 "ERR The user executing the script can't publish to the channel mentioned in the command script",
@@ -277,6 +329,14 @@ mod tests {
         for (why, says) in [
             ("InvalidCertificate(UnknownIssuer)", "check caFile (UnknownIssuer)"),
             ("InvalidCertificate(BadEncoding)", "is not accepted (BadEncoding)"),
+            (
+                "InvalidCertificate(ExpiredContext { time: UnixTime(1795265211), not_after: UnixTime(1)",
+                "renewed (Expired)",
+            ),
+            (
+                r#"InvalidCertificate(NotValidForNameContext { presented: ["DnsName(\"elsewhere.example\")"]"#,
+                "(it names elsewhere.example: NotValidForName)",
+            ),
             ("AlertReceived(CertificateRequired)", "set certFile and keyFile (CertificateRequired)"),
             ("AlertReceived(InternalError)", "broke off (InternalError)"),
         ] {
@@ -287,8 +347,11 @@ mod tests {
 
     #[test]
     fn a_users_name_is_not_repeated() {
-        assert!(
-            !reason("NOPERM User secret-user has no permissions to run the 'info' command").contains("secret-user")
-        );
+        for reply in ["NOPERM User", "ERR ACL failure in script: User"] {
+            for lacks in ["run the 'info' command", "access the 'x' key", "access the 'x' channel"] {
+                let reply = format!("{reply} secret-user has no permissions to {lacks}");
+                assert!(!reason(&reply).contains("secret-user"), "{}", reason(&reply));
+            }
+        }
     }
 }

@@ -46,6 +46,21 @@ impl Info {
         self.get("redis_version").and_then(Version::parse)
     }
 
+    /// Name and version, for people. Valkey tells the Redis that it is compatible with as its version, too.
+    pub fn name(&self) -> Option<String> {
+        let compatible = self.get("redis_version")?;
+        Some(match (self.get("server_name"), self.get("valkey_version")) {
+            (Some("valkey"), Some(version)) => format!("Valkey {version}, which speaks as Redis {compatible}"),
+            _ => format!("Redis {compatible}"),
+        })
+    }
+
+    /// `standalone`, `cluster` or `sentinel`.
+    pub fn mode(&self) -> Option<&str> {
+        // As Redis calls it, and as Valkey does since 8.0.
+        self.get("redis_mode").or_else(|| self.get("server_mode"))
+    }
+
     /// The policy that may evict a lease, if there is one.
     pub fn evicting_policy(&self) -> Option<&str> {
         // Leases have a TTL, so volatile-* policies take them, too.
@@ -130,6 +145,15 @@ mod tests {
         assert!(reason("role:master").contains("version"));
         assert_eq!(info("redis_version:6.2.0 role:master").check(), Ok(()));
         assert_eq!(info("redis_version:10.0.1 role:master").check(), Ok(()));
+    }
+
+    #[test]
+    fn a_valkey_is_called_so() {
+        let valkey = info("redis_version:7.2.4 server_name:valkey valkey_version:8.0.1 server_mode:cluster");
+        assert_eq!(valkey.name().unwrap(), "Valkey 8.0.1, which speaks as Redis 7.2.4");
+        assert_eq!((valkey.mode(), valkey.version()), (Some("cluster"), Some(Version(7, 2))));
+        let redis = info("redis_version:7.0.15 redis_mode:sentinel");
+        assert_eq!((redis.name().unwrap().as_str(), redis.mode()), ("Redis 7.0.15", Some("sentinel")));
     }
 
     #[test]

@@ -44,14 +44,25 @@ impl Link {
     pub async fn open(settings: &Settings, target: Target) -> Result<Self, StoreError> {
         match &settings.nodes {
             Some(nodes) => nodes.open(settings, target).await,
-            None => Self::open_at(settings, None).await,
+            None => match (Self::open_at(settings, None).await, &settings.sentinels) {
+                (Err(error), Some(sentinels)) => Err(sentinels.explain(settings, error).await),
+                (opened, _) => opened,
+            },
         }
     }
 
     /// The same to this node of a cluster.
     pub async fn open_at(settings: &Settings, node: Option<&Node>) -> Result<Self, StoreError> {
-        let client = settings.client(node)?;
-        let endpoint = node.map_or_else(|| settings.endpoint.clone(), |node| format!("{}:{}", node.host, node.port));
+        let endpoint = node.map_or_else(|| settings.endpoint.clone(), Node::to_string);
+        Self::connect(settings, settings.client(node)?, endpoint).await
+    }
+
+    /// To one of the Sentinels, to ask it what it knows.
+    pub async fn open_sentinel(settings: &Settings, node: &Node) -> Result<Self, StoreError> {
+        Self::connect(settings, settings.sentinel_client(node)?, node.to_string()).await
+    }
+
+    async fn connect(settings: &Settings, client: Client, endpoint: String) -> Result<Self, StoreError> {
         let handle = client.connect();
         let end = Arc::new(watch::Sender::new(None));
         let link = Self {
@@ -84,7 +95,7 @@ impl Link {
                 return Ok(link);
             }
             tokio::select! {
-                why = link.ended() => return Err(why),
+                why = link.ended() => return Err(with_encryption_in_doubt(why, settings.uses_tls())),
                 _ = client.wait_for_connect() => {}
                 () = tokio::time::sleep(STATE_POLL) => {}
             }
@@ -169,9 +180,12 @@ impl Link {
 
     /// Subscribes and waits until that is confirmed: a later command's answer comes after the confirmation.
     pub async fn subscribe(&self, channels: Vec<String>, timeout: Duration) -> Result<(), Failure> {
-        let sent = self.client.subscribe(channels).await;
+        // fred answers a SUBSCRIBE itself and gives a refusal to whichever command is next in line; without one it
+        // drops it. So the PING is in line before the refusal can come: neither future waits for anything
+        // before it sends.
+        let (sent, confirmed) = tokio::join!(biased; self.client.subscribe(channels), self.ping(timeout));
         self.judge(sent.map(|()| Value::Null), timeout)?;
-        self.ping(timeout).await
+        confirmed
     }
 
     /// Ends subscriptions; messages may still come for a moment.
@@ -190,6 +204,19 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// What an end says that comes before anything was said: one side may speak TLS, and the other not.
+fn with_encryption_in_doubt(why: StoreError, uses_tls: bool) -> StoreError {
+    let StoreError::Unreachable { reason } = why else { return why };
+    let silent = reason.contains("no answer within");
+    let hung_up = ["reset", "closed", "aborted", "Broken pipe"].iter().any(|word| reason.contains(word));
+    let reason = match (uses_tls, silent, hung_up) {
+        (true, true, _) => format!("{reason}; a rediss: URL needs a port that speaks TLS: is it one?"),
+        (false, _, true) => format!("{reason}; if that port speaks TLS, use a rediss: URL"),
+        _ => reason,
+    };
+    StoreError::Unreachable { reason }
 }
 
 /// The first reason stays: what follows are its consequences.

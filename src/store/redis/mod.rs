@@ -19,14 +19,18 @@
 //! step; tests with random operations hold them to that. Nothing of fred leaves this folder.
 
 mod audit;
+mod audit_quorum;
 mod errors;
 mod info;
 mod link;
 mod locks;
+mod member;
 mod news;
 mod nodes;
+mod rights;
 mod routes;
 mod scripts;
+mod sentinels;
 mod settings;
 mod subscriber;
 mod supervisor;
@@ -41,14 +45,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, Severity, audit};
+pub use audit_quorum::{QuorumReport, audit_quorum};
 pub use errors::SetupError;
+pub use member::RedisMember;
+pub use settings::check_files;
 
 use self::errors::Failure;
 use self::info::Info;
 use self::link::Link;
 use self::locks::StoreClock;
 use self::routes::Routes;
-use self::scripts::{CAMPAIGN, Call, Keys, PURGE, RELEASE, RENEW, Script};
+use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script};
 use self::settings::Settings;
 use self::subscriber::Listeners;
 use self::supervisor::Pauses;
@@ -112,7 +119,7 @@ impl RedisStore {
     ) -> Result<Done<R>, StoreError> {
         let deadline = Deadline::after(self.settings.command_timeout);
         let done = self.call(Keys::new(&self.prefix, role).call(script, args), deadline).await?;
-        Ok(Done { reply: read(done.reply)?, link: done.link, deadline })
+        done.read(read)
     }
 
     /// Runs a script where its keys are.
@@ -127,7 +134,28 @@ impl RedisStore {
             link = Arc::new(opened.unwrap_or(Err(waited))?);
             reply = send(&call, &link, deadline, true).await;
         }
-        Ok(Done { reply: reply.map_err(|failure| failure.error)?, link, deadline })
+        let reply = reply.map_err(|failure| failure.error)?;
+        Ok(Done { unconfirmed: scripts::is_unconfirmed(&reply), reply, link, deadline })
+    }
+
+    /// R6, and what R5 needs of it: the first acknowledged reply of a server process begins its guard.
+    ///
+    /// A replica that has acknowledged another master's writes may change sides in any moment; whoever is granted by
+    /// its new master must wait for one lease from then, and not from when that master was first asked. `confirm` is
+    /// the script that begins the guard.
+    async fn confirmed<R>(&self, confirm: Call<'_>, done: Done<R>) -> Result<R, StoreError> {
+        let (unconfirmed, link, deadline) = (done.unconfirmed, Arc::clone(&done.link), done.deadline);
+        let reply = self.acknowledged(done).await?;
+        if unconfirmed {
+            // If it fails the next reply says so again.
+            let _ = send(&confirm, &link, deadline, false).await;
+        }
+        Ok(reply)
+    }
+
+    /// What begins the guard of a role.
+    fn confirmation(&self, role: &RoleName, lease: Duration) -> Call<'static> {
+        Keys::new(&self.prefix, role).call(&CONFIRM, scripts::confirm_args(lease))
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -150,7 +178,7 @@ impl RedisStore {
         let reason = format!(
             "{reached} of {acks} replicas had the write within {timeout:?} (replication.acks), so that it counts for \
              nothing: {}",
-            done.why_so_few(acks).await
+            done.why_so_few(acks, mode).await
         );
         if self.settings.fails_over && done.link.age() >= self.settings.second_look {
             // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
@@ -179,13 +207,22 @@ async fn send(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool) ->
 /// A script's answer, and what it takes to go on with it.
 struct Done<R> {
     reply: R,
+    /// No replica has acknowledged a write of this server process yet, as far as its record tells.
+    unconfirmed: bool,
     link: Arc<Link>,
     deadline: Deadline,
 }
 
+impl Done<Value> {
+    fn read<R>(self, read: impl FnOnce(Value) -> Result<R, StoreError>) -> Result<Done<R>, StoreError> {
+        let Self { reply, unconfirmed, link, deadline } = self;
+        Ok(Done { reply: read(reply)?, unconfirmed, link, deadline })
+    }
+}
+
 impl<R> Done<R> {
     /// What the server knows of its replicas: too few of them, or too slow.
-    async fn why_so_few(&self, acks: u32) -> String {
+    async fn why_so_few(&self, acks: u32, mode: AckMode) -> String {
         // Without much time left a question would only be one more command that is not answered.
         let replicas = if self.deadline.left() < REASON_TIME {
             None
@@ -196,6 +233,9 @@ impl<R> Done<R> {
         match replicas {
             Some(connected) if connected < u64::from(acks) => {
                 format!("it has {connected} replicas; add replicas, or lower replication.acks")
+            }
+            Some(connected) if mode == AckMode::WaitAof => {
+                format!("it has {connected} replicas; check that they have appendonly yes, and are not slow or paused")
             }
             Some(connected) => format!("it has {connected} replicas; check whether they are slow or paused"),
             None => "check its replicas".to_owned(),
@@ -237,17 +277,22 @@ impl Deadline {
 #[async_trait]
 impl LeaseStore for RedisStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        let done = self.run(role, &CAMPAIGN, scripts::campaign_args(&request), scripts::campaign_reply).await?;
+        let args = scripts::campaign_args(&request, self.replication.acks > 0);
+        let done = self.run(role, &CAMPAIGN, args, scripts::campaign_reply).await?;
         match done.reply.reply {
             CampaignReply::Granted { .. } => self.acknowledged(done).await,
+            CampaignReply::Guarded { .. } if done.unconfirmed => {
+                self.confirmed(self.confirmation(role, request.lease_duration), done).await
+            }
             _ => Ok(done.reply),
         }
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        let done = self.run(role, &RENEW, scripts::renew_args(&request), scripts::renew_reply).await?;
+        let args = scripts::renew_args(&request, self.replication.acks > 0);
+        let done = self.run(role, &RENEW, args, scripts::renew_reply).await?;
         match done.reply.reply {
-            RenewReply::Renewed { .. } => self.acknowledged(done).await,
+            RenewReply::Renewed { .. } => self.confirmed(self.confirmation(role, request.lease_duration), done).await,
             RenewReply::Lost { .. } => Ok(done.reply),
         }
     }
@@ -269,9 +314,10 @@ impl LeaseStore for RedisStore {
         Ok(self.run(role, &PURGE, Vec::new(), scripts::purge_reply).await?.reply)
     }
 
-    /// As noticed at the last connect.
+    /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
     fn notes(&self) -> Vec<String> {
-        self.routes.notes().into_iter().chain(self.listeners.refusal()).collect()
+        let is_up = *self.routes.base.health.borrow() == StoreHealth::Up;
+        self.routes.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
     fn command_timeout(&self) -> Duration {

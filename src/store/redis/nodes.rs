@@ -4,6 +4,7 @@
 //! that WAIT counts must be those of the very write (R6), and a redirection must never run a command elsewhere behind
 //! our back. So a redirection is an error here, after which the map is read anew.
 
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fred::types::Value;
@@ -17,6 +18,12 @@ use crate::store::StoreError;
 pub(super) struct Node {
     pub host: String,
     pub port: u16,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
 }
 
 /// Which node a connection shall lead to. Without a cluster there is only one place.
@@ -49,7 +56,12 @@ impl Nodes {
         let Target::MasterOf(slot) = target else { return Ok(link) };
         let Some(master) = map.master_of(slot) else {
             self.ask_last(&source);
-            return Err(StoreError::Refused { reason: format!("no master of its cluster has the slot {slot}") });
+            return Err(StoreError::Refused {
+                reason: format!(
+                    "no master of its cluster has the slot {slot}: see CLUSTER INFO, and CLUSTER ADDSLOTSRANGE or the \
+                     failed master"
+                ),
+            });
         };
         if *master == source {
             return Ok(link);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use fred::types::Value;
 
 use crate::protocol::{
-    CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, Stamped, StoreTime, Token,
+    Answer, CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberReply, RaiseReply, RaiseRequest,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped, StoreTime, Token,
 };
 use crate::store::{Purge, StoreError};
 
@@ -17,23 +17,35 @@ pub(super) struct Script {
     pub sha: LazyLock<String>,
 }
 
-/// A script of this folder, after what it shares with others.
+/// A script of this folder, after what it shares with others; the order is theirs.
 macro_rules! script {
-    ($common:literal, $file:literal) => {
+    ($($file:literal),+) => {
         $crate::store::redis::scripts::Script {
-            body: concat!(include_str!($common), "\n", include_str!($file)),
-            sha: std::sync::LazyLock::new(|| {
-                fred::util::sha1_hash(concat!(include_str!($common), "\n", include_str!($file)))
-            }),
+            body: concat!($(include_str!($file), "\n"),+),
+            sha: std::sync::LazyLock::new(|| fred::util::sha1_hash(concat!($(include_str!($file), "\n"),+))),
         }
     };
 }
 pub(super) use script;
 
-pub(super) static CAMPAIGN: Script = script!("scripts/common.lua", "scripts/campaign.lua");
-pub(super) static RENEW: Script = script!("scripts/common.lua", "scripts/renew.lua");
-pub(super) static RELEASE: Script = script!("scripts/common.lua", "scripts/release.lua");
-pub(super) static PURGE: Script = script!("scripts/common.lua", "scripts/purge.lua");
+/// A script about a role, after the layout of its keys and what all of these have in common.
+macro_rules! of_role {
+    ($layout:literal, $file:literal) => {
+        script!($layout, "scripts/common.lua", $file)
+    };
+}
+
+pub(super) static CAMPAIGN: Script = of_role!("scripts/single.lua", "scripts/campaign.lua");
+pub(super) static RENEW: Script = of_role!("scripts/single.lua", "scripts/renew.lua");
+pub(super) static CONFIRM: Script = of_role!("scripts/single.lua", "scripts/confirm.lua");
+pub(super) static RELEASE: Script = of_role!("scripts/single.lua", "scripts/release.lua");
+pub(super) static PURGE: Script = of_role!("scripts/single.lua", "scripts/purge.lua");
+
+pub(super) static MEMBER_CAMPAIGN: Script = of_role!("scripts/member.lua", "scripts/member_campaign.lua");
+pub(super) static MEMBER_RAISE: Script = of_role!("scripts/member.lua", "scripts/member_raise.lua");
+pub(super) static MEMBER_RENEW: Script = of_role!("scripts/member.lua", "scripts/member_renew.lua");
+pub(super) static MEMBER_RELEASE: Script = of_role!("scripts/member.lua", "scripts/member_release.lua");
+pub(super) static MEMBER_PURGE: Script = of_role!("scripts/member.lua", "scripts/purge.lua");
 
 /// The keys and the channel of one role.
 pub(super) struct Keys {
@@ -92,9 +104,15 @@ fn candidate(candidate: Candidate) -> [String; 2] {
     [candidate.session.to_string(), candidate.attempt.0.to_string()]
 }
 
-pub(super) fn campaign_args(request: &CampaignRequest) -> Vec<String> {
+/// R5, and whether it must wait for R6.
+fn guard(on: bool, acks: bool) -> String {
+    if on && acks { "2".to_owned() } else { flag(on) }
+}
+
+/// `acks`: the reply counts only once replicas have acknowledged it.
+pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
-    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
+    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
     args.push(request.floor.to_string());
     match request.knowledge {
         // Rounded towards caution: a younger knowledge and a longer remaining lease shut the role sooner.
@@ -109,9 +127,25 @@ pub(super) fn campaign_args(request: &CampaignRequest) -> Vec<String> {
     args
 }
 
-pub(super) fn renew_args(request: &RenewRequest) -> Vec<String> {
+/// What a member of a quorum is asked with: the same without the knowledge. Members have no replicas.
+pub(super) fn member_campaign_args(request: &CampaignRequest) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
+    args.push(request.floor.to_string());
+    args
+}
+
+pub(super) fn raise_args(request: &RaiseRequest) -> Vec<String> {
+    let mut args = candidate(request.candidate).to_vec();
+    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
+    args.push(request.token.to_string());
+    args
+}
+
+/// `acks` as in [`campaign_args`].
+pub(super) fn renew_args(request: &RenewRequest, acks: bool) -> Vec<String> {
+    let mut args = candidate(request.candidate).to_vec();
+    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
     args.extend([request.token.to_string(), request.count.to_string(), request.audience.to_string()]);
     args
 }
@@ -120,6 +154,19 @@ pub(super) fn release_args(request: &ReleaseRequest) -> Vec<String> {
     let mut args = candidate(request.candidate).to_vec();
     args.extend([request.token.to_string(), request.audience.to_string()]);
     args
+}
+
+pub(super) fn confirm_args(lease: Duration) -> Vec<String> {
+    vec![ceil_ms(lease)]
+}
+
+/// Whether a reply says that no replica has acknowledged a write of this server process yet. A holder whose identity is
+/// this word is confirmed once more, which changes nothing.
+pub(super) fn is_unconfirmed(reply: &Value) -> bool {
+    match reply {
+        Value::Array(fields) => fields.last().and_then(Value::as_str).is_some_and(|last| last == "unconfirmed"),
+        _ => false,
+    }
 }
 
 /// A script's answer, field by field.
@@ -142,6 +189,10 @@ impl Fields {
         fields.store_time = StoreTime(fields.number()?);
         match fields.name.as_str() {
             "garbage" => Err(StoreError::Garbage { key: fields.text()?, why: fields.text()? }),
+            "foreign" => {
+                let (key, theirs, ours) = (fields.text()?, fields.text()?, fields.text()?);
+                Err(StoreError::Refused { reason: foreign(&key, &theirs, &ours) })
+            }
             "exhausted" => Err(StoreError::Refused {
                 reason: "the next token would reach 2^53: its clock is centuries ahead, or a token was".to_owned(),
             }),
@@ -161,10 +212,53 @@ impl Fields {
         Token::new(self.number()?).ok_or_else(misunderstood)
     }
 
+    fn guard(&mut self) -> Result<(Duration, GuardCause), StoreError> {
+        let remaining = Duration::from_micros(self.number()?);
+        Ok((remaining, GuardCause::parse(&self.text()?).ok_or_else(misunderstood)?))
+    }
+
     fn holder(&mut self) -> Result<Holder, StoreError> {
         let session = self.text()?.parse().map_err(|_| misunderstood())?;
         Ok(Holder { session, identity: Arc::from(self.text()?) })
     }
+}
+
+/// Two stores in one Redis: neither may read the other's keys, nor overwrite them.
+fn foreign(key: &str, theirs: &str, ours: &str) -> String {
+    format!(
+        "{key} was written by a replica whose store is {theirs}, and this one's is {ours}: they would both lead. Give \
+         all replicas the same store; when no replica uses {theirs} any more, `baton purge` with the old configuration \
+         removes the key, or choose another keyPrefix"
+    )
+}
+
+pub(super) fn member_campaign_reply(reply: Value) -> Result<Stamped<Answer>, StoreError> {
+    let mut fields = Fields::new(reply)?;
+    let token = fields.token()?;
+    let reply = match fields.name.as_str() {
+        "granted" => MemberReply::Granted { token },
+        "stale" => MemberReply::Stale { token },
+        "held" => {
+            let (remaining, confirmed) = (Duration::from_millis(fields.number()?), fields.number()? == 1);
+            MemberReply::Held { holder: fields.holder()?, token, remaining, confirmed }
+        }
+        "guarded" => {
+            let (remaining, cause) = fields.guard()?;
+            MemberReply::Guarded { cause, remaining, token }
+        }
+        _ => return Err(misunderstood()),
+    };
+    Ok(Stamped { reply: Answer::Campaign(reply), store_time: fields.store_time })
+}
+
+pub(super) fn raise_reply(reply: Value) -> Result<Stamped<Answer>, StoreError> {
+    let mut fields = Fields::new(reply)?;
+    let reply = match fields.name.as_str() {
+        "raised" => RaiseReply::Raised { count: fields.number()? },
+        "gone" => RaiseReply::Gone { token: fields.token()? },
+        _ => return Err(misunderstood()),
+    };
+    Ok(Stamped { reply: Answer::Raise(reply), store_time: fields.store_time })
 }
 
 pub(super) fn campaign_reply(reply: Value) -> Result<Stamped<CampaignReply>, StoreError> {
@@ -179,8 +273,7 @@ pub(super) fn campaign_reply(reply: Value) -> Result<Stamped<CampaignReply>, Sto
             CampaignReply::Held { holder: fields.holder()?, token, remaining, count }
         }
         "guarded" => {
-            let remaining = Duration::from_micros(fields.number()?);
-            let cause = GuardCause::parse(&fields.text()?).ok_or_else(misunderstood)?;
+            let (remaining, cause) = fields.guard()?;
             CampaignReply::Guarded { cause, remaining, token, count }
         }
         _ => return Err(misunderstood()),

@@ -18,6 +18,7 @@ use socket2_fred::TcpKeepalive;
 
 use super::errors::SetupError;
 use super::nodes::{Node, Nodes};
+use super::sentinels::Sentinels;
 use crate::config::{RedisConfig, Secret, TlsConfig};
 use crate::store::StoreError;
 
@@ -54,6 +55,8 @@ pub(super) struct Settings {
     pub fails_over: bool,
     /// The nodes of the cluster, if it is one.
     pub nodes: Option<Nodes>,
+    /// The Sentinels that are asked for the master, if there are any.
+    pub sentinels: Option<Sentinels>,
 }
 
 impl Settings {
@@ -73,6 +76,7 @@ impl Settings {
             second_look: lease_min / 16,
             fails_over: !matches!(parsed.server, ServerConfig::Centralized { .. }),
             nodes: matches!(parsed.server, ServerConfig::Clustered { .. }).then(|| Nodes::new(hosts(&parsed.server))),
+            sentinels: Sentinels::of(&parsed.server, hosts(&parsed.server)),
             url: SecretString::from(url),
             tls,
             username: config.username.clone(),
@@ -80,6 +84,22 @@ impl Settings {
             command_timeout: config.command_timeout,
             unresponsive: (lease_min / 4).max(UNRESPONSIVE_MIN).max(silence),
         })
+    }
+
+    /// Whether connections are encrypted.
+    pub fn uses_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// A client for one of the Sentinels, with the credentials for them.
+    pub fn sentinel_client(&self, Node { host, port }: &Node) -> Result<Client, StoreError> {
+        let refused = |reason: String| StoreError::Refused { reason };
+        let mut config = Config::from_url(self.url.expose_secret()).map_err(|e| refused(e.details().to_owned()))?;
+        let own = ServerConfig::Centralized { server: Server::new(host.as_str(), *port) };
+        if let ServerConfig::Sentinel { username, password, .. } = std::mem::replace(&mut config.server, own) {
+            (config.username, config.password, config.database) = (username, password, None);
+        }
+        self.client_of(config)
     }
 
     /// A client with today's credentials and certificates, not connected yet.
@@ -94,11 +114,6 @@ impl Settings {
         if let Some(Node { host, port }) = node {
             config.server = ServerConfig::Centralized { server: Server::new(host.as_str(), *port) };
         }
-        config.version = RespVersion::RESP3;
-        config.fail_fast = true;
-        if let Some(tls) = &self.tls {
-            config.tls = Some(FredTls::from(connector(tls).map_err(|reason| refused(format!("TLS: {reason}")))?));
-        }
         let read = |secret: &Option<Secret>, key: &str| match secret {
             None => Ok(None),
             Some(secret) => match secret.read() {
@@ -111,6 +126,18 @@ impl Settings {
         if config.username.is_some() && config.password.is_none() {
             // fred only says who it is when there is a password; a user with `nopass` takes any.
             config.password = Some(String::new());
+        }
+        self.client_of(config)
+    }
+
+    /// With everything that has nothing to do with where it leads, and as whom.
+    fn client_of(&self, mut config: Config) -> Result<Client, StoreError> {
+        config.version = RespVersion::RESP3;
+        config.fail_fast = true;
+        if let Some(tls) = &self.tls {
+            let connector =
+                connector(tls).map_err(|reason| StoreError::Refused { reason: format!("TLS: {reason}") })?;
+            config.tls = Some(FredTls::from(connector));
         }
         let performance = PerformanceConfig {
             default_command_timeout: self.command_timeout,
@@ -144,6 +171,20 @@ impl Settings {
             ..ConnectionConfig::default()
         }
     }
+}
+
+/// Whether the TLS files are usable and fit each other, where all of them are there: a configuration may be meant for
+/// another machine.
+///
+/// # Errors
+/// [`SetupError::Tls`] with the file and what is wrong with it.
+pub fn check_files(config: &RedisConfig) -> Result<(), SetupError> {
+    let TlsConfig { ca_file, client } = &config.tls;
+    let mut files = ca_file.iter().chain(client.iter().flat_map(|(certificate, key)| [certificate, key])).peekable();
+    if files.peek().is_none() || files.any(|file| !file.exists()) {
+        return Ok(());
+    }
+    connector(&config.tls).map(drop).map_err(|reason| SetupError::Tls { reason })
 }
 
 /// The URL with `rediss…` (or `valkeys…`) made `redis…`, and whether it was that.
@@ -189,8 +230,15 @@ fn connector(tls: &TlsConfig) -> Result<TlsConnector, String> {
         None => builder.with_no_client_auth(),
         Some((cert_file, key_file)) => {
             let certificates = certificates(cert_file)?;
-            let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| at(key_file, &error))?;
-            builder.with_client_auth_cert(certificates, key).map_err(|error| at(cert_file, &error))?
+            let key = PrivateKeyDer::from_pem_file(key_file)
+                .map_err(|error| at(key_file, &format!("{error}: keyFile wants a private key in PEM")))?;
+            builder.with_client_auth_cert(certificates, key).map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => at(
+                    key_file,
+                    &format!("it is not the key of {}: keyFile and certFile belong together", cert_file.display()),
+                ),
+                other => at(cert_file, &other),
+            })?
         }
     };
     Ok(TlsConnector::from(config))
@@ -218,7 +266,9 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
-        Ok(certificates) if certificates.is_empty() => Err(format!("{}: no certificate in it", path.display())),
+        Ok(certificates) if certificates.is_empty() => {
+            Err(format!("{}: no certificate in it: caFile and certFile want some in PEM", path.display()))
+        }
         Ok(certificates) => Ok(certificates),
         Err(error) => Err(format!("{}: {error}", path.display())),
     }

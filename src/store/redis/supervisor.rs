@@ -1,7 +1,7 @@
 //! Keeps a connection open: opens one, checks who answers, lets it be used until it ends, opens the next. For ever,
 //! with a growing pause that is different on every replica.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -36,28 +36,58 @@ pub(super) struct Shared {
     pub slot: ArcSwap<Slot>,
     /// The same for people.
     pub health: watch::Sender<StoreHealth>,
-    notes: Mutex<Vec<String>>,
+    known: Mutex<Known>,
+}
+
+/// What a server told of itself at the last connect.
+#[derive(Default)]
+struct Known {
+    run_id: Option<String>,
+    replicas: Option<u64>,
+    notes: Vec<String>,
 }
 
 impl Shared {
     pub fn new() -> Self {
         let error = StoreError::Unreachable { reason: "not connected yet".to_owned() };
         let (health, _) = watch::channel(StoreHealth::Down { reason: error.to_string() });
-        Self { slot: ArcSwap::from_pointee(Slot::Down(error)), health, notes: Mutex::default() }
+        Self { slot: ArcSwap::from_pointee(Slot::Down(error)), health, known: Mutex::default() }
     }
 
     /// What was noticed at the last connect that works, but not as well as it should.
     pub fn notes(&self) -> Vec<String> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known().notes.clone()
     }
 
-    fn up(&self, link: &Arc<Link>, notes: Vec<String>) {
-        let mut present = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Once per note, not once per connection.
-        for note in notes.iter().filter(|note| !present.contains(note)) {
-            tracing::warn!(note, "Redis works, with a reservation");
+    /// What commands are answered with while there is no connection.
+    pub fn trouble(&self) -> Option<StoreError> {
+        match &**self.slot.load() {
+            Slot::Up(_) => None,
+            Slot::Down(error) => Some(error.clone()),
         }
-        *present = notes;
+    }
+
+    /// Which process it was.
+    pub fn run_id(&self) -> Option<String> {
+        self.known().run_id.clone()
+    }
+
+    /// How many replicas it had.
+    pub fn replicas(&self) -> Option<u64> {
+        self.known().replicas
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn up(&self, link: &Arc<Link>, found: Known, endpoint: &str) {
+        let mut present = self.known();
+        // Once per note, not once per connection.
+        for note in found.notes.iter().filter(|note| !present.notes.contains(note)) {
+            tracing::warn!(endpoint, note, "Redis works, with a reservation");
+        }
+        *present = found;
         drop(present);
         self.slot.store(Arc::new(Slot::Up(Arc::clone(link))));
         self.health.send_replace(StoreHealth::Up);
@@ -83,11 +113,14 @@ impl Shared {
 pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Shared>, mut pauses: Pauses) {
     loop {
         match open(&settings, target).await {
-            Ok((link, notes)) => {
-                pauses.reset();
+            Ok((link, found)) => {
                 let link = Arc::new(link);
-                shared.up(&link, notes);
+                shared.up(&link, found, &settings.endpoint);
                 let why = link.ended().await;
+                // One that opens and is then refused at every command would be opened forty times a second.
+                if link.is_replaced() || link.age() >= PAUSE_MAX {
+                    pauses.reset();
+                }
                 if link.is_replaced() {
                     // Only commands are told, until the next connection is there or cannot be made.
                     tracing::debug!(reason = %why, "the connection is replaced");
@@ -102,16 +135,17 @@ pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Sha
     }
 }
 
-async fn open(settings: &Settings, target: Target) -> Result<(Link, Vec<String>), StoreError> {
+async fn open(settings: &Settings, target: Target) -> Result<(Link, Known), StoreError> {
     let link = Link::open(settings, target).await?;
     let info = fetch_info(&link, settings.command_timeout).await?;
     info.check()?;
+    let (run_id, replicas) = (info.get("run_id").map(str::to_owned), info.replicas());
     // Any node of a cluster will do for the map and for messages, its replicas included.
     if settings.nodes.is_some() && target == Target::AnyNode {
-        return Ok((link, info.notes(0)));
+        return Ok((link, Known { run_id, replicas, notes: info.notes(0) }));
     }
     info.check_master()?;
-    Ok((link, info.notes(settings.acks)))
+    Ok((link, Known { run_id, replicas, notes: info.notes(settings.acks) }))
 }
 
 /// Asks a server who it is.

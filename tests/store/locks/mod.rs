@@ -4,6 +4,7 @@ mod cost;
 mod differential;
 mod garbage;
 mod servers;
+mod sides;
 mod steps;
 
 use std::sync::Arc;

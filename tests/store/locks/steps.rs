@@ -2,9 +2,9 @@
 
 use baton::store::StoreError;
 
+use super::super::clock::{self, ClockControl};
 use super::super::live::acknowledged;
 use super::super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::super::support::clock;
 use super::super::support::redis::RedisServer;
 use super::super::support::resp::Reply;
 use super::super::support::{BOUND, wait_until, wait_until_async};
@@ -72,21 +72,21 @@ async fn a_request_that_seems_late_because_the_stores_clock_was_stepped_is_sent_
         println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
         return;
     };
-    let folder = tempfile::tempdir().expect("a directory");
-    let control = folder.path().join("clock");
-    clock::set_clock(&control, "+0");
-    let redis = clock::redis_with_clock(library, &control);
+    let control = ClockControl::new();
+    let environment = control.environment(library);
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let redis = RedisServer::start_under(&environment, &[]);
     let store = connected(&redis.url()).await;
     let mut token = granted(&store, ask("0", 1)).await.token;
-    for (number, offset) in [(1_u128, "+3600"), (2, "-3600"), (3, "+0")] {
-        clock::set_clock(&control, offset);
+    for (number, offset) in [(1_u128, 3_600), (2, -3_600), (3, 0)] {
+        control.set(offset);
         let request = AcquireRequest { floor: token, ..ask(&number.to_string(), number) };
         let before = scripts_run(&redis);
         let later = granted(&store, request).await.token;
         assert!(later > token);
         token = later;
-        let late = if offset == "-3600" { 1 } else { 2 };
-        assert_eq!(scripts_run(&redis) - before, late, "{offset}");
+        let late = if offset == -3_600 { 1 } else { 2 };
+        assert_eq!(scripts_run(&redis) - before, late, "{offset} s");
     }
 }
 

@@ -97,6 +97,22 @@ fn a_release_heard_while_a_campaign_is_out_makes_it_look_again() {
 }
 
 #[test]
+fn of_candidates_that_a_quorum_is_divided_among_the_one_ahead_comes_back_before_the_others() {
+    let come_back = |after| {
+        let mut stage = Stage::with(Profile { rules: Rules::QUORUM, ..profile() });
+        let (id, first) = stage.campaign();
+        stage.answer(id, CampaignReply::Divided { token: token(10), after });
+        let pause = stage.until_due(PERIOD);
+        let (_, second) = stage.campaign();
+        assert_eq!((second.candidate.attempt, second.floor), (first.candidate.attempt.next(), token(10)));
+        pause
+    };
+    assert!(come_back(None) < PERIOD / 12);
+    assert!(come_back(Some(LEASE / 3)) > PERIOD / 4, "after the other's round");
+    assert!(come_back(Some(ms(50))) < PERIOD / 12, "no longer than its grants stand");
+}
+
+#[test]
 fn a_newcomer_listens_for_half_a_lease_before_it_claims_to_know_anything() {
     let mut stage = Stage::new();
     let (id, _) = stage.campaign();

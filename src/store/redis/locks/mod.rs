@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use self::wire::{ACQUIRE, Answer, BEAT, CANCEL, EXTEND, INSPECT, LockKeys, RELEASE};
+use self::wire::{ACQUIRE, Answer, BEAT, CANCEL, CONFIRM, EXTEND, INSPECT, LockKeys, RELEASE};
 use super::scripts::{Fields, Script};
 use super::{Deadline, Done, RedisStore};
 use crate::clock::{BootClock, Clock};
@@ -65,15 +65,22 @@ impl RedisStore {
                 continue;
             };
             let done = self.call(keys.call(script, names, args, Some(latest)), deadline).await?;
-            let (store_time, answer) = wire::answer(done.reply)?;
+            let Done { reply, unconfirmed, link, deadline } = done;
+            let (store_time, answer) = wire::answer(reply)?;
             self.clock.told(store_time);
             match answer {
-                Answer::Done(fields) => return Ok(Done { reply: read(fields)?, link: done.link, deadline }),
+                Answer::Done(fields) => return Ok(Done { reply: read(fields)?, unconfirmed, link, deadline }),
                 // It has done nothing, and now we know better: another server, or its clock was stepped.
                 Answer::Late if deadline.is_ahead() => {}
                 Answer::Late => return Err(StoreError::Unknown { after: self.settings.command_timeout }),
             }
         }
+    }
+
+    /// As [`RedisStore::confirmed`], for the guard of all locks.
+    async fn confirmed_lock<R>(&self, guard: Option<Duration>, done: Done<R>) -> Result<R, StoreError> {
+        let args = wire::confirm_args(guard.unwrap_or_default());
+        self.confirmed(LockKeys::new(&self.prefix).call(&CONFIRM, &[], &args, None), done).await
     }
 
     async fn ask_the_time(&self, keys: &LockKeys, deadline: Deadline) -> Result<(), StoreError> {
@@ -87,19 +94,20 @@ impl RedisStore {
 #[async_trait]
 impl LockStore for RedisStore {
     async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError> {
-        let args = wire::acquire_args(&request);
+        let args = wire::acquire_args(&request, self.replication.acks > 0);
         let done = self.run_lock(&ACQUIRE, &request.names, &args, wire::acquire_reply).await?;
         match done.reply {
-            AcquireReply::Granted(_) => self.acknowledged(done).await,
+            AcquireReply::Granted(_) => self.confirmed_lock(request.guard, done).await,
+            AcquireReply::Guarded { .. } if done.unconfirmed => self.confirmed_lock(request.guard, done).await,
             _ => Ok(done.reply),
         }
     }
 
     async fn extend(&self, request: ExtendRequest) -> Result<ExtendReply, StoreError> {
-        let args = wire::extend_args(&request);
+        let args = wire::extend_args(&request, self.replication.acks > 0);
         let done = self.run_lock(&EXTEND, &request.names, &args, wire::extend_reply).await?;
         match done.reply {
-            ExtendReply::Extended { .. } => self.acknowledged(done).await,
+            ExtendReply::Extended { .. } => self.confirmed_lock(request.guard, done).await,
             ExtendReply::Lost => Ok(done.reply),
         }
     }

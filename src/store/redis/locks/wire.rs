@@ -14,6 +14,7 @@ use crate::store::redis::scripts::{Call, Fields, Script, flag, misunderstood, sc
 
 pub(super) static ACQUIRE: Script = script!("../scripts/lock_common.lua", "../scripts/lock_acquire.lua");
 pub(super) static EXTEND: Script = script!("../scripts/lock_common.lua", "../scripts/lock_extend.lua");
+pub(super) static CONFIRM: Script = script!("../scripts/lock_common.lua", "../scripts/lock_confirm.lua");
 pub(super) static RELEASE: Script = script!("../scripts/lock_common.lua", "../scripts/lock_release.lua");
 pub(super) static CANCEL: Script = script!("../scripts/lock_common.lua", "../scripts/lock_cancel.lua");
 pub(super) static BEAT: Script = script!("../scripts/lock_common.lua", "../scripts/lock_beat.lua");
@@ -70,7 +71,8 @@ fn optional(span: Option<Duration>) -> String {
     span.map_or_else(String::new, ceil_us)
 }
 
-pub(super) fn acquire_args(request: &AcquireRequest) -> Vec<String> {
+/// `acks`: the reply counts only once replicas have acknowledged it.
+pub(super) fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
     let queueing = match request.queueing {
         Queueing::No => "no",
         Queueing::Plain => "plain",
@@ -86,17 +88,23 @@ pub(super) fn acquire_args(request: &AcquireRequest) -> Vec<String> {
         request.floor.to_string(),
         queueing.to_owned(),
         optional(request.guard),
+        flag(acks),
     ]
 }
 
-pub(super) fn extend_args(request: &ExtendRequest) -> Vec<String> {
-    let mut args = vec![request.id.to_string(), optional(request.lease), optional(request.guard)];
+/// `acks` as in [`acquire_args`].
+pub(super) fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
+    let mut args = vec![request.id.to_string(), optional(request.lease), optional(request.guard), flag(acks)];
     if let Some(lost) = request.restore.as_deref() {
         let Restore { session, owner, identity, token, holds, permits, lease } = lost;
         args.extend([session.to_string(), owner.to_string(), identity.to_string(), token.to_string()]);
         args.extend([holds.to_string(), permits.to_string(), ceil_us(*lease)]);
     }
     args
+}
+
+pub(super) fn confirm_args(guard: Duration) -> Vec<String> {
+    vec![ceil_us(guard)]
 }
 
 pub(super) fn release_args(request: &LockReleaseRequest) -> Vec<String> {

@@ -1,12 +1,13 @@
 -- R1: asks for the lease, with R3 (tokens) and R5 (guard). Answers one of
 --   granted token count | held token count remaining_ms session identity | guarded token count remaining_us cause
 --   | look token count | stale token count | exhausted
--- each after its name with the store's clock. protocol/lease.rs is the reference for what happens when.
+-- each after its name with the store's clock, and with the word unconfirmed at the end where that is so (see prepare).
+-- protocol/lease.rs is the reference for what happens when.
 --
 -- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms known_remaining_ms
--- (the last four empty when nothing is known)
+-- (the last four empty when nothing is known; guard is 0, 1, or 2: on, and replies count with acknowledgements)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local guard, floor = ARGV[6] == '1', tonumber(ARGV[7])
+local guard, acks, floor = ARGV[6] ~= '0', ARGV[6] == '2', tonumber(ARGV[7])
 local known_token, known_count = tonumber(ARGV[8]), tonumber(ARGV[9])
 local known_age_ms, known_remaining_ms = tonumber(ARGV[10]), tonumber(ARGV[11])
 
@@ -19,23 +20,39 @@ stored, bad = read_record()
 if bad then
   return bad
 end
-local record, changed = prepare(stored, lease_ms, guard)
+local record, changed, unconfirmed = prepare(stored, lease_ms, guard, acks)
 -- What prepare found out stays, whatever the answer is.
 if changed then
   write_record(record)
 end
 
--- No guard is longer than a lease: one that seems so was set before this clock was stepped back.
-record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
+clamp(record, lease_ms)
 
 -- Gives the lease to the candidate.
 local function grant(token)
   record.token, record.count, record.released = token, record.count + 1, false
   record.session, record.attempt = session, attempt
-  write_record(record)
   write_lease(session, attempt, token, identity, lease_ms)
+  write_record(record)
   publish('grant', token, record.count, '0', session, identity)
   return { 'granted', text(now), text(token), text(record.count) }
+end
+
+local function guarded()
+  return {
+    'guarded', text(now), text(record.token), text(record.count), text(record.guard_until - now), record.guard_cause,
+    unconfirmed and 'unconfirmed' or nil,
+  }
+end
+
+-- Nobody is granted by a server that no replica has acknowledged yet, not even its own attempt once more.
+if unconfirmed and not (lease and lease.session ~= session) then
+  -- Noted as under any guard, see below.
+  if math.max(record.token, record.floor) < floor then
+    record.floor = floor
+    write_record(record)
+  end
+  return guarded()
 end
 
 local function stale()
@@ -65,7 +82,7 @@ if lease then
     if not overdue then
       return {
         'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session,
-        lease.identity,
+        lease.identity, unconfirmed and 'unconfirmed' or nil,
       }
     end
   end
@@ -102,9 +119,7 @@ if guard and math.max(record.token, record.floor) < floor then
 end
 if guard and is_guarded(record) then
   write_record(record)
-  return {
-    'guarded', text(now), text(record.token), text(record.count), text(record.guard_until - now), record.guard_cause,
-  }
+  return guarded()
 end
 
 local token = math.max(record.token, record.floor, floor, now) + 1

@@ -1,4 +1,4 @@
--- What every script begins with.
+-- What every script goes on with, after its layout (single.lua or member.lua): what both have in common.
 --
 -- KEYS[1]  the role's lease: a hash with a TTL, there while somebody holds the role
 -- KEYS[2]  the role's record: a hash without a TTL; both share a hash tag, so that a cluster keeps them together
@@ -32,11 +32,18 @@ local function is_session(value)
   return value and #value == 32 and string.match(value, '^%x+$') ~= nil
 end
 
+-- Whose keys have this in their field v. Replicas with different stores know nothing of each other's leases.
+local WRITERS = { ['1'] = 'redis', q1 = 'quorum' }
+
 -- The fields of a hash; nil when the key is absent; nil and a reply when it is not what we wrote.
 local function read(key, fields)
   local values = redis.pcall('HMGET', key, 'v', unpack(fields))
   if values.err then
-    return nil, garbage(key, 'it is not a hash')
+    if string.find(values.err, 'WRONGTYPE', 1, true) then
+      return nil, garbage(key, 'it is not a hash')
+    end
+    -- The user may not read it, say: that is told as it is.
+    return nil, values
   end
   if not values[1] then
     if redis.call('EXISTS', key) == 0 then
@@ -44,8 +51,12 @@ local function read(key, fields)
     end
     return nil, garbage(key, 'field v is missing')
   end
-  if values[1] ~= '1' then
-    return nil, garbage(key, 'field v is not 1: another version of Baton, or another program, wrote it')
+  if values[1] ~= layout.v then
+    if WRITERS[values[1]] then
+      return nil, { 'foreign', text(now), key, WRITERS[values[1]], WRITERS[layout.v] }
+    end
+    local why = 'field v is not ' .. layout.v .. ': another version of Baton, or another program, wrote it'
+    return nil, garbage(key, why)
   end
   local hash = {}
   for i, field in ipairs(fields) do
@@ -68,11 +79,11 @@ end
 
 -- The lease, while it lives; its TTL is Redis's business.
 local function read_lease()
-  local lease, bad = read(lease_key, { 'session', 'attempt', 'token', 'identity', 'lease_ms' })
+  local lease, bad = read(lease_key, { 'session', 'attempt', 'token', 'identity', 'lease_ms', layout.in_lease })
   if not lease then
     return nil, bad
   end
-  bad = numbers(lease_key, lease, { 'attempt', 'token', 'lease_ms' })
+  bad = numbers(lease_key, lease, { 'attempt', 'token', 'lease_ms', layout.in_lease })
   if bad then
     return nil, bad
   end
@@ -83,6 +94,12 @@ local function read_lease()
   if lease.remaining_ms < 0 then
     return nil, garbage(lease_key, 'it has no TTL')
   end
+  -- More than its whole time cannot be left of a lease: the clock was stepped back. A member would object for as long
+  -- as that takes to catch up; where this is the only server a candidate knows better (R8).
+  if layout.in_lease and lease.remaining_ms > lease.lease_ms then
+    redis.call('PEXPIRE', lease_key, text(lease.lease_ms))
+    lease.remaining_ms = lease.lease_ms
+  end
   return lease
 end
 
@@ -90,12 +107,13 @@ local CAUSES = { [''] = true, generation = true, empty = true, regression = true
 
 -- What is remembered; nil when nothing is.
 local function read_record()
-  local fields = { 'token', 'floor', 'count', 'released', 'session', 'attempt', 'run_id', 'guard_until', 'guard_cause' }
-  local record, bad = read(record_key, fields)
+  local record, bad = read(record_key, {
+    'token', layout.in_record, 'count', 'released', 'session', 'attempt', 'run_id', 'guard_until', 'guard_cause',
+  })
   if not record then
     return nil, bad
   end
-  bad = numbers(record_key, record, { 'token', 'floor', 'count', 'attempt', 'guard_until' })
+  bad = numbers(record_key, record, { 'token', layout.in_record, 'count', 'attempt', 'guard_until' })
   if bad then
     return nil, bad
   end
@@ -115,22 +133,33 @@ end
 -- It counts from this clock, so that what was known of a lost record never fits it by chance.
 local function new_record()
   return {
-    token = 0, floor = 0, count = now, released = false, session = '', attempt = 0, run_id = '', guard_until = 0,
-    guard_cause = '',
+    token = 0, [layout.in_record] = 0, count = now, released = false, session = '', attempt = 0, run_id = '',
+    guard_until = 0, guard_cause = '',
   }
 end
 
 local function write_record(record)
-  redis.call('HSET', record_key, 'v', '1', 'token', text(record.token), 'floor', text(record.floor),
-    'count', text(record.count), 'released', record.released and '1' or '0', 'session', record.session,
-    'attempt', text(record.attempt), 'run_id', record.run_id, 'guard_until', text(record.guard_until),
-    'guard_cause', record.guard_cause)
+  redis.call('HSET', record_key, 'v', layout.v, 'token', text(record.token),
+    layout.in_record, text(record[layout.in_record]), 'count', text(record.count),
+    'released', record.released and '1' or '0', 'session', record.session, 'attempt', text(record.attempt),
+    'run_id', record.run_id, 'guard_until', text(record.guard_until), 'guard_cause', record.guard_cause)
 end
 
-local function write_lease(session, attempt, token, identity, lease_ms)
-  redis.call('HSET', lease_key, 'v', '1', 'session', session, 'attempt', text(attempt), 'token', text(token),
-    'identity', identity, 'lease_ms', text(lease_ms))
-  redis.call('PEXPIRE', lease_key, text(lease_ms))
+-- `confirmed`: 0 or 1, for a member of a quorum only. `lease_ms` may be a fraction.
+local function write_lease(session, attempt, token, identity, lease_ms, confirmed)
+  local ttl = text(math.ceil(lease_ms))
+  local fields = { 'v', layout.v, 'session', session, 'attempt', text(attempt), 'token', text(token),
+    'identity', identity, 'lease_ms', ttl }
+  if layout.in_lease then
+    fields[#fields + 1], fields[#fields + 2] = layout.in_lease, text(confirmed)
+  end
+  redis.call('HSET', lease_key, unpack(fields))
+  local expires = redis.pcall('PEXPIRE', lease_key, ttl)
+  if type(expires) == 'table' and expires.err then
+    -- The user may not do that. A lease without a TTL would stand for ever; without it the same error ends the script.
+    redis.call('DEL', lease_key)
+    redis.call('PEXPIRE', lease_key, ttl)
+  end
 end
 
 local function extend_lease(lease_ms)
@@ -150,13 +179,30 @@ local function guard_until(record, cause, moment)
   end
 end
 
--- R5 generation and empty. Returns the record to go on with, and whether it differs from what is stored.
-local function prepare(record, lease_ms, guard)
+-- No guard is longer than a lease: one that seems so was set before this clock was stepped back.
+local function clamp(record, lease_ms)
+  if record then
+    record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
+  end
+  return record
+end
+
+local function run_id_in(info)
+  return string.match(info, 'run_id:(%w+)') or ''
+end
+
+-- R5 generation and empty. Returns the record to go on with, whether it differs from what is stored, and whether this
+-- server is unconfirmed.
+--
+-- With acknowledgements (`acks`, R6) the lease that the guard waits for does not begin here, but in confirm.lua, when a
+-- replica has acknowledged a write of this server. Until then that replica may follow another master, and acknowledge
+-- there.
+local function prepare(record, lease_ms, guard, acks)
   if not guard then
-    return record or new_record(), false
+    return record or new_record(), false, false
   end
   local info = redis.call('INFO', 'server')
-  local run_id = string.match(info, 'run_id:(%w+)') or ''
+  local run_id = run_id_in(info)
   if not record then
     record = new_record()
     record.run_id = run_id
@@ -166,14 +212,17 @@ local function prepare(record, lease_ms, guard)
     if left >= 0 then
       guard_until(record, 'empty', now + left)
     end
-    return record, true
+    return record, true, false
   end
-  if record.run_id ~= run_id then
-    record.run_id = run_id
-    guard_until(record, 'generation', now + lease_ms * 1000)
-    return record, true
+  if record.run_id == run_id then
+    return record, false, false
   end
-  return record, false
+  guard_until(record, 'generation', now + lease_ms * 1000)
+  if acks then
+    return record, true, true
+  end
+  record.run_id = run_id
+  return record, true, false
 end
 
 -- R8. The identity comes last, since it may hold spaces. Returns how many heard it.

@@ -1,9 +1,11 @@
 -- Asks for one lock or several, all or none: R1 with R3 (tokens) and R5 (guard). Answers one of
 --   granted token id holds | held name ahead [owner identity token holds remaining_us] | guarded remaining_us
 --   | differ name permits | exhausted
--- each after its name with the store's clock.
+-- each after its name with the store's clock,
+-- and the answers granted and guarded with the word unconfirmed at the end where that is so (see prepare).
 --
 -- ARGV after the names: session id owner identity lease_us permits floor queueing(no|plain|fair) guard_us(or empty)
+-- acks(0/1: replies count with acknowledgements)
 local session, id, owner, identity, lease = arg(1), arg(2), arg(3), arg(4), tonumber(arg(5))
 local permits, floor, queueing = tonumber(arg(6)), tonumber(arg(7)), arg(8)
 local mine = session .. ':' .. id
@@ -12,8 +14,8 @@ local cells, bad = load_all()
 if bad then
   return bad
 end
-local guarded
-guarded, bad = prepare(arg(9))
+local guarded, unconfirmed
+guarded, bad, unconfirmed = prepare(arg(9), arg(10) == '1')
 if bad then
   return bad
 end
@@ -37,7 +39,9 @@ local function present_id()
 end
 
 local function granted(holder)
-  return { 'granted', text(now), text(holder.token), holder.id, text(holder.holds) }
+  return {
+    'granted', text(now), text(holder.token), holder.id, text(holder.holds), unconfirmed and 'unconfirmed' or nil,
+  }
 end
 
 local present = present_id()
@@ -117,7 +121,7 @@ if shut or guarded then
     end
   end
   if not shut then
-    return { 'guarded', text(now), text(guarded) }
+    return { 'guarded', text(now), text(guarded), unconfirmed and 'unconfirmed' or nil }
   end
   local ahead = redis.call('ZRANK', shut.queue, mine) or redis.call('ZCARD', shut.queue)
   local reply = { 'held', text(now), shut.name, text(ahead) }

@@ -50,10 +50,18 @@ local function is_id(value)
   return value and #value == 32 and string.match(value, '^%x+$') ~= nil
 end
 
+-- The reply to an error of reading a key. That the user may not read it, say, is told as it is.
+local function unreadable(key, failed, kind)
+  if string.find(failed.err, 'WRONGTYPE', 1, true) then
+    return garbage(key, 'it is not a ' .. kind)
+  end
+  return failed
+end
+
 -- A reply when the key holds something else; pcall answers a number when it does not.
 local function not_sorted(key)
   local reply = redis.pcall('ZCARD', key)
-  return type(reply) == 'table' and garbage(key, 'it is not a sorted set') or nil
+  return type(reply) == 'table' and unreadable(key, reply, 'sorted set') or nil
 end
 
 -- `session token holds request lease expires_at bytes-of-owner owner identity`, the last two with spaces and all.
@@ -117,7 +125,7 @@ local function load(i)
   }
   local flat = redis.pcall('HGETALL', cell.key)
   if flat.err then
-    return nil, garbage(cell.key, 'it is not a hash')
+    return nil, unreadable(cell.key, flat, 'hash')
   end
   local bad = not_sorted(cell.queue) or not_sorted(cell.fair)
   if not bad and #flat > 0 then
@@ -297,23 +305,35 @@ local function leave_queues(cells, mine)
   end
 end
 
--- R5 for the whole store: notices another server process. Returns for how long it stays shut for new grants, if it is;
--- or nil and a reply.
-local function prepare(guard)
+local function run_id_in(info)
+  return string.match(info, 'run_id:(%w+)') or ''
+end
+
+local function write_store(run_id, guard_until)
+  redis.call('HSET', store_key, 'v', '1', 'run_id', run_id, 'guard_until', text(guard_until))
+  redis.call('PEXPIRE', store_key, text(DAY_MS))
+end
+
+-- R5 for the whole store: notices another server process. Returns for how long it stays shut for new grants, if it is,
+-- and whether this server is unconfirmed; or nil and a reply.
+--
+-- With acknowledgements (`acks`, R6) the guard does not begin here, but in lock_confirm.lua, when a replica has
+-- acknowledged a write of this server. Until then that replica may follow another master, and acknowledge there.
+local function prepare(guard, acks)
   if guard == '' then
     return nil
   end
   guard = tonumber(guard)
   local stored = redis.pcall('HMGET', store_key, 'v', 'run_id', 'guard_until')
   if stored.err then
-    return nil, garbage(store_key, 'it is not a hash')
+    return nil, unreadable(store_key, stored, 'hash')
   end
   local known = stored[1] or redis.call('EXISTS', store_key) == 1
   if known and (stored[1] ~= '1' or not stored[2] or not is_number(stored[3])) then
     return nil, garbage(store_key, 'its fields are not those of Baton')
   end
   local info = redis.call('INFO', 'server')
-  local run_id = string.match(info, 'run_id:(%w+)') or ''
+  local run_id = run_id_in(info)
   local guard_until = now + guard
   if not known then
     -- Whole seconds, rounded either way: the server may be almost a second younger than it says.
@@ -322,10 +342,13 @@ local function prepare(guard)
   elseif stored[2] == run_id then
     -- No guard is longer than that: one that seems so was set before this clock was stepped back.
     guard_until = math.min(tonumber(stored[3]), guard_until)
+  elseif acks then
+    -- Written each time, for there must be something to acknowledge; still under the name of the other process.
+    write_store(stored[2], guard_until)
+    return guard, nil, true
   end
   if not known or stored[2] ~= run_id or text(guard_until) ~= stored[3] then
-    redis.call('HSET', store_key, 'v', '1', 'run_id', run_id, 'guard_until', text(guard_until))
-    redis.call('PEXPIRE', store_key, text(DAY_MS))
+    write_store(run_id, guard_until)
   elseif redis.call('PTTL', store_key) < DAY_MS / 2 then
     redis.call('PEXPIRE', store_key, text(DAY_MS))
   end

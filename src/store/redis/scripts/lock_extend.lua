@@ -1,19 +1,19 @@
 -- Extends a lock, or puts it back where the store has lost it (R4); on all of its names or none. Answers one of
---   extended token holds lease_us restored(0/1) | lost
+--   extended token holds lease_us restored(0/1) [unconfirmed] | lost
 -- each after its name with the store's clock.
 --
--- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty), and what it takes to put it
--- back: session owner identity token holds permits lease_us (or nothing)
+-- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty) acks(as in lock_acquire.lua),
+-- and what it takes to put it back: session owner identity token holds permits lease_us (or nothing)
 local id, lease = arg(1), tonumber(arg(2))
-local session, owner, identity, token = arg(4), arg(5), arg(6), tonumber(arg(7) or '')
-local holds, permits, lease_lost = tonumber(arg(8) or ''), tonumber(arg(9) or ''), tonumber(arg(10) or '')
+local session, owner, identity, token = arg(5), arg(6), arg(7), tonumber(arg(8) or '')
+local holds, permits, lease_lost = tonumber(arg(9) or ''), tonumber(arg(10) or ''), tonumber(arg(11) or '')
 
 local cells, bad = load_all()
 if bad then
   return bad
 end
-local _
-_, bad = prepare(arg(3))
+local _, unconfirmed
+_, bad, unconfirmed = prepare(arg(3), arg(4) == '1')
 if bad then
   return bad
 end
@@ -60,4 +60,5 @@ for _, cell in ipairs(cells) do
 end
 return {
   'extended', text(now), text(holder.token), text(holder.holds), text(holder.lease), #missing > 0 and '1' or '0',
+  unconfirmed and 'unconfirmed' or nil,
 }

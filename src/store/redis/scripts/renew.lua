@@ -1,10 +1,11 @@
 -- R4: extends the lease, or puts it back when the store has lost it. Answers one of
---   renewed count reasserted(0/1) listeners | lost token [session identity]
+--   renewed count reasserted(0/1) listeners [unconfirmed] | lost token [session identity]
 -- each after its name with the store's clock.
 --
 -- ARGV: channel session attempt identity lease_ms guard token count audience
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local guard, token, count, audience = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+local guard, acks = ARGV[6] ~= '0', ARGV[6] == '2' -- as in campaign.lua
+local token, count, audience = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
 
 local lease, bad = read_lease()
 if bad then
@@ -15,7 +16,7 @@ stored, bad = read_record()
 if bad then
   return bad
 end
-local record, changed = prepare(stored, lease_ms, guard)
+local record, changed, unconfirmed = prepare(stored, lease_ms, guard, acks)
 
 local ours = lease and lease.session == session and lease.attempt == attempt and lease.token == token
 -- A lease of an earlier term, which a failover to a lagging replica has brought back, is no reason to refuse.
@@ -35,11 +36,14 @@ end
 record.count = math.max(record.count, count) + 1
 if reasserted then
   record.token, record.released, record.session, record.attempt = token, false, session, attempt
-  write_record(record)
   write_lease(session, attempt, token, identity, lease_ms)
+  write_record(record)
 else
   write_record(record)
   extend_lease(lease_ms)
 end
 local listeners = publish('heartbeat', token, record.count, audience, session, identity)
-return { 'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners) }
+return {
+  'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners),
+  unconfirmed and 'unconfirmed' or nil,
+}

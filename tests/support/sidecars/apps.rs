@@ -1,5 +1,8 @@
 //! The apps: one for each replica, which asks its sidecar who leads all the time and writes every answer down.
 
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +13,8 @@ use serde::Deserialize;
 
 use crate::claims::{Claim, Term, Who, breaches, leaderless, terms};
 use crate::http::Connection;
+use crate::replica::Replica;
+use crate::support::place::Place;
 
 /// Between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -35,10 +40,18 @@ pub struct Seen {
     pub told: Told,
 }
 
+/// A sidecar's start, where it runs, and its address there.
+#[derive(Clone)]
+struct Target {
+    start: usize,
+    place: Place,
+    address: SocketAddr,
+}
+
 #[derive(Default)]
 struct Journal {
-    /// Where each app asks: the sidecar's start and address.
-    targets: Vec<Option<(usize, SocketAddr)>>,
+    /// Where each app asks.
+    targets: Vec<Option<Target>>,
     seen: Vec<Seen>,
     /// When apps said that they act no longer, whatever they were promised.
     drained: Vec<(Who, Instant)>,
@@ -97,9 +110,48 @@ impl Apps {
         lock(&self.journal)
     }
 
-    /// From now on a replica is asked there.
-    pub fn ask_at(&self, who: Who, address: SocketAddr) {
-        self.journal().targets[who.replica] = Some((who.start, address));
+    /// From now on this start of the replica is asked.
+    pub fn ask_at(&self, replica: &Replica) {
+        let (who, place) = (replica.who(), replica.settings.place.clone());
+        self.journal().targets[who.replica] = Some(Target { start: who.start, place, address: replica.api() });
+    }
+
+    /// Who leads at this moment, as far as answers tell that still stand.
+    pub fn leads(&self) -> Option<Who> {
+        let (journal, now) = (self.journal(), Instant::now());
+        let last = |replica| journal.seen.iter().rev().take(1_000).find(|seen: &&Seen| seen.who.replica == replica);
+        let stands = |seen: &&Seen| {
+            seen.told.leader && seen.asked + Duration::from_millis(seen.told.valid_for_ms.unwrap_or(0)) > now
+        };
+        (0..journal.targets.len()).filter_map(last).find(stands).map(|seen| seen.who)
+    }
+
+    /// Everything that was claimed so far, in order of the claims' start.
+    pub fn claims(&self) -> Vec<Claim> {
+        self.journal().claims()
+    }
+
+    /// Answers so far that contradict themselves.
+    pub fn nonsense(&self) -> Vec<String> {
+        self.journal().nonsense.clone()
+    }
+
+    /// The longest that an app looked away from a sidecar: from an answer to its next question. What a sidecar did
+    /// meanwhile was not seen.
+    pub fn blind_max(&self) -> Duration {
+        let journal = self.journal();
+        let mut read: BTreeMap<Who, Instant> = BTreeMap::new();
+        let mut longest = Duration::ZERO;
+        for seen in &journal.seen {
+            let before = read.insert(seen.who, seen.read);
+            longest = longest.max(before.map_or(Duration::ZERO, |read| seen.asked.saturating_duration_since(read)));
+        }
+        longest
+    }
+
+    /// How many answers were read so far.
+    pub fn answers(&self) -> usize {
+        self.journal().seen.len()
     }
 
     /// The app beside this sidecar has stopped acting.
@@ -186,23 +238,23 @@ fn lock(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
 }
 
 fn poll(replica: usize, line: &str, journal: &Mutex<Journal>) {
-    let mut kept: Option<(usize, SocketAddr, Connection)> = None;
+    let mut kept: Option<(usize, Connection)> = None;
     loop {
         let target = {
             let journal = lock(journal);
             if journal.ended {
                 return;
             }
-            journal.targets[replica]
+            journal.targets[replica].clone()
         };
-        if let Some((start, address)) = target {
-            if kept.as_ref().is_some_and(|(known, at, _)| (*known, *at) != (start, address)) {
+        if let Some(Target { start, place, address }) = target {
+            if kept.as_ref().is_some_and(|(known, _)| *known != start) {
                 kept = None;
             }
             if kept.is_none() {
-                kept = Connection::open(address).ok().map(|connection| (start, address, connection));
+                kept = place.run(|| Connection::open(address)).ok().map(|connection| (start, connection));
             }
-            if let Some((_, _, connection)) = &mut kept
+            if let Some((_, connection)) = &mut kept
                 && note(Who { replica, start }, line, connection, journal).is_err()
             {
                 // The sidecar was killed, or has ended.

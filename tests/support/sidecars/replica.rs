@@ -1,5 +1,7 @@
 //! One replica: a `baton run` process that may be killed, paused, ended and started again.
 
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -10,10 +12,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::claims::Who;
-use crate::group::ROLE;
 use crate::http::{Answer, ask};
+use crate::support::place::Place;
 use crate::support::redis::free_port;
 use crate::wait::until;
+
+/// The role that every scenario is about.
+pub const ROLE: &str = "scheduler";
+/// Where its lease is.
+pub const LEASE_KEY: &str = "baton:{scheduler}:lease";
 
 /// A role's timings, in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +34,8 @@ pub struct Lease {
 impl Lease {
     /// As short as a busy machine allows: for scenarios in which leases end.
     pub const SHORT: Self = Self { duration: 2_000, renew: 600, margin: 200, validity: 500 };
+    /// For scenarios in which a leader must survive a machine that is busy with starting servers, too.
+    pub const LONGER: Self = Self { duration: 6_000, renew: 1_500, margin: 300, validity: 500 };
     /// For scenarios in which a leader must survive something that takes a moment.
     pub const LONG: Self = Self { duration: 4_000, renew: 1_000, margin: 300, validity: 500 };
 
@@ -51,6 +60,12 @@ pub struct Settings {
     pub redis_url: String,
     /// Further keys of `store.redis`, each with a comma before it.
     pub redis_more: String,
+    /// Which kubeconfig leads to the leases, where they are in Kubernetes.
+    pub kubeconfig: Option<PathBuf>,
+    /// Another store than these say, as it stands after `store:`.
+    pub store: Option<String>,
+    /// Where it runs.
+    pub place: Place,
     /// The entries of `roles`.
     pub roles: String,
 }
@@ -59,7 +74,35 @@ impl Settings {
     /// Of web-`number`, which campaigns for the usual role.
     pub fn new(number: usize, redis_url: String, lease: Lease) -> Self {
         let roles = lease.role(ROLE, "");
-        Self { identity: format!("web-{number}"), redis_url, redis_more: String::new(), roles }
+        Self {
+            identity: format!("web-{number}"),
+            redis_url,
+            redis_more: String::new(),
+            store: None,
+            kubeconfig: None,
+            place: Place::here(),
+            roles,
+        }
+    }
+
+    /// The same on another store, told by its section of the configuration, at a place of its own.
+    pub fn on_store(number: usize, store: String, place: Place, lease: Lease) -> Self {
+        Self { store: Some(store), place, ..Self::new(number, String::new(), lease) }
+    }
+
+    /// Of web-`number` on a quorum of the Redis servers with these URLs.
+    pub fn on_quorum(number: usize, urls: &[String], lease: Lease) -> Self {
+        let members: Vec<String> = urls.iter().map(|url| format!("{{ url: \"{url}\" }}")).collect();
+        // A campaign takes up to two.
+        let (members, timeout_ms) = (members.join(", "), lease.renew * 2 / 5);
+        let store = format!("{{ quorum: {{ members: [{members}], commandTimeout: {timeout_ms}ms }} }}");
+        Self { store: Some(store), ..Self::new(number, String::new(), lease) }
+    }
+
+    /// The same with leases in Kubernetes.
+    pub fn on_kubernetes(number: usize, kubeconfig: PathBuf, lease: Lease) -> Self {
+        let store = "{ kubernetes: { commandTimeout: 400ms } }".to_owned();
+        Self { kubeconfig: Some(kubeconfig), ..Self::on_store(number, store, Place::here(), lease) }
     }
 }
 
@@ -100,11 +143,13 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let Settings { identity, redis_url, redis_more, .. } = &self.settings;
+        let Settings { identity, redis_url, redis_more, store, .. } = &self.settings;
         let (api, telemetry) = (self.api, self.telemetry);
+        let redis = || format!("{{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}");
+        let store = store.clone().unwrap_or_else(redis);
         format!(
             "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
-             store: {{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}\nroles:\n{roles}\
+             store: {store}\nroles:\n{roles}\
              log: {{ level: debug, format: text }}\n"
         )
     }
@@ -119,14 +164,15 @@ impl Replica {
         // Somebody else may take a free port before the replica does; it then ends with this code.
         const TAKEN: i32 = 69;
         for _ in 0..5 {
-            self.api = SocketAddr::from(([127, 0, 0, 1], free_port()));
-            self.telemetry = SocketAddr::from(([127, 0, 0, 1], free_port()));
+            self.api = SocketAddr::from(([127, 0, 0, 1], self.settings.place.run(free_port)));
+            self.telemetry = SocketAddr::from(([127, 0, 0, 1], self.settings.place.run(free_port)));
             std::fs::write(&self.config, self.config_with(&self.settings.roles)).expect("a configuration");
             self.child = Some(self.launch());
             let mut ended = None;
             until("a replica listens", || {
                 ended = self.child.as_mut().and_then(|child| child.try_wait().expect("our own child can be asked"));
-                ended.is_some() || [self.api, self.telemetry].iter().all(|at| TcpStream::connect(at).is_ok())
+                let listens = || [self.api, self.telemetry].iter().all(|at| TcpStream::connect(at).is_ok());
+                ended.is_some() || self.settings.place.run(listens)
             });
             match ended {
                 None => return,
@@ -142,7 +188,10 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
-        command.spawn().expect("the sidecar starts")
+        if let Some(kubeconfig) = &self.settings.kubeconfig {
+            command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
+        }
+        self.settings.place.run(|| command.spawn()).expect("the sidecar starts")
     }
 
     fn log_path(&self) -> PathBuf {
@@ -161,12 +210,14 @@ impl Replica {
 
     /// Asks its listener for the app.
     pub fn ask(&self, line: &str, body: &str) -> Answer {
-        ask(self.api, line, body)
+        let api = self.api;
+        self.settings.place.run(|| ask(api, line, body))
     }
 
     /// The value of a series in `/metrics`, whatever the order of its labels.
     pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let text = ask(self.telemetry, "GET /metrics", "").body;
+        let telemetry = self.telemetry;
+        let text = self.settings.place.run(|| ask(telemetry, "GET /metrics", "")).body;
         let pairs: Vec<String> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
         let is_it = |series: &str| {
             series.split('{').next() == Some(name) && pairs.iter().all(|pair| series.contains(pair.as_str()))

@@ -1,0 +1,313 @@
+//! The replica's side: what each combination of answers comes to.
+
+use super::super::super::election::Failure;
+use super::super::super::rules::Rules;
+use super::super::super::wire::CampaignReply;
+use super::*;
+
+/// The question that is out, and whom it went to.
+fn asked<R: Round>(round: &mut R) -> (Ballot, Vec<usize>, Ask) {
+    match round.poll() {
+        Some(Step::Ask { ballot, to, ask }) => (ballot, to, ask),
+        _ => panic!("expected a question"),
+    }
+}
+
+fn told<R: Round>(round: &mut R) -> (Vec<usize>, Ask) {
+    match round.poll() {
+        Some(Step::Tell { to, ask }) => (to, ask),
+        _ => panic!("expected a message"),
+    }
+}
+
+fn done<R: Round>(round: &mut R) -> Result<R::Reply, Failure> {
+    match round.poll() {
+        Some(Step::Done(reply)) => {
+            assert!(round.poll().is_none(), "nothing comes after it");
+            reply
+        }
+        _ => panic!("expected the end"),
+    }
+}
+
+fn silent(member: usize) -> Vote {
+    Err(Failure { reason: format!("member {member}: no answer within 500ms") })
+}
+
+fn granted(value: u64) -> Vote {
+    Ok(Answer::Campaign(MemberReply::Granted { token: token(value) }))
+}
+
+fn held(session: u128, value: u64, remaining: u64, confirmed: bool) -> Vote {
+    let (holder, token) = (holder(session), token(value));
+    Ok(Answer::Campaign(MemberReply::Held { holder, token, remaining: secs(remaining), confirmed }))
+}
+
+fn guarded(remaining: u64) -> Vote {
+    let (cause, token) = (GuardCause::Generation, token(5));
+    Ok(Answer::Campaign(MemberReply::Guarded { cause, remaining: secs(remaining), token }))
+}
+
+fn raised(count: u64) -> Vote {
+    Ok(Answer::Raise(RaiseReply::Raised { count }))
+}
+
+fn gone(value: u64) -> Vote {
+    Ok(Answer::Raise(RaiseReply::Gone { token: token(value) }))
+}
+
+/// A campaign of replica 5 that has asked everybody and got these answers, in this order.
+fn campaigned(seats: Seats, votes: Vec<Vote>) -> CampaignRound {
+    let mut round = CampaignRound::new(seats, Rules::QUORUM, campaign(5, 1));
+    let (ballot, to, ask) = asked(&mut round);
+    assert_eq!((to, ask), ((0..seats.members()).collect(), Ask::Campaign(campaign(5, 1))));
+    for (member, vote) in votes.into_iter().enumerate() {
+        round.answered(ballot, member, vote);
+    }
+    round
+}
+
+/// What a campaign comes to that nobody is elected by. All that was granted is taken back first.
+fn failed(seats: Seats, votes: Vec<Vote>) -> Result<CampaignReply, Failure> {
+    let mut round = campaigned(seats, votes);
+    taken_back(&mut round, seats);
+    done(&mut round)
+}
+
+fn taken_back(round: &mut CampaignRound, seats: Seats) {
+    let release = ReleaseRequest { audience: 0, ..release(5, 1, Token::NONE) };
+    assert_eq!(told(round), ((0..seats.members()).collect(), Ask::Release(release)), "without a token: no term ended");
+}
+
+const FIVE: Seats = Seats::majority(5);
+
+#[test]
+fn a_majority_is_more_than_half_and_all_is_all() {
+    let needed = |members| Seats::majority(members).needed();
+    assert_eq!([1, 2, 3, 4, 5, 7].map(needed), [1, 2, 2, 3, 3, 4]);
+    assert_eq!((Seats::all(5).needed(), Seats::all(5).members()), (5, 5));
+}
+
+#[test]
+fn the_greatest_token_is_the_terms_and_a_majority_that_confirms_it_elects() {
+    let votes = vec![granted(30), granted(50), silent(2), granted(40), granted(20)];
+    let mut round = campaigned(FIVE, votes);
+    let (ballot, to, ask) = asked(&mut round);
+    assert_eq!((to, ask), (vec![0, 1, 3, 4], Ask::Raise(raise(5, 1, token(50)))), "whoever granted, and nobody else");
+    for (member, vote) in [(0, raised(7)), (4, gone(60)), (3, raised(9))] {
+        round.answered(ballot, member, vote);
+        assert!(round.poll().is_none());
+    }
+    round.answered(ballot, 1, raised(8));
+    let first = RenewRequest { count: 8, audience: 0, ..renew(5, 1, token(50)) };
+    assert_eq!(told(&mut round), (vec![2], Ask::Renew(first)), "the rest learns of the term at once");
+    assert_eq!(done(&mut round), Ok(CampaignReply::Granted { token: token(50), count: 9 }));
+}
+
+#[test]
+fn whoever_has_a_majority_still_waits_for_every_member() {
+    let mut round = campaigned(FIVE, (1..=4).map(granted).collect());
+    assert!(round.poll().is_none(), "the last one may object");
+}
+
+#[test]
+fn one_member_that_knows_of_an_incumbent_outweighs_all_others() {
+    let votes = vec![granted(1), granted(2), granted(3), granted(4), held(9, 90, 6, true)];
+    let by = |token, remaining| CampaignReply::Held { holder: holder(9), token, remaining: secs(remaining), count: 0 };
+    assert_eq!(failed(FIVE, votes), Ok(by(token(90), 6)));
+    let votes = vec![held(8, 80, 9, true), granted(2), granted(3), granted(4), held(9, 90, 6, true)];
+    assert_eq!(failed(FIVE, votes), Ok(by(token(90), 9)), "the newest term, for as long as anybody objects");
+    let votes = vec![granted(1), granted(2), granted(3), held(9, 90, 3, false), silent(4)];
+    let mut round = campaigned(FIVE, votes);
+    assert!(matches!(asked(&mut round).2, Ask::Raise(_)), "a grant to another is no objection");
+}
+
+#[test]
+fn with_objection_switched_off_a_majority_is_enough() {
+    let rules = Rules { objection: false, ..Rules::QUORUM };
+    let mut round = CampaignRound::new(Seats::majority(3), rules, campaign(5, 1));
+    let (ballot, ..) = asked(&mut round);
+    for (member, vote) in [granted(1), granted(2), held(9, 90, 6, true)].into_iter().enumerate() {
+        round.answered(ballot, member, vote);
+    }
+    assert!(matches!(asked(&mut round).2, Ask::Raise(_)));
+}
+
+#[test]
+fn a_token_that_somebody_reported_is_exceeded_though_the_granters_forgot_it() {
+    let votes = vec![granted(10), granted(11), granted(12), guarded(3), held(9, 40, 3, false)];
+    let mut round = campaigned(FIVE, votes);
+    let (_, to, ask) = asked(&mut round);
+    assert_eq!((to, ask), (vec![0, 1, 2], Ask::Raise(raise(5, 1, token(41)))));
+    let last = Token::LIMIT - 1;
+    let votes = vec![granted(10), granted(11), granted(12), silent(3), held(9, last, 3, false)];
+    let divided = CampaignReply::Divided { token: token(last), after: None };
+    assert_eq!(failed(FIVE, votes), Ok(divided), "there is no greater one");
+}
+
+#[test]
+fn too_few_answers_are_an_error_that_names_every_member_that_gave_none() {
+    let votes = vec![granted(1), held(9, 90, 6, true), silent(2), silent(3), silent(4)];
+    let reason = "2 of 5 members answer and 3 are needed: member 2: no answer within 500ms; \
+                  member 3: no answer within 500ms; member 4: no answer within 500ms";
+    assert_eq!(failed(FIVE, votes), Err(Failure { reason: reason.to_owned() }), "whatever the others know");
+    let votes = vec![granted(1), granted(2), silent(2)];
+    let reason = "2 of 3 members answer and 3 are needed: member 2: no answer within 500ms";
+    assert_eq!(failed(Seats::all(3), votes), Err(Failure { reason: reason.to_owned() }));
+}
+
+#[test]
+fn guards_that_leave_no_majority_tell_when_enough_members_are_open_again() {
+    let shut = |seconds| {
+        let (cause, remaining) = (GuardCause::Generation, secs(seconds));
+        Ok(CampaignReply::Guarded { cause, remaining, token: token(5), count: 0 })
+    };
+    assert_eq!(failed(FIVE, vec![guarded(7), granted(1), guarded(3), granted(2), guarded(9)]), shut(3));
+    assert_eq!(failed(FIVE, vec![guarded(7), guarded(3), guarded(9), silent(3), silent(4)]), shut(9));
+    assert_eq!(failed(Seats::all(3), vec![guarded(7), guarded(3), granted(1)]), shut(7));
+    let few = vec![guarded(7), granted(1), granted(2), held(6, 3, 2, false), held(7, 3, 2, false)];
+    assert_eq!(failed(FIVE, few), shut(7), "the guard's end is what is known");
+    let one = vec![guarded(7), granted(1), held(6, 3, 2, false), held(7, 3, 2, false), silent(4)];
+    assert_eq!(failed(FIVE, one), Ok(CampaignReply::Divided { token: token(5), after: Some(secs(2)) }));
+}
+
+#[test]
+fn of_those_who_campaign_together_one_is_ahead_and_all_see_the_same() {
+    let divided = |after: Option<u64>| Ok(CampaignReply::Divided { token: token(9), after: after.map(secs) });
+    let rival = |session, remaining| held(session, 9, remaining, false);
+    // By grants…
+    assert_eq!(failed(FIVE, vec![granted(1), granted(2), rival(6, 3), rival(7, 3), silent(4)]), divided(None));
+    assert_eq!(failed(FIVE, vec![granted(1), rival(6, 1), rival(6, 3), rival(7, 2), silent(4)]), divided(Some(3)));
+    // … then by session.
+    let votes = |other| vec![granted(1), granted(2), rival(other, 2), rival(other, 3), silent(4)];
+    assert_eq!(failed(FIVE, votes(6)), divided(Some(3)));
+    assert_eq!(failed(FIVE, votes(4)), divided(None));
+}
+
+#[test]
+fn a_round_that_cannot_be_won_does_not_wait_for_the_rest() {
+    let rival = |session| held(session, 9, 3, false);
+    let after = Some(secs(3));
+    let divided = CampaignReply::Divided { token: token(9), after };
+    // So many said no that the two that are out make no majority.
+    assert_eq!(failed(FIVE, vec![rival(6), rival(7), rival(8)]), Ok(divided.clone()));
+    // Another is ahead, and a majority has answered.
+    assert_eq!(failed(FIVE, vec![granted(1), rival(6), rival(6)]), Ok(divided));
+    // The first answers say little, and nobody is ahead of two grants.
+    for votes in [vec![rival(6)], vec![rival(6), rival(6)], vec![granted(1), granted(2), rival(6)]] {
+        assert!(campaigned(FIVE, votes).poll().is_none());
+    }
+    // Where an incumbent is known of, all are heard: the newest term is the one to follow.
+    assert!(campaigned(FIVE, vec![granted(1), held(6, 9, 3, true), rival(7)]).poll().is_none());
+    // Members that do not answer do not refuse.
+    assert!(campaigned(FIVE, vec![silent(0), silent(1), silent(2)]).poll().is_none());
+}
+
+#[test]
+fn a_raise_that_fails_takes_everything_back() {
+    for (votes, expected) in [
+        (vec![raised(1), raised(2), gone(77)], Ok(CampaignReply::Divided { token: token(77), after: None })),
+        (
+            vec![raised(1), silent(1), silent(2)],
+            Err("1 of 5 members answer and 3 are needed: member 1: no answer within 500ms; \
+                 member 2: no answer within 500ms"),
+        ),
+    ] {
+        let mut round = campaigned(FIVE, vec![granted(1), granted(2), granted(3), silent(3), silent(4)]);
+        let (ballot, to, _) = asked(&mut round);
+        assert_eq!(to, [0, 1, 2]);
+        for (member, vote) in votes.into_iter().enumerate() {
+            assert!(round.poll().is_none());
+            round.answered(ballot, member, vote);
+        }
+        taken_back(&mut round, FIVE);
+        assert_eq!(done(&mut round), expected.map_err(|reason: &str| Failure { reason: reason.to_owned() }));
+    }
+}
+
+#[test]
+fn late_double_and_unasked_answers_change_nothing() {
+    let mut round = CampaignRound::new(Seats::majority(3), Rules::QUORUM, campaign(5, 1));
+    let (first, ..) = asked(&mut round);
+    round.answered(first, 0, granted(1));
+    round.answered(first, 0, held(9, 90, 6, true));
+    round.answered(first, 7, granted(9));
+    assert!(round.poll().is_none());
+    round.answered(first, 1, granted(2));
+    round.answered(first, 2, silent(2));
+    let (second, to, _) = asked(&mut round);
+    assert_eq!(to, [0, 1]);
+    round.answered(second, 2, raised(1));
+    round.answered(first, 0, raised(1));
+    round.answered(second, 0, granted(5));
+    round.answered(second, 0, raised(1));
+    assert!(round.poll().is_none(), "nobody has confirmed, and member 0 answers once");
+    round.answered(second, 1, raised(2));
+    taken_back(&mut round, Seats::majority(3));
+    assert_eq!(done(&mut round), Ok(CampaignReply::Divided { token: token(5), after: None }));
+    round.answered(second, 0, raised(1));
+    assert!(round.poll().is_none());
+}
+
+fn beaten(value: u64, by: Option<u128>) -> Vote {
+    Ok(Answer::Renew(RenewReply::Lost { token: token(value), holder: by.map(holder) }))
+}
+
+fn renewed(count: u64, reasserted: bool, audience: u32) -> Vote {
+    Ok(Answer::Renew(RenewReply::Renewed { count, reasserted, audience }))
+}
+
+/// A renewal of the term 50 that got these answers; none while it waits for more.
+fn renewal(seats: Seats, votes: Vec<Vote>) -> Option<Result<RenewReply, Failure>> {
+    let mut round = RenewRound::new(seats, renew(5, 1, token(50)));
+    let (ballot, to, ask) = asked(&mut round);
+    assert_eq!((to, ask), ((0..seats.members()).collect(), Ask::Renew(renew(5, 1, token(50)))));
+    for (member, vote) in votes.into_iter().enumerate() {
+        round.answered(ballot, member, vote);
+    }
+    match round.poll() {
+        Some(Step::Done(reply)) => Some(reply),
+        None => None,
+        Some(other) => panic!("unexpected {other:?}"),
+    }
+}
+
+#[test]
+fn a_renewal_is_done_as_soon_as_enough_members_have_it() {
+    let votes = vec![renewed(4, false, 2), renewed(9, true, 1)];
+    assert_eq!(renewal(FIVE, votes.clone()), None);
+    let votes = [votes, vec![renewed(6, false, 7)]].concat();
+    assert_eq!(renewal(FIVE, votes), Some(Ok(RenewReply::Renewed { count: 9, reasserted: true, audience: 7 })));
+    assert_eq!(renewal(Seats::all(3), vec![renewed(4, false, 2), renewed(4, false, 2)]), None);
+}
+
+#[test]
+fn a_term_is_over_when_a_majority_knows_of_a_later_one() {
+    let votes = vec![beaten(60, Some(6)), beaten(70, Some(7)), beaten(65, None)];
+    assert_eq!(renewal(FIVE, votes), Some(Ok(RenewReply::Lost { token: token(70), holder: Some(holder(7)) })));
+    let votes = vec![beaten(60, Some(6)), beaten(70, Some(7)), beaten(50, None), silent(3), renewed(1, false, 0)];
+    let reason = "1 of 5 members renewed the lease and 3 are needed: member 3: no answer within 500ms";
+    let reply = renewal(FIVE, votes).unwrap();
+    assert_eq!(reply, Err(Failure { reason: reason.to_owned() }), "a minority does not end a term");
+}
+
+#[test]
+fn a_release_waits_for_every_member() {
+    let say = |reply| Ok(Answer::Release(reply));
+    let ended = |votes: Vec<Vote>| {
+        let mut round = ReleaseRound::new(Seats::majority(3), release(5, 1, token(50)));
+        let (ballot, to, ask) = asked(&mut round);
+        assert_eq!((to, ask), (vec![0, 1, 2], Ask::Release(release(5, 1, token(50)))));
+        for (member, vote) in votes.into_iter().enumerate() {
+            assert!(round.poll().is_none());
+            round.answered(ballot, member, vote);
+        }
+        done(&mut round)
+    };
+    let (yes, no) = (ReleaseReply::Released, ReleaseReply::NotHeld);
+    assert_eq!(ended(vec![say(no), say(yes), silent(2)]), Ok(yes));
+    assert_eq!(ended(vec![say(no), say(no), say(no)]), Ok(no));
+    let reason = "1 of 3 members answer and 2 are needed: member 1: no answer within 500ms; \
+                  member 2: no answer within 500ms";
+    assert_eq!(ended(vec![say(yes), silent(1), silent(2)]), Err(Failure { reason: reason.to_owned() }));
+}

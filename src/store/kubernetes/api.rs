@@ -1,0 +1,289 @@
+//! Requests to the API server: each bounded, none repeated, each answer judged.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use http_body_util::{BodyExt, Limited};
+use hyper::Request;
+use hyper::header::RETRY_AFTER;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions, WatchParams};
+use kube::core::response::Status;
+use kube::core::{Request as Requests, Resource, WatchEvent};
+use kube::{Client, Config};
+use tokio::sync::{OnceCell, watch};
+
+use super::audit;
+use super::errors::{self, Failure, Target, Verb};
+use crate::clock::{BootClock, Clock};
+use crate::protocol::Mono;
+use crate::store::{StoreError, StoreHealth};
+
+/// A Lease is some hundred bytes; an error page is a few thousand.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// However long an overloaded server asks to wait, it is asked again after this.
+const REST_MAX: Duration = Duration::from_secs(30);
+/// How long a watch lasts before it is opened anew: the server's own bound is a little more.
+const WATCH_SECONDS: u32 = 280;
+
+/// The credentials and the address, once they could be read.
+struct Connected {
+    client: Client,
+    endpoint: String,
+    namespace: String,
+}
+
+/// See the module.
+pub(super) struct Api {
+    connected: OnceCell<Connected>,
+    kubeconfig: Option<PathBuf>,
+    namespace: Option<String>,
+    timeout: Duration,
+    health: watch::Sender<StoreHealth>,
+    /// Until when the server asked not to be asked.
+    resting_until: Mutex<Option<Mono>>,
+}
+
+/// The events of one object.
+pub(super) type Events = BoxStream<'static, Result<WatchEvent<Lease>, kube::Error>>;
+
+impl Api {
+    pub fn new(kubeconfig: Option<PathBuf>, namespace: Option<String>, timeout: Duration) -> Self {
+        let (health, _) = watch::channel(StoreHealth::Down { reason: "not connected yet".to_owned() });
+        let connected = OnceCell::new();
+        Self { connected, kubeconfig, namespace, timeout, health, resting_until: Mutex::default() }
+    }
+
+    pub fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.health.subscribe()
+    }
+
+    /// How long one request may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Where it is, once that is known: for messages.
+    pub fn endpoint(&self) -> &str {
+        self.connected.get().map_or("the API server", |connected| &connected.endpoint)
+    }
+
+    /// For how long the server asked not to be asked.
+    pub fn resting(&self) -> Option<Duration> {
+        let until = (*self.resting_until.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(until.since(BootClock.now())).filter(|left| !left.is_zero())
+    }
+
+    /// Reads the object; none when there is none.
+    pub async fn get(&self, name: &str, deadline: Mono) -> Result<Option<Lease>, Failure> {
+        let request = self.requests().await?.get(name, &GetParams::default());
+        match self.ask(Verb::Get, name, request, deadline).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(Failure::Missing) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Makes it, unless it is there.
+    pub async fn create(&self, name: &str, lease: &Lease, deadline: Mono) -> Result<Lease, Failure> {
+        let request = self.requests().await?.create(&PostParams::default(), json(lease)?);
+        self.ask(Verb::Create, name, request, deadline).await
+    }
+
+    /// Replaces it, if it still has the version that `lease` has.
+    pub async fn update(&self, name: &str, lease: &Lease, deadline: Mono) -> Result<Lease, Failure> {
+        let request = self.requests().await?.replace(name, &PostParams::default(), json(lease)?);
+        self.ask(Verb::Update, name, request, deadline).await
+    }
+
+    /// Deletes it, if it still is this object in this version.
+    pub async fn delete(&self, name: &str, lease: &Lease, deadline: Mono) -> Result<(), Failure> {
+        let preconditions = Preconditions {
+            resource_version: lease.metadata.resource_version.clone(),
+            uid: lease.metadata.uid.clone(),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = self.requests().await?.delete(name, &params);
+        self.ask::<serde_json::Value>(Verb::Delete, name, request, deadline).await.map(drop)
+    }
+
+    /// Opens a watch on this one object, which begins with what it is now.
+    pub async fn watch(&self, name: &str) -> Result<Events, Failure> {
+        let deadline = BootClock.now() + self.timeout;
+        let params = WatchParams {
+            field_selector: Some(format!("metadata.name={name}")),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: false,
+            ..WatchParams::default()
+        };
+        let request = self.requests().await?.watch(&params, "");
+        let connected = self.connected().await?;
+        let target = self.target(Verb::Watch, name, connected);
+        let opened = connected.client.request_events::<Lease>(request.map_err(|error| impossible(&error))?);
+        let events = match tokio::time::timeout(deadline.since(BootClock.now()), opened).await {
+            Ok(Ok(events)) => Ok(events.boxed()),
+            Ok(Err(kube::Error::Api(status))) => Err(errors::judge(status.code, &status, None, target)),
+            Ok(Err(error)) => Err(errors::broken(&error, &connected.endpoint)),
+            Err(_) => Err(self.unanswered()),
+        };
+        self.note(events)
+    }
+
+    /// The server's version.
+    pub async fn version(&self, deadline: Mono) -> Result<String, Failure> {
+        let request = Request::get("/version").body(Vec::new()).map_err(kube::core::request::Error::BuildRequest);
+        let answer: serde_json::Value = self.ask(Verb::Get, "version", request, deadline).await?;
+        Ok(answer.get("gitVersion").and_then(serde_json::Value::as_str).unwrap_or("of an unknown version").to_owned())
+    }
+
+    /// Asks whether RBAC lets us do this to the object.
+    pub async fn may(&self, verb: Verb, name: &str, deadline: Mono) -> Result<bool, Failure> {
+        let review = audit::review(verb, &self.connected().await?.namespace, name);
+        let body = serde_json::to_vec(&review).map_err(|error| impossible(&error))?;
+        let reviews = Requests::new(SelfSubjectAccessReview::url_path(&(), None));
+        let request = reviews.create(&PostParams::default(), body);
+        let answer: SelfSubjectAccessReview = self.ask(verb, name, request, deadline).await?;
+        Ok(audit::allows(answer.status.as_ref()))
+    }
+
+    /// Sends a request, and waits for its answer until `deadline`.
+    async fn ask<T: serde::de::DeserializeOwned>(
+        &self,
+        verb: Verb,
+        name: &str,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+        deadline: Mono,
+    ) -> Result<T, Failure> {
+        let connected = self.connected().await?;
+        let request = request.map_err(|error| impossible(&error))?;
+        let target = self.target(verb, name, connected);
+        // Dropped when it takes too long: its connection is closed then, and what was sent may still be done.
+        let answered = tokio::time::timeout(deadline.since(BootClock.now()), exchange(connected, request, target));
+        self.note(answered.await.unwrap_or_else(|_| Err(self.unanswered())))
+    }
+
+    /// Health and rest, as the outcome tells.
+    fn note<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        let (health, rest) = match &outcome {
+            Ok(_) | Err(Failure::Missing | Failure::Conflict) => (StoreHealth::Up, None),
+            Err(Failure::Denied { error: StoreError::Refused { reason }, retry_after })
+                if retry_after.is_none() && !reason.contains("(401") =>
+            {
+                // It answers, and what it has against this role is told beside the role.
+                (StoreHealth::Up, None)
+            }
+            Err(Failure::Denied { error, retry_after } | Failure::Open { error, retry_after }) => {
+                (StoreHealth::Down { reason: error.to_string() }, *retry_after)
+            }
+        };
+        let until = rest.map(|span| BootClock.now() + span.min(REST_MAX));
+        *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        self.health.send_if_modified(|present| {
+            let changed = *present != health;
+            present.clone_from(&health);
+            changed
+        });
+        outcome
+    }
+
+    fn unanswered(&self) -> Failure {
+        Failure::Open { error: StoreError::Unknown { after: self.timeout }, retry_after: None }
+    }
+
+    async fn requests(&self) -> Result<Requests, Failure> {
+        Ok(Requests::new(Lease::url_path(&(), Some(&self.connected().await?.namespace))))
+    }
+
+    fn target<'a>(&self, verb: Verb, name: &'a str, connected: &'a Connected) -> Target<'a> {
+        Target { endpoint: &connected.endpoint, namespace: &connected.namespace, name, verb }
+    }
+
+    /// The client, made when it is first needed: a service account that is mounted late is no reason to end.
+    async fn connected(&self) -> Result<&Connected, Failure> {
+        let made = self.connected.get_or_try_init(|| async {
+            let mut config = self.config().await?;
+            // A lease cannot wait for a client's own retries; and what is not answered in time has our bound.
+            config.default_retry = false;
+            config.connect_timeout = Some(self.timeout);
+            let endpoint = config.cluster_url.authority().map_or("?", |authority| authority.as_str());
+            // Without what may stand before the host.
+            let endpoint = endpoint.rsplit('@').next().unwrap_or("?").to_owned();
+            let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.trim().to_owned());
+            let client = Client::try_from(config)
+                .map_err(|error| format!("the client for {endpoint} cannot be made: {}", errors::chain(&error)))?;
+            Ok(Connected { client, endpoint, namespace })
+        });
+        match made.await {
+            Ok(connected) => Ok(connected),
+            Err(reason) => {
+                let error = StoreError::Unreachable { reason };
+                self.note(Err(Failure::Denied { error, retry_after: None }))
+            }
+        }
+    }
+
+    /// The pod's service account, else the kubeconfig: a pod that has both is in its own cluster.
+    async fn config(&self) -> Result<Config, String> {
+        let options = KubeConfigOptions::default();
+        if let Some(path) = &self.kubeconfig {
+            let read = Kubeconfig::read_from(path).map_err(|error| errors::chain(&error))?;
+            let config = Config::from_custom_kubeconfig(read, &options).await;
+            return config.map_err(|error| format!("{}: {}", path.display(), errors::chain(&error)));
+        }
+        let incluster = match Config::incluster() {
+            Ok(config) => return Ok(config),
+            Err(error) => errors::chain(&error),
+        };
+        Config::from_kubeconfig(&options).await.map_err(|error| {
+            format!(
+                "there are no credentials: neither a pod's service account ({incluster}) nor a kubeconfig ({}); in a \
+                 pod, check automountServiceAccountToken",
+                errors::chain(&error)
+            )
+        })
+    }
+}
+
+/// One request, one answer.
+async fn exchange<T: serde::de::DeserializeOwned>(
+    connected: &Connected,
+    request: Request<Vec<u8>>,
+    target: Target<'_>,
+) -> Result<T, Failure> {
+    let broken = |error: &kube::Error| errors::broken(error, &connected.endpoint);
+    let response = connected.client.send(request.map(Body::from)).await.map_err(|error| broken(&error))?;
+    let code = response.status();
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let body = match Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => {
+            let reason = format!("{}: the answer broke off: {error}", connected.endpoint);
+            return Err(Failure::Open { error: StoreError::Unreachable { reason }, retry_after: None });
+        }
+    };
+    if code.is_success() {
+        return serde_json::from_slice(&body).map_err(|error| {
+            let reason = format!("{} answers what is no Lease: {error}", connected.endpoint);
+            Failure::Open { error: StoreError::Unreachable { reason }, retry_after: None }
+        });
+    }
+    let status: Status = serde_json::from_slice(&body)
+        .unwrap_or_else(|_| Status { message: String::from_utf8_lossy(&body).into_owned(), ..Status::default() });
+    Err(errors::judge(code.as_u16(), &status, retry_after.map(Duration::from_secs), target))
+}
+
+fn json(lease: &Lease) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(lease).map_err(|error| impossible(&error))
+}
+
+/// A request that cannot even be written: nothing was sent.
+fn impossible(error: &dyn std::error::Error) -> Failure {
+    let reason = format!("the request cannot be made: {error}");
+    Failure::Denied { error: StoreError::Refused { reason }, retry_after: None }
+}

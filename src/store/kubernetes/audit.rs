@@ -1,0 +1,142 @@
+//! `baton audit` where leases are Lease objects: whether the API server is reached, what its RBAC lets Baton do, and
+//! what is in the objects. It asks for reviews and reads; it writes nothing.
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReviewStatus,
+};
+
+use super::KubernetesStore;
+use super::errors::{Failure, Verb};
+use crate::clock::{BootClock, Clock};
+use crate::config::Guard;
+use crate::protocol::RoleName;
+use crate::protocol::observed::Tenure;
+use crate::store::StoreError;
+use crate::store::redis::{AuditReport, Finding, Severity};
+
+/// What each verb is for, and how bad it is to be without.
+const VERBS: [(Verb, Severity, &str); 5] = [
+    (Verb::Get, Severity::Problem, "no role can be led"),
+    (Verb::Create, Severity::Problem, "no role can be led for the first time, and a deleted Lease is not put back"),
+    (Verb::Update, Severity::Problem, "no role can be led"),
+    (Verb::Watch, Severity::Warning, "a release is noticed by looking, within a lease, not at once"),
+    (Verb::Delete, Severity::Note, "`baton purge` cannot delete the Lease of a role that is gone"),
+];
+
+/// Looks at the API server with the eyes of `roles`.
+///
+/// # Errors
+/// When there is no talking to it: not reached, or not let in.
+pub async fn audit(store: &KubernetesStore, roles: &[RoleName], guard: Guard) -> Result<AuditReport, StoreError> {
+    let deadline = BootClock.now() + store.timeout;
+    let version = store.api.version(deadline).await.map_err(Failure::into_error)?;
+    let mut findings = vec![finding(Severity::Ok, format!("Kubernetes {version}"), "", "")];
+    for role in roles {
+        rights(store, role, &mut findings).await?;
+        findings.push(object(store, role).await?);
+    }
+    if guard == Guard::Off {
+        let cost = "a Lease that is deleted under its leader may be led by two at once";
+        findings.push(finding(Severity::Warning, "guard is off".to_owned(), cost, "set guard: strict"));
+    }
+    let cost = "after a Lease was deleted, tokens rise only if the replicas' times of day agree to within a lease";
+    findings.push(finding(Severity::Note, "tokens are made from the replicas' clocks".to_owned(), cost, ""));
+    Ok(AuditReport { endpoint: store.api.endpoint().to_owned(), findings })
+}
+
+async fn rights(store: &KubernetesStore, role: &RoleName, findings: &mut Vec<Finding>) -> Result<(), StoreError> {
+    let name = store.place(role).name.clone();
+    let mut allowed = Vec::new();
+    for (verb, severity, cost) in VERBS {
+        let deadline = BootClock.now() + store.timeout;
+        match store.api.may(verb, &name, deadline).await {
+            Ok(true) => allowed.push(verb.as_str()),
+            Ok(false) => {
+                let what = format!("RBAC forbids to {} the Lease {name}", verb.as_str());
+                let rule =
+                    "a Role in its namespace with apiGroups: [coordination.k8s.io], resources: [leases], verbs: ";
+                findings.push(finding(severity, what, cost, &format!("grant {rule}[{}]", verb.as_str())));
+            }
+            // Whether reviews may be asked for is itself a right, though everybody has it as a rule.
+            Err(Failure::Denied { error: StoreError::Refused { reason }, .. }) => {
+                let what = format!("whether it may {} the Lease {name} cannot be asked: {reason}", verb.as_str());
+                findings.push(finding(Severity::Unknown, what, "", ""));
+            }
+            Err(failure) => return Err(failure.into_error()),
+        }
+    }
+    if !allowed.is_empty() {
+        let what = format!("RBAC allows to {} the Lease {name}", allowed.join(", "));
+        findings.push(finding(Severity::Ok, what, "", ""));
+    }
+    Ok(())
+}
+
+async fn object(store: &KubernetesStore, role: &RoleName) -> Result<Finding, StoreError> {
+    let place = store.place(role);
+    let name = &place.name;
+    match super::look(&store.api, &place).await {
+        Ok(()) => {}
+        Err(Failure::Denied { error: StoreError::Refused { reason }, .. }) => {
+            return Ok(finding(Severity::Unknown, format!("the Lease {name} cannot be read: {reason}"), "", ""));
+        }
+        Err(failure) => return Err(failure.into_error()),
+    }
+    let view = match place.view() {
+        Ok(view) => view,
+        Err(garbage) => {
+            let help = "repair its annotations, or delete it while nobody leads";
+            return Ok(finding(Severity::Problem, garbage.to_string(), "the role cannot be led", help));
+        }
+    };
+    Ok(match view.observation.record().map(|record| (record, record.tenure())) {
+        None => finding(
+            Severity::Note,
+            format!("the Lease {name} does not exist yet"),
+            "the first leader waits for one lease before it makes it",
+            "",
+        ),
+        Some((record, Tenure::Ours(_))) => {
+            finding(Severity::Ok, format!("the Lease {name} was last held by {}", record.identity), "", "")
+        }
+        Some((record, Tenure::Foreign(_))) => finding(
+            Severity::Note,
+            format!("the Lease {name} is held by {}, which is no Baton", record.identity),
+            "Baton waits until that one releases it, or is silent for its lease",
+            "",
+        ),
+        Some((_, Tenure::Released { .. })) => finding(Severity::Ok, format!("the Lease {name} is free"), "", ""),
+        Some((_, Tenure::Vacant)) => finding(
+            Severity::Note,
+            format!("the Lease {name} names nobody, and nobody released it"),
+            "the next leader waits for one lease",
+            "",
+        ),
+    })
+}
+
+/// A review to be asked for.
+pub(super) fn review(verb: Verb, namespace: &str, name: &str) -> SelfSubjectAccessReview {
+    let attributes = ResourceAttributes {
+        group: Some("coordination.k8s.io".to_owned()),
+        resource: Some("leases".to_owned()),
+        verb: Some(verb.as_str().to_owned()),
+        namespace: Some(namespace.to_owned()),
+        // Nothing that does not exist yet can be named by a rule.
+        name: (verb != Verb::Create).then(|| name.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() },
+        ..SelfSubjectAccessReview::default()
+    }
+}
+
+/// What a review says.
+pub(super) fn allows(status: Option<&SubjectAccessReviewStatus>) -> bool {
+    status.is_some_and(|status| status.allowed)
+}
+
+fn finding(severity: Severity, what: String, cost: &str, remedy: &str) -> Finding {
+    Finding { severity, what, cost: cost.to_owned(), remedy: remedy.to_owned() }
+}

@@ -1,0 +1,232 @@
+//! What an API server's answer, or its silence, means, in words for the person who has to do something about it.
+
+use std::time::Duration;
+
+use kube::core::response::Status;
+
+use crate::store::StoreError;
+
+/// What was asked of the API server, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Get,
+    Create,
+    Update,
+    Delete,
+    Watch,
+}
+
+impl Verb {
+    /// The word in RBAC rules.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// Where a request went, for messages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'a> {
+    /// Host and port of the API server.
+    pub endpoint: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub verb: Verb,
+}
+
+/// What became of a request that did not do what it was to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// There is no such object.
+    Missing,
+    /// Somebody else changed it, or made it, first.
+    Conflict,
+    /// It was not done, for sure.
+    Denied { error: StoreError, retry_after: Option<Duration> },
+    /// It may have been done.
+    Open { error: StoreError, retry_after: Option<Duration> },
+}
+
+impl Failure {
+    /// What the caller of the store is told.
+    pub fn into_error(self) -> StoreError {
+        match self {
+            Self::Denied { error, .. } | Self::Open { error, .. } => error,
+            Self::Missing => StoreError::Refused { reason: "the Lease does not exist".to_owned() },
+            Self::Conflict => StoreError::Refused { reason: "somebody else changed the Lease first".to_owned() },
+        }
+    }
+
+    fn denied(reason: String) -> Self {
+        Self::Denied { error: StoreError::Refused { reason }, retry_after: None }
+    }
+
+    fn open(reason: String, retry_after: Option<Duration>) -> Self {
+        Self::Open { error: StoreError::Unreachable { reason }, retry_after }
+    }
+}
+
+/// An answer with a status that is no success. `retry_after`: the header, if there was one.
+pub(super) fn judge(code: u16, status: &Status, retry_after: Option<Duration>, at: Target<'_>) -> Failure {
+    let Target { endpoint, namespace, name, verb } = at;
+    let said = said(status);
+    let details = status.details.as_ref();
+    let hinted = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+    let retry_after = retry_after.or_else(|| hinted.map(|seconds| Duration::from_secs(seconds.into())));
+    match code {
+        404 if details.is_some_and(|details| details.kind == "leases") => Failure::Missing,
+        404 if details.is_some_and(|details| details.kind == "namespaces") => Failure::denied(format!(
+            "there is no namespace {namespace} (404): create it, or set store.kubernetes.namespace"
+        )),
+        404 => Failure::denied(format!(
+            "{endpoint} knows no Leases (404{said}): check that it is a Kubernetes API server, 1.20 or newer"
+        )),
+        409 => Failure::Conflict,
+        401 => Failure::denied(format!(
+            "it does not accept these credentials (401{said}): check the pod's service account and its token, or the \
+             kubeconfig's user"
+        )),
+        403 => Failure::denied(format!("{}{said}", forbidden(verb, namespace, name))),
+        400 | 405 | 406 | 413 | 415 | 422 => Failure::denied(format!(
+            "it does not take {name} as Baton writes it ({code}{said}): check namePrefix, identity and admission \
+             policies for leases.coordination.k8s.io"
+        )),
+        429 => Failure::Denied {
+            error: StoreError::Refused {
+                reason: format!(
+                    "too many requests ({code}{}): its priority and fairness turned this one away; see its load",
+                    waiting(retry_after)
+                ),
+            },
+            retry_after,
+        },
+        500..=599 => {
+            let reason = format!("{endpoint} answers {code}{said}{}", waiting(retry_after));
+            Failure::open(reason, retry_after)
+        }
+        _ => Failure::open(format!("{endpoint} answers {code}{said}, which Baton does not understand"), None),
+    }
+}
+
+fn forbidden(verb: Verb, namespace: &str, name: &str) -> String {
+    let verb = verb.as_str();
+    // Only an existing object can be named by a rule.
+    let only = if verb == "create" { String::new() } else { format!(", resourceNames: [{name}]") };
+    format!(
+        "it forbids to {verb} leases.coordination.k8s.io {name} in namespace {namespace} (403): grant its service \
+         account a Role there with apiGroups: [coordination.k8s.io], resources: [leases], verbs: [{verb}]{only}"
+    )
+}
+
+fn waiting(retry_after: Option<Duration>) -> String {
+    retry_after.map(|span| format!(", asks to wait {} s", span.as_secs())).unwrap_or_default()
+}
+
+/// What the server said, short enough for a log line.
+fn said(status: &Status) -> String {
+    const CHARS_MAX: usize = 300;
+    let message = status.message.trim();
+    if message.is_empty() {
+        return String::new();
+    }
+    let shown: String = message.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect();
+    format!(": {shown}")
+}
+
+/// A request that got no answer: the connection cannot be made, or broke.
+pub(super) fn broken(error: &kube::Error, endpoint: &str) -> Failure {
+    match error {
+        kube::Error::Auth(error) => {
+            let reason = format!("the credentials for {endpoint} cannot be read: {}", chain(error));
+            Failure::Denied { error: StoreError::Unreachable { reason }, retry_after: None }
+        }
+        other => {
+            let told = chain(other);
+            let hint = if told.contains("certificate") {
+                "; check the cluster's certificate authority, and that the address is the API server's"
+            } else {
+                ""
+            };
+            Failure::open(format!("{endpoint}: {told}{hint}"), None)
+        }
+    }
+}
+
+/// An error with its causes, each once.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        let text = deeper.to_string();
+        if !told.contains(&text) {
+            told.push_str(": ");
+            told.push_str(&text);
+        }
+        cause = deeper.source();
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(verb: Verb) -> Target<'static> {
+        Target { endpoint: "10.0.0.1:443", namespace: "shop", name: "baton-scheduler", verb }
+    }
+
+    fn words(code: u16, body: &str, verb: Verb) -> (Failure, String) {
+        let status: Status = serde_json::from_str(body).unwrap();
+        let failure = judge(code, &status, None, at(verb));
+        let words = failure.clone().into_error().to_string();
+        (failure, words)
+    }
+
+    #[test]
+    fn a_missing_lease_is_told_from_a_missing_namespace_and_from_a_wrong_server() {
+        let (failure, _) = words(404, r#"{"code":404,"details":{"kind":"leases"}}"#, Verb::Get);
+        assert_eq!(failure, Failure::Missing);
+        let (_, words_of_namespace) = words(404, r#"{"code":404,"details":{"kind":"namespaces"}}"#, Verb::Create);
+        assert!(words_of_namespace.contains("no namespace shop"), "{words_of_namespace}");
+        let (_, wrong) = words(404, r#"{"code":404,"message":"the server could not find the resource"}"#, Verb::Get);
+        assert!(wrong.contains("Kubernetes API server"), "{wrong}");
+    }
+
+    #[test]
+    fn a_forbidden_verb_names_the_rule_that_is_missing() {
+        for verb in [Verb::Get, Verb::Create, Verb::Update, Verb::Delete, Verb::Watch] {
+            let (failure, words) = words(403, r#"{"code":403,"message":"nobody may"}"#, verb);
+            assert!(matches!(failure, Failure::Denied { .. }));
+            for word in [verb.as_str(), "namespace shop", "resources: [leases]", "nobody may"] {
+                assert!(words.contains(word), "{word}: {words}");
+            }
+            assert_eq!(words.contains("resourceNames"), verb != Verb::Create, "{words}");
+        }
+    }
+
+    #[test]
+    fn only_answers_that_leave_no_doubt_count_as_not_done() {
+        for (code, denied) in
+            [(400, true), (401, true), (403, true), (422, true), (429, true), (500, false), (504, false)]
+        {
+            let (failure, _) = words(code, "{}", Verb::Create);
+            assert_eq!(matches!(failure, Failure::Denied { .. }), denied, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_time_to_wait_is_taken_from_the_header_or_from_the_status() {
+        let body = r#"{"code":429,"details":{"retryAfterSeconds":7}}"#;
+        let (failure, words) = words(429, body, Verb::Update);
+        assert!(matches!(failure, Failure::Denied { retry_after: Some(span), .. } if span.as_secs() == 7));
+        assert!(words.contains("wait 7 s"), "{words}");
+        let status: Status = serde_json::from_str(body).unwrap();
+        let failure = judge(503, &status, Some(Duration::from_secs(2)), at(Verb::Get));
+        assert!(matches!(failure, Failure::Open { retry_after: Some(span), .. } if span.as_secs() == 2));
+    }
+}

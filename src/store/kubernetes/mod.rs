@@ -1,0 +1,339 @@
+//! Leases as Lease objects of a Kubernetes API server (`coordination.k8s.io/v1`): for users without Redis.
+//!
+//! ```text
+//!   KubernetesStore ── campaign, renew, release ──> decide on what was seen ──> Api: GET, POST, PUT on that version
+//!         │                                              ▲        conflict: look again │
+//!         └── listen ──> watch, one per role ──────> Place (what is known, since when) ◄┘
+//! ```
+//!
+//! The rules are in [`observed`](crate::protocol::observed); here are the requests. Three properties:
+//! - *Every write is on a version that was seen*, or makes an object that was not there. A conflict is no error: it is
+//!   looked again, and decided anew, within the command timeout.
+//! - *Nothing is repeated*: what got no answer in time is unknown, and the election decides what follows (R2).
+//! - *Steady load*: the leader writes once per `renewPeriod`, without reading first; a standby only watches.
+//!
+//! Nothing of kube leaves this folder.
+
+mod api;
+mod audit;
+mod errors;
+mod object;
+mod place;
+mod watch;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::sync::{mpsc, watch as channel};
+use tokio::task::AbortHandle;
+
+pub use audit::audit;
+
+use self::api::Api;
+use self::errors::Failure;
+use self::place::{Place, Sight, View};
+use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::clock::{BootClock, Clock, wall_time};
+use crate::config::KubernetesConfig;
+use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
+use crate::protocol::{
+    CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
+    Stamped, StoreTime, TokensExhausted,
+};
+
+/// How often one request decides anew after conflicts. Each means that somebody else got through.
+const DECISIONS_MAX: u32 = 8;
+/// A term that was not renewed for so long beyond its lease is over for `purge`, which nothing else believes a time of
+/// day for: a leader whose object is purged puts it back.
+const PURGE_SLACK: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub struct KubernetesStore {
+    api: Arc<Api>,
+    prefix: String,
+    timeout: Duration,
+    lease_min: Duration,
+    seed: u64,
+    places: Mutex<HashMap<RoleName, Arc<Place>>>,
+    notes: Arc<Notes>,
+    watches: Mutex<Vec<AbortHandle>>,
+}
+
+impl fmt::Debug for KubernetesStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubernetesStore").field("endpoint", &self.api.endpoint()).field("prefix", &self.prefix).finish()
+    }
+}
+
+impl Drop for KubernetesStore {
+    fn drop(&mut self) {
+        let watches = self.watches.get_mut().unwrap_or_else(PoisonError::into_inner);
+        watches.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// What works, but not as well as it should, for each role's object.
+#[derive(Default)]
+struct Notes(Mutex<BTreeMap<String, String>>);
+
+impl Notes {
+    fn keep(&self, name: &str, note: String) {
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Once per reason, not once per attempt.
+        if notes.get(name) != Some(&note) {
+            tracing::warn!(lease = name, note, "the API server works, with a reservation: replicas look by themselves");
+            notes.insert(name.to_owned(), note);
+        }
+    }
+
+    fn forget(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
+
+impl KubernetesStore {
+    /// A store with the credentials of this pod's service account, or of the kubeconfig (`KUBECONFIG`,
+    /// `~/.kube/config`). They are read at the first request; a server that is down is tried again by whoever asks.
+    /// `lease_min` is the shortest lease of any role, `seed` spreads the replicas' reconnects.
+    pub fn new(config: &KubernetesConfig, lease_min: Duration, seed: u64) -> Self {
+        Self::with(config, None, lease_min, seed)
+    }
+
+    /// The same with this kubeconfig.
+    pub fn with_kubeconfig(config: &KubernetesConfig, kubeconfig: PathBuf, lease_min: Duration, seed: u64) -> Self {
+        Self::with(config, Some(kubeconfig), lease_min, seed)
+    }
+
+    fn with(config: &KubernetesConfig, kubeconfig: Option<PathBuf>, lease_min: Duration, seed: u64) -> Self {
+        Self {
+            api: Arc::new(Api::new(kubeconfig, config.namespace.clone(), config.command_timeout)),
+            prefix: config.name_prefix.clone(),
+            timeout: config.command_timeout,
+            lease_min,
+            seed,
+            places: Mutex::default(),
+            notes: Arc::default(),
+            watches: Mutex::default(),
+        }
+    }
+
+    fn place(&self, role: &RoleName) -> Arc<Place> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = places
+            .entry(role.clone())
+            .or_insert_with(|| Arc::new(Place::new(format!("{}-{role}", self.prefix), self.lease_min)));
+        Arc::clone(place)
+    }
+
+    /// Decides, writes, and decides anew after a conflict. What is in `place` may be old: only a write proves that it
+    /// is not, so no answer but one of `quick` is given without a look.
+    async fn settle<R>(
+        &self,
+        place: &Place,
+        mut looked: bool,
+        quick: fn(&View, &R) -> bool,
+        decide: impl Fn(&View, Mono, StoreTime) -> Result<Step<R>, TokensExhausted>,
+    ) -> Result<Stamped<R>, StoreError> {
+        let deadline = BootClock.now() + self.timeout;
+        for _ in 0..DECISIONS_MAX {
+            if looked {
+                look_until(&self.api, place, deadline).await.map_err(Failure::into_error)?;
+            }
+            let (view, now) = (place.view(), BootClock.now());
+            let view = match view {
+                Err(_) if !looked => {
+                    looked = true;
+                    continue;
+                }
+                view => view?,
+            };
+            let step = decide(&view, now, wall()).map_err(|TokensExhausted| StoreError::Refused {
+                reason: "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned(),
+            })?;
+            match step {
+                Step::Reply(reply) if looked || quick(&view, &reply) => return Ok(stamped(reply)),
+                Step::Reply(_) => {}
+                Step::Write { record, reply } => match self.write(place, &view, &record, deadline).await {
+                    Ok(()) => return Ok(stamped(reply)),
+                    Err(Failure::Conflict | Failure::Missing) => {}
+                    Err(failure) => return Err(failure.into_error()),
+                },
+            }
+            looked = true;
+        }
+        let reason = format!("the Lease {} was changed {DECISIONS_MAX} times under this request", place.name);
+        Err(StoreError::Refused { reason })
+    }
+
+    /// Writes a record on the version that was seen, or makes the object.
+    async fn write(&self, place: &Place, view: &View, record: &LeaseRecord, deadline: Mono) -> Result<(), Failure> {
+        let lease = object::write(view.object.as_ref(), &place.name, record);
+        let sent_at = BootClock.now();
+        let creates = view.object.is_none();
+        let written = if creates {
+            self.api.create(&place.name, &lease, deadline).await
+        } else {
+            self.api.update(&place.name, &lease, deadline).await
+        };
+        match written {
+            Ok(written) => {
+                place.take(Sight::Object(Box::new(written)), Source::Asked(sent_at), BootClock.now());
+                if !creates {
+                    place.updated();
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                if creates && matches!(failure, Failure::Open { .. }) {
+                    place.create_unanswered();
+                }
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// Reads the object, and notes what it is.
+async fn look(api: &Api, place: &Place) -> Result<(), Failure> {
+    let deadline = BootClock.now() + api.timeout();
+    look_until(api, place, deadline).await
+}
+
+async fn look_until(api: &Api, place: &Place, deadline: Mono) -> Result<(), Failure> {
+    let asked_at = BootClock.now();
+    let sight = match api.get(&place.name, deadline).await? {
+        Some(lease) => Sight::Object(Box::new(lease)),
+        None => Sight::Gone(None),
+    };
+    place.take(sight, Source::Asked(asked_at), BootClock.now());
+    Ok(())
+}
+
+/// This machine's time of day in µs: raises tokens (R3) and tells people, and nothing is timed by it.
+fn wall() -> StoreTime {
+    StoreTime(u64::try_from(wall_time().as_microsecond()).unwrap_or(0))
+}
+
+/// There is no server's clock to watch, so the stamp is this machine's steady one, counted from the time of day at the
+/// first stamp: a step of the time of day is no news here.
+fn stamped<R>(reply: R) -> Stamped<R> {
+    static AHEAD_US: OnceLock<u64> = OnceLock::new();
+    let steady = StoreTime(BootClock.now().as_nanos() / 1_000);
+    let ahead = *AHEAD_US.get_or_init(|| wall().0.saturating_sub(steady.0));
+    Stamped { reply, store_time: steady.plus(Duration::from_micros(ahead)) }
+}
+
+#[async_trait]
+impl LeaseStore for KubernetesStore {
+    async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
+        if let Some(left) = self.api.resting() {
+            let reason = format!("the API server is overloaded and asked not to be asked for {left:?}");
+            return Err(StoreError::Refused { reason });
+        }
+        let place = self.place(role);
+        place.wants(request.lease_duration);
+        // With an open watch what is known is as good as what would be read: a write proves it. But nothing proves
+        // that an object is still absent.
+        let known = place.view().is_ok_and(|view| view.live && view.object.is_some());
+        let quick = |view: &View, reply: &CampaignReply| view.live && matches!(reply, CampaignReply::Held { .. });
+        self.settle(&place, !known, quick, |view, now, wall| {
+            observed::campaign(&view.observation, &request, self.rules(), (now, wall))
+        })
+        .await
+    }
+
+    async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
+        let place = self.place(role);
+        let known = place.view().is_ok_and(|view| view.object.is_some());
+        self.settle(
+            &place,
+            !known,
+            |_, _| false,
+            |view, _, wall| Ok(observed::renew(&view.observation, &request, self.rules(), wall)),
+        )
+        .await
+    }
+
+    async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
+        let place = self.place(role);
+        let known = place.view().is_ok_and(|view| view.object.is_some());
+        self.settle(
+            &place,
+            !known,
+            |_, _| false,
+            |view, _, wall| Ok(observed::release(&view.observation, &request, wall)),
+        )
+        .await
+    }
+
+    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+        let place = self.place(role);
+        let (listener, first) = place.listen();
+        if first {
+            let (api, notes) = (Arc::clone(&self.api), Arc::clone(&self.notes));
+            let seed = role.as_str().bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
+            let task = tokio::spawn(watch::run(api, place, notes, self.lease_min, seed));
+            let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+            watches.retain(|watch| !watch.is_finished());
+            watches.push(task.abort_handle());
+        }
+        listener
+    }
+
+    fn health(&self) -> channel::Receiver<StoreHealth> {
+        self.api.health()
+    }
+
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        let place = self.place(role);
+        let deadline = BootClock.now() + self.timeout;
+        for _ in 0..DECISIONS_MAX {
+            look_until(&self.api, &place, deadline).await.map_err(Failure::into_error)?;
+            let view = place.view()?;
+            let (Some(object), Some(record)) = (&view.object, view.observation.record()) else {
+                return Ok(Purge::Absent);
+            };
+            if is_in_use(record, wall()) {
+                return Ok(Purge::InUse);
+            }
+            if record.mark.is_none() {
+                let why = "Baton never wrote it".to_owned();
+                return Err(StoreError::Garbage { key: format!("the Lease {}", place.name), why });
+            }
+            match self.api.delete(&place.name, object, deadline).await {
+                Ok(()) => return Ok(Purge::Purged),
+                Err(Failure::Missing | Failure::Conflict) => {}
+                Err(failure) => return Err(failure.into_error()),
+            }
+        }
+        Ok(Purge::InUse)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn rules(&self) -> Rules {
+        Rules::KUBERNETES
+    }
+
+    fn command_timeout(&self) -> Duration {
+        self.timeout
+    }
+}
+
+/// Whether somebody has it, or had it a moment ago by its own word and this machine's time of day.
+fn is_in_use(record: &LeaseRecord, wall: StoreTime) -> bool {
+    let lease = match record.tenure() {
+        Tenure::Ours(mark) => mark.lease_duration,
+        Tenure::Foreign(lease) => lease.unwrap_or_default(),
+        Tenure::Released { .. } | Tenure::Vacant => return false,
+    };
+    let renewed = record.renewed_us.and_then(|us| u64::try_from(us).ok()).unwrap_or(0);
+    wall < StoreTime(renewed).plus(lease + PURGE_SLACK)
+}

@@ -1,0 +1,251 @@
+//! What this replica knows of one role's object, and who listens to it. Shared between the requests, which read and
+//! write, and the watch.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::sync::{Notify, mpsc};
+
+use super::object;
+use crate::protocol::Mono;
+use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, news};
+use crate::store::{News, StoreError};
+
+/// How many messages a listener may be behind before it is told of a gap instead.
+const LISTENER_BUFFER: usize = 256;
+
+/// One role's.
+pub(super) struct Place {
+    /// The object's.
+    pub name: String,
+    state: Mutex<State>,
+    /// Something changed that the watch may have to know of.
+    pub changed: Notify,
+}
+
+struct State {
+    observation: Observation,
+    /// The object as it was last seen, for the next write.
+    object: Option<Lease>,
+    /// The watch is open, so that a change is heard.
+    live: bool,
+    /// The shortest lease anybody here asked for.
+    lease: Duration,
+    /// The object holds what Baton did not write.
+    garbage: Option<StoreError>,
+    listeners: Vec<Listener>,
+    watched: bool,
+}
+
+struct Listener {
+    news: mpsc::Sender<News>,
+    gap: bool,
+}
+
+impl Listener {
+    fn settle(&mut self) -> bool {
+        if self.gap {
+            self.gap = self.news.try_send(News::Gap).is_err();
+        }
+        !self.gap
+    }
+}
+
+/// What there is.
+pub(super) enum Sight {
+    /// The object.
+    Object(Box<Lease>),
+    /// None; as of this version, if that was told.
+    Gone(Option<u64>),
+}
+
+/// What a decision is made on.
+pub(super) struct View {
+    pub observation: Observation,
+    pub object: Option<Lease>,
+    pub live: bool,
+}
+
+impl Place {
+    pub fn new(name: String, lease: Duration) -> Self {
+        let state = State {
+            observation: Observation::new(Caution::ALL),
+            object: None,
+            live: false,
+            lease,
+            garbage: None,
+            listeners: Vec::new(),
+            watched: false,
+        };
+        Self { name, state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every step leaves it whole, also one that another thread panicked behind.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known now.
+    ///
+    /// # Errors
+    /// [`StoreError::Garbage`] while the object holds what Baton did not write.
+    pub fn view(&self) -> Result<View, StoreError> {
+        let state = self.state();
+        match &state.garbage {
+            Some(garbage) => Err(garbage.clone()),
+            None => {
+                let (observation, object) = (state.observation.clone(), state.object.clone());
+                Ok(View { observation, object, live: state.live })
+            }
+        }
+    }
+
+    /// Takes what was read, written or heard, and tells the listeners what it means.
+    pub fn take(&self, sight: Sight, source: Source, now: Mono) {
+        let (lease, version) = match sight {
+            Sight::Object(lease) => {
+                let version = version_of(&lease);
+                (Some(*lease), version)
+            }
+            Sight::Gone(version) => (None, version),
+        };
+        let mut state = self.state();
+        if !state.observation.admit(version, lease.is_some(), source, now) {
+            return;
+        }
+        match lease.as_ref().map(object::read).transpose() {
+            Ok(record) => {
+                state.garbage = None;
+                state.see(record, now);
+            }
+            Err(why) => {
+                state.garbage = Some(StoreError::Garbage { key: format!("the Lease {}", self.name), why });
+                // Its listeners shall look, and find out.
+                state.tell_gap();
+            }
+        }
+        state.object = lease;
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// A create has no answer.
+    pub fn create_unanswered(&self) {
+        self.state().observation.create_unanswered();
+    }
+
+    /// An update was done.
+    pub fn updated(&self) {
+        self.state().observation.updated();
+    }
+
+    /// Somebody asks for leases of this length.
+    pub fn wants(&self, lease: Duration) {
+        self.state().lease = lease;
+    }
+
+    /// A listener more; true when nobody watches yet and the caller shall.
+    pub fn listen(&self) -> (mpsc::Receiver<News>, bool) {
+        let (news, listener) = mpsc::channel(LISTENER_BUFFER);
+        let mut state = self.state();
+        state.listeners.push(Listener { news, gap: true });
+        if state.live {
+            state.settle();
+        }
+        let first = !std::mem::replace(&mut state.watched, true);
+        drop(state);
+        self.changed.notify_one();
+        (listener, first)
+    }
+
+    /// Whether anybody still listens; when not, the watch ends.
+    pub fn is_heard(&self) -> bool {
+        let mut state = self.state();
+        state.listeners.retain(|listener| !listener.news.is_closed());
+        state.watched = !state.listeners.is_empty();
+        state.watched
+    }
+
+    /// The watch is open, and what was there before it has been read.
+    pub fn open(&self) {
+        let mut state = self.state();
+        state.live = true;
+        state.tell_gap();
+    }
+
+    /// The watch has ended.
+    pub fn close(&self) {
+        self.state().live = false;
+    }
+
+    /// How long the watch may be silent before something should have been heard, and when it shall look for itself.
+    pub fn patience(&self) -> Patience {
+        let state = self.state();
+        match state.observation.seen() {
+            // Looked at twice as often as it has to be.
+            Some(Seen::Absent) => Patience::Look(state.lease / (2 * Observation::LOOKS_PER_LEASE)),
+            Some(Seen::Present(record)) if record.holder().is_some() => {
+                let ours = record.mark.as_ref().map(|mark| mark.lease_duration);
+                let theirs = record.lease_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+                Patience::Heartbeat(ours.max(theirs).unwrap_or(state.lease))
+            }
+            Some(Seen::Present(_)) | None => Patience::Endless,
+        }
+    }
+}
+
+/// See [`Place::patience`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Nothing is to be expected.
+    Endless,
+    /// Look again after this.
+    Look(Duration),
+    /// A heartbeat should come within this; if not, the watch may be dead.
+    Heartbeat(Duration),
+}
+
+impl State {
+    fn see(&mut self, record: Option<LeaseRecord>, now: Mono) {
+        // What is seen for the first time has been there before: no news, but what every watch begins with.
+        let first = self.observation.seen().is_none();
+        let before = self.observation.record().cloned();
+        let seen = record.map_or(Seen::Absent, Seen::Present);
+        let same = self.observation.seen() == Some(&seen);
+        let lease = self.lease;
+        self.observation.see(seen, lease, now);
+        if same || first {
+            return;
+        }
+        match self.observation.record().and_then(|record| news(before.as_ref(), record)) {
+            Some(announcement) => {
+                let said = News::Said(announcement);
+                for listener in &mut self.listeners {
+                    if listener.settle() {
+                        listener.gap = listener.news.try_send(said.clone()).is_err();
+                    }
+                }
+            }
+            // Who opens the watch tells of the gap before it.
+            None if self.live => self.tell_gap(),
+            None => {}
+        }
+    }
+
+    fn tell_gap(&mut self) {
+        self.listeners.iter_mut().for_each(|listener| listener.gap = true);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        for listener in &mut self.listeners {
+            listener.settle();
+        }
+    }
+}
+
+/// Versions of one object rise. They are texts to everybody but for their order, which Kubernetes promises of numbers.
+pub(super) fn version_of(lease: &Lease) -> Option<u64> {
+    lease.metadata.resource_version.as_deref()?.parse().ok()
+}

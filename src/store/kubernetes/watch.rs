@@ -1,0 +1,162 @@
+//! Listens to one object for as long as somebody here wants to know of it (R8).
+//!
+//! A watch begins with what the object is at that moment, so that nothing is resumed: an ended one (they all end, after
+//! minutes) is followed by another. What an event tells counts from when it came, never from when it claims to have
+//! happened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use kube::core::WatchEvent;
+
+use super::api::{Api, Events};
+use super::errors::Failure;
+use super::place::{Patience, Place, Sight, version_of};
+use super::{Notes, look};
+use crate::clock::{BootClock, Clock};
+use crate::protocol::Dice;
+use crate::protocol::observed::Source;
+
+/// The first pause between two watches.
+const PAUSE_MIN: Duration = Duration::from_millis(25);
+/// No pause is longer, however long the leases.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How often a watch looks whether anybody still listens.
+const ROUND: Duration = Duration::from_secs(5);
+
+/// Runs until nobody listens any more.
+pub(super) async fn run(api: Arc<Api>, place: Arc<Place>, notes: Arc<Notes>, lease_min: Duration, seed: u64) {
+    let mut pauses = Pauses::new(seed, lease_min);
+    while place.is_heard() {
+        match begin(&api, &place).await {
+            Ok(events) => {
+                notes.forget(&place.name);
+                pauses.reset();
+                place.open();
+                let why = listen(&api, &place, events).await;
+                place.close();
+                tracing::debug!(lease = place.name, why, "the watch ended");
+            }
+            Err(failure) => {
+                let forbidden = matches!(failure, Failure::Denied { retry_after: None, .. });
+                let reason = failure.into_error().to_string();
+                tracing::debug!(lease = place.name, reason, "the watch cannot be opened; replicas look by themselves");
+                if forbidden {
+                    notes.keep(&place.name, format!("it does not let us watch: {reason}"));
+                }
+            }
+        }
+        let pause = pauses.next().max(api.resting().unwrap_or_default());
+        wait(&place, pause).await;
+    }
+}
+
+/// Opens the watch, and then reads: what happened before the watch was open is in what is read.
+async fn begin(api: &Api, place: &Place) -> Result<Events, Failure> {
+    let events = api.watch(&place.name).await?;
+    look(api, place).await?;
+    Ok(events)
+}
+
+/// Takes events until the watch ends, and says why it did.
+async fn listen(api: &Api, place: &Place, mut events: Events) -> String {
+    loop {
+        let (patience, silence) = match place.patience() {
+            Patience::Endless => (Patience::Endless, ROUND),
+            Patience::Look(after) => (Patience::Look(after), after),
+            Patience::Heartbeat(within) => (Patience::Heartbeat(within), within),
+        };
+        tokio::select! {
+            event = events.next() => match event {
+                Some(event) => if let Some(why) = take(place, event) { return why },
+                None => return "its time was up".to_owned(),
+            },
+            // What was learned otherwise may change what there is to wait for.
+            () = place.changed.notified() => {}
+            () = tokio::time::sleep(silence) => match patience {
+                Patience::Endless => {}
+                Patience::Look(_) => if let Err(failure) = look(api, place).await {
+                    return failure.into_error().to_string();
+                },
+                Patience::Heartbeat(_) => return "no heartbeat for a whole lease: it may be dead".to_owned(),
+            },
+        }
+        if !place.is_heard() {
+            return "nobody listens any more".to_owned();
+        }
+    }
+}
+
+/// Takes one event. Some when the watch is over.
+fn take(place: &Place, event: Result<WatchEvent<super::Lease>, kube::Error>) -> Option<String> {
+    let now = BootClock.now();
+    match event {
+        Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
+            if lease.metadata.name.as_deref() == Some(&place.name) {
+                place.take(Sight::Object(Box::new(lease)), Source::Watch, now);
+            }
+        }
+        Ok(WatchEvent::Deleted(lease)) => {
+            if lease.metadata.name.as_deref() == Some(&place.name) {
+                place.take(Sight::Gone(version_of(&lease)), Source::Watch, now);
+            }
+        }
+        Ok(WatchEvent::Bookmark(_)) => {}
+        // 410: the server no longer knows what happened since. The next watch begins with what is.
+        Ok(WatchEvent::Error(status)) => return Some(format!("{} ({})", status.message, status.code)),
+        Err(error) => return Some(super::errors::chain(&error)),
+    }
+    None
+}
+
+/// Sleeps, unless the last listener goes meanwhile.
+async fn wait(place: &Place, pause: Duration) {
+    let mut left = pause;
+    while !left.is_zero() && place.is_heard() {
+        let part = left.min(ROUND);
+        tokio::time::sleep(part).await;
+        left -= part;
+    }
+}
+
+/// Growing, random pauses, seeded.
+struct Pauses {
+    dice: Dice,
+    limit: Duration,
+    limit_max: Duration,
+}
+
+impl Pauses {
+    fn new(seed: u64, lease_min: Duration) -> Self {
+        let limit_max = (lease_min / 8).clamp(PAUSE_MIN, PAUSE_MAX);
+        Self { dice: Dice::new(seed), limit: PAUSE_MIN, limit_max }
+    }
+
+    fn reset(&mut self) {
+        self.limit = PAUSE_MIN;
+    }
+
+    fn next(&mut self) -> Duration {
+        let limit = self.limit;
+        self.limit = (limit * 2).min(self.limit_max);
+        self.dice.between(limit / 2, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_an_eighth_of_a_lease_and_differ_between_replicas() {
+        let lease = Duration::from_secs(8);
+        let (mut one, mut other) = (Pauses::new(1, lease), Pauses::new(2, lease));
+        let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
+        let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
+        assert!(first[0] <= PAUSE_MIN && first[9] <= lease / 8 && first[9] >= lease / 16);
+        assert_ne!(first, second);
+        one.reset();
+        assert!(one.next() <= PAUSE_MIN);
+    }
+}

@@ -1,0 +1,189 @@
+//! Leases on several independent stores that know nothing of each other: a quorum of them is the store.
+//!
+//! ```text
+//!   QuorumStore ── campaign, renew, release ──> pump ── one task for each question ──> Member 0 … N-1
+//!       │                                        └── a Round (protocol/quorum) counts, and says what to ask next
+//!       ├── listen ──> one task for each listener, which puts the members' news together (Chorus)
+//!       └── health, notes <── one task that watches the members
+//! ```
+//!
+//! Which answers make a leader is decided by the rounds; this only carries questions and answers. A question runs to
+//! its own end, whoever waits for it, so that nothing is sent twice; but nobody waits for it longer than the members'
+//! command timeout. So a member that is slow, frozen or gone holds up a campaign for that long, and a renewal not at
+//! all.
+
+mod listening;
+mod pump;
+mod watching;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use self::watching::Shown;
+use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::clock::SharedClock;
+use crate::protocol::{
+    Answer, Ask, CampaignReply, CampaignRequest, CampaignRound, ReleaseReply, ReleaseRequest, ReleaseRound, RenewReply,
+    RenewRequest, RenewRound, RoleName, Round, Rules, Seats, Stamped, StoreTime,
+};
+
+/// One of the stores. Every future returned here ends by itself within the command timeout.
+#[async_trait]
+pub trait Member: Send + Sync + 'static {
+    /// Where it is, for people: host and port.
+    fn name(&self) -> &str;
+
+    /// One atomic step there.
+    async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError>;
+
+    /// As [`LeaseStore::listen`].
+    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News>;
+
+    /// As [`LeaseStore::health`].
+    fn health(&self) -> watch::Receiver<StoreHealth>;
+
+    /// Why it cannot be asked at the moment; none when it can.
+    fn trouble(&self) -> Option<StoreError>;
+
+    /// Which process of a store it is, once that is known. Two members that are the same one would be counted twice.
+    fn process(&self) -> Option<String>;
+
+    /// As [`LeaseStore::notes`].
+    fn notes(&self) -> Vec<String>;
+
+    /// As [`LeaseStore::purge`].
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
+}
+
+/// See the module.
+pub struct QuorumStore {
+    panel: Arc<Panel>,
+    clock: SharedClock,
+    shown: Arc<Shown>,
+    watcher: AbortHandle,
+}
+
+impl fmt::Debug for QuorumStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.panel.members.iter().map(|member| member.name()).collect();
+        f.debug_struct("QuorumStore").field("members", &names).field("seats", &self.panel.seats).finish_non_exhaustive()
+    }
+}
+
+impl Drop for QuorumStore {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+/// The members, and how many of them it takes.
+struct Panel {
+    members: Vec<Arc<dyn Member>>,
+    seats: Seats,
+    /// For how long a member's answer is waited for.
+    patience: Duration,
+}
+
+impl Panel {
+    /// Why a member does not count: it is in trouble, or it is another one once more.
+    fn why_not(&self, member: usize) -> Option<StoreError> {
+        self.members[member].trouble().or_else(|| self.twin(member))
+    }
+
+    /// Two members that lead to one server would be two votes of one voice. The first of them counts.
+    fn twin(&self, member: usize) -> Option<StoreError> {
+        let process = self.members[member].process()?;
+        let first = self.members[..member]
+            .iter()
+            .find(|other| other.trouble().is_none() && other.process().as_ref() == Some(&process))?;
+        let reason = format!("it is the same server as {}: give each member a server of its own", first.name());
+        Some(StoreError::Refused { reason })
+    }
+
+    /// An error with the member's name, for people.
+    fn told(&self, member: usize, error: &StoreError) -> String {
+        let name = self.members[member].name();
+        match error {
+            StoreError::Unknown { after } => format!("{name}: no answer within {after:?}"),
+            StoreError::Unreachable { reason } if reason.starts_with(name) => reason.clone(),
+            StoreError::Unreachable { reason } => format!("{name}: {reason}"),
+            StoreError::Refused { reason } => format!("{name} refuses: {reason}"),
+            StoreError::Garbage { .. } => format!("{name}: {error}"),
+        }
+    }
+}
+
+impl QuorumStore {
+    /// A store over these members, of which `seats` says how many it takes. `patience`: when a member's answer is no
+    /// longer waited for. `clock`: this machine's. Must be called inside a tokio runtime.
+    ///
+    /// # Panics
+    /// When `seats` speaks of another number of members.
+    pub fn new(members: Vec<Arc<dyn Member>>, seats: Seats, patience: Duration, clock: SharedClock) -> Self {
+        assert_eq!(members.len(), seats.members(), "a seat for each member");
+        let panel = Arc::new(Panel { members, seats, patience });
+        let shown = Arc::new(Shown::new(seats.members()));
+        let watcher = tokio::spawn(watching::run(Arc::clone(&panel), Arc::clone(&shown))).abort_handle();
+        Self { panel, clock, shown, watcher }
+    }
+
+    async fn decide<R: Round>(&self, role: &RoleName, round: R) -> Result<Stamped<R::Reply>, StoreError> {
+        let reply = pump::drive(&self.panel, role, round).await?;
+        // Each member has a clock of its own, of which nobody is to conclude anything; this one never steps.
+        Ok(Stamped { reply, store_time: StoreTime(self.clock.now().as_nanos() / 1_000) })
+    }
+}
+
+#[async_trait]
+impl LeaseStore for QuorumStore {
+    async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
+        self.decide(role, CampaignRound::new(self.panel.seats, self.rules(), request)).await
+    }
+
+    async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
+        self.decide(role, RenewRound::new(self.panel.seats, request)).await
+    }
+
+    async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
+        self.decide(role, ReleaseRound::new(self.panel.seats, request)).await
+    }
+
+    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+        listening::listen(self.panel.members.iter().map(|member| member.listen(role)).collect())
+    }
+
+    fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.shown.health.subscribe()
+    }
+
+    /// Every member must answer: what one that is away remembers would come back with it.
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        pump::purge(&self.panel, role).await
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let theirs = self.panel.members.iter().flat_map(|member| {
+            let notes = member.notes().into_iter();
+            notes.map(|note| format!("{}: {note}", member.name())).collect::<Vec<_>>()
+        });
+        self.shown.missing().into_iter().chain(theirs).collect()
+    }
+
+    fn members(&self) -> watch::Receiver<Vec<bool>> {
+        self.shown.members.subscribe()
+    }
+
+    fn rules(&self) -> Rules {
+        Rules::QUORUM
+    }
+
+    /// A campaign asks every member twice.
+    fn command_timeout(&self) -> Duration {
+        self.panel.patience * 2
+    }
+}

@@ -1,0 +1,107 @@
+//! Carries a round's questions to the members and their answers back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::task::JoinHandle;
+
+use super::Panel;
+use crate::protocol::{Answer, Ask, Failure, RoleName, Round, Step};
+use crate::store::{Purge, StoreError, StoreHealth};
+
+/// Runs a round to its end. Answers that come later are nobody's; the questions themselves are never cut short.
+///
+/// # Errors
+/// What the round failed of: [`StoreError::Unreachable`] when some members did not answer, [`StoreError::Refused`] when
+/// all did, but not as was needed.
+pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut round: R) -> Result<R::Reply, StoreError> {
+    let mut answers = FuturesUnordered::new();
+    let mut some_are_silent = false;
+    loop {
+        while let Some(step) = round.poll() {
+            match step {
+                Step::Ask { ballot, to, ask } => {
+                    let ask = Arc::new(ask);
+                    for member in to {
+                        let asked = question(panel, role, member, &ask);
+                        let patience = panel.patience;
+                        answers.push(async move { (ballot, member, answer(asked, patience).await) });
+                    }
+                }
+                Step::Tell { to, ask } => {
+                    let ask = Arc::new(ask);
+                    // Without its handle a task runs on.
+                    to.into_iter().for_each(|member| drop(question(panel, role, member, &ask)));
+                }
+                Step::Done(Ok(reply)) => return Ok(reply),
+                Step::Done(Err(Failure { reason })) if some_are_silent => {
+                    return Err(StoreError::Unreachable { reason });
+                }
+                Step::Done(Err(Failure { reason })) => return Err(StoreError::Refused { reason }),
+            }
+        }
+        let Some((ballot, member, vote)) = answers.next().await else {
+            // Only a round that asks nobody and does not end either; nobody shall wait for it.
+            return Err(StoreError::Unreachable { reason: "no member is left to answer".to_owned() });
+        };
+        some_are_silent |= matches!(vote, Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }));
+        round.answered(ballot, member, vote.map_err(|error| Failure { reason: panel.told(member, &error) }));
+    }
+}
+
+/// Asks a member, in a task of its own that nobody ends.
+fn question(
+    panel: &Arc<Panel>,
+    role: &RoleName,
+    member: usize,
+    ask: &Arc<Ask>,
+) -> JoinHandle<Result<Answer, StoreError>> {
+    let (panel, role, ask) = (Arc::clone(panel), role.clone(), Arc::clone(ask));
+    tokio::spawn(async move {
+        match panel.twin(member) {
+            Some(error) => Err(error),
+            None => panel.members[member].ask(&role, &ask).await,
+        }
+    })
+}
+
+/// Waits for a member's answer, but not for ever.
+async fn answer(asked: JoinHandle<Result<Answer, StoreError>>, patience: Duration) -> Result<Answer, StoreError> {
+    match tokio::time::timeout(patience, asked).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(StoreError::Unreachable { reason: "the question was dropped".to_owned() }),
+        Err(_) => Err(StoreError::Unknown { after: patience }),
+    }
+}
+
+/// Forgets a role on every member.
+///
+/// # Errors
+/// When a member does not answer, or refuses; the others have forgotten it then. Doing it again does no harm.
+pub(super) async fn purge(panel: &Panel, role: &RoleName) -> Result<Purge, StoreError> {
+    let purges = panel.members.iter().map(|member| async {
+        let mut health = member.health();
+        // One that is only being connected to is waited for; one that is down answers with the reason.
+        let up = health.wait_for(|health| *health == StoreHealth::Up);
+        let _ = tokio::time::timeout(panel.patience, up).await;
+        member.purge(role).await
+    });
+    let outcomes = futures_util::future::join_all(purges).await;
+    if outcomes.contains(&Ok(Purge::InUse)) {
+        return Ok(Purge::InUse);
+    }
+    let failed: Vec<String> = outcomes
+        .iter()
+        .enumerate()
+        .filter_map(|(member, outcome)| outcome.as_ref().err().map(|error| panel.told(member, error)))
+        .collect();
+    if !failed.is_empty() {
+        let (count, members) = (failed.len(), panel.members.len());
+        let reason = format!("{count} of {members} members have not forgotten {role}: {}", failed.join("; "));
+        return Err(StoreError::Unreachable { reason });
+    }
+    let purged = outcomes.contains(&Ok(Purge::Purged));
+    Ok(if purged { Purge::Purged } else { Purge::Absent })
+}

@@ -1,0 +1,108 @@
+//! How the members are, put together: whether there is a quorum, and who is missing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::select_all;
+use tokio::sync::watch;
+
+use super::Panel;
+use crate::store::{StoreError, StoreHealth};
+
+/// What is known of the quorum.
+pub(super) struct Shown {
+    pub(super) health: watch::Sender<StoreHealth>,
+    /// Which members count.
+    pub(super) members: watch::Sender<Vec<bool>>,
+    /// Who is missing although there is a quorum.
+    missing: Mutex<Option<String>>,
+}
+
+impl Shown {
+    pub(super) fn new(members: usize) -> Self {
+        let health = StoreHealth::Down { reason: "not connected yet".to_owned() };
+        Self {
+            health: watch::Sender::new(health),
+            members: watch::Sender::new(vec![false; members]),
+            missing: Mutex::default(),
+        }
+    }
+
+    pub(super) fn missing(&self) -> Option<String> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Logged once per change.
+    fn miss(&self, missing: Option<String>) {
+        let mut present = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        match &missing {
+            Some(note) if *present != missing => tracing::warn!(note, "the quorum works, with a reservation"),
+            None if present.is_some() => tracing::info!("every member of the quorum is back"),
+            _ => {}
+        }
+        *present = missing;
+    }
+
+    fn update(&self, panel: &Panel, troubles: &[Option<StoreError>], settled: bool) {
+        let (members, needed) = (panel.seats.members(), panel.seats.needed());
+        let up = troubles.iter().filter(|trouble| trouble.is_none()).count();
+        self.members.send_if_modified(|present| {
+            let now: Vec<bool> = troubles.iter().map(Option::is_none).collect();
+            let changed = *present != now;
+            *present = now;
+            changed
+        });
+        let told: Vec<String> = troubles
+            .iter()
+            .enumerate()
+            .filter_map(|(member, trouble)| trouble.as_ref().map(|trouble| panel.told(member, trouble)))
+            .collect();
+        let health = if up >= needed {
+            let missing = match told.len() {
+                0 => None,
+                1 => Some(format!("1 of {members} members is missing: {}", told[0])),
+                count => Some(format!("{count} of {members} members are missing: {}", told.join("; "))),
+            };
+            // Those that are only being connected to are not missed yet.
+            self.miss(missing.filter(|_| settled));
+            StoreHealth::Up
+        } else if settled {
+            let reason = format!("{up} of {members} members answer and {needed} are needed: {}", told.join("; "));
+            StoreHealth::Down { reason }
+        } else {
+            return;
+        };
+        self.health.send_if_modified(|present| {
+            let changed = *present != health;
+            *present = health;
+            changed
+        });
+    }
+}
+
+/// Runs until it is aborted.
+pub(super) async fn run(panel: Arc<Panel>, shown: Arc<Shown>) {
+    let mut healths: Vec<watch::Receiver<StoreHealth>> = panel.members.iter().map(|member| member.health()).collect();
+    // Until each member has said something, or had the time to, being down is no news.
+    let mut silent = vec![true; healths.len()];
+    let mut patience = std::pin::pin!(tokio::time::sleep(panel.patience * 2));
+    let mut settled = false;
+    loop {
+        for (health, silent) in healths.iter_mut().zip(&mut silent) {
+            *silent &= *health.borrow_and_update() != StoreHealth::Up;
+        }
+        let troubles: Vec<Option<StoreError>> = (0..healths.len()).map(|member| panel.why_not(member)).collect();
+        settled |= !silent.contains(&true);
+        shown.update(&panel, &troubles, settled);
+        let changes = select_all(healths.iter_mut().map(|health| Box::pin(health.changed())));
+        tokio::select! {
+            (changed, member, _) = changes => {
+                silent[member] = false;
+                if changed.is_err() {
+                    // A member's connection is never given up while there is a member.
+                    return;
+                }
+            }
+            () = &mut patience, if !settled => settled = true,
+        }
+    }
+}

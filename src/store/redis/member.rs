@@ -1,0 +1,105 @@
+//! One member of a quorum: a single, independent master. It is reached as any Redis is; what differs is what it is
+//! asked, and what its keys hold.
+
+use async_trait::async_trait;
+use fred::types::Value;
+use tokio::sync::{mpsc, watch};
+
+use super::RedisStore;
+use super::errors::SetupError;
+use super::scripts::{
+    self, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, Script, member_campaign_reply,
+    purge_reply, raise_reply, release_reply, renew_reply,
+};
+use crate::config::RedisConfig;
+use crate::protocol::{Answer, Ask, RoleName, Stamped};
+use crate::store::quorum::Member;
+use crate::store::{LeaseStore, News, Purge, StoreError, StoreHealth};
+
+/// See the module.
+#[derive(Debug)]
+pub struct RedisMember(RedisStore);
+
+impl RedisMember {
+    /// As [`RedisStore::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect(config: &RedisConfig, lease_min: std::time::Duration, seed: u64) -> Result<Self, SetupError> {
+        match RedisStore::connect(config, lease_min, seed) {
+            Ok(store) => Ok(Self(store)),
+            Err(SetupError::Url { reason }) => Err(SetupError::Member { key: "members[].url", reason }),
+            Err(SetupError::Tls { reason }) => Err(SetupError::Member { key: "tls", reason }),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// As [`Member::ask`], with the server's clock when it answered.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn ask_stamped(&self, role: &RoleName, ask: &Ask) -> Result<Stamped<Answer>, StoreError> {
+        let (script, args, read) = question(ask);
+        Ok(self.0.run(role, script, args, read).await?.reply)
+    }
+}
+
+/// What is sent for a question, and how its answer is read.
+type Question = (&'static Script, Vec<String>, fn(Value) -> Result<Stamped<Answer>, StoreError>);
+
+fn question(ask: &Ask) -> Question {
+    match ask {
+        Ask::Campaign(request) => (&MEMBER_CAMPAIGN, scripts::member_campaign_args(request), member_campaign_reply),
+        Ask::Raise(request) => (&MEMBER_RAISE, scripts::raise_args(request), raise_reply),
+        Ask::Renew(request) => (&MEMBER_RENEW, scripts::renew_args(request, false), |reply| {
+            renew_reply(reply).map(|Stamped { reply, store_time }| Stamped { reply: Answer::Renew(reply), store_time })
+        }),
+        Ask::Release(request) => (&MEMBER_RELEASE, scripts::release_args(request), |reply| {
+            release_reply(reply)
+                .map(|Stamped { reply, store_time }| Stamped { reply: Answer::Release(reply), store_time })
+        }),
+    }
+}
+
+#[async_trait]
+impl Member for RedisMember {
+    fn name(&self) -> &str {
+        &self.0.settings.endpoint
+    }
+
+    async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError> {
+        Ok(self.ask_stamped(role, ask).await?.reply)
+    }
+
+    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+        self.0.listen(role)
+    }
+
+    fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.0.health()
+    }
+
+    fn trouble(&self) -> Option<StoreError> {
+        self.0.routes.base.trouble()
+    }
+
+    /// Redis's run_id, as told at the last connect.
+    fn process(&self) -> Option<String> {
+        self.0.routes.base.run_id()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let replicas = self.0.routes.base.replicas().filter(|replicas| *replicas > 0);
+        let replicas = replicas.map(|count| {
+            format!(
+                "it has {count} replicas: a member has none, for a failover to one of them would hand on what the \
+                 quorum has not agreed to"
+            )
+        });
+        self.0.notes().into_iter().chain(replicas).collect()
+    }
+
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        Ok(self.0.run(role, &MEMBER_PURGE, Vec::new(), purge_reply).await?.reply)
+    }
+}

@@ -1,0 +1,80 @@
+//! Three masters with a replica each.
+
+use std::thread::JoinHandle;
+
+use fastrand::Rng;
+
+use crate::fault::Fault;
+use crate::one::slow_down;
+use crate::replica::LEASE_KEY;
+use crate::stage::{Stage, block_on};
+use crate::support::cluster::Cluster;
+use crate::support::place::Place;
+use crate::support::redis::Data;
+
+/// See the module.
+pub struct ClusterStage {
+    cluster: Cluster,
+    /// The role's.
+    slot: u16,
+    hurt: Option<usize>,
+    slow: Vec<JoinHandle<()>>,
+}
+
+impl ClusterStage {
+    /// Starts it at six places.
+    pub fn start(place: impl Fn(usize) -> Place) -> Self {
+        let options = ["--enable-debug-command", "yes", "--appendonly", "yes"];
+        let cluster = block_on(Cluster::start_at(place, &options));
+        let slot = cluster.slot_of(LEASE_KEY);
+        Self { cluster, slot, hurt: None, slow: Vec::new() }
+    }
+}
+
+impl Stage for ClusterStage {
+    fn store(&self) -> String {
+        let url = self.cluster.url();
+        format!("{{ redis: {{ url: \"{url}\", commandTimeout: 400ms, replication: {{ acks: 1, timeout: 200ms }} }} }}")
+    }
+
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {
+        let owners = self.cluster.owners(self.slot);
+        let Some(&master) = owners.first() else { return "nothing: the slot has no master".to_owned() };
+        let node = &mut self.cluster.nodes[master];
+        match fault {
+            Fault::StorePause => node.pause(),
+            Fault::StoreRestart => node.kill(),
+            Fault::StoreLoss => node.stop(Data::Lost),
+            Fault::Failover => {
+                let Some(&heir) = owners.get(1) else { return "nothing: the master has no replica".to_owned() };
+                return format!("{:?}", self.cluster.nodes[heir].command(&["CLUSTER", "FAILOVER"]));
+            }
+            Fault::Flush => drop(node.command(&["FLUSHALL"])),
+            Fault::Delete => drop(node.command(&["DEL", LEASE_KEY])),
+            Fault::Slow => return slow_down(node, dice, &mut self.slow),
+            other => unreachable!("a cluster has no {other:?}"),
+        }
+        self.hurt = Some(master);
+        format!("node {master}")
+    }
+
+    fn end(&mut self, fault: Fault) {
+        match (fault, self.hurt.take()) {
+            (Fault::StorePause, Some(node)) => self.cluster.nodes[node].resume(),
+            (Fault::StoreRestart | Fault::StoreLoss, Some(node)) => self.cluster.nodes[node].start_again(),
+            (Fault::Slow, _) => self.slow.drain(..).for_each(|thread| thread.join().expect("it does not panic")),
+            _ => {}
+        }
+    }
+
+    fn to_cut_off(&self, dice: &mut Rng) -> Vec<usize> {
+        let owners = self.cluster.owners(self.slot);
+        // With its replica nobody could take over: mostly without.
+        let count = if dice.u8(0..4) == 0 { 2 } else { 1 };
+        owners.into_iter().take(count).collect()
+    }
+
+    fn settle(&mut self) {
+        block_on(self.cluster.settled());
+    }
+}

@@ -1,0 +1,37 @@
+//! Chaos: real sidecars on real servers, faults from a seed, and a checker that reads every answer.
+//!
+//! `make test` runs each store for some seconds; `make chaos` measures the table of docs/guarantees.md. Settings:
+//!
+//! | variable | what |
+//! |---|---|
+//! | `BATON_CHAOS_SEED` | repeats a run's faults, though not the moments at which the processes meet them |
+//! | `BATON_CHAOS_STORE` | only this store: the names of [`stage::Kind::name`] |
+//! | `BATON_CHAOS_FAULT` | only this fault: the names of [`fault::Fault::name`] |
+//! | `BATON_CHAOS_SECONDS` | how long: each store, or the whole table |
+//! | `BATON_CHAOS_JOBS` | how many cells of the table are measured at a time; 2 |
+//! | `BATON_CHAOS_WRITE` | the table goes to docs/guarantees.md, if it is a whole one |
+
+#[path = "../support/sidecars/apps.rs"]
+mod apps;
+mod caught;
+#[path = "../support/sidecars/claims.rs"]
+mod claims;
+#[path = "../support/sidecars/clock.rs"]
+mod clock;
+mod cluster;
+mod fault;
+#[path = "../support/sidecars/http.rs"]
+mod http;
+mod judge;
+mod one;
+#[path = "../support/sidecars/replica.rs"]
+mod replica;
+mod run;
+mod sentinels;
+mod series;
+mod stage;
+#[path = "../support/mod.rs"]
+mod support;
+mod table;
+#[path = "../support/sidecars/wait.rs"]
+mod wait;

@@ -1,0 +1,132 @@
+//! A master with two replicas, and three Sentinels that replace it.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use crate::fault::Fault;
+use crate::one::slow_down;
+use crate::replica::LEASE_KEY;
+use crate::stage::{Stage, block_on};
+use crate::support::place::Place;
+use crate::support::redis::{Data, RedisServer};
+use crate::support::resp::Reply;
+use crate::support::sentinel::SentinelSet;
+use crate::wait::last_for;
+
+/// A Sentinel tells a former master to follow only when it has been well for eight seconds; a failover that failed is
+/// tried again after twice six.
+const SETTLING_MAX: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub struct Sentinels {
+    set: SentinelSet,
+    acks: u32,
+    /// The port of the master, or the place of the Sentinel, that something was done to.
+    hurt: Option<Hurt>,
+    slow: Vec<JoinHandle<()>>,
+}
+
+#[derive(Clone, Copy)]
+enum Hurt {
+    Server(u16),
+    Sentinel(usize),
+}
+
+impl Sentinels {
+    /// Starts the servers at the first three places and the Sentinels at the next three.
+    pub fn start(place: impl Fn(usize) -> Place, acks: u32) -> Self {
+        let options = ["--enable-debug-command", "yes", "--appendonly", "yes"];
+        let set = block_on(SentinelSet::start_at(place, &options));
+        Self { set, acks, hurt: None, slow: Vec::new() }
+    }
+
+    fn is_settled(&self) -> bool {
+        let role = |server: &RedisServer| match ask(server, &["INFO", "replication"]) {
+            Some(Reply::Text(text)) => text,
+            _ => String::new(),
+        };
+        self.set.try_master().is_some_and(|master| {
+            self.set.sentinels.iter().all(|sentinel| sentinel.is_settled(master))
+                && role(self.set.server(master)).matches("state=online").count() == 2
+                && self.set.servers.iter().filter(|server| role(server).contains("role:master")).count() == 1
+        })
+    }
+}
+
+/// Its answer on a connection of its own; none when that is closed under the command, as Sentinels have a former master
+/// do.
+fn ask(server: &RedisServer, words: &[&str]) -> Option<Reply> {
+    server.connect().and_then(|mut connection| connection.command(words)).ok()
+}
+
+impl Stage for Sentinels {
+    fn store(&self) -> String {
+        let (url, acks) = (self.set.url(), self.acks);
+        format!(
+            "{{ redis: {{ url: \"{url}\", commandTimeout: 400ms, replication: {{ acks: {acks}, timeout: 200ms }} }} }}"
+        )
+    }
+
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {
+        let Some(port) = self.set.try_master() else { return "nothing: no Sentinel answers".to_owned() };
+        let sentinel = dice.usize(0..3);
+        match fault {
+            Fault::StorePause => self.set.server(port).pause(),
+            Fault::StoreRestart => self.set.server_mut(port).kill(),
+            Fault::StoreLoss => self.set.server_mut(port).stop(Data::Lost),
+            Fault::Failover => {
+                let reply = self.set.sentinels[sentinel].command(&["SENTINEL", "FAILOVER", "main"]);
+                return format!("{reply:?}");
+            }
+            Fault::WatcherPause => self.set.sentinels[sentinel].pause(),
+            Fault::WatcherKill => self.set.sentinels[sentinel].kill(),
+            Fault::Flush => drop(ask(self.set.server(port), &["FLUSHALL"])),
+            Fault::Delete => drop(ask(self.set.server(port), &["DEL", LEASE_KEY])),
+            Fault::Slow => return slow_down(self.set.server(port), dice, &mut self.slow),
+            other => unreachable!("Sentinels have no {other:?}"),
+        }
+        let watcher = matches!(fault, Fault::WatcherPause | Fault::WatcherKill);
+        self.hurt = Some(if watcher { Hurt::Sentinel(sentinel) } else { Hurt::Server(port) });
+        if watcher { format!("Sentinel {sentinel}") } else { format!("the master at port {port}") }
+    }
+
+    fn end(&mut self, fault: Fault) {
+        match (fault, self.hurt.take()) {
+            (Fault::StorePause, Some(Hurt::Server(port))) => self.set.server(port).resume(),
+            (Fault::StoreRestart | Fault::StoreLoss, Some(Hurt::Server(port))) => {
+                self.set.server_mut(port).start_again();
+            }
+            (Fault::WatcherPause, Some(Hurt::Sentinel(at))) => self.set.sentinels[at].resume(),
+            (Fault::WatcherKill, Some(Hurt::Sentinel(at))) => self.set.sentinels[at].start_again(),
+            (Fault::Slow, _) => self.slow.drain(..).for_each(|thread| thread.join().expect("it does not panic")),
+            _ => {}
+        }
+    }
+
+    fn to_cut_off(&self, dice: &mut Rng) -> Vec<usize> {
+        let master = self.set.try_master().unwrap_or_else(|| self.set.servers[0].port());
+        let master = self.set.servers.iter().position(|server| server.port() == master).expect("one of ours");
+        let mut hosts = vec![master];
+        // A replica of the old master goes on acknowledging what it writes.
+        if dice.bool() {
+            hosts.push((master + 1 + dice.usize(0..2)) % 3);
+        }
+        // The two others still agree with each other.
+        if dice.bool() {
+            hosts.push(3 + dice.usize(0..3));
+        }
+        hosts
+    }
+
+    fn settle(&mut self) {
+        let begun = Instant::now();
+        while !self.is_settled() {
+            let told: Vec<Option<Reply>> =
+                self.set.sentinels.iter().map(|it| it.command(&["SENTINEL", "MASTER", "main"])).collect();
+            assert!(begun.elapsed() < SETTLING_MAX, "the Sentinels do not settle: {told:?}");
+            last_for(Duration::from_millis(100));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The stores that the replicas stand on, each with the faults that it can have.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::clock;
+use crate::cluster::ClusterStage;
+use crate::fault::Fault;
+use crate::one::OneRedis;
+use crate::sentinels::Sentinels;
+use crate::support::place::{Network, Place};
+
+/// A store that is up. Ends, with every process of it, when dropped.
+pub trait Stage {
+    /// The section `store` of a replica's configuration.
+    fn store(&self) -> String;
+
+    /// Something goes wrong; in words. One fault at a time, and never one that takes the network: that is the run's.
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String;
+
+    /// It is made good. What was over at once needs nothing.
+    fn end(&mut self, fault: Fault);
+
+    /// Which hosts of it to cut off together, so that what is left may elect another master; by number, the master
+    /// first.
+    fn to_cut_off(&self, dice: &mut Rng) -> Vec<usize>;
+
+    /// Waits until it is whole again after everything was made good.
+    fn settle(&mut self);
+}
+
+/// Which store, with which settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One Redis with its append-only file.
+    Durable,
+    /// One Redis that keeps nothing.
+    Volatile,
+    /// The same with `guard: off`.
+    Unguarded,
+    /// A master, two replicas and three Sentinels; without acknowledgement.
+    Sentinel,
+    /// The same with `replication.acks: 1`.
+    SentinelAcks,
+    /// Three masters with a replica each, and `replication.acks: 1`.
+    Cluster,
+}
+
+impl Kind {
+    /// In the order of the table.
+    pub const ALL: [Self; 6] =
+        [Self::Durable, Self::Volatile, Self::Unguarded, Self::Sentinel, Self::SentinelAcks, Self::Cluster];
+
+    /// For `BATON_CHAOS_STORE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Durable => "redis",
+            Self::Volatile => "redis-volatile",
+            Self::Unguarded => "redis-unguarded",
+            Self::Sentinel => "sentinel",
+            Self::SentinelAcks => "sentinel-acks",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    /// For the table.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Durable => "one Redis, append-only file",
+            Self::Volatile => "one Redis, no persistence",
+            Self::Unguarded => "the same, `guard: off`",
+            Self::Sentinel => "Sentinel, `acks: 0`",
+            Self::SentinelAcks => "Sentinel, `acks: 1`",
+            Self::Cluster => "Cluster, `acks: 1`",
+        }
+    }
+
+    /// How many hosts its servers take.
+    pub fn hosts(self) -> usize {
+        match self {
+            Self::Durable | Self::Volatile | Self::Unguarded => 1,
+            Self::Sentinel | Self::SentinelAcks | Self::Cluster => 6,
+        }
+    }
+
+    fn supports(self, fault: Fault) -> bool {
+        let one = matches!(self, Self::Durable | Self::Volatile | Self::Unguarded);
+        let sentinels = matches!(self, Self::Sentinel | Self::SentinelAcks);
+        match fault {
+            Fault::Split | Fault::Failover => !one,
+            Fault::WatcherPause | Fault::WatcherKill => sentinels,
+            Fault::Clock => one && clock::library().is_some(),
+            Fault::Evict | Fault::Full => one,
+            Fault::StoreRestart => !matches!(self, Self::Volatile | Self::Unguarded),
+            _ => true,
+        }
+    }
+
+    /// Which faults it can have, here.
+    pub fn faults(self, network: bool) -> impl Iterator<Item = Fault> {
+        Fault::ALL.into_iter().filter(move |fault| self.supports(*fault) && (network || !fault.needs_network()))
+    }
+
+    /// Whether P1 and P2 are promised under this fault (docs/guarantees.md).
+    pub fn is_safe(self, fault: Fault) -> bool {
+        match self {
+            Self::Durable | Self::Volatile | Self::SentinelAcks | Self::Cluster => true,
+            // A restart without data needs the guard, and so does whatever else makes Redis forget.
+            Self::Unguarded => {
+                fault.is_of_a_replica() || matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Slow)
+            }
+            // A master that is replaced while it still serves somebody needs acknowledgements.
+            Self::Sentinel => {
+                !matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Split | Fault::Slow | Fault::Mixed)
+            }
+        }
+    }
+
+    /// What a mixed run is made of: everything but steps of the clock, which are not promised to be harmless close to a
+    /// restart.
+    pub fn mixture(self, network: bool) -> Vec<Fault> {
+        self.faults(network).filter(|fault| !matches!(fault, Fault::Mixed | Fault::Clock)).collect()
+    }
+
+    /// Starts it at the first hosts of the network.
+    pub fn start(self, fault: Fault, network: Option<&Network>) -> Box<dyn Stage> {
+        let place = |at: usize| network.map_or_else(Place::here, |network| network.host(at));
+        match self {
+            Self::Durable => Box::new(OneRedis::start(&place(0), true, "strict", fault == Fault::Clock)),
+            Self::Volatile => Box::new(OneRedis::start(&place(0), false, "strict", fault == Fault::Clock)),
+            Self::Unguarded => Box::new(OneRedis::start(&place(0), false, "off", fault == Fault::Clock)),
+            Self::Sentinel => Box::new(Sentinels::start(place, 0)),
+            Self::SentinelAcks => Box::new(Sentinels::start(place, 1)),
+            Self::Cluster => Box::new(ClusterStage::start(place)),
+        }
+    }
+}
+
+/// How long a fault lasts: now shorter than a lease, now longer.
+pub fn lasting(fault: Fault, dice: &mut Rng) -> Duration {
+    let ms = match fault {
+        // Sentinels and clusters take seconds to agree that a master is gone.
+        Fault::Split | Fault::StoreCut => 1_000..7_000,
+        Fault::StorePause if dice.bool() => 2_000..6_000,
+        Fault::Slow => 100..2_500,
+        Fault::Failover | Fault::Resign | Fault::Flush | Fault::Delete | Fault::Clock => 1..1_000,
+        _ if dice.bool() => 50..1_500,
+        _ => 1_500..4_000,
+    };
+    Duration::from_millis(dice.u64(ms))
+}
+
+/// Runs what the shared parts of the tests have written for an asynchronous world.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+}

@@ -1,0 +1,78 @@
+//! What goes wrong, and for how long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton::protocol::Input;
+use baton::protocol::observed::LeaseRecord;
+
+use super::world::{Happening, World};
+use super::{Fault, MS, SECOND};
+
+impl World {
+    /// Something goes wrong, and the next time is planned.
+    pub fn fault(&mut self) {
+        if self.now > self.scenario.faults_until {
+            return;
+        }
+        let faults = self.scenario.faults;
+        let fault = faults[self.rng.usize(0..faults.len())];
+        let leader = (0..self.replicas.len()).find(|at| self.replicas[*at].leads(self.now));
+        let living: Vec<usize> = (0..self.replicas.len()).filter(|at| self.replicas[*at].alive).collect();
+        let any = living[self.rng.usize(0..living.len())];
+        let victim = if self.rng.bool() { leader.unwrap_or(any) } else { any };
+        self.note(|_| format!("FAULT {fault:?}, victim replica-{victim}"));
+        let span = self.rng.u64(100 * MS..25 * SECOND);
+        let lasts = match fault {
+            Fault::Pause => {
+                self.replicas[victim].paused_until = self.now + span;
+                self.at(self.now + span, Happening::Rewatch(victim));
+                span
+            }
+            Fault::Cut => {
+                self.replicas[victim].cut_until = self.now + span;
+                self.at(self.now + span + MS, Happening::Rewatch(victim));
+                span
+            }
+            Fault::Kill => {
+                self.replicas[victim].alive = false;
+                let when = self.now + span / 5;
+                self.at(when, Happening::Join);
+                span / 5
+            }
+            Fault::Resign => {
+                if let Some(leader) = leader.filter(|leader| self.now >= self.replicas[*leader].paused_until) {
+                    self.input(leader, Input::Resign { cooldown: Duration::from_secs(2) });
+                }
+                0
+            }
+            Fault::ServerDown => {
+                self.server_up = false;
+                self.at(self.now + span * 3 / 5, Happening::ServerUp);
+                span * 3 / 5
+            }
+            Fault::Deleted => {
+                if self.object.take().is_some() {
+                    self.version += 1;
+                    self.tell(None);
+                }
+                0
+            }
+            Fault::Emptied => {
+                if let Some((_, record)) = self.object.clone() {
+                    self.put(LeaseRecord { identity: Arc::from(""), ..record });
+                }
+                0
+            }
+            Fault::WatchEnds => {
+                for at in 0..self.replicas.len() {
+                    self.at(self.now + MS, Happening::Rewatch(at));
+                }
+                0
+            }
+        };
+        self.faults_end = self.faults_end.max(self.now + lasts);
+        let gap = self.rng.u64(self.scenario.fault_gap.0..self.scenario.fault_gap.1);
+        self.at(self.now + gap, Happening::Fault);
+    }
+}

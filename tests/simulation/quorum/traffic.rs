@@ -1,0 +1,200 @@
+//! What goes back and forth: questions, answers, and what the members publish.
+
+use std::time::Duration;
+
+use baton::protocol::{
+    Announcement, Answer, Ask, Ballot, Failure, Input, RaiseReply, RenewReply, RequestId, Round as _, Stamped, Step,
+    StoreTime, Vote,
+};
+
+use super::world::{Happening, Health, Round, Tag, World};
+use crate::checker::Watched;
+use crate::clockwork::{MS, Nanos};
+
+/// When a replica gives a command to one member up.
+const COMMAND_TIMEOUT: Nanos = 500 * MS;
+
+/// A round's next step; what is done is ready for the election.
+enum Next {
+    Ask(Vec<usize>, Ask, Tag),
+    Done(Input),
+}
+
+fn next(round: &mut Round, id: RequestId, stamp: StoreTime) -> Option<Next> {
+    fn unify<R>(step: Step<R>, id: RequestId, done: impl FnOnce(Result<R, Failure>) -> Input) -> Next {
+        match step {
+            Step::Ask { ballot, to, ask } => Next::Ask(to, ask, Some((id, ballot))),
+            Step::Tell { to, ask } => Next::Ask(to, ask, None),
+            Step::Done(reply) => Next::Done(done(reply)),
+        }
+    }
+    fn stamped<R>(reply: Result<R, Failure>, store_time: StoreTime) -> Result<Stamped<R>, Failure> {
+        reply.map(|reply| Stamped { reply, store_time })
+    }
+    Some(match round {
+        Round::Campaign(round) => {
+            unify(round.poll()?, id, |reply| Input::Campaigned { id, reply: stamped(reply, stamp) })
+        }
+        Round::Renew(round) => unify(round.poll()?, id, |reply| Input::Renewed { id, reply: stamped(reply, stamp) }),
+        Round::Release(round) => unify(round.poll()?, id, |reply| Input::Released { id, reply: stamped(reply, stamp) }),
+    })
+}
+
+impl World {
+    fn delay(&mut self) -> Nanos {
+        if self.calm || self.rng.u8(0..10) != 0 { self.span(MS, 20 * MS) } else { self.span(20 * MS, 600 * MS) }
+    }
+
+    fn lost(&mut self) -> bool {
+        !self.calm && self.chance(0.01)
+    }
+
+    /// Carries a round on as far as it goes without further answers.
+    pub fn drive(&mut self, at: usize, id: RequestId) {
+        let stamp = StoreTime(1_700_000_000_000_000 + self.now / 1_000);
+        while let Some(round) = self.replicas[at].rounds.get_mut(&id) {
+            match next(round, id, stamp) {
+                None => return,
+                Some(Next::Ask(to, ask, tag)) => {
+                    self.note(|_| format!("replica-{at} -> {to:?}: {ask:?}"));
+                    for member in to {
+                        self.send(at, member, tag, &ask);
+                    }
+                }
+                Some(Next::Done(input)) => {
+                    self.replicas[at].rounds.remove(&id);
+                    self.hold_against_the_promises(at, &input);
+                    self.input(at, input);
+                }
+            }
+        }
+    }
+
+    /// An incumbent that stands is not told that it is over.
+    fn hold_against_the_promises(&mut self, at: usize, input: &Input) {
+        if let Input::Renewed { reply: Ok(Stamped { reply: RenewReply::Lost { .. }, .. }), .. } = input
+            && self.replicas[at].leads(self.now)
+        {
+            self.checker.refused_incumbent(self.now, at);
+        }
+    }
+
+    fn send(&mut self, from: usize, member: usize, tag: Tag, ask: &Ask) {
+        if let Some(tag) = tag {
+            let reason = format!("member {member}: no answer within {:?}", Duration::from_nanos(COMMAND_TIMEOUT));
+            let vote = Box::new(Err(Failure { reason }));
+            self.at(self.now + COMMAND_TIMEOUT, Happening::Answer { to: from, member, tag, vote });
+        }
+        if self.lost() {
+            return;
+        }
+        // One connection keeps the order; a new one overtakes what is still on its way on the old one.
+        let reconnected = !self.calm && self.chance(0.01);
+        let before = if reconnected { 0 } else { self.replicas[from].sent_until[member] };
+        let when = (self.now + self.delay()).max(before);
+        self.replicas[from].sent_until[member] = when;
+        self.at(when, Happening::Arrive { from, member, tag, ask: Box::new(ask.clone()) });
+    }
+
+    fn reply(&mut self, to: usize, member: usize, tag: Tag, vote: Result<Answer, Failure>) {
+        if let Some(tag) = tag
+            && !self.lost()
+        {
+            let when = self.now + self.delay();
+            self.at(when, Happening::Answer { to, member, tag, vote: Box::new(vote) });
+        }
+    }
+
+    pub fn arrive(&mut self, from: usize, member: usize, tag: Tag, ask: Box<Ask>) {
+        if self.now < self.replicas[from].cut_until[member] {
+            return;
+        }
+        match self.members[member].health {
+            Health::Up => {}
+            Health::Refuses => {
+                let reason = format!("member {member}: connection refused");
+                return self.reply(from, member, tag, Err(Failure { reason }));
+            }
+            Health::Silent => return,
+        }
+        if self.now < self.members[member].frozen_until {
+            let later = self.members[member].frozen_until;
+            return self.at(later, Happening::Arrive { from, member, tag, ask });
+        }
+        let audience = u32::try_from(self.replicas.len()).expect("few");
+        let now = self.now;
+        let subject = &mut self.members[member];
+        let (mut answer, news) = subject.step(now, &ask);
+        match &mut answer {
+            Answer::Renew(RenewReply::Renewed { audience: heard, .. }) => {
+                *heard = audience;
+                subject.follows = Some((from, now));
+            }
+            Answer::Raise(RaiseReply::Raised { .. }) => subject.follows = Some((from, now)),
+            _ => {}
+        }
+        self.note_answer(member, from, &answer);
+        if let Some(news) = news.filter(|_| self.scenario.rules.heartbeats) {
+            for to in 0..self.replicas.len() {
+                let deaf = !self.replicas[to].alive || now < self.replicas[to].cut_until[member];
+                if deaf || (!self.calm && self.chance(0.02)) {
+                    continue;
+                }
+                let when = (now + self.delay()).max(self.replicas[to].heard_until[member]);
+                self.replicas[to].heard_until[member] = when;
+                self.at(when, Happening::News { to, member, news: news.clone() });
+            }
+        }
+        self.reply(from, member, tag, Ok(answer));
+    }
+
+    pub fn answer(&mut self, to: usize, member: usize, (id, ballot): (RequestId, Ballot), vote: Vote) {
+        let cut = self.now < self.replicas[to].cut_until[member];
+        if cut && vote.is_ok() {
+            return;
+        }
+        match self.replicas[to].rounds.get_mut(&id) {
+            Some(Round::Campaign(round)) => round.answered(ballot, member, vote),
+            Some(Round::Renew(round)) => round.answered(ballot, member, vote),
+            Some(Round::Release(round)) => round.answered(ballot, member, vote),
+            None => return,
+        }
+        self.drive(to, id);
+    }
+
+    pub fn hear(&mut self, to: usize, member: usize, news: Announcement) {
+        let now = self.now;
+        let replica = &mut self.replicas[to];
+        // What waited while a replica was paused is dropped; it looks by itself when it goes on.
+        let deaf = !replica.alive || now < replica.paused_until || now < replica.cut_until[member];
+        if !deaf && replica.chorus.said(member, &news) {
+            self.input(to, Input::Heard(news));
+        }
+    }
+
+    /// Messages of these members may have been missed; where that leaves too few others, so may the quorum's word.
+    pub fn gap(&mut self, at: usize, members: &[usize]) {
+        for member in members {
+            self.replicas[at].chorus.missed(*member);
+        }
+        if self.members.len() - members.len() < self.members.len() / 2 + 1 {
+            self.input(at, Input::Gap);
+        }
+    }
+
+    pub fn member_up(&mut self, member: usize, empty: bool) {
+        self.generation += 1;
+        let subject = &mut self.members[member];
+        subject.run_id = self.generation.to_string();
+        subject.born = i128::from(self.now);
+        subject.health = Health::Up;
+        if empty {
+            subject.cell.forget();
+        }
+        self.note(|_| format!("member {member} is up{}", if empty { ", empty" } else { "" }));
+        for at in 0..self.replicas.len() {
+            let when = self.now + self.delay();
+            self.at(when, Happening::Gap { at, members: vec![member] });
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The quorum under seeded faults, in `make test` with a bounded share of the seeds.
+
+use baton::protocol::Rules;
+
+use crate::quorum::faults::Fault;
+use crate::quorum::run::{ROWS, SCENARIOS, duel_scenario, mixed_scenario, run, storm_scenario, table_scenario};
+use crate::quorum::world::Scenario;
+use crate::run::{LEADER_WITHIN, Verdict, run_many};
+use crate::{clockwork, hold_against_the_promises, seeds};
+
+/// Runs for each cell of the table in small.
+const TABLE_RUNS: u64 = 40;
+
+/// Plays a scenario of the example's by its name.
+fn hold(seeds: u64, name: &str) {
+    let (_, scenario) = SCENARIOS.iter().find(|(known, _)| *known == name).expect("a known scenario");
+    let play = |seed, log| run(Scenario { log, ..scenario(seed) });
+    hold_against_the_promises(seeds, play, &format!("quorum seed SEED {name}"));
+}
+
+#[test]
+fn no_mix_of_faults_breaks_a_promise_of_the_quorum() {
+    hold(seeds() / 4, "mixed");
+}
+
+#[test]
+fn faults_one_upon_another_break_no_promise_of_the_quorum() {
+    hold(seeds() / 10, "storm");
+}
+
+#[test]
+fn a_quorum_that_needs_every_member_keeps_the_same_promises() {
+    hold(seeds() / 20, "all");
+}
+
+/// That nobody leads meanwhile is checked after every event, and that somebody does within two leases and a second
+/// after they are back, and that every member follows.
+#[test]
+fn nobody_leads_while_three_of_five_members_are_gone_and_somebody_does_when_they_are_back() {
+    hold(seeds() / 20, "outage");
+}
+
+#[test]
+fn of_twelve_candidates_at_once_one_soon_leads_though_two_members_of_five_do_not_answer() {
+    let fold = |longest: &mut u64, _, verdict: Verdict| {
+        *longest = (*longest).max(verdict.first_led_ms.unwrap_or(u64::MAX));
+    };
+    let longest = run_many(seeds() / 20, |seed| run(duel_scenario(seed)), || 0, fold).into_iter().max();
+    assert!(longest.is_some_and(|ms| ms > 0 && ms * clockwork::MS < LEADER_WITHIN), "{longest:?} ms");
+}
+
+/// How many of some runs of the table show two leaders, and how many a token that went backwards.
+fn broken(rules: Rules, fault: Fault) -> (u64, u64) {
+    let fold = |sum: &mut (u64, u64), _, verdict: Verdict| {
+        sum.0 += u64::from(verdict.two_leaders);
+        sum.1 += u64::from(verdict.token_regressions);
+    };
+    let sums = run_many(TABLE_RUNS, |seed| run(table_scenario(seed, rules, fault)), || (0, 0), fold);
+    sums.into_iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}
+
+/// The table in small: its zeros, and its failures. A checker that never fails proves nothing.
+#[test]
+fn each_rule_of_the_quorum_switched_off_is_missed() {
+    use Fault::{Clock, Clocks, Empty, MostEmpty};
+    let [redlock, r3, r4, r5, objection, shipped] = ROWS.map(|(_, rules)| rules);
+    let (half, some) = (TABLE_RUNS / 2, TABLE_RUNS / 10);
+    // What Redlock leaves open: members that restart empty, and a member whose clock is stepped.
+    for fault in [Empty, MostEmpty, Clock] {
+        assert!(broken(redlock, fault).0 > some, "{}", fault.title());
+    }
+    assert!(broken(redlock, MostEmpty).1 > half);
+    // R3: tokens only rise, though two may still lead.
+    let (two, back) = broken(r3, MostEmpty);
+    assert!(two > half && back == 0, "{two}/{back}");
+    // R4 mends what a renewal can mend in time, R5 closes the rest of the restarts.
+    assert!(broken(r4, MostEmpty).0 > some);
+    assert_eq!(broken(r5, MostEmpty), (0, 0));
+    assert_eq!(broken(r5, Empty), (0, 0));
+    // As shipped, nothing does any harm but that all clocks step together: against that heartbeats only help.
+    for fault in Fault::ALL.into_iter().filter(|fault| *fault != Clocks) {
+        assert_eq!(broken(shipped, fault), (0, 0), "{}", fault.title());
+    }
+    let [without, with] = [objection, shipped].map(|rules| broken(rules, Clocks).0);
+    assert!(without > some && with > 0 && with < without, "{without} {with}");
+}
+
+#[test]
+fn the_same_seed_replays_the_same_run_of_the_quorum() {
+    for seed in 0..5 {
+        let mut scenario = if seed % 2 == 0 { mixed_scenario(seed) } else { storm_scenario(seed) };
+        scenario.log = true;
+        let (one, two) = (run(scenario), run(scenario));
+        assert_eq!(one.log, two.log);
+        assert!(one.terms > 0 && one.log.len() > 100, "a run in which nothing happens shows nothing");
+    }
+}

@@ -1,0 +1,367 @@
+//! Random operations on one member's scripts and on the reference (`MemberCell`): the same answers, the same
+//! announcements. As in `differential`, time passes by shifting, and of tokens only identity and order must agree.
+
+use std::collections::BTreeMap;
+
+use baton::protocol::{
+    Announcement, Answer, Ask, Candidate, MemberCell, MemberReply, RaiseReply, RaiseRequest, Rules, Server, StoreTime,
+};
+use baton::store::News;
+use baton::store::quorum::Member;
+use baton::store::redis::RedisMember;
+
+use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, ROUNDING, Random, Trail, shift, uptime_seen};
+use super::support::redis::RedisServer;
+use super::support::resp::Reply;
+use super::*;
+
+const SEEDS: u64 = 400;
+const OPERATIONS: usize = 40;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Ask(Ask),
+    TimePasses(u64),
+    LeaseVanishes,
+    EverythingForgotten,
+    AnotherServer,
+}
+
+struct Pair<'a> {
+    redis: &'a RedisServer,
+    member: &'a RedisMember,
+    news: tokio::sync::mpsc::Receiver<News>,
+    role: RoleName,
+    cell: MemberCell,
+    /// How far the reference's clock is ahead.
+    passed_us: u64,
+    generation: u64,
+    /// Redis's token to the reference's.
+    tokens: BTreeMap<Token, Token>,
+    /// Who was granted last, or renewed last.
+    latest: (Candidate, Token),
+    /// The last count that was told, and the reference's.
+    count: u64,
+    count_twin: u64,
+    /// How far the reference's count of the present record is ahead: a new record counts from the clock.
+    count_ahead: u64,
+    attempts: [u64; 3],
+    /// How often each outcome was met.
+    seen: &'a mut BTreeMap<String, usize>,
+}
+
+impl Pair<'_> {
+    fn key(&self, what: &str) -> String {
+        format!("baton:{{{}}}:{what}", self.role)
+    }
+
+    fn saw(&mut self, outcome: impl Into<String>) {
+        *self.seen.entry(outcome.into()).or_default() += 1;
+    }
+
+    fn twin(&self, token: Token) -> Token {
+        *self.tokens.get(&token).unwrap_or_else(|| panic!("{token} was never seen"))
+    }
+
+    /// Two tokens mean the same; a new pair keeps the order of all.
+    fn same_token(&mut self, redis: Token, reference: Token) {
+        if let Some(known) = self.tokens.get(&redis) {
+            assert_eq!(*known, reference, "the reference's token for {redis}");
+            return;
+        }
+        self.tokens.insert(redis, reference);
+        let order: Vec<Token> = self.tokens.values().copied().collect();
+        assert!(order.is_sorted_by(|a, b| a < b), "the order of tokens: {:?}", self.tokens);
+    }
+
+    /// A token above all that are known, which is known on both sides from now on.
+    fn later_token(&mut self) -> Token {
+        let greatest = *self.tokens.keys().last().expect("zero is known");
+        if greatest.get() >= Token::LIMIT - 2 * FAR_AHEAD || greatest == Token::NONE {
+            return greatest;
+        }
+        let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
+        let (mine, twin) = (ahead(greatest), ahead(self.twin(greatest)));
+        self.same_token(mine, twin);
+        mine
+    }
+
+    /// Mostly who was last given something, else anybody.
+    fn choose_candidate(&mut self, random: &mut Random) -> Candidate {
+        if !random.one_in(4) {
+            return self.latest.0;
+        }
+        let session = random.below(3);
+        let latest = self.attempts[usize::try_from(session).expect("small")];
+        candidate(u128::from(session) + 1, latest.saturating_sub(random.below(2)))
+    }
+
+    fn choose_token(&mut self, random: &mut Random) -> Token {
+        let known: Vec<Token> = self.tokens.keys().copied().collect();
+        match random.below(8) {
+            0 => self.later_token(),
+            1 | 2 => random.pick(&known[known.len().saturating_sub(3)..]),
+            _ => self.latest.1,
+        }
+    }
+
+    fn choose(&mut self, random: &mut Random) -> Operation {
+        let lease_duration = ms(random.pick(&LEASES_MS));
+        let guard = !random.one_in(6);
+        let identity = |candidate: Candidate| Arc::from(format!("web {}", candidate.session));
+        let audience = u32::try_from(random.below(5)).expect("small");
+        Operation::Ask(match random.below(20) {
+            0..=6 => {
+                let session = random.below(3);
+                let latest = &mut self.attempts[usize::try_from(session).expect("small")];
+                *latest += u64::from(random.one_in(2));
+                let attempt = if random.one_in(6) { latest.saturating_sub(1) } else { *latest };
+                let candidate = candidate(u128::from(session) + 1, attempt);
+                let floor = match random.below(12) {
+                    0 => self.later_token(),
+                    1..=3 => self.choose_token(random),
+                    _ => Token::NONE,
+                };
+                // What a candidate knows is nothing to a member.
+                let knowledge = random.one_in(3).then_some(Knowledge {
+                    token: self.latest.1,
+                    count: self.count,
+                    age: ms(1),
+                    remaining: lease_duration,
+                });
+                let identity = identity(candidate);
+                Ask::Campaign(CampaignRequest { candidate, identity, lease_duration, floor, knowledge, guard })
+            }
+            7..=10 => {
+                let (candidate, token) = (self.choose_candidate(random), self.choose_token(random));
+                let identity = identity(candidate);
+                Ask::Raise(RaiseRequest { candidate, identity, token, lease_duration, guard })
+            }
+            11..=13 => {
+                let (candidate, token) = (self.choose_candidate(random), self.choose_token(random));
+                let (identity, count) = (identity(candidate), (self.count + 1).saturating_sub(random.below(3)));
+                Ask::Renew(RenewRequest { candidate, identity, token, count, lease_duration, audience, guard })
+            }
+            14 | 15 => {
+                let token = if random.one_in(3) { Token::NONE } else { self.choose_token(random) };
+                Ask::Release(ReleaseRequest { candidate: self.choose_candidate(random), token, audience })
+            }
+            16 | 17 => return Operation::TimePasses(random.pick(&PASSING_MS)),
+            18 if random.one_in(2) => return Operation::EverythingForgotten,
+            18 => return Operation::LeaseVanishes,
+            _ => return Operation::AnotherServer,
+        })
+    }
+
+    fn has_record(&self) -> bool {
+        self.redis.command(&["EXISTS", &self.key("record")]) == Reply::Number(1)
+    }
+
+    async fn apply(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Ask(ask) => self.ask(ask).await,
+            Operation::TimePasses(span_ms) => self.pass(*span_ms),
+            Operation::LeaseVanishes => {
+                self.redis.command(&["DEL", &self.key("lease")]);
+                self.cell.evict_lease();
+            }
+            Operation::EverythingForgotten => {
+                self.redis.command(&["DEL", &self.key("lease"), &self.key("record")]);
+                self.cell.forget();
+            }
+            Operation::AnotherServer => {
+                self.generation += 1;
+                if self.has_record() {
+                    self.redis.command(&["HSET", &self.key("record"), "run_id", "another"]);
+                }
+            }
+        }
+    }
+
+    /// The same question in the reference's tokens and counts.
+    fn twin_of(&self, ask: &Ask) -> Ask {
+        match ask.clone() {
+            Ask::Campaign(request) => Ask::Campaign(CampaignRequest { floor: self.twin(request.floor), ..request }),
+            Ask::Raise(request) => Ask::Raise(RaiseRequest { token: self.twin(request.token), ..request }),
+            Ask::Renew(request) => {
+                let count = (self.count_twin + request.count).saturating_sub(self.count);
+                Ask::Renew(RenewRequest { token: self.twin(request.token), count, ..request })
+            }
+            Ask::Release(request) => Ask::Release(ReleaseRequest { token: self.twin(request.token), ..request }),
+        }
+    }
+
+    async fn ask(&mut self, ask: &Ask) {
+        let had_record = self.has_record();
+        let answer = self.member.ask_stamped(&self.role, ask).await.expect("an answer");
+        if !had_record && self.has_record() {
+            self.count_ahead = self.passed_us;
+        }
+        let uptime = match ask {
+            Ask::Campaign(CampaignRequest { lease_duration, .. })
+            | Ask::Raise(RaiseRequest { lease_duration, .. })
+            | Ask::Renew(RenewRequest { lease_duration, .. }) => {
+                uptime_seen(self.redis, &self.key("record"), had_record, *lease_duration, answer.store_time)
+            }
+            Ask::Release(_) => Duration::ZERO,
+        };
+        let run_id = format!("generation {}", self.generation);
+        let server = Server { now: StoreTime(answer.store_time.0 + self.passed_us), uptime, run_id: &run_id };
+        let (expected, said) = self.cell.step(server, &self.twin_of(ask)).expect("tokens are left");
+        self.compare(ask, answer.reply, expected);
+        self.heard(said).await;
+    }
+
+    fn compare(&mut self, ask: &Ask, redis: Answer, reference: Answer) {
+        match (redis, reference) {
+            (Answer::Campaign(redis), Answer::Campaign(reference)) => self.compare_grants(ask, redis, reference),
+            (Answer::Raise(RaiseReply::Raised { count }), Answer::Raise(RaiseReply::Raised { count: c })) => {
+                self.saw("Raised");
+                self.same_count(count, c);
+            }
+            (Answer::Raise(RaiseReply::Gone { token }), Answer::Raise(RaiseReply::Gone { token: t })) => {
+                self.saw("Gone");
+                self.same_token(token, t);
+            }
+            (
+                Answer::Renew(RenewReply::Renewed { count, reasserted, audience }),
+                Answer::Renew(RenewReply::Renewed { count: c, reasserted: r, .. }),
+            ) => {
+                self.saw(if r { "reasserted" } else { "Renewed" });
+                assert_eq!((reasserted, audience), (r, 1), "this test listens");
+                self.same_count(count, c);
+                let Ask::Renew(request) = ask else { panic!("{ask:?}") };
+                self.latest = (request.candidate, request.token);
+            }
+            (
+                Answer::Renew(RenewReply::Lost { token, holder }),
+                Answer::Renew(RenewReply::Lost { token: t, holder: h }),
+            ) => {
+                self.saw(if h.is_some() { "Lost to another" } else { "Lost" });
+                self.same_token(token, t);
+                assert_eq!(holder, h);
+            }
+            (Answer::Release(redis), Answer::Release(reference)) => {
+                self.saw(format!("{reference:?}"));
+                assert_eq!(redis, reference);
+            }
+            (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
+        }
+    }
+
+    fn compare_grants(&mut self, ask: &Ask, redis: MemberReply, reference: MemberReply) {
+        use MemberReply::{Granted, Guarded, Held, Stale};
+        match (redis, reference) {
+            (Granted { token }, Granted { token: t }) => {
+                self.saw("Granted");
+                self.same_token(token, t);
+                let Ask::Campaign(request) = ask else { panic!("{ask:?}") };
+                self.latest = (request.candidate, token);
+            }
+            (Stale { token }, Stale { token: t }) => {
+                self.saw("Stale");
+                self.same_token(token, t);
+            }
+            (
+                Held { holder, token, remaining, confirmed },
+                Held { holder: h, token: t, remaining: r, confirmed: c },
+            ) => {
+                self.saw(if c { "Held" } else { "Held for now" });
+                self.same_token(token, t);
+                assert_eq!((holder, confirmed), (h, c));
+                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
+            }
+            (Guarded { cause, remaining, token }, Guarded { cause: k, remaining: r, token: t }) => {
+                self.saw(k.as_str());
+                self.same_token(token, t);
+                assert_eq!(cause, k);
+                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
+            }
+            (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
+        }
+    }
+
+    fn same_count(&mut self, redis: u64, reference: u64) {
+        assert_eq!(redis + self.count_ahead, reference);
+        (self.count, self.count_twin) = (redis, reference);
+    }
+
+    /// What is published next is what the reference publishes. That nothing is published when it should not be shows at
+    /// the next message.
+    async fn heard(&mut self, expected: Option<Announcement>) {
+        let Some(expected) = expected else { return };
+        let news = within("the announcement is heard", self.news.recv()).await.expect("the member lives");
+        let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
+        self.saw(said.kind.as_str());
+        self.same_token(said.token, expected.token);
+        let count = said.count + self.count_ahead;
+        assert_eq!(Announcement { count, ..said.clone() }, Announcement { token: said.token, ..expected });
+    }
+
+    fn pass(&mut self, span_ms: u64) {
+        self.passed_us += span_ms * 1_000;
+        shift(self.redis, &self.key("lease"), &self.key("record"), span_ms);
+    }
+}
+
+async fn run(redis: &RedisServer, member: &RedisMember, seed: u64, seen: &mut BTreeMap<String, usize>) {
+    let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
+    let mut news = member.listen(&role);
+    assert_eq!(within("the subscription", news.recv()).await, Some(News::Gap));
+    let mut pair = Pair {
+        redis,
+        member,
+        news,
+        role,
+        cell: MemberCell::new(Rules::QUORUM),
+        passed_us: 0,
+        generation: 0,
+        tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
+        latest: (candidate(1, 0), Token::NONE),
+        count: 0,
+        count_twin: 0,
+        count_ahead: 0,
+        attempts: [0; 3],
+        seen,
+    };
+    let mut random = Random(fastrand::Rng::with_seed(seed));
+    let mut trail = Trail { seed, operations: Vec::new() };
+    for _ in 0..OPERATIONS {
+        let operation = pair.choose(&mut random);
+        trail.operations.push(operation.clone());
+        pair.apply(&operation).await;
+    }
+}
+
+#[tokio::test]
+async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_reference() {
+    let redis = RedisServer::start();
+    let member = RedisMember::connect(&config(&redis.url()), LEASE, 7).expect("the configuration is good");
+    let mut health = member.health();
+    within("the member is up", health.wait_for(|health| *health == StoreHealth::Up)).await.expect("it lives");
+    let mut seen = BTreeMap::new();
+    for seed in 0..SEEDS {
+        run(&redis, &member, seed, &mut seen).await;
+    }
+    for outcome in [
+        "Granted",
+        "Held",
+        "Held for now",
+        "Stale",
+        "generation",
+        "empty",
+        "Raised",
+        "Gone",
+        "Renewed",
+        "reasserted",
+        "Lost",
+        "Lost to another",
+        "Released",
+        "NotHeld",
+        "grant",
+        "heartbeat",
+        "release",
+    ] {
+        assert!(seen.get(outcome).is_some_and(|times| *times >= 25), "{outcome} was hardly met: {seen:?}");
+    }
+}
