@@ -108,6 +108,16 @@ fn whatever_happens_at_most_one_leads_on_a_cluster_and_in_the_end_one_does() {
 }
 
 #[test]
+fn whatever_happens_at_most_one_leads_on_a_quorum_of_five_and_in_the_end_one_does() {
+    short(Kind::Quorum);
+}
+
+#[test]
+fn whatever_happens_at_most_one_leads_on_lease_objects_and_in_the_end_one_does() {
+    short(Kind::Kubernetes);
+}
+
+#[test]
 #[ignore = "repeats one run: set BATON_CHAOS_SEED, BATON_CHAOS_STORE and BATON_CHAOS_FAULT as it was printed"]
 fn replay() {
     short(wanted_kind().unwrap_or(Kind::Durable));
