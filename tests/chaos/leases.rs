@@ -135,7 +135,8 @@ impl LeaseStage {
             _ => annotation("baton.dev/session", json!(format!("stranger-{number}"))),
         };
         let lease = self.lease();
-        self.repair = lease.as_ref().map(|lease| json!({"metadata": {"annotations": lease["metadata"]["annotations"]}}));
+        self.repair =
+            lease.as_ref().map(|lease| json!({"metadata": {"annotations": lease["metadata"]["annotations"]}}));
         let done = self.patch(&edit);
         format!("{edit}, done: {done}")
     }

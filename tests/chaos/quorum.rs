@@ -38,7 +38,8 @@ impl QuorumStage {
     /// Starts them, each at its place. `clocks`: with clocks that can be stepped.
     pub fn start(place: impl Fn(usize) -> Place, clocks: bool) -> Self {
         let library = clock::library().filter(|_| clocks);
-        let clocks: Vec<ClockControl> = library.iter().flat_map(|_| (0..MEMBERS).map(|_| ClockControl::new())).collect();
+        let clocks: Vec<ClockControl> =
+            library.iter().flat_map(|_| (0..MEMBERS).map(|_| ClockControl::new())).collect();
         let member = |at: usize| {
             let environment = library.map(|library| clocks[at].environment(library)).unwrap_or_default();
             let pairs: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
@@ -76,7 +77,8 @@ impl QuorumStage {
 
 impl Stage for QuorumStage {
     fn store(&self) -> String {
-        let members: Vec<String> = self.members.iter().map(|member| format!("{{ url: \"{}\" }}", member.url())).collect();
+        let members: Vec<String> =
+            self.members.iter().map(|member| format!("{{ url: \"{}\" }}", member.url())).collect();
         // A campaign takes up to two.
         let timeout_ms = Lease::SHORT.renew * 2 / 5;
         format!("{{ quorum: {{ members: [{}], commandTimeout: {timeout_ms}ms }} }}", members.join(", "))
@@ -102,7 +104,9 @@ impl Stage for QuorumStage {
             Fault::Slow => {
                 let slowed: Vec<String> = some(dice, count)
                     .into_iter()
-                    .map(|member| format!("member {member}: {}", slow_down(&self.members[member], dice, &mut self.slow)))
+                    .map(|member| {
+                        format!("member {member}: {}", slow_down(&self.members[member], dice, &mut self.slow))
+                    })
                     .collect();
                 slowed.join(", ")
             }

@@ -83,8 +83,10 @@ impl Measured {
             let _ = writeln!(text, "{nonsense}");
         }
         match self.recovery {
-            None => drop(writeln!(text, "nobody led again")),
-            Some(took) if took > recovery_max(self.plan.kind) => drop(writeln!(text, "a leader only {took:?} after all was well")),
+            None => text += "nobody led again\n",
+            Some(took) if took > recovery_max(self.plan.kind) => {
+                let _ = writeln!(text, "a leader only {took:?} after all was well");
+            }
             Some(_) => {}
         }
         if !text.is_empty() {

@@ -157,7 +157,9 @@ impl Kind {
     /// Whether P1 and P2 are promised under this fault (docs/guarantees.md).
     pub fn is_safe(self, fault: Fault) -> bool {
         match self {
-            Self::Durable | Self::Volatile | Self::SentinelAcks | Self::Cluster | Self::Quorum | Self::Kubernetes => true,
+            Self::Durable | Self::Volatile | Self::SentinelAcks | Self::Cluster | Self::Quorum | Self::Kubernetes => {
+                true
+            }
             // A restart without data needs the guard, and so does whatever else makes Redis forget.
             Self::Unguarded => {
                 fault.is_of_a_replica() || matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Slow)
