@@ -132,7 +132,7 @@ impl LeaseStage {
             8 => json!({"metadata": {"annotations": null}}),
             9 => annotation("baton.dev/token", json!("1")),
             10 => annotation("baton.dev/token", json!("not a number")),
-            _ => annotation("baton.dev/session", json!(format!("stranger-{number}"))),
+            _ => annotation("baton.dev/session", json!(format!("{:032x}", dice.u128(..)))),
         };
         let lease = self.lease();
         self.repair =

@@ -10,7 +10,7 @@
 //! | `BATON_CHAOS_SECONDS` | how long: each store, or the whole table |
 //! | `BATON_CHAOS_JOBS` | how many cells of the table are measured at a time; 2 |
 //! | `BATON_CHAOS_WRITE` | the columns of the table that were measured as a whole go to docs/guarantees.md |
-//! | `BATON_TEST_APISERVER` | `real`: leases in Kubernetes on a real API server, which takes Go to build; else on a fake one |
+//! | `BATON_TEST_APISERVER` | `real`: Lease objects of a real API server, which takes Go to build; else of a fake one |
 
 #[path = "../support/apiserver/mod.rs"]
 mod apiserver;
