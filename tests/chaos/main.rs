@@ -9,8 +9,11 @@
 //! | `BATON_CHAOS_FAULT` | only this fault: the names of [`fault::Fault::name`] |
 //! | `BATON_CHAOS_SECONDS` | how long: each store, or the whole table |
 //! | `BATON_CHAOS_JOBS` | how many cells of the table are measured at a time; 2 |
-//! | `BATON_CHAOS_WRITE` | the table goes to docs/guarantees.md, if it is a whole one |
+//! | `BATON_CHAOS_WRITE` | the columns of the table that were measured as a whole go to docs/guarantees.md |
+//! | `BATON_TEST_APISERVER` | `real`: Lease objects of a real API server, which takes Go to build; else of a fake one |
 
+#[path = "../support/apiserver/mod.rs"]
+mod apiserver;
 #[path = "../support/sidecars/apps.rs"]
 mod apps;
 mod caught;
@@ -23,7 +26,9 @@ mod fault;
 #[path = "../support/sidecars/http.rs"]
 mod http;
 mod judge;
+mod leases;
 mod one;
+mod quorum;
 #[path = "../support/sidecars/replica.rs"]
 mod replica;
 mod run;

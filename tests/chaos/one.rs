@@ -15,7 +15,7 @@ use crate::support::resp::Reply;
 use crate::wait::until;
 
 /// How far its clock is stepped, in seconds from the right time.
-const STEPS_S: [i64; 8] = [1, -1, 3, -3, 30, -30, 3_600, -3_600];
+pub const STEPS_S: [i64; 8] = [1, -1, 3, -3, 30, -30, 3_600, -3_600];
 
 /// See the module.
 pub struct OneRedis {

@@ -9,13 +9,13 @@ use rustix::process::Signal;
 use crate::apps::Apps;
 use crate::fault::Fault;
 use crate::judge::{Verdict, Window, judge};
-use crate::replica::{Lease, ROLE, Replica, Settings};
+use crate::quorum;
+use crate::replica::{ROLE, Replica, Settings};
 use crate::stage::{Kind, Stage, lasting};
 use crate::support::place::{Network, Place, Side};
 use crate::wait::last_for;
 
 pub const REPLICAS: usize = 3;
-pub const LEASE: Lease = Lease::SHORT;
 
 /// What to run. The seed decides every fault, its victim and its duration; the processes decide when they meet it.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +65,8 @@ pub struct Measured {
 const SLACK: Duration = Duration::from_secs(4);
 
 /// How soon somebody must lead once all is well.
-pub fn recovery_max() -> Duration {
-    LEASE.duration() * 2 + Duration::from_secs(1) + SLACK
+pub fn recovery_max(kind: Kind) -> Duration {
+    kind.lease().duration() * 2 + Duration::from_secs(1) + SLACK
 }
 
 impl Measured {
@@ -83,8 +83,10 @@ impl Measured {
             let _ = writeln!(text, "{nonsense}");
         }
         match self.recovery {
-            None => drop(writeln!(text, "nobody led again")),
-            Some(took) if took > recovery_max() => drop(writeln!(text, "a leader only {took:?} after all was well")),
+            None => text += "nobody led again\n",
+            Some(took) if took > recovery_max(self.plan.kind) => {
+                let _ = writeln!(text, "a leader only {took:?} after all was well");
+            }
             Some(_) => {}
         }
         if !text.is_empty() {
@@ -120,6 +122,8 @@ enum Ill {
     /// The hosts that are on another side.
     Divided(Fault, Vec<usize>, Side),
     OfStore(Fault),
+    /// A replica, and the hosts that it does not reach.
+    Parted(usize, Vec<usize>),
 }
 
 /// Fields end in this order: the replicas before what they use.
@@ -154,13 +158,14 @@ impl Drop for Run {
 /// Runs it. `network`: where this machine allows one that can be cut.
 pub fn run(plan: Plan, network: bool) -> Measured {
     let hosts = u8::try_from(plan.kind.hosts() + REPLICAS).expect("a few");
-    let network = network.then(|| Network::start(hosts).expect("it was tried before"));
+    let network = (network && plan.kind.is_on_a_network()).then(|| Network::start(hosts).expect("it was tried before"));
     let stage = plan.kind.start(plan.fault, network.as_ref());
     let apps = Apps::start(REPLICAS, ROLE);
     let replica = |number: usize| {
         let host = plan.kind.hosts() + number;
         let place = network.as_ref().map_or_else(Place::here, |network| network.host(host));
-        Replica::start(number, Settings::on_store(number, stage.store(), place, LEASE))
+        let settings = Settings::on_store(number, stage.store(), place, plan.kind.lease());
+        Replica::start(number, Settings { kubeconfig: stage.kubeconfig(number), ..settings })
     };
     let replicas: Vec<Replica> = (0..REPLICAS).map(replica).collect();
     replicas.iter().for_each(|replica| apps.ask_at(replica));
@@ -224,7 +229,7 @@ impl Run {
 
     /// Mostly with a leader, since there is little to lose without one; now and then in the middle of the guard.
     fn is_worth_it(&self, since: Instant) -> bool {
-        self.tried.is_multiple_of(4) || self.apps.leads().is_some() || since.elapsed() > recovery_max()
+        self.tried.is_multiple_of(4) || self.apps.leads().is_some() || since.elapsed() > recovery_max(self.plan.kind)
     }
 
     /// Which replica: mostly the leader, since others are missed less. The draw does not depend on who that is.
@@ -268,6 +273,7 @@ impl Run {
                 assert!(matches!(answer.status, 202 | 409), "{}", answer.body);
             }
             Fault::Cut | Fault::StoreCut | Fault::Split => self.divide(fault, victim, due, &what),
+            Fault::PartCut => self.part(victim, due, &what),
             of_store => {
                 let told = self.stage.begin(of_store, &mut self.dice);
                 self.note(format!("{what}: {told}"));
@@ -275,7 +281,7 @@ impl Run {
             }
         }
         if fault.must_be_alone() {
-            self.calm_until = Instant::now() + LEASE.duration() * 2;
+            self.calm_until = Instant::now() + self.plan.kind.lease().duration() * 2;
         }
     }
 
@@ -299,8 +305,24 @@ impl Run {
         self.lay_cables();
     }
 
-    fn lay_cables(&self) {
-        let Some(network) = &self.network else { return };
+    /// Some of the members and the victim lose each other; the network is there, since the fault needs it.
+    fn part(&mut self, victim: usize, due: Instant, what: &str) {
+        let count = self.dice.usize(1..quorum::MEMBERS);
+        let members = quorum::some(&mut self.dice, count);
+        self.note(format!("{what}: replica {victim} and members {members:?}"));
+        let host = self.plan.kind.hosts() + victim;
+        members.iter().for_each(|member| self.network.iter().for_each(|network| network.part(host, *member)));
+        self.ills.push((due, Ill::Parted(victim, members)));
+    }
+
+    fn lay_cables(&mut self) {
+        let Some(network) = &self.network else {
+            let cut = self.ills.iter().filter_map(|(_, ill)| match ill {
+                Ill::Divided(_, hosts, _) => Some(hosts.clone()),
+                _ => None,
+            });
+            return self.stage.cut_off(&cut.flatten().collect::<Vec<_>>());
+        };
         network.divide(|host| {
             let sides = self.ills.iter().filter_map(|(_, ill)| match ill {
                 Ill::Divided(_, hosts, side) if hosts.contains(&host) => Some(*side),
@@ -315,12 +337,12 @@ impl Run {
     fn must_wait(&self, fault: Fault, victim: usize) -> bool {
         let host = self.plan.kind.hosts() + victim;
         let is_victims = |ill: &Ill| match ill {
-            Ill::Down(replica) | Ill::Paused(replica) => *replica == victim,
+            Ill::Down(replica) | Ill::Paused(replica) | Ill::Parted(replica, _) => *replica == victim,
             Ill::Divided(Fault::Cut, hosts, _) => hosts.contains(&host),
             Ill::Divided(..) | Ill::OfStore(_) => false,
         };
         let of_store = |ill: &Ill| match ill {
-            Ill::Down(_) | Ill::Paused(_) => false,
+            Ill::Down(_) | Ill::Paused(_) | Ill::Parted(..) => false,
             Ill::Divided(fault, ..) | Ill::OfStore(fault) => !fault.is_of_a_replica(),
         };
         let mut ills = self.ills.iter().map(|(_, ill)| ill);
@@ -349,10 +371,14 @@ impl Run {
                 Ill::Paused(replica) => self.replicas[*replica].signal(Signal::CONT),
                 Ill::Divided(..) => self.lay_cables(),
                 Ill::OfStore(fault) => self.stage.end(*fault),
+                Ill::Parted(replica, members) => {
+                    let host = self.plan.kind.hosts() + replica;
+                    members.iter().for_each(|member| self.network.iter().for_each(|it| it.join(host, *member)));
+                }
             }
             self.note(format!("over: {ill:?}"));
             // Who was out of reach, and what was forgotten, is not to be forgotten at once.
-            self.forget_not_before = Instant::now() + LEASE.duration() * 2;
+            self.forget_not_before = Instant::now() + self.plan.kind.lease().duration() * 2;
         }
     }
 
@@ -375,7 +401,7 @@ impl Run {
     fn finish(mut self) -> Measured {
         self.stage.settle();
         self.note("all is well again".to_owned());
-        let recovery = self.leader_within(recovery_max() * 2);
+        let recovery = self.leader_within(recovery_max(self.plan.kind) * 2);
         (0..REPLICAS).for_each(|replica| self.count_refusals(replica));
         let end = Instant::now();
         self.replicas.iter_mut().for_each(Replica::kill);

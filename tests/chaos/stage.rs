@@ -1,5 +1,6 @@
 //! The stores that the replicas stand on, each with the faults that it can have.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -7,7 +8,10 @@ use fastrand::Rng;
 use crate::clock;
 use crate::cluster::ClusterStage;
 use crate::fault::Fault;
+use crate::leases::LeaseStage;
 use crate::one::OneRedis;
+use crate::quorum::{MEMBERS, QuorumStage};
+use crate::replica::Lease;
 use crate::sentinels::Sentinels;
 use crate::support::place::{Network, Place};
 
@@ -15,6 +19,11 @@ use crate::support::place::{Network, Place};
 pub trait Stage {
     /// The section `store` of a replica's configuration.
     fn store(&self) -> String;
+
+    /// Which kubeconfig this replica has, where the store is Kubernetes.
+    fn kubeconfig(&self, _replica: usize) -> Option<PathBuf> {
+        None
+    }
 
     /// Something goes wrong; in words. One fault at a time, and never one that takes the network: that is the run's.
     fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String;
@@ -25,6 +34,9 @@ pub trait Stage {
     /// Which hosts of it to cut off together, so that what is left may elect another master; by number, the master
     /// first.
     fn to_cut_off(&self, dice: &mut Rng) -> Vec<usize>;
+
+    /// Which replicas are cut off from now on, where the stage itself is the network between.
+    fn cut_off(&mut self, _replicas: &[usize]) {}
 
     /// Waits until it is whole again after everything was made good.
     fn settle(&mut self);
@@ -45,12 +57,24 @@ pub enum Kind {
     SentinelAcks,
     /// Three masters with a replica each, and `replication.acks: 1`.
     Cluster,
+    /// Five masters that know nothing of each other.
+    Quorum,
+    /// Lease objects of an API server.
+    Kubernetes,
 }
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Self; 6] =
-        [Self::Durable, Self::Volatile, Self::Unguarded, Self::Sentinel, Self::SentinelAcks, Self::Cluster];
+    pub const ALL: [Self; 8] = [
+        Self::Durable,
+        Self::Volatile,
+        Self::Unguarded,
+        Self::Sentinel,
+        Self::SentinelAcks,
+        Self::Cluster,
+        Self::Quorum,
+        Self::Kubernetes,
+    ];
 
     /// For `BATON_CHAOS_STORE`.
     pub fn name(self) -> &'static str {
@@ -61,6 +85,8 @@ impl Kind {
             Self::Sentinel => "sentinel",
             Self::SentinelAcks => "sentinel-acks",
             Self::Cluster => "cluster",
+            Self::Quorum => "quorum",
+            Self::Kubernetes => "kubernetes",
         }
     }
 
@@ -73,24 +99,48 @@ impl Kind {
             Self::Sentinel => "Sentinel, `acks: 0`",
             Self::SentinelAcks => "Sentinel, `acks: 1`",
             Self::Cluster => "Cluster, `acks: 1`",
+            Self::Quorum => "quorum of five",
+            Self::Kubernetes => "Kubernetes Lease",
+        }
+    }
+
+    /// The role's timings.
+    pub fn lease(self) -> Lease {
+        match self {
+            // An API server takes longer to answer.
+            Self::Kubernetes => Lease { duration: 3_000, renew: 900, margin: 300, validity: 500 },
+            _ => Lease::SHORT,
         }
     }
 
     /// How many hosts its servers take.
     pub fn hosts(self) -> usize {
         match self {
+            // An API server listens on this machine alone.
+            Self::Kubernetes => 0,
+            Self::Quorum => MEMBERS,
             Self::Durable | Self::Volatile | Self::Unguarded => 1,
             Self::Sentinel | Self::SentinelAcks | Self::Cluster => 6,
         }
     }
 
+    /// Whether its servers and replicas are at places of a network.
+    pub fn is_on_a_network(self) -> bool {
+        self.hosts() > 0
+    }
+
     fn supports(self, fault: Fault) -> bool {
+        let (quorum, kubernetes) = (self == Self::Quorum, self == Self::Kubernetes);
         let one = matches!(self, Self::Durable | Self::Volatile | Self::Unguarded);
         let sentinels = matches!(self, Self::Sentinel | Self::SentinelAcks);
         match fault {
-            Fault::Split | Fault::Failover => !one,
+            Fault::Split => !one && !kubernetes,
+            Fault::Failover => !one && !quorum && !kubernetes,
             Fault::WatcherPause | Fault::WatcherKill => sentinels,
-            Fault::Clock => one && clock::library().is_some(),
+            Fault::Majority | Fault::PartCut => quorum,
+            Fault::Edit => kubernetes,
+            Fault::Clock => (one || quorum) && clock::library().is_some(),
+            Fault::StoreLoss | Fault::StoreCut | Fault::Flush | Fault::Slow => !kubernetes,
             Fault::Evict | Fault::Full => one,
             Fault::StoreRestart => !matches!(self, Self::Volatile | Self::Unguarded),
             _ => true,
@@ -99,13 +149,17 @@ impl Kind {
 
     /// Which faults it can have, here.
     pub fn faults(self, network: bool) -> impl Iterator<Item = Fault> {
-        Fault::ALL.into_iter().filter(move |fault| self.supports(*fault) && (network || !fault.needs_network()))
+        Fault::ALL.into_iter().filter(move |fault| {
+            self.supports(*fault) && (network || !self.is_on_a_network() || !fault.needs_network())
+        })
     }
 
     /// Whether P1 and P2 are promised under this fault (docs/guarantees.md).
     pub fn is_safe(self, fault: Fault) -> bool {
         match self {
-            Self::Durable | Self::Volatile | Self::SentinelAcks | Self::Cluster => true,
+            Self::Durable | Self::Volatile | Self::SentinelAcks | Self::Cluster | Self::Quorum | Self::Kubernetes => {
+                true
+            }
             // A restart without data needs the guard, and so does whatever else makes Redis forget.
             Self::Unguarded => {
                 fault.is_of_a_replica() || matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Slow)
@@ -133,6 +187,8 @@ impl Kind {
             Self::Sentinel => Box::new(Sentinels::start(place, 0)),
             Self::SentinelAcks => Box::new(Sentinels::start(place, 1)),
             Self::Cluster => Box::new(ClusterStage::start(place)),
+            Self::Quorum => Box::new(QuorumStage::start(place, fault == Fault::Clock)),
+            Self::Kubernetes => Box::new(LeaseStage::start()),
         }
     }
 }

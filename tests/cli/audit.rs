@@ -155,7 +155,7 @@ async fn purge_forgets_a_role_on_every_member() {
     let (bench, mut members) = (Bench::new(), Members::start(3));
     for server in &members.servers {
         let fields =
-            "v q1 token 7 confirmed 7 count 1 released 1 session  attempt 0 run_id x guard_until 0 guard_cause ";
+            "v q1 token 7 over 7 count 1 released 1 session  attempt 0 run_id x guard_until 0 guard_cause ";
         let record: Vec<&str> = ["HSET", "baton:{old}:record"].into_iter().chain(fields.split(' ')).collect();
         server.command(&record);
     }

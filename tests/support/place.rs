@@ -174,4 +174,26 @@ impl Network {
         let lines: String = (0..self.hosts.len()).map(line).collect();
         self.switches.ip(&lines).expect("the devices are ours");
     }
+    /// From now on what these two send to each other is lost; everybody else still hears both.
+    pub fn part(&self, one: usize, other: usize) {
+        for (from, to) in [(one, other), (other, one)] {
+            // An address that no device has.
+            self.tell(from, &format!("neigh replace {} lladdr {NOBODY} dev eth0 nud permanent\n", self.hosts[to].ip));
+        }
+    }
+
+    /// They reach each other again.
+    pub fn join(&self, one: usize, other: usize) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.tell(from, &format!("neigh del {} dev eth0\n", self.hosts[to].ip));
+        }
+    }
+
+    fn tell(&self, host: usize, lines: &str) {
+        let namespace = self.hosts[host].namespace.as_ref().expect("a host of a network has one");
+        namespace.ip(lines).expect("the devices are ours");
+    }
 }
+
+/// The address of no device.
+const NOBODY: &str = "02:00:00:00:00:01";

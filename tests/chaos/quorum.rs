@@ -1,0 +1,138 @@
+//! Five masters that know nothing of each other. Any two may fail.
+
+use std::thread::JoinHandle;
+
+use fastrand::Rng;
+
+use crate::clock::{self, ClockControl};
+use crate::fault::Fault;
+use crate::one::{STEPS_S, slow_down};
+use crate::replica::{LEASE_KEY, Lease};
+use crate::stage::Stage;
+use crate::support::place::Place;
+use crate::support::redis::{Data, RedisServer};
+use crate::support::resp::Reply;
+use crate::wait::until;
+
+/// How many there are.
+pub const MEMBERS: usize = 5;
+
+/// So many of them.
+pub fn some(dice: &mut Rng, count: usize) -> Vec<usize> {
+    let mut members: Vec<usize> = (0..MEMBERS).collect();
+    dice.shuffle(&mut members);
+    members.truncate(count);
+    members
+}
+
+/// See the module.
+pub struct QuorumStage {
+    members: Vec<RedisServer>,
+    /// One a member, if they can be stepped.
+    clocks: Vec<ClockControl>,
+    hurt: Vec<usize>,
+    slow: Vec<JoinHandle<()>>,
+}
+
+impl QuorumStage {
+    /// Starts them, each at its place. `clocks`: with clocks that can be stepped.
+    pub fn start(place: impl Fn(usize) -> Place, clocks: bool) -> Self {
+        let library = clock::library().filter(|_| clocks);
+        let clocks: Vec<ClockControl> =
+            library.iter().flat_map(|_| (0..MEMBERS).map(|_| ClockControl::new())).collect();
+        let member = |at: usize| {
+            let environment = library.map(|library| clocks[at].environment(library)).unwrap_or_default();
+            let pairs: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+            let options = ["--enable-debug-command", "yes", "--appendonly", "yes"];
+            RedisServer::start_at(&place(at), &pairs, &options)
+        };
+        let members = (0..MEMBERS).map(member).collect();
+        Self { members, clocks, hurt: Vec::new(), slow: Vec::new() }
+    }
+
+    fn kill(&mut self, count: usize, data: Data, dice: &mut Rng) -> String {
+        self.hurt = some(dice, count);
+        for member in &self.hurt {
+            match data {
+                Data::Kept => self.members[*member].kill(),
+                Data::Lost => self.members[*member].stop(Data::Lost),
+            }
+        }
+        format!("members {:?}, their data {}", self.hurt, if data == Data::Kept { "kept" } else { "lost" })
+    }
+
+    fn step(&self, dice: &mut Rng) -> String {
+        // The others' are right again, so that only one is wrong at a time.
+        self.clocks.iter().for_each(|clock| clock.set(0));
+        let (member, step) = (dice.usize(0..MEMBERS), STEPS_S[dice.usize(0..STEPS_S.len())]);
+        self.clocks[member].set(step);
+        format!("member {member}, now {step} s from the right time")
+    }
+
+    fn tell_one(&self, words: &[&str], dice: &mut Rng) -> String {
+        let member = dice.usize(0..MEMBERS);
+        format!("member {member}: {:?}", self.members[member].command(words))
+    }
+}
+
+impl Stage for QuorumStage {
+    fn store(&self) -> String {
+        let members: Vec<String> =
+            self.members.iter().map(|member| format!("{{ url: \"{}\" }}", member.url())).collect();
+        // A campaign takes up to two.
+        let timeout_ms = Lease::SHORT.renew * 2 / 5;
+        format!("{{ quorum: {{ members: [{}], commandTimeout: {timeout_ms}ms }} }}", members.join(", "))
+    }
+
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {
+        let count = dice.usize(1..3);
+        match fault {
+            Fault::StorePause => {
+                self.hurt = some(dice, count);
+                self.hurt.iter().for_each(|member| self.members[*member].pause());
+                format!("members {:?}", self.hurt)
+            }
+            Fault::StoreRestart => self.kill(count, Data::Kept, dice),
+            Fault::StoreLoss => self.kill(count, Data::Lost, dice),
+            Fault::Majority => {
+                let data = if dice.bool() { Data::Kept } else { Data::Lost };
+                self.kill(MEMBERS / 2 + 1, data, dice)
+            }
+            Fault::Flush => self.tell_one(&["FLUSHALL"], dice),
+            Fault::Delete => self.tell_one(&["DEL", LEASE_KEY], dice),
+            Fault::Clock => self.step(dice),
+            Fault::Slow => {
+                let slowed: Vec<String> = some(dice, count)
+                    .into_iter()
+                    .map(|member| {
+                        format!("member {member}: {}", slow_down(&self.members[member], dice, &mut self.slow))
+                    })
+                    .collect();
+                slowed.join(", ")
+            }
+            other => unreachable!("a quorum has no {other:?}"),
+        }
+    }
+
+    fn end(&mut self, fault: Fault) {
+        let hurt = std::mem::take(&mut self.hurt);
+        match fault {
+            Fault::StorePause => hurt.iter().for_each(|member| self.members[*member].resume()),
+            Fault::StoreRestart | Fault::StoreLoss | Fault::Majority => {
+                hurt.iter().for_each(|member| self.members[*member].start_again());
+            }
+            Fault::Slow => self.slow.drain(..).for_each(|thread| thread.join().expect("it does not panic")),
+            _ => {}
+        }
+    }
+
+    fn to_cut_off(&self, dice: &mut Rng) -> Vec<usize> {
+        let count = dice.usize(1..3);
+        some(dice, count)
+    }
+
+    fn settle(&mut self) {
+        let answers = |member: &RedisServer| matches!(member.command(&["PING"]), Reply::Text(_));
+        until("every member answers", || self.members.iter().all(answers));
+    }
+}
