@@ -272,6 +272,13 @@ fn replicas(info: &Info, acks: u32) -> Finding {
             "in a split network with the old master still reached by some, there can be two leaders",
             "replication.acks: 1 (or more)",
         ),
+        // The promoted one does not follow the old master; the others can be shared among the two.
+        _ if connected > 2 * u64::from(acks) => finding(
+            Severity::Warning,
+            what,
+            "in a split network an old and a new master can both have enough replicas: there can be two leaders",
+            "replication.acks: at least half of the replicas",
+        ),
         _ => finding(Severity::Ok, what, "a promoted replica knows of every lease that was granted", ""),
     }
 }
@@ -414,5 +421,31 @@ impl Probe<'_> {
             taken.push(BootClock.now().since(sent));
         }
         Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledgements_are_judged_by_how_many_replicas_there_are() {
+        let judged = |connected: u64, acks| {
+            replicas(&Info::parse(&format!("role:master\r\nconnected_slaves:{connected}\r\n")), acks).severity
+        };
+        for (connected, acks, severity) in [
+            (0, 0, Severity::Ok),
+            (0, 1, Severity::Problem),
+            (1, 0, Severity::Warning),
+            (1, 1, Severity::Ok),
+            (2, 1, Severity::Ok),
+            (3, 1, Severity::Warning),
+            (3, 2, Severity::Ok),
+            (4, 2, Severity::Ok),
+            (5, 2, Severity::Warning),
+            (2, 3, Severity::Problem),
+        ] {
+            assert_eq!(judged(connected, acks), severity, "{acks} of {connected}");
+        }
     }
 }
