@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::guard::Guard;
 use super::names::{Candidate, StoreTime, Token};
 use super::rules::Rules;
 use super::wire::{
@@ -53,28 +54,7 @@ struct Record {
     released: bool,
     /// Who had the last term.
     writer: Option<Candidate>,
-    /// The server process that wrote last; none while nothing was written under R5.
-    run_id: Option<Arc<str>>,
-    guard: Option<(GuardCause, StoreTime)>,
-}
-
-impl Record {
-    fn guarded(&self, now: StoreTime) -> Option<(GuardCause, Duration)> {
-        self.guard.and_then(|(cause, until)| (now < until).then(|| (cause, until.since(now))))
-    }
-
-    /// No guard is longer than a lease: one that seems so was set before the store's clock was stepped back.
-    fn cap_guard(&mut self, longest: StoreTime) {
-        if let Some((_, until)) = &mut self.guard {
-            *until = longest.min(*until);
-        }
-    }
-
-    fn guard_for(&mut self, cause: GuardCause, until: StoreTime) {
-        if self.guard.is_none_or(|(_, present)| present < until) {
-            self.guard = Some((cause, until));
-        }
-    }
+    guard: Guard,
 }
 
 /// The lease and the record of one role.
@@ -97,7 +77,7 @@ impl LeaseCell {
     /// A role of a store that cannot have forgotten anything, because it lives and dies with its users: free, as after
     /// a release, so that the first campaign is granted at once. `run_id`: the server that it belongs to.
     pub fn never_held(rules: Rules, run_id: &str) -> Self {
-        let record = Record { released: true, run_id: Some(Arc::from(run_id)), ..Record::default() };
+        let record = Record { released: true, guard: Guard::open(run_id), ..Record::default() };
         Self { rules, lease: None, record: Some(record) }
     }
 
@@ -114,7 +94,7 @@ impl LeaseCell {
         self.prepare(server, request.lease_duration, guard);
         let mut record = self.record_or_new(server.now);
         let (now, me) = (server.now, request.candidate);
-        record.cap_guard(now.plus(request.lease_duration));
+        record.guard.cap(now.plus(request.lease_duration));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
         if let Some(lease) = &mut self.lease {
             if lease.candidate == me {
@@ -153,8 +133,8 @@ impl LeaseCell {
                 };
                 let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
                 let gone_early = known.count == record.count && !known.remaining.is_zero();
-                if (renewed_since || gone_early) && record.guarded(now).is_none() {
-                    record.guard_for(GuardCause::Vanished, now.plus(request.lease_duration));
+                if (renewed_since || gone_early) && record.guard.active(now).is_none() {
+                    record.guard.shut(GuardCause::Vanished, now.plus(request.lease_duration));
                 }
             }
         }
@@ -163,11 +143,11 @@ impl LeaseCell {
             // a second guard after the first would only cost time. The last term's token stays: an
             // incumbent may still renew.
             record.floor = request.floor;
-            if record.guarded(now).is_none() {
-                record.guard_for(GuardCause::Regression, now.plus(request.lease_duration));
+            if record.guard.active(now).is_none() {
+                record.guard.shut(GuardCause::Regression, now.plus(request.lease_duration));
             }
         }
-        if guard && let Some((cause, remaining)) = record.guarded(now) {
+        if guard && let Some((cause, remaining)) = record.guard.active(now) {
             let reply = CampaignReply::Guarded { cause, remaining, token: record.token, count: record.count };
             self.record = Some(record);
             return Ok((reply, None));
@@ -292,18 +272,9 @@ impl LeaseCell {
         if !(guard && self.rules.generation) {
             return;
         }
-        let empty = self.record.is_none();
+        let is_new = self.record.is_none();
         let record = self.record.insert(self.record_or_new(server.now));
-        let run_id = || Some(Arc::from(server.run_id));
-        if empty {
-            record.run_id = run_id();
-            if let Some(left) = lease_duration.checked_sub(server.uptime) {
-                record.guard_for(GuardCause::Empty, server.now.plus(left));
-            }
-        } else if record.run_id.as_deref() != Some(server.run_id) {
-            record.run_id = run_id();
-            record.guard_for(GuardCause::Generation, server.now.plus(lease_duration));
-        }
+        record.guard.notice(server, lease_duration, is_new);
     }
 }
 

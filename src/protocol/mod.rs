@@ -76,6 +76,7 @@ mod clockwatch;
 mod dice;
 mod election;
 mod event;
+mod guard;
 mod lease;
 mod locks;
 mod names;

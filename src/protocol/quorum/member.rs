@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::guard::Guard;
 use super::super::lease::{Server, TokensExhausted, next_token};
 use super::super::names::{Candidate, StoreTime, Token};
 use super::super::rules::Rules;
 use super::super::wire::{
-    Announcement, AnnouncementKind, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest,
+    Announcement, AnnouncementKind, CampaignRequest, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
 use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest};
 
@@ -43,21 +43,7 @@ struct Record {
     count: u64,
     /// Who was granted last.
     writer: Option<Candidate>,
-    /// The server process that wrote last; none while nothing was written under R5.
-    run_id: Option<Arc<str>>,
-    guard: Option<(GuardCause, StoreTime)>,
-}
-
-impl Record {
-    fn guarded(&self, now: StoreTime) -> Option<(GuardCause, Duration)> {
-        self.guard.and_then(|(cause, until)| (now < until).then(|| (cause, until.since(now))))
-    }
-
-    fn guard_for(&mut self, cause: GuardCause, until: StoreTime) {
-        if self.guard.is_none_or(|(_, present)| present < until) {
-            self.guard = Some((cause, until));
-        }
-    }
+    guard: Guard,
 }
 
 /// The lease and the record of one role on one member.
@@ -126,7 +112,7 @@ impl MemberCell {
         if record.writer.is_some_and(|writer| writer.session == me.session && writer.attempt >= me.attempt) {
             return Ok(MemberReply::Stale { token: record.token });
         }
-        if let Some((cause, remaining)) = record.guarded(now).filter(|_| request.guard) {
+        if let Some((cause, remaining)) = record.guard.active(now).filter(|_| request.guard) {
             return Ok(MemberReply::Guarded { cause, remaining, token: record.token });
         }
         let token = next_token(self.rules, record.token, request.floor, now)?;
@@ -148,7 +134,7 @@ impl MemberCell {
     /// granted meanwhile may be forgotten.
     pub fn raise(&mut self, server: Server<'_>, request: &RaiseRequest) -> MemberOutcome<RaiseReply> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
-        let guarded = request.guard && record.guarded(server.now).is_some();
+        let guarded = request.guard && record.guard.active(server.now).is_some();
         let Some(lease) = self
             .lease
             .as_mut()
@@ -263,23 +249,8 @@ impl MemberCell {
     fn prepare(&mut self, server: Server<'_>, lease_duration: Duration, guard: bool) -> Record {
         self.expire(server.now);
         let mut record = self.record_or_new(server.now);
-        if let Some((_, until)) = &mut record.guard {
-            // No guard is longer than a lease: one that seems so was set before the clock was stepped back.
-            *until = server.now.plus(lease_duration).min(*until);
-        }
-        if !(guard && self.rules.generation) {
-            return record;
-        }
-        let run_id = || Some(Arc::from(server.run_id));
-        if self.record.is_none() {
-            record.run_id = run_id();
-            if let Some(left) = lease_duration.checked_sub(server.uptime) {
-                record.guard_for(GuardCause::Empty, server.now.plus(left));
-            }
-            self.record = Some(record.clone());
-        } else if record.run_id.as_deref() != Some(server.run_id) {
-            record.run_id = run_id();
-            record.guard_for(GuardCause::Generation, server.now.plus(lease_duration));
+        record.guard.cap(server.now.plus(lease_duration));
+        if guard && self.rules.generation && record.guard.notice(server, lease_duration, self.record.is_none()) {
             self.record = Some(record.clone());
         }
         record
