@@ -34,8 +34,9 @@ use std::time::Duration;
 
 pub use environment::{AbsentFiles, Environment};
 pub use model::{
-    AckMode, ApiConfig, AppCheck, Config, Guard, KubernetesConfig, LocksConfig, LogConfig, LogFormat, LogLevel,
-    QuorumConfig, RedisConfig, Replication, Required, RoleConfig, Secret, StoreConfig, TelemetryConfig, TlsConfig,
+    AckMode, ApiConfig, AppCheck, Config, ExecRun, Guard, HttpRun, KubernetesConfig, LocksConfig, LogConfig, LogFormat,
+    LogLevel, QuorumConfig, RedisConfig, Replication, Required, RoleConfig, RunConfig, Secret, StoreConfig,
+    TelemetryConfig, TlsConfig,
 };
 pub use problem::{ConfigError, Problem};
 pub use reload::LiveChanges;

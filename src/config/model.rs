@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,6 +229,48 @@ pub struct AppCheck {
     pub timeout: Duration,
     /// How many failures in a row make the app unhealthy; one success makes it healthy again.
     pub failure_threshold: u32,
+}
+
+/// `jobs[].run:`, exactly one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunConfig {
+    /// A request to the app.
+    Http(HttpRun),
+    /// A program beside the sidecar.
+    Exec(ExecRun),
+}
+
+/// `jobs[].run.http:`
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpRun {
+    /// In capitals.
+    pub method: String,
+    /// `http:` or `https:`, without user or password.
+    pub url: url::Url,
+    /// Besides those that every callback has. Values may be secrets.
+    pub headers: Vec<(String, Secret)>,
+    /// A text in which `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` stand for their
+    /// values; none: no body.
+    pub body: Option<String>,
+    /// When a request counts as failed that has no answer.
+    pub timeout: Duration,
+    /// Which status numbers mean success, besides 202.
+    pub success: Vec<RangeInclusive<u16>>,
+    /// After a 202: how long the app may be silent before the attempt has failed.
+    pub heartbeat_timeout: Duration,
+}
+
+/// `jobs[].run.exec:`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecRun {
+    /// The program and its arguments; not empty.
+    pub command: Vec<String>,
+    /// Variables besides the sidecar's own and those of the run.
+    pub env: Vec<(String, String)>,
+    /// How long it has between TERM and KILL.
+    pub grace: Duration,
+    /// How much of its output is logged, in bytes.
+    pub output_max: u64,
 }
 
 /// `log:`

@@ -77,6 +77,7 @@ mod dice;
 mod election;
 mod event;
 mod guard;
+pub mod jobs;
 mod lease;
 mod locks;
 mod names;
