@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::protocol::jobs::{JobName, JobPolicy};
 use crate::protocol::{RoleName, Seats, Timing};
+use crate::schedule::Schedule;
 
 /// Everything `baton run` needs.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Config {
     pub default_role: Option<RoleName>,
     /// Locks for the app, where the store has them ([`StoreConfig::without_locks`]).
     pub locks: LocksConfig,
+    /// Scheduled runs, where the store has a ledger for them ([`StoreConfig::without_jobs`]); names are unique.
+    pub jobs: Vec<JobConfig>,
     /// How to log.
     pub log: LogConfig,
 }
@@ -75,6 +79,18 @@ impl StoreConfig {
                 "an API server is no place for short locks, each of which would be several writes to its etcd: use \
                  store.redis for locks",
             ),
+        }
+    }
+
+    /// Why this store has no ledger for jobs; none when it has one.
+    pub fn without_jobs(&self) -> Option<&'static str> {
+        match self {
+            Self::Redis(_) | Self::Memory => None,
+            Self::Quorum(_) => Some(
+                "the record of a job's runs needs one place of its own, which independent masters are not: use \
+                 store.redis for jobs",
+            ),
+            Self::Kubernetes(_) => Some("the record of a job's runs is kept in Redis only: use store.redis for jobs"),
         }
     }
 }
@@ -229,6 +245,21 @@ pub struct AppCheck {
     pub timeout: Duration,
     /// How many failures in a row make the app unhealthy; one success makes it healthy again.
     pub failure_threshold: u32,
+}
+
+/// One of `jobs:`
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobConfig {
+    /// Its name.
+    pub name: JobName,
+    /// Whose leader starts it; one of `roles`.
+    pub role: RoleName,
+    /// When it is due.
+    pub schedule: Arc<Schedule>,
+    /// How its runs are started, repeated and remembered.
+    pub policy: JobPolicy,
+    /// What a run is.
+    pub run: RunConfig,
 }
 
 /// `jobs[].run:`, exactly one.

@@ -78,6 +78,7 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
         roles,
         default_role,
         locks: locks?,
+        jobs: Vec::new(),
         log: log?,
     })
 }
