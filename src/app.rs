@@ -18,7 +18,7 @@ use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
 use crate::store::kubernetes::KubernetesStore;
-use crate::store::measured::Measured;
+use crate::store::measured::{Measured, MeasuredLocks};
 use crate::store::memory::MemoryStore;
 use crate::store::quorum::{Member, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
@@ -248,6 +248,8 @@ impl Locks {
             waiters_max: config.locks.max_waiters as usize,
         };
         let clock = Arc::clone(&replica.clock);
+        let metrics = Arc::clone(replica.telemetry.metrics());
+        let store = Arc::new(MeasuredLocks::new(store, metrics, Arc::clone(&clock)));
         let (desk, attendant) =
             LockDesk::open(store, settings, clock, replica.telemetry.clone(), Entropy::from_system());
         Self { desk, attendant }

@@ -24,11 +24,34 @@ pub enum StoreCommand {
     Release,
     /// Forgetting a removed role.
     Purge,
+    /// Asking for a lock.
+    LockAcquire,
+    /// Extending a lock.
+    LockExtend,
+    /// Giving a lock back.
+    LockRelease,
+    /// Ending a request for a lock that waited, or whose answer never came.
+    LockCancel,
+    /// A sign of life while requests for locks wait.
+    LockBeat,
+    /// Looking at a lock.
+    LockInspect,
 }
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 4] = [Self::Campaign, Self::Renew, Self::Release, Self::Purge];
+    pub const ALL: [Self; 10] = [
+        Self::Campaign,
+        Self::Renew,
+        Self::Release,
+        Self::Purge,
+        Self::LockAcquire,
+        Self::LockExtend,
+        Self::LockRelease,
+        Self::LockCancel,
+        Self::LockBeat,
+        Self::LockInspect,
+    ];
 
     /// The word in metrics.
     pub const fn as_str(self) -> &'static str {
@@ -37,6 +60,12 @@ impl StoreCommand {
             Self::Renew => "renew",
             Self::Release => "release",
             Self::Purge => "purge",
+            Self::LockAcquire => "lock_acquire",
+            Self::LockExtend => "lock_extend",
+            Self::LockRelease => "lock_release",
+            Self::LockCancel => "lock_cancel",
+            Self::LockBeat => "lock_beat",
+            Self::LockInspect => "lock_inspect",
         }
     }
 }
