@@ -1,7 +1,9 @@
-//! Times every command of a store, whichever it is: its leases here, its locks in `locks`.
+//! Times every command of a store, whichever it is: its leases here, its locks in `locks`, its ledgers of jobs in `ledgers`.
 
+mod ledgers;
 mod locks;
 
+pub use ledgers::MeasuredLedgers;
 pub use locks::MeasuredLocks;
 
 use std::future::Future;

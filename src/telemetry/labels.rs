@@ -36,11 +36,17 @@ pub enum StoreCommand {
     LockBeat,
     /// Looking at a lock.
     LockInspect,
+    /// A leader's first look at a job's ledger.
+    JobOpen,
+    /// Writing a job's ledger.
+    JobWrite,
+    /// Looking at a job's ledger.
+    JobRead,
 }
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Campaign,
         Self::Renew,
         Self::Release,
@@ -51,6 +57,9 @@ impl StoreCommand {
         Self::LockCancel,
         Self::LockBeat,
         Self::LockInspect,
+        Self::JobOpen,
+        Self::JobWrite,
+        Self::JobRead,
     ];
 
     /// The word in metrics.
@@ -66,6 +75,9 @@ impl StoreCommand {
             Self::LockCancel => "lock_cancel",
             Self::LockBeat => "lock_beat",
             Self::LockInspect => "lock_inspect",
+            Self::JobOpen => "job_open",
+            Self::JobWrite => "job_write",
+            Self::JobRead => "job_read",
         }
     }
 }
