@@ -94,6 +94,21 @@ pub trait LockStore: Send + Sync + 'static {
     fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews>;
 }
 
+/// The longest ledger that a store takes, in bytes: the history limits keep one far below, and a store that others use,
+/// too, is not to be stopped by one.
+pub const LEDGER_BYTES_MAX: usize = 1 << 20;
+
+/// Whether a ledger is short enough. Every store asks before it sends it.
+pub(crate) fn check_ledger_size(body: &Bytes) -> Result<(), StoreError> {
+    if body.len() <= LEDGER_BYTES_MAX {
+        return Ok(());
+    }
+    let bytes = body.len();
+    Err(StoreError::Refused {
+        reason: format!("a job's ledger of {bytes} bytes is over {LEDGER_BYTES_MAX}: lower the job's history limits"),
+    })
+}
+
 /// A store of the ledgers of jobs: one register each, with a fence. As with leases, every future ends by itself within
 /// the adapter's command timeout, and an error may mean that the request was executed, or will be.
 #[async_trait]
@@ -102,7 +117,7 @@ pub trait LedgerStore: Send + Sync + 'static {
     async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError>;
 
     /// Puts a ledger in the place of the one that the writer knows. What somebody wishes who need not lead
-    /// ([`WriteRequest::token`]) is published.
+    /// ([`WriteRequest::token`]) is published. A ledger over [`LEDGER_BYTES_MAX`] is refused and not sent.
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError>;
 
     /// The ledger as it stands.
