@@ -19,6 +19,7 @@ mod node;
 mod position;
 mod problem;
 mod raw;
+mod raw_jobs;
 mod reload;
 mod schema;
 #[cfg(test)]

@@ -271,8 +271,8 @@ pub enum RunConfig {
     Exec(ExecRun),
 }
 
-/// `jobs[].run.http:`
-#[derive(Clone, Debug, PartialEq)]
+/// `jobs[].run.http:`. Its `Debug` shows neither the query of the URL nor the body, which may hold secrets.
+#[derive(Clone, PartialEq)]
 pub struct HttpRun {
     /// In capitals.
     pub method: String,
@@ -291,8 +291,21 @@ pub struct HttpRun {
     pub heartbeat_timeout: Duration,
 }
 
-/// `jobs[].run.exec:`
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl fmt::Debug for HttpRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpRun")
+            .field("method", &self.method)
+            .field("url", &format_args!("{}{}", self.url.origin().ascii_serialization(), self.url.path()))
+            .field("headers", &self.headers)
+            .field("timeout", &self.timeout)
+            .field("success", &self.success)
+            .field("heartbeat_timeout", &self.heartbeat_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `jobs[].run.exec:`. Its `Debug` shows no variable's value, which may be a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ExecRun {
     /// The program and its arguments; not empty.
     pub command: Vec<String>,
@@ -302,6 +315,18 @@ pub struct ExecRun {
     pub grace: Duration,
     /// How much of its output is logged, in bytes.
     pub output_max: u64,
+}
+
+impl fmt::Debug for ExecRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.env.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("ExecRun")
+            .field("command", &self.command.first())
+            .field("env", &names)
+            .field("grace", &self.grace)
+            .field("output_max", &self.output_max)
+            .finish_non_exhaustive()
+    }
 }
 
 /// `log:`

@@ -88,6 +88,22 @@ impl Checker<'_> {
         None
     }
 
+    /// True or false. A text is taken if it comes from the environment.
+    pub(super) fn flag(&mut self, value: Option<&Scalar>, path: &Path) -> Option<bool> {
+        let value = value?;
+        match value {
+            Scalar::Bool(flag) => return Some(*flag),
+            Scalar::Text(text) if self.sources.contains_key(path) => {
+                if let Ok(flag) = text.parse() {
+                    return Some(flag);
+                }
+            }
+            Scalar::Text(_) | Scalar::Number(_) => {}
+        }
+        self.problem(path, format!("{} is neither true nor false; write one of them", self.shown(value, path)));
+        None
+    }
+
     /// One of a few words.
     pub(super) fn word<T: Copy>(&mut self, value: Option<&Scalar>, path: &Path, words: &[(&str, T)]) -> Option<T> {
         let value = value?;
