@@ -29,6 +29,7 @@ pub mod clock;
 pub mod config;
 pub mod duration;
 pub mod http;
+pub mod jobs;
 pub mod locks;
 pub mod process;
 pub mod protocol;
