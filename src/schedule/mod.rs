@@ -152,8 +152,8 @@ impl Schedule {
         }
         let name = format!("{} {}", fields.join(" "), zone.iana_name().unwrap_or("UTC"));
         let hours = cron.pattern.hours.values().len();
-        let every_hour = fields[fields::HOURS].starts_with('*') || hours == 24;
-        Ok(Self { name, slots: Slots::Cron(Box::new(Local { cron, zone, every_hour })) })
+        let by_clock = fields[fields::HOURS].starts_with('*') || hours == 24;
+        Ok(Self { name, slots: Slots::Cron(Box::new(Local { cron, zone, by_clock })) })
     }
 
     /// The interval of an `@every`; none for a cron expression, whose slots come as they come.
