@@ -6,6 +6,7 @@ mod contract;
 mod docs;
 mod events;
 mod fuzz;
+mod jobs;
 mod limits;
 mod locks;
 mod logs;
