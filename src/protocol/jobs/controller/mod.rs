@@ -442,3 +442,6 @@ impl JobController {
         self.dirty = true;
     }
 }
+
+#[cfg(test)]
+mod tests;
