@@ -394,7 +394,8 @@ impl World {
     }
 
     fn wish_arrives(&mut self, job: usize, wish: Wish, request: WriteRequest<Ledger>, tries: u32) {
-        if !self.up {
+        // In the end nothing is suspended.
+        if !self.up || (self.is_calm() && matches!(wish, Wish::Suspend)) {
             return;
         }
         let store_time = self.store_time();

@@ -306,8 +306,7 @@ impl Stage {
 
     /// The attempts that were started since this was asked last.
     fn starts(&mut self) -> Vec<(Slot, u32)> {
-        let starts = self.started.drain(..).map(|(slot, attempt, _)| (slot, attempt)).collect();
-        starts
+        self.started.drain(..).map(|(slot, attempt, _)| (slot, attempt)).collect()
     }
 
     /// The stretches without runs that were told: why, from and to when in seconds, and how many.
