@@ -448,3 +448,6 @@ impl JobController {
         self.dirty = true;
     }
 }
+
+#[cfg(test)]
+mod tests;
