@@ -285,10 +285,15 @@ impl Ledger {
                 None => {}
             }
         }
-        if stored.suspension.order.map(|(_, at)| at) > self.suspension.order.map(|(_, at)| at) {
+        // An order under another word of the configuration has been overruled.
+        let holds = stored.suspension.declared == self.suspension.declared;
+        if holds && stored.suspension.order.map(|(_, at)| at) > self.suspension.order.map(|(_, at)| at) {
             self.suspension.order = stored.suspension.order;
         }
-        if stored.decided > self.decided && stored.timetable == self.timetable {
+        // A ledger that was begun anew, for somebody's wish, knows of no attempt and has decided nothing.
+        let decides = stored.token != Token::NONE && stored.token >= self.token;
+        if decides && stored.decided > self.decided && stored.timetable == self.timetable {
+            self.gaps.extend(stored.gaps.into_iter().filter(|gap| gap.first > self.decided));
             self.decided = stored.decided;
         }
         self.begun = self.begun.max(stored.begun);
@@ -315,11 +320,16 @@ impl Ledger {
 }
 
 impl Run {
-    /// Grows with everything that happens to a run.
-    fn progress(&self) -> (u32, bool, bool, &Self) {
-        let number = self.attempts.last().map_or(0, |last| last.number);
-        let ended = self.phase != Phase::Running && self.phase != Phase::Asked;
-        (number, ended, self.phase.is_over(), self)
+    /// Grows with everything that happens to a run. Of two attempts of the same number, that of the later term counts.
+    fn progress(&self) -> (Token, u8) {
+        let token = self.attempts.last().map_or(Token::NONE, |last| last.token);
+        let step = match self.phase {
+            Phase::Asked => 0,
+            Phase::Running => 1,
+            Phase::Waiting { .. } => 2,
+            Phase::Succeeded | Phase::Failed(_) => 3,
+        };
+        (token, step)
     }
 
     /// The attempt that goes on.

@@ -18,8 +18,16 @@ impl JobController {
         self.dirty = true;
     }
 
-    /// The store has the claim.
-    pub(super) fn start(&mut self, now: Moment, slot: Slot, attempt: u32) {
+    /// Starts what the store has the claims of, while there is room.
+    pub(super) fn start_confirmed(&mut self, now: Moment) {
+        if now.room || self.stage != Stage::Ready {
+            for (slot, attempt) in std::mem::take(&mut self.confirmed) {
+                self.start(now, slot, attempt);
+            }
+        }
+    }
+
+    fn start(&mut self, now: Moment, slot: Slot, attempt: u32) {
         let term = self.term;
         let open = self.ledger.runs.get_mut(&slot).filter(|run| run.phase == Phase::Running);
         let open = open.and_then(|run| run.open_attempt());
@@ -103,8 +111,7 @@ impl JobController {
         }
         self.deadlines.remove(&slot);
         self.resumes.remove(&slot);
-        self.dirty = true;
-        self.tell(JobEvent::RunEnded { slot, failure, attempts });
+        self.record(JobEvent::RunEnded { slot, failure, attempts });
     }
 
     /// Attempts that the ledger says are running, and that this controller did not claim: their leader is gone. How
@@ -112,7 +119,8 @@ impl JobController {
     pub(super) fn interrupt_what_is_not_ours(&mut self, now: Moment) -> usize {
         let mut interrupted = Vec::new();
         let (mut waiting, mut begun) = (Vec::new(), Vec::new());
-        let (live, claims) = (&self.live, &self.claims);
+        let live = &self.live;
+        let claimed = |claim: (Slot, u32)| self.claims.contains(&claim) || self.confirmed.contains(&claim);
         for (slot, run) in &mut self.ledger.runs {
             if run.phase.is_active() {
                 begun.push((*slot, run.began.unwrap_or(now.wall)));
@@ -120,14 +128,16 @@ impl JobController {
             match run.phase {
                 Phase::Waiting { until } => waiting.push((*slot, until)),
                 Phase::Running => {
-                    let Some(open) = run.open_attempt() else { continue };
-                    let ours = live.get(slot).is_some_and(|live| live.attempt == open.number);
-                    if ours || claims.contains(&(*slot, open.number)) {
+                    let number = run.attempts.last().map_or(0, |last| last.number);
+                    let ours = live.get(slot).is_some_and(|live| live.attempt == number);
+                    if ours || claimed((*slot, number)) {
                         continue;
                     }
-                    open.end = Some((now.wall, Ending::Interrupted));
-                    "its leader stopped leading".clone_into(&mut open.note);
-                    interrupted.push((*slot, open.number));
+                    if let Some(open) = run.open_attempt() {
+                        open.end = Some((now.wall, Ending::Interrupted));
+                        "its leader stopped leading".clone_into(&mut open.note);
+                    }
+                    interrupted.push((*slot, number));
                 }
                 _ => {}
             }

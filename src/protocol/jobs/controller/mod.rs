@@ -19,6 +19,10 @@
 //!    them, whatever the clock says later.
 //! 4. A later term's fence ends this controller: it cancels what runs and writes no more.
 //! 5. What the store lost, the next write puts back ([`Ledger::adopt`]).
+//! 6. No attempt starts without the time left to cancel it ([`Moment::room`]), however late the word comes that its
+//!    claim is written.
+//! 7. What became of a run or a slot is told once it is written: a leader that is told to be stale meanwhile has
+//!    nothing to say on it.
 
 mod attempts;
 mod slots;
@@ -40,8 +44,9 @@ const REPEAT_MAX: Duration = Duration::from_millis(400);
 const LOOK: Duration = Duration::from_secs(30);
 /// How soon to look again whether there is time enough left in the term.
 const ROOM_LOOK: Duration = Duration::from_millis(100);
-/// A ledger that is so far ahead of this replica's clock was written under a clock that was wrong.
-const AHEAD_MAX: Duration = Duration::from_secs(600);
+/// A ledger that is so far ahead of this replica's clock was written under a clock that was wrong. Less than that is
+/// waited for: its slots have had their runs, and must not have them twice.
+const AHEAD_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// A job as the configuration has it.
 #[derive(Clone, Debug)]
@@ -112,9 +117,9 @@ pub enum JobEvent {
     Started { slot: Slot, attempt: u32, late: Duration },
     /// An attempt ended after so long.
     AttemptEnded { slot: Slot, attempt: u32, ending: Ending, took: Duration, note: String },
-    /// A run is over.
+    /// A run is over, and the ledger says so.
     RunEnded { slot: Slot, failure: Option<Failure>, attempts: u32 },
-    /// Slots have no run.
+    /// Slots have no run, and the ledger says so.
     Passed(Gap),
     /// The store had lost what is written again now.
     Restored,
@@ -136,6 +141,7 @@ enum Stage {
 struct Flight {
     id: JobRequestId,
     claims: Vec<(Slot, u32)>,
+    news: Vec<JobEvent>,
 }
 
 #[derive(Debug)]
@@ -160,6 +166,10 @@ pub struct JobController {
     dirty: bool,
     /// Claims that were not sent yet.
     claims: Vec<(Slot, u32)>,
+    /// Claims that are written. Their attempts start as soon as there is room.
+    confirmed: Vec<(Slot, u32)>,
+    /// What is told once it is written.
+    news: Vec<JobEvent>,
     flight: Option<Flight>,
     /// Somebody else may have written since the ledger was last looked at.
     look: bool,
@@ -187,6 +197,8 @@ impl JobController {
             base: None,
             dirty: false,
             claims: Vec::new(),
+            confirmed: Vec::new(),
+            news: Vec::new(),
             flight: None,
             look: true,
             repeat_at: None,
@@ -211,12 +223,12 @@ impl JobController {
             }
             JobInput::Wrote(id, reply) => {
                 if let Some(flight) = self.landed(id) {
-                    self.wrote(now, flight.claims, reply);
+                    self.wrote(now, flight, reply);
                 }
             }
             JobInput::Unanswered(id) => {
                 if let Some(flight) = self.landed(id) {
-                    self.give_back(flight.claims);
+                    self.give_back(flight);
                     self.repeat_at = Some(now.mono + self.dice.between(REPEAT_MIN, REPEAT_MAX));
                 }
             }
@@ -230,6 +242,7 @@ impl JobController {
                 // Who has not seen the ledger has nothing to write in it.
                 let seen = matches!(self.stage, Stage::Ready | Stage::Closing);
                 self.stage = if seen { Stage::Closing } else { Stage::Over };
+                self.flight.take_if(|_| !seen);
             }
         }
         self.proceed(now);
@@ -274,7 +287,9 @@ impl JobController {
             self.repeat_at = None;
         }
         let mut wake = now.mono + LOOK;
+        self.start_confirmed(now);
         if self.stage == Stage::Ready {
+            self.doubt_the_clock(now);
             self.end_what_is_too_long(now);
             self.mark_suspension(now);
             wake = wake.min(self.begin_attempts(now));
@@ -297,29 +312,36 @@ impl JobController {
             return;
         }
         let id = JobRequestId(self.last_id + 1);
-        if self.look {
-            self.look = false;
-            self.flight = Some(Flight { id, claims: Vec::new() });
-            self.actions.push_back(JobAction::Open { id, token: self.term });
-        } else if self.dirty && self.stage != Stage::Opening {
-            self.dirty = false;
-            self.flight = Some(Flight { id, claims: std::mem::take(&mut self.claims) });
+        let action = if self.dirty && self.stage != Stage::Opening {
+            // It finds out what a look would have, and is not put off by one look after the other.
             let request = WriteRequest { token: Some(self.term), base: self.base, body: self.ledger.clone() };
-            self.actions.push_back(JobAction::Write { id, request });
+            JobAction::Write { id, request }
+        } else if self.look {
+            JobAction::Open { id, token: self.term }
         } else {
             return;
-        }
+        };
+        let writes = matches!(action, JobAction::Write { .. });
+        let (claims, news) = if writes {
+            (std::mem::take(&mut self.claims), std::mem::take(&mut self.news))
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        self.dirty &= !writes;
+        self.look = false;
+        self.flight = Some(Flight { id, claims, news });
+        self.actions.push_back(action);
         self.last_id = id.0;
     }
 
     /// A request came to nothing: what it was for is still to be done.
-    fn give_back(&mut self, mut claims: Vec<(Slot, u32)>) {
+    fn give_back(&mut self, flight: Flight) {
         if self.stage == Stage::Opening {
             self.look = true;
             return;
         }
-        claims.append(&mut self.claims);
-        self.claims = claims;
+        self.claims.splice(0..0, flight.claims);
+        self.news.splice(0..0, flight.news);
         // An `Open` that came to nothing is repeated as well: the write that follows finds out what it would have.
         self.dirty = true;
     }
@@ -336,17 +358,16 @@ impl JobController {
         }
     }
 
-    fn wrote(&mut self, now: Moment, claims: Vec<(Slot, u32)>, reply: WriteReply<Ledger>) {
+    fn wrote(&mut self, now: Moment, flight: Flight, reply: WriteReply<Ledger>) {
         match reply {
             WriteReply::Written { revision } => {
                 self.base = Some(revision);
-                for (slot, attempt) in claims {
-                    self.start(now, slot, attempt);
-                }
+                self.confirmed.extend(flight.claims);
+                self.actions.extend(flight.news.into_iter().map(JobAction::Tell));
             }
             WriteReply::Stale { fence } => self.superseded(fence),
             WriteReply::Diverged(stored) => {
-                self.give_back(claims);
+                self.give_back(flight);
                 self.take_in(now, stored);
             }
         }
@@ -361,15 +382,20 @@ impl JobController {
             Some(stored) => self.ledger = stored.body,
             None => self.dirty = true,
         }
+        self.doubt_the_clock(now);
+        self.declare(now);
+        let interrupted = self.interrupt_what_is_not_ours(now);
+        self.tell(JobEvent::Opened { interrupted });
+    }
+
+    /// A job is not stopped for years by a ledger from the future.
+    fn doubt_the_clock(&mut self, now: Moment) {
         let ahead = self.ledger.decided.since(now.wall);
         if ahead > AHEAD_MAX {
             self.ledger.decided = now.wall;
             self.dirty = true;
             self.tell(JobEvent::ClockAhead { by: ahead });
         }
-        self.declare(now);
-        let interrupted = self.interrupt_what_is_not_ours(now);
-        self.tell(JobEvent::Opened { interrupted });
     }
 
     /// The store has another ledger than the one that was written last.
@@ -408,5 +434,11 @@ impl JobController {
 
     fn tell(&mut self, event: JobEvent) {
         self.actions.push_back(JobAction::Tell(event));
+    }
+
+    /// Writes something down, and tells it then.
+    fn record(&mut self, event: JobEvent) {
+        self.news.push(event);
+        self.dirty = true;
     }
 }

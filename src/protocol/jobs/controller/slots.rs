@@ -33,6 +33,10 @@ impl JobController {
         self.resumes.retain(|slot, _| runs.get(slot).is_some_and(|run| matches!(run.phase, Phase::Waiting { .. })));
         let due: Vec<Slot> = self.resumes.iter().filter(|(_, at)| **at <= now.mono).map(|(slot, _)| *slot).collect();
         for slot in due.into_iter().filter(|_| now.room) {
+            // Only a store that lost what it was told can have said so.
+            if self.live.contains_key(&slot) {
+                continue;
+            }
             self.claim(now, slot);
         }
         self.begin_asked(now);
@@ -40,7 +44,8 @@ impl JobController {
             wake = wake.min(self.begin_scheduled(now));
         }
         let resumes = self.resumes.values().copied().min();
-        let no_room = !now.room && (resumes.is_some_and(|at| at <= now.mono) || self.any_asked());
+        let waits = resumes.is_some_and(|at| at <= now.mono) || self.any_asked() || !self.confirmed.is_empty();
+        let no_room = !now.room && waits;
         let resumes = resumes.filter(|at| *at > now.mono);
         let room = no_room.then(|| now.mono + ROOM_LOOK);
         [Some(wake), resumes, room].into_iter().flatten().min().unwrap_or(wake)
@@ -116,8 +121,7 @@ impl JobController {
 
     fn pass(&mut self, gap: Gap) {
         self.ledger.pass(gap);
-        self.dirty = true;
-        self.tell(JobEvent::Passed(gap));
+        self.record(JobEvent::Passed(gap));
     }
 
     /// How late a slot may start.
@@ -157,28 +161,56 @@ impl JobController {
         }
     }
 
+    /// The slots after this moment that are due and not decided. Those that have a run are, also where the ledger was
+    /// set back.
+    fn due_after(&self, after: Wall, now: Wall) -> impl Iterator<Item = Wall> {
+        let (timetable, runs) = (&self.profile.timetable, &self.ledger.runs);
+        std::iter::successors(timetable.next_after(after), |slot| timetable.next_after(*slot))
+            .take_while(move |slot| *slot <= now)
+            .filter(|slot| !runs.contains_key(&Slot::Scheduled(*slot)))
+    }
+
     /// The slots that are due and not decided. After a long outage: the last of them, and how many before those were
     /// counted from when on.
     fn due(&self, now: Wall) -> Due {
-        let timetable = &self.profile.timetable;
-        let from = |after: Wall| {
-            std::iter::successors(timetable.next_after(after), |slot| timetable.next_after(*slot))
-                .take_while(move |slot| *slot <= now)
-        };
-        let slots: Vec<Wall> = from(self.ledger.decided).take(COUNTED_MAX + 1).collect();
+        let decided = self.ledger.decided;
+        let slots: Vec<Wall> = self.due_after(decided, now).take(COUNTED_MAX + 1).collect();
         if slots.len() <= COUNTED_MAX {
             return Due { slots, uncounted: None };
         }
-        // Look back from now, twice as far each time, until there are slots enough to catch up, and not too many.
-        let mut back = Duration::from_secs(1);
-        let mut recent: Vec<Wall> = Vec::new();
-        while recent.len() < CATCH_UP_MAX {
-            back *= 2;
-            recent = from(now.minus(back).max(self.ledger.decided)).collect();
-        }
+        let recent = self.last_due(now);
         let before = |slot: &&Wall| recent.first().is_some_and(|recent| *slot < recent);
         let counted = slots.iter().filter(before).count() as u64;
         Due { uncounted: slots.first().filter(|_| counted > 0).map(|first| (*first, counted)), slots: recent }
+    }
+
+    /// The last of very many slots: enough to catch up, and not many more. There is at most one a second, so a second
+    /// can be found after which there are that many.
+    fn last_due(&self, now: Wall) -> Vec<Wall> {
+        let decided = self.ledger.decided;
+        let most = 2 * CATCH_UP_MAX;
+        let since = |back_s: u64| {
+            let after = now.minus(Duration::from_secs(back_s)).max(decided);
+            self.due_after(after, now).take(most + 1).collect::<Vec<Wall>>()
+        };
+        // After `few` seconds ago there are too few, after `many` seconds ago enough.
+        let (mut few, mut many) = (0, 1);
+        let mut recent = since(many);
+        while recent.len() < CATCH_UP_MAX {
+            (few, many) = (many, many * 2);
+            recent = since(many);
+        }
+        while recent.len() > most {
+            let between = u64::midpoint(few, many);
+            let slots = since(between);
+            if slots.len() < CATCH_UP_MAX {
+                few = between;
+            } else {
+                many = between;
+                recent = slots;
+            }
+        }
+        recent
     }
 }
 
