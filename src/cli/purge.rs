@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use baton::app::{Stores, open_store};
+use baton::app::open_store;
 use baton::clock::{BootClock, SharedClock};
 use baton::config::{Environment, StoreConfig};
 use baton::process::Exit;
 use baton::protocol::RoleName;
 use baton::protocol::jobs::{JobName, JobNameError};
-use baton::store::{LeaseStore, Purge, StoreError, StoreHealth};
+use baton::store::{LeaseStore, LedgerStore, Purge, StoreError, StoreHealth};
 use clap::Args;
 
 use super::output::{complain, say};
@@ -21,8 +21,8 @@ use super::{Code, ConfigFile, block_on, load};
 /// any more, this removes it, its token included. It refuses a role that the file
 /// configures, and one that has a lease.
 ///
-/// Of a job Redis keeps the ledger of its runs. While a replica has the job in its
-/// configuration, its leader would only write it again.
+/// Of a job Redis keeps the ledger of its runs. It refuses a job that the file configures.
+/// A leader that has the job in its own configuration only writes the ledger again.
 ///
 /// Ends with 0 when the role or job is forgotten or was not known, with 1 when it is in
 /// use, with 69 when the store does not answer.
@@ -55,8 +55,10 @@ pub fn purge(args: &PurgeArgs) -> Code {
         Err(code) => return code,
     };
     let file = args.file.config.display();
-    if let Some(role) = config.roles.iter().map(|role| &role.name).find(|name| args.role.as_ref() == Some(name)) {
-        complain(format_args!("{file} configures {role}: remove it there, and on every replica, before you purge it"));
+    let role = config.roles.iter().map(|role| &role.name).find(|name| args.role.as_ref() == Some(name));
+    let job = config.jobs.iter().map(|job| &job.name).find(|name| args.job.as_ref() == Some(name));
+    if let Some(name) = role.map(RoleName::as_str).or(job.map(JobName::as_str)) {
+        complain(format_args!("{file} configures {name}: remove it there, and on every replica, before you purge it"));
         return Exit::Usage.into();
     }
     if matches!(config.store, StoreConfig::Memory) {
@@ -75,20 +77,19 @@ pub fn purge(args: &PurgeArgs) -> Code {
         if matches!(config.store, StoreConfig::Redis(_)) {
             until_connected(&*stores.leases).await;
         }
-        match (&args.role, &args.job) {
-            (Some(role), _) => report(role.as_str(), stores.leases.purge(role).await),
-            (None, Some(job)) => forget(&stores, job, &file.to_string()).await,
-            // clap asks for one of them.
-            (None, None) => Exit::Usage.into(),
+        match (&args.role, &args.job, &stores.ledgers) {
+            (Some(role), ..) => report(role.as_str(), stores.leases.purge(role).await),
+            (None, Some(job), Some(ledgers)) => forget(&**ledgers, job).await,
+            (None, ..) => {
+                // clap asks for one of them.
+                complain(format_args!("{file}: {}", config.store.without_jobs().unwrap_or("ROLE or --job is missing")));
+                Exit::Usage.into()
+            }
         }
     })
 }
 
-async fn forget(stores: &Stores, job: &JobName, file: &str) -> Code {
-    let Some(ledgers) = &stores.ledgers else {
-        complain(format_args!("{file}: store: it has no jobs, so there is nothing to purge"));
-        return Exit::Usage.into();
-    };
+async fn forget(ledgers: &dyn LedgerStore, job: &JobName) -> Code {
     let forgotten = ledgers.forget(job).await;
     report(job.as_str(), forgotten.map(|known| if known { Purge::Purged } else { Purge::Absent }))
 }
