@@ -1,7 +1,5 @@
 //! Programs as runs.
 
-use std::time::Duration;
-
 use super::super::{CancelReason, Ended, Order};
 use super::stage::{Stage, failed, until};
 use crate::config::{ExecRun, LogConfig, LogFormat, LogLevel, RunConfig};
@@ -95,9 +93,9 @@ async fn who_left_the_group_and_keeps_the_pipes_open_holds_nobody_up() {
 #[tokio::test]
 async fn a_program_that_closes_its_output_goes_on() {
     let stage = Stage::calm().await;
-    let script = "exec >&- 2>&-; while [ ! -e go ]; do sleep 0.01; done; exit 4";
+    let script = "exec >&- 2>&-; echo shut >shut; while [ ! -e go ]; do sleep 0.01; done; exit 4";
     let running = stage.begin(stage.script(script, 1_000));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    stage.written("shut").await;
     assert!(running.goes_on());
     std::fs::write(stage.files.path().join("go"), "").unwrap();
     assert_eq!(running.ends().await, failed("exit code 4"));
