@@ -72,8 +72,8 @@ async fn a_cancelled_program_gets_term_and_its_grace_and_then_kill() {
 #[tokio::test]
 async fn what_a_program_leaves_running_in_its_group_ends_with_it() {
     let stage = Stage::calm().await;
-    let script = "trap '' TERM HUP; (echo \"$(exec sh -c 'echo $PPID')\" >left; while [ -e left ]; do sleep 0.01; done) & \
-                  while [ ! -s left ]; do sleep 0.01; done";
+    let script = "trap '' TERM HUP; (echo \"$(exec sh -c 'echo $PPID')\" >left; \
+                  while [ -e left ]; do sleep 0.01; done) & while [ ! -s left ]; do sleep 0.01; done";
     assert_eq!(stage.begin(stage.script(script, 1_000)).ends().await, DONE);
     assert!(!stage.process("left").await.runs());
 }
