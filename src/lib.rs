@@ -8,7 +8,7 @@
 //! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`]; small ones such as [`clock`] | `config::Config::load` |
 //! | 2 | [`store`]: one trait, its adapters for Redis and for this process | `store::LeaseStore` |
 //! | 3 | [`role`]: the task that drives one election, and its handle | `role::RoleHandle::answer` |
-//! | 4 | [`api`], [`telemetry_http`]: the two listeners; [`locks`] and [`jobs`] for the app | `api::serve`, `locks::LockDesk` |
+//! | 4 | [`api`], [`telemetry_http`]: listeners; [`locks`], [`jobs`] for the app | `api::serve`, `locks::LockDesk` |
 //! | 5 | [`app`]: the only file that knows all parts | `app::run` |
 //! | 6 | `main.rs`, `cli/`: thin commands | |
 //!

@@ -1,7 +1,5 @@
 //! Programs as runs.
 
-use std::time::Duration;
-
 use super::super::{CancelReason, Ended, Order};
 use super::stage::{Stage, failed, until};
 use crate::config::{ExecRun, LogConfig, LogFormat, LogLevel, RunConfig};
@@ -74,8 +72,8 @@ async fn a_cancelled_program_gets_term_and_its_grace_and_then_kill() {
 #[tokio::test]
 async fn what_a_program_leaves_running_in_its_group_ends_with_it() {
     let stage = Stage::calm().await;
-    let script = "trap '' TERM HUP; (echo \"$(exec sh -c 'echo $PPID')\" >left; while [ -e left ]; do sleep 0.01; done) & \
-                  while [ ! -s left ]; do sleep 0.01; done";
+    let script = "trap '' TERM HUP; (echo \"$(exec sh -c 'echo $PPID')\" >left; \
+                  while [ -e left ]; do sleep 0.01; done) & while [ ! -s left ]; do sleep 0.01; done";
     assert_eq!(stage.begin(stage.script(script, 1_000)).ends().await, DONE);
     assert!(!stage.process("left").await.runs());
 }
@@ -95,9 +93,9 @@ async fn who_left_the_group_and_keeps_the_pipes_open_holds_nobody_up() {
 #[tokio::test]
 async fn a_program_that_closes_its_output_goes_on() {
     let stage = Stage::calm().await;
-    let script = "exec >&- 2>&-; while [ ! -e go ]; do sleep 0.01; done; exit 4";
+    let script = "exec >&- 2>&-; echo shut >shut; while [ ! -e go ]; do sleep 0.01; done; exit 4";
     let running = stage.begin(stage.script(script, 1_000));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    stage.written("shut").await;
     assert!(running.goes_on());
     std::fs::write(stage.files.path().join("go"), "").unwrap();
     assert_eq!(running.ends().await, failed("exit code 4"));

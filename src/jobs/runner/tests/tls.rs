@@ -61,7 +61,8 @@ async fn an_app_that_nobody_vouches_for_hears_nothing() {
     let (stage, app) = (Stage::calm().await, app().await);
     let run = post(&format!("https://localhost:{}/", app.port));
     let wanted = format!(
-        "no TLS with localhost:{}: its certificate is of no authority that is trusted here (SSL_CERT_FILE names others)",
+        "no TLS with localhost:{}: its certificate is of no authority that is trusted here \
+         (SSL_CERT_FILE names others)",
         app.port
     );
     assert_eq!(stage.begin(run.into()).ends().await, failed(&wanted));
