@@ -1,6 +1,7 @@
 //! Locks on real processes: `baton run`, asked over plain sockets, with faults.
 
 mod calls;
+mod dapr;
 mod docs;
 mod faults;
 mod http;
