@@ -30,8 +30,9 @@ test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis
 bench: ## the figures of docs/performance.md, on this machine
 	cargo bench --bench baton
 
-chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
+chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
 	cargo test --profile chaos --test simulation -- --nocapture
+	cargo test --profile chaos --test locks -- --ignored --nocapture --test-threads=1 ten_minutes hundred_thousand
 	@command -v go >/dev/null || echo "notice: leases in Kubernetes are not measured without Go"
 	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
 		cargo test --test chaos measure_the_table -- --ignored --nocapture
