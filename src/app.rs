@@ -14,7 +14,7 @@ use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::http::Calls;
 use crate::jobs::{JobCalls, JobDesk};
-use crate::locks::{LockCalls, LockDesk, LockSettings};
+use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
@@ -320,7 +320,7 @@ impl App {
         let api_listener = tokio::net::TcpListener::from_std(api_listener)
             .map_err(|error| StartError::System { what: "a listener", error })?;
         let mut options = ApiOptions::new(token, Arc::clone(&replica.clock), replica.telemetry.clone());
-        options.parts.push(lock_calls(&locks, &replica));
+        options.parts.extend(lock_calls(&locks, &replica));
         options.parts.push(job_calls(&jobs, &replica));
         if locks.is_some() {
             // A request that waits has a connection to itself, and must not take one from those who ask who leads.
@@ -462,13 +462,17 @@ fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<Telemetry
     telemetry_http::spawn_telemetry(listener, sources).map_err(|error| StartError::System { what: "a thread", error })
 }
 
-fn lock_calls(locks: &Option<Locks>, replica: &Replica) -> Arc<dyn Calls> {
+fn lock_calls(locks: &Option<Locks>, replica: &Replica) -> Vec<Arc<dyn Calls>> {
     const NOT_THERE: &str = "the store of this replica has no locks";
-    let clock = Arc::clone(&replica.clock);
-    Arc::new(match locks {
-        Some(locks) => LockCalls::new(Arc::clone(&locks.desk), clock),
-        None => LockCalls::disabled(replica.config.store.without_locks().unwrap_or(NOT_THERE), clock),
-    })
+    let (config, clock) = (&replica.config, Arc::clone(&replica.clock));
+    let Some(locks) = locks else {
+        return vec![Arc::new(LockCalls::disabled(config.store.without_locks().unwrap_or(NOT_THERE), clock))];
+    };
+    let mut calls: Vec<Arc<dyn Calls>> = vec![Arc::new(LockCalls::new(Arc::clone(&locks.desk), clock))];
+    if !config.locks.dapr_stores.is_empty() {
+        calls.push(Arc::new(DaprCalls::new(Arc::clone(&locks.desk), config.locks.dapr_stores.clone())));
+    }
+    calls
 }
 
 fn job_calls(jobs: &Option<Jobs>, replica: &Replica) -> Arc<dyn Calls> {

@@ -58,6 +58,7 @@ fn every_described_call_is_routed_and_every_route_is_described() {
         .iter()
         .chain(&locks::ROUTES)
         .chain(&jobs::ROUTES)
+        .chain(&locks::DAPR_ROUTES)
         .flat_map(|(path, allow)| allow.split(", ").map(|method| ((*path).to_owned(), method.to_owned())))
         .collect();
     assert_eq!(described, routed);
@@ -70,7 +71,7 @@ async fn every_described_call_is_answered_as_described() {
     let (_follower, following) = follower_fixture().await;
     let mut answered = 0;
     // Streams, locks and jobs are asked for elsewhere.
-    let elsewhere = ["/events", "/locks", "/jobs"];
+    let elsewhere = ["/events", "/locks", "/jobs", "/v1.0"];
     let asked_here = |path: &str| !elsewhere.iter().any(|other| path.starts_with(other));
     for (path, method, _, operation) in openapi.operations().into_iter().filter(|(path, ..)| asked_here(path)) {
         let line = format!("{method} {}", path.replace("{role}", "scheduler"));

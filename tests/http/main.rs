@@ -3,6 +3,7 @@
 mod answers;
 mod client;
 mod contract;
+mod dapr;
 mod docs;
 mod events;
 mod fuzz;

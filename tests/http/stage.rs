@@ -9,7 +9,7 @@ use baton::api::ApiOptions;
 use baton::clock::{BootClock, SharedClock};
 use baton::config::{Environment, check_text};
 use baton::jobs::{JobCalls, JobDesk};
-use baton::locks::{LockCalls, LockDesk, LockSettings};
+use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use baton::process::Entropy;
 use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
@@ -27,6 +27,8 @@ use crate::client::PATIENCE;
 pub const IDENTITY: &str = "web-0";
 /// How many requests may wait for locks.
 pub const WAITERS_MAX: usize = 20;
+/// What Dapr's lock API is answered for.
+pub const LOCK_STORE: &str = "lockstore";
 pub const FIRST_TOKEN: u64 = 1_763_680_000_123_456;
 
 pub fn clock() -> SharedClock {
@@ -333,6 +335,7 @@ impl Server {
         let mut options = ApiOptions::new(None, clock(), telemetry);
         options.parts.push(Arc::new(LockCalls::new(Arc::clone(&desk), clock())));
         options.parts.push(Arc::new(JobCalls::new(Arc::clone(&jobs))));
+        options.parts.push(Arc::new(DaprCalls::new(Arc::clone(&desk), vec![LOCK_STORE.to_owned()])));
         tweak(&mut options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
