@@ -41,7 +41,7 @@ chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), then ten minutes of 
 	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
 		cargo test --test chaos measure_the_table -- --ignored --nocapture
 
-e2e: deps ## the README in a fresh clone; the store's tests on a Valkey and on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
+e2e: deps ## the README in a fresh clone; the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
 	tests/e2e/readme.sh
 	@if server=$$(.ci/valkey); then BATON_REDIS_SERVER=$$server cargo test --test store; \
 	else echo "notice: the store's tests were not run on a Valkey"; fi
