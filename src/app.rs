@@ -18,11 +18,11 @@ use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
 use crate::store::kubernetes::KubernetesStore;
-use crate::store::measured::Measured;
+use crate::store::measured::{Measured, MeasuredLocks};
 use crate::store::memory::MemoryStore;
 use crate::store::quorum::{Member, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
-use crate::store::{LeaseStore, LockStore, StoreHealth};
+use crate::store::{LeaseStore, LedgerStore, LockStore, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry};
 use crate::telemetry_http::{self, Pulse, Sources, TelemetryServer};
 
@@ -90,17 +90,21 @@ pub struct Stores {
     pub leases: Arc<dyn LeaseStore>,
     /// Its locks, if it has any.
     pub locks: Option<Arc<dyn LockStore>>,
+    /// Its ledgers of jobs, if it has any; not measured yet.
+    pub ledgers: Option<Arc<dyn LedgerStore>>,
 }
 
 impl Stores {
-    fn new<S: LeaseStore + LockStore>(store: S) -> Self {
+    fn new<S: LeaseStore + LockStore + LedgerStore>(store: S) -> Self {
         let store = Arc::new(store);
-        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks: Some(store) }
+        let locks = Arc::clone(&store) as Arc<dyn LockStore>;
+        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks: Some(locks), ledgers: Some(store) }
     }
 
-    /// Of a store that [`StoreConfig::without_locks`] tells of.
+    /// Of a store that [`StoreConfig::without_locks`] tells of. It has no ledgers either: one that is compared and set
+    /// is more than independent masters can agree on without consensus, and Lease objects have no room for it.
     fn without_locks<S: LeaseStore>(store: S) -> Self {
-        Self { leases: Arc::new(store), locks: None }
+        Self { leases: Arc::new(store), locks: None, ledgers: None }
     }
 }
 
@@ -248,6 +252,8 @@ impl Locks {
             waiters_max: config.locks.max_waiters as usize,
         };
         let clock = Arc::clone(&replica.clock);
+        let metrics = Arc::clone(replica.telemetry.metrics());
+        let store = Arc::new(MeasuredLocks::new(store, metrics, Arc::clone(&clock)));
         let (desk, attendant) =
             LockDesk::open(store, settings, clock, replica.telemetry.clone(), Entropy::from_system());
         Self { desk, attendant }

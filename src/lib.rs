@@ -5,7 +5,7 @@
 //! | floor | what | where to look first |
 //! |---|---|---|
 //! | 0 | [`protocol`]: who leads, until when, under which token; pure | the page of the module is the specification |
-//! | 1 | [`config`], [`telemetry`], [`http`], [`clock`], [`process`], [`shutdown`] | `config::Config::load` |
+//! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`], [`clock`], [`duration`], [`process`], [`shutdown`] | [`config`] |
 //! | 2 | [`store`]: one trait, its adapters for Redis and for this process | `store::LeaseStore` |
 //! | 3 | [`role`]: the task that drives one election, and its handle | `role::RoleHandle::answer` |
 //! | 4 | [`api`], [`telemetry_http`]: the two listeners; [`locks`] for the app | `api::serve`, `locks::LockDesk` |
@@ -27,11 +27,13 @@ pub mod api;
 pub mod app;
 pub mod clock;
 pub mod config;
+pub mod duration;
 pub mod http;
 pub mod locks;
 pub mod process;
 pub mod protocol;
 pub mod role;
+pub mod schedule;
 pub mod shutdown;
 pub mod store;
 pub mod telemetry;

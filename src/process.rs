@@ -1,4 +1,7 @@
-//! What belongs to this start of this process: its session, its seeds, its exit codes, and whether it has stood still.
+//! What belongs to this start of this process: its session, its seeds, its exit codes, whether it has stood still, and
+//! the programs that it runs.
+
+mod child;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,6 +12,8 @@ use uuid::Uuid;
 
 use crate::clock::SharedClock;
 use crate::protocol::{LockId, Mono, SessionId};
+
+pub use child::Child;
 
 /// Section 3 of the contract: why the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

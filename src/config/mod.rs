@@ -13,13 +13,13 @@
 //! * [`schema()`] is the JSON Schema for editors.
 
 mod check;
-mod duration;
 mod environment;
 mod model;
 mod node;
 mod position;
 mod problem;
 mod raw;
+mod raw_jobs;
 mod reload;
 mod schema;
 #[cfg(test)]
@@ -34,13 +34,16 @@ use std::time::Duration;
 
 pub use environment::{AbsentFiles, Environment};
 pub use model::{
-    AckMode, ApiConfig, AppCheck, Config, Guard, KubernetesConfig, LocksConfig, LogConfig, LogFormat, LogLevel,
-    QuorumConfig, RedisConfig, Replication, Required, RoleConfig, Secret, StoreConfig, TelemetryConfig, TlsConfig,
+    AckMode, ApiConfig, AppCheck, Config, ExecRun, Guard, HttpRun, JobConfig, KubernetesConfig, LocksConfig, LogConfig,
+    LogFormat, LogLevel, QuorumConfig, RedisConfig, Replication, Required, RoleConfig, RunConfig, Secret, StoreConfig,
+    TelemetryConfig, TlsConfig,
 };
 pub use problem::{ConfigError, Problem};
 pub use reload::LiveChanges;
 pub use schema::schema;
 pub use watch::{Reload, Watcher};
+
+use crate::duration;
 
 /// A larger file is not a configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -3,13 +3,16 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::protocol::jobs::{JobName, JobPolicy};
 use crate::protocol::{RoleName, Seats, Timing};
+use crate::schedule::Schedule;
 
 /// Everything `baton run` needs.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub struct Config {
     pub default_role: Option<RoleName>,
     /// Locks for the app, where the store has them ([`StoreConfig::without_locks`]).
     pub locks: LocksConfig,
+    /// Scheduled runs, where the store has a ledger for them ([`StoreConfig::without_jobs`]); names are unique.
+    pub jobs: Vec<JobConfig>,
     /// How to log.
     pub log: LogConfig,
 }
@@ -74,6 +79,18 @@ impl StoreConfig {
                 "an API server is no place for short locks, each of which would be several writes to its etcd: use \
                  store.redis for locks",
             ),
+        }
+    }
+
+    /// Why this store has no ledger for jobs; none when it has one.
+    pub fn without_jobs(&self) -> Option<&'static str> {
+        match self {
+            Self::Redis(_) | Self::Memory => None,
+            Self::Quorum(_) => Some(
+                "the record of a job's runs needs one place of its own, which independent masters are not: use \
+                 store.redis for jobs",
+            ),
+            Self::Kubernetes(_) => Some("the record of a job's runs is kept in Redis only: use store.redis for jobs"),
         }
     }
 }
@@ -228,6 +245,88 @@ pub struct AppCheck {
     pub timeout: Duration,
     /// How many failures in a row make the app unhealthy; one success makes it healthy again.
     pub failure_threshold: u32,
+}
+
+/// One of `jobs:`
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobConfig {
+    /// Its name.
+    pub name: JobName,
+    /// Whose leader starts it; one of `roles`.
+    pub role: RoleName,
+    /// When it is due.
+    pub schedule: Arc<Schedule>,
+    /// How its runs are started, repeated and remembered.
+    pub policy: JobPolicy,
+    /// What a run is.
+    pub run: RunConfig,
+}
+
+/// `jobs[].run:`, exactly one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunConfig {
+    /// A request to the app.
+    Http(HttpRun),
+    /// A program beside the sidecar.
+    Exec(ExecRun),
+}
+
+/// `jobs[].run.http:`. Its `Debug` shows neither the query of the URL nor the body, which may hold secrets.
+#[derive(Clone, PartialEq)]
+pub struct HttpRun {
+    /// In capitals.
+    pub method: String,
+    /// `http:` or `https:`, without user or password.
+    pub url: url::Url,
+    /// Besides those that every callback has. Values may be secrets.
+    pub headers: Vec<(String, Secret)>,
+    /// A text in which `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` stand for their
+    /// values; none: no body.
+    pub body: Option<String>,
+    /// When a request counts as failed that has no answer.
+    pub timeout: Duration,
+    /// Which status numbers mean success, besides 202.
+    pub success: Vec<RangeInclusive<u16>>,
+    /// After a 202: how long the app may be silent before the attempt has failed.
+    pub heartbeat_timeout: Duration,
+}
+
+impl fmt::Debug for HttpRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpRun")
+            .field("method", &self.method)
+            .field("url", &format_args!("{}{}", self.url.origin().ascii_serialization(), self.url.path()))
+            .field("headers", &self.headers)
+            .field("timeout", &self.timeout)
+            .field("success", &self.success)
+            .field("heartbeat_timeout", &self.heartbeat_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `jobs[].run.exec:`. Its `Debug` shows no variable's value, which may be a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExecRun {
+    /// The program and its arguments; not empty.
+    pub command: Vec<String>,
+    /// Variables besides the sidecar's own and those of the run.
+    pub env: Vec<(String, String)>,
+    /// How long it has between TERM and KILL.
+    pub grace: Duration,
+    /// How much of its output is logged, in bytes.
+    pub output_max: u64,
+}
+
+impl fmt::Debug for ExecRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.env.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("ExecRun")
+            .field("command", &self.command.first())
+            .field("env", &names)
+            .field("grace", &self.grace)
+            .field("output_max", &self.output_max)
+            .finish_non_exhaustive()
+    }
 }
 
 /// `log:`

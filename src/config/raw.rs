@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::raw_jobs::RawJob;
 use super::schema as leaf;
 
 /// A single value as it was written; what it means is for the check of its field. No `Debug`: it may be a secret.
@@ -39,10 +40,9 @@ pub(super) struct RawConfig {
     pub(super) kubernetes: Option<RawKubernetes>,
     /// Locks for the app. They are there without this, too, wherever the store has them.
     pub(super) locks: Option<RawLocks>,
-    /// Scheduled jobs. Not supported by this version: only an empty list is accepted.
-    #[schemars(with = "Option<leaf::NoItems>")]
-    #[serde(rename = "jobs")]
-    pub(super) _jobs: Option<[(); 0]>,
+    /// Scheduled runs, each started once across the replicas, by the leader of a role.
+    #[schemars(with = "Option<Vec<RawJob>>", extend("maxItems" = 10000))]
+    pub(super) jobs: Option<Vec<Option<RawJob>>>,
     /// How to log.
     pub(super) log: Option<RawLog>,
 }

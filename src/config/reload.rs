@@ -1,9 +1,12 @@
 //! What a changed configuration asks for: a restart, or changes while running.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use secrecy::ExposeSecret;
 
 use super::model::{Config, QuorumConfig, RedisConfig, StoreConfig};
 use crate::protocol::RoleName;
+use crate::protocol::jobs::JobName;
 
 /// What can be applied without a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +19,12 @@ pub struct LiveChanges {
     pub changed: Vec<RoleName>,
     /// Whether `defaultRole` is another.
     pub default_role: bool,
+    /// Jobs that are new.
+    pub jobs_added: Vec<JobName>,
+    /// Jobs that are gone.
+    pub jobs_removed: Vec<JobName>,
+    /// Jobs of which anything is different: schedule, policy, role or what a run is.
+    pub jobs_changed: Vec<JobName>,
 }
 
 impl LiveChanges {
@@ -29,7 +38,7 @@ impl Config {
     /// The sections that differ in `new` and are only read at start. Until then the old ones are in force.
     pub fn restart_needed(&self, new: &Self) -> Vec<&'static str> {
         // Taken apart, so that a new section cannot be forgotten here.
-        let Self { identity, api, telemetry, store, roles: _, default_role: _, locks, log } = self;
+        let Self { identity, api, telemetry, store, roles: _, default_role: _, locks, jobs: _, log } = self;
         let sections = [
             ("identity", *identity != new.identity),
             ("api.listen", api.listen != new.api.listen),
@@ -44,17 +53,36 @@ impl Config {
 
     /// What changes in `new` that is applied while running.
     pub fn live_changes(&self, new: &Self) -> LiveChanges {
-        let mut changes = LiveChanges { default_role: self.default_role != new.default_role, ..LiveChanges::default() };
-        for role in &new.roles {
-            match self.roles.iter().find(|old| old.name == role.name) {
-                None => changes.added.push(role.name.clone()),
-                Some(old) if old != role => changes.changed.push(role.name.clone()),
-                Some(_) => {}
-            }
+        let roles = differences(&self.roles, &new.roles, |role| &role.name);
+        let jobs = differences(&self.jobs, &new.jobs, |job| &job.name);
+        LiveChanges {
+            added: roles.added,
+            removed: roles.removed,
+            changed: roles.changed,
+            default_role: self.default_role != new.default_role,
+            jobs_added: jobs.added,
+            jobs_removed: jobs.removed,
+            jobs_changed: jobs.changed,
         }
-        let gone = self.roles.iter().filter(|old| new.roles.iter().all(|role| role.name != old.name));
-        changes.removed = gone.map(|role| role.name.clone()).collect();
-        changes
+    }
+}
+
+struct Differences<N> {
+    added: Vec<N>,
+    removed: Vec<N>,
+    changed: Vec<N>,
+}
+
+/// What differs between two lists whose items are told apart by their names.
+fn differences<T: PartialEq, N: Clone + Ord>(old: &[T], new: &[T], name: impl Fn(&T) -> &N) -> Differences<N> {
+    let known: BTreeMap<&N, &T> = old.iter().map(|item| (name(item), item)).collect();
+    let kept: BTreeSet<&N> = new.iter().map(&name).collect();
+    let names = |items: Vec<&T>| items.into_iter().map(|item| name(item).clone()).collect();
+    let changed = |item: &&T| known.get(name(item)).is_some_and(|old| old != item);
+    Differences {
+        added: names(new.iter().filter(|item| !known.contains_key(name(item))).collect()),
+        removed: names(old.iter().filter(|item| !kept.contains(name(item))).collect()),
+        changed: names(new.iter().filter(changed).collect()),
     }
 }
 

@@ -164,9 +164,64 @@ leaf!(
     json_schema!({"type": "boolean", "enum": [false]})
 );
 leaf!(
-    /// A list that must be empty.
-    NoItems,
-    json_schema!({"type": "array", "maxItems": 0})
+    /// Something that is so or not.
+    Flag,
+    json_schema!({"type": ["boolean", "string"], "pattern": format!("^{REFERENCE}$")})
+);
+leaf!(
+    /// The name of a job.
+    Job,
+    text_like("^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$")
+);
+leaf!(
+    /// What happens to a slot while a run is going on.
+    ConcurrencyWord,
+    word_of(&["Allow", "Forbid", "Replace"])
+);
+leaf!(
+    /// What becomes of slots that passed.
+    CatchUpWord,
+    word_of(&["none", "latest", "all"])
+);
+leaf!(
+    /// What an interrupted run is.
+    InterruptWord,
+    word_of(&["retry", "fail"])
+);
+leaf!(
+    /// The method of a request.
+    MethodWord,
+    word_of(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
+);
+leaf!(
+    /// Where a request goes.
+    HttpUrl,
+    text_like("^[hH][tT][tT][pP][sS]?://.+$")
+);
+leaf!(
+    /// The name of a header.
+    HeaderName,
+    text_like("^[-A-Za-z0-9!#$%&'*+.^_`|~]+$")
+);
+leaf!(
+    /// A status, or a range of them.
+    Status,
+    json_schema!({
+        "type": ["integer", "string"],
+        "minimum": 100,
+        "maximum": 599,
+        "pattern": format!("^[1-5][0-9]{{2}}-[1-5][0-9]{{2}}$|^{REFERENCE}$"),
+    })
+);
+leaf!(
+    /// Any text, an empty one too.
+    Argument,
+    json_schema!({"type": "string"})
+);
+leaf!(
+    /// The name of a variable.
+    VariableName,
+    text_like("^[^=]+$")
 );
 
 /// A whole number from `MIN` to `MAX`, or a text from the environment that is one.

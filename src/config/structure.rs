@@ -75,15 +75,9 @@ impl<'s> Structure<'s> {
             checker.problem(path, format!("{}; write a list, each item after a `-`", is_kind(node)));
             return None;
         };
-        let Some(item_schema) = schema.get("items") else {
-            if !items.is_empty() {
-                checker.problem(path, "is not supported by this version of Baton; remove it".to_owned());
-            }
-            return Some(Value::Array(Vec::new()));
-        };
         let sound = items.iter().enumerate().map(|(index, item)| {
             // An unsound item keeps its place, so that the others keep their numbers.
-            self.value(checker, item_schema, item, &path.index(index)).unwrap_or(Value::Null)
+            self.value(checker, &schema["items"], item, &path.index(index)).unwrap_or(Value::Null)
         });
         Some(Value::Array(sound.collect()))
     }

@@ -7,6 +7,7 @@
 //! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
 //!   does.
 //! * [`Standing`] is what an app may be told right now, readable from any thread.
+//! * [`Watch`] judges what acts for a term: a command, or a job's run.
 //! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
 //! * [`Timing`] is a set of durations under which all of this can work; others cannot be built.
 //!
@@ -77,6 +78,7 @@ mod dice;
 mod election;
 mod event;
 mod guard;
+pub mod jobs;
 mod lease;
 mod locks;
 mod names;
@@ -84,6 +86,7 @@ pub mod observed;
 mod quorum;
 mod rules;
 mod standing;
+mod tenure;
 mod timing;
 mod wire;
 
@@ -103,6 +106,7 @@ pub use quorum::{
 };
 pub use rules::Rules;
 pub use standing::{Promise, Standing};
+pub use tenure::{Grace, GraceError, Sight, Verdict, Watch};
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};
 pub use wire::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, ReleaseReply,

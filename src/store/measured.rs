@@ -1,4 +1,10 @@
-//! Times every command of a store, whichever it is.
+//! Times every command of a store, whichever it is: its leases here, its locks in `locks`, its ledgers of jobs in `ledgers`.
+
+mod ledgers;
+mod locks;
+
+pub use ledgers::MeasuredLedgers;
+pub use locks::MeasuredLocks;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,6 +23,11 @@ use crate::telemetry::{CommandOutcome, Metrics, StoreCommand};
 /// A store that feeds `baton_store_command_duration_seconds`. It changes nothing else.
 pub struct Measured {
     store: Arc<dyn LeaseStore>,
+    stopwatch: Stopwatch,
+}
+
+/// Times commands by a clock.
+struct Stopwatch {
     metrics: Arc<Metrics>,
     clock: SharedClock,
 }
@@ -24,9 +35,11 @@ pub struct Measured {
 impl Measured {
     /// Measures `store` by `clock`.
     pub fn new(store: Arc<dyn LeaseStore>, metrics: Arc<Metrics>, clock: SharedClock) -> Self {
-        Self { store, metrics, clock }
+        Self { store, stopwatch: Stopwatch { metrics, clock } }
     }
+}
 
+impl Stopwatch {
     async fn time<T>(
         &self,
         command: StoreCommand,
@@ -49,15 +62,15 @@ impl Measured {
 #[async_trait]
 impl LeaseStore for Measured {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        self.time(StoreCommand::Campaign, self.store.campaign(role, request)).await
+        self.stopwatch.time(StoreCommand::Campaign, self.store.campaign(role, request)).await
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        self.time(StoreCommand::Renew, self.store.renew(role, request)).await
+        self.stopwatch.time(StoreCommand::Renew, self.store.renew(role, request)).await
     }
 
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
-        self.time(StoreCommand::Release, self.store.release(role, request)).await
+        self.stopwatch.time(StoreCommand::Release, self.store.release(role, request)).await
     }
 
     fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
@@ -69,7 +82,7 @@ impl LeaseStore for Measured {
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        self.time(StoreCommand::Purge, self.store.purge(role)).await
+        self.stopwatch.time(StoreCommand::Purge, self.store.purge(role)).await
     }
 
     fn notes(&self) -> Vec<String> {

@@ -2,6 +2,7 @@
 //! users, so there is nothing that it could have forgotten: the first campaign of a role is granted at once, and so is
 //! a lock.
 
+mod ledgers;
 mod locks;
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
+use self::ledgers::Ledgers;
 use self::locks::Locks;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
@@ -34,6 +36,7 @@ pub struct MemoryStore {
     health: watch::Sender<StoreHealth>,
     roles: Mutex<HashMap<RoleName, Place>>,
     locks: Mutex<Locks>,
+    ledgers: Mutex<Ledgers>,
 }
 
 #[derive(Debug)]
@@ -97,7 +100,7 @@ impl MemoryStore {
     pub fn new(clock: SharedClock) -> Self {
         let born = clock.now();
         let (health, _) = watch::channel(StoreHealth::Up);
-        Self { clock, born, health, roles: Mutex::default(), locks: Mutex::default() }
+        Self { clock, born, health, roles: Mutex::default(), locks: Mutex::default(), ledgers: Mutex::default() }
     }
 
     fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, Place>> {

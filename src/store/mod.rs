@@ -12,12 +12,14 @@ pub mod redis;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
+use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
     ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, ReleaseReply, ReleaseRequest,
-    RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
+    RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped, Token,
 };
 
 /// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one
@@ -90,6 +92,52 @@ pub trait LockStore: Send + Sync + 'static {
     /// Begins to hear what is said to a session's waiters, until the receiver is dropped. A slow receiver loses
     /// messages, then hears [`WakeNews::Gap`].
     fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews>;
+}
+
+/// The longest ledger that a store takes, in bytes: the history limits keep one far below, and a store that others use,
+/// too, is not to be stopped by one.
+pub const LEDGER_BYTES_MAX: usize = 1 << 20;
+
+/// Whether a ledger is short enough. Every store asks before it sends it.
+pub(crate) fn check_ledger_size(body: &Bytes) -> Result<(), StoreError> {
+    if body.len() <= LEDGER_BYTES_MAX {
+        return Ok(());
+    }
+    let bytes = body.len();
+    Err(StoreError::Refused {
+        reason: format!("a job's ledger of {bytes} bytes is over {LEDGER_BYTES_MAX}: lower the job's history limits"),
+    })
+}
+
+/// A store of the ledgers of jobs: one register each, with a fence. As with leases, every future ends by itself within
+/// the adapter's command timeout, and an error may mean that the request was executed, or will be.
+#[async_trait]
+pub trait LedgerStore: Send + Sync + 'static {
+    /// A leader's first look in its term: shuts the ledger to every earlier term.
+    async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError>;
+
+    /// Puts a ledger in the place of the one that the writer knows. What somebody wishes who need not lead
+    /// ([`WriteRequest::token`]) is published. A ledger over [`LEDGER_BYTES_MAX`] is refused and not sent.
+    async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError>;
+
+    /// The ledger as it stands.
+    async fn read(&self, job: &JobName) -> Result<Option<Stored<Bytes>>, StoreError>;
+
+    /// Forgets a job that is no longer configured, its fence included; whether there was anything.
+    async fn forget(&self, job: &JobName) -> Result<bool, StoreError>;
+
+    /// Begins to hear of wishes, until the receiver is dropped. A slow receiver loses messages, then hears
+    /// [`JobNews::Gap`].
+    fn changes(&self) -> mpsc::Receiver<JobNews>;
+}
+
+/// What is heard about ledgers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobNews {
+    /// Somebody who need not lead has written in this job's ledger.
+    Changed(JobName),
+    /// The subscription is new or was renewed: messages may have been missed, so look at each ledger once.
+    Gap,
 }
 
 /// What the waiters of a session hear.

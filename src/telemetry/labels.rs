@@ -24,11 +24,43 @@ pub enum StoreCommand {
     Release,
     /// Forgetting a removed role.
     Purge,
+    /// Asking for a lock.
+    LockAcquire,
+    /// Extending a lock.
+    LockExtend,
+    /// Giving a lock back.
+    LockRelease,
+    /// Ending a request for a lock that waited, or whose answer never came.
+    LockCancel,
+    /// A sign of life while requests for locks wait.
+    LockBeat,
+    /// Looking at a lock.
+    LockInspect,
+    /// A leader's first look at a job's ledger.
+    JobOpen,
+    /// Writing a job's ledger.
+    JobWrite,
+    /// Looking at a job's ledger.
+    JobRead,
 }
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 4] = [Self::Campaign, Self::Renew, Self::Release, Self::Purge];
+    pub const ALL: [Self; 13] = [
+        Self::Campaign,
+        Self::Renew,
+        Self::Release,
+        Self::Purge,
+        Self::LockAcquire,
+        Self::LockExtend,
+        Self::LockRelease,
+        Self::LockCancel,
+        Self::LockBeat,
+        Self::LockInspect,
+        Self::JobOpen,
+        Self::JobWrite,
+        Self::JobRead,
+    ];
 
     /// The word in metrics.
     pub const fn as_str(self) -> &'static str {
@@ -37,6 +69,15 @@ impl StoreCommand {
             Self::Renew => "renew",
             Self::Release => "release",
             Self::Purge => "purge",
+            Self::LockAcquire => "lock_acquire",
+            Self::LockExtend => "lock_extend",
+            Self::LockRelease => "lock_release",
+            Self::LockCancel => "lock_cancel",
+            Self::LockBeat => "lock_beat",
+            Self::LockInspect => "lock_inspect",
+            Self::JobOpen => "job_open",
+            Self::JobWrite => "job_write",
+            Self::JobRead => "job_read",
         }
     }
 }

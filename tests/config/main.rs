@@ -2,6 +2,7 @@
 
 mod docs;
 mod good;
+mod jobs;
 mod mutations;
 mod quorum;
 mod samples;

@@ -255,7 +255,6 @@ fn listeners_that_cannot_be_or_should_not_be_are_told() {
 #[test]
 fn stores_are_one_that_is_known() {
     let redis = "  redis:\n    url: redis://redis:6379/0";
-    let unsupported = "is not supported by this version of Baton; remove it";
     expect_each(&[
         (redis, "  {}", &[(2, "store", "names no store; write exactly one")]),
         (redis, "  redis: {url: 'redis://a'}\n  memory: {}", &[(2, "store", "has two stores")]),
@@ -279,7 +278,6 @@ fn stores_are_one_that_is_known() {
         (redis, "  memory: 1", &[(3, "store.memory", "is a number; write {}")]),
         (redis, "  redis: redis://:hunter2@a", &[(3, "store.redis", "is a text; write a mapping")]),
         (redis, "  etcd: {}", &[(3, "store.etcd", "unknown key; here belong")]),
-        ("identity: web-0", "jobs: [{name: a}]", &[(1, "jobs", unsupported)]),
         ("identity: web-0", "kubernetes: {events: true}", &[(1, "kubernetes.events", "not supported by this version")]),
         ("- name: scheduler", "- {name: a, shards: 4}", &[(6, "roles[0].shards", "sharded roles are not supported")]),
         ("- name: scheduler", "- {name: a, shards: 0}", &[(6, "roles[0].shards", "write a whole number")]),

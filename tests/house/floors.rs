@@ -12,6 +12,8 @@ const FLOORS: &[(&str, u8)] = &[
     ("config", 1),
     ("telemetry", 1),
     ("clock", 1),
+    ("duration", 1),
+    ("schedule", 1),
     ("process", 1),
     ("shutdown", 1),
     ("http", 1),
@@ -35,6 +37,7 @@ const APP: u8 = 5;
 const CONFINED: &[(&str, &[&str], &str)] = &[
     ("fred", &["src/store/redis/"], "so that the Redis client can be replaced in one place"),
     ("kube", &["src/k8s/", "src/store/kubernetes"], "so that Baton without Kubernetes does not know of it"),
+    ("croner", &["src/schedule/"], "so that what a cron expression means is said in one place"),
     ("rustix::time", &["src/clock.rs"], "clocks are read in one place"),
     ("warp", &["src/api/", "src/telemetry_http"], "so that the web framework can be replaced"),
 ];

@@ -1,9 +1,7 @@
 //! `baton exec`: a command that runs only while this replica leads.
 
-mod child;
 mod signals;
 mod supervisor;
-mod watch;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -12,14 +10,13 @@ use std::time::Duration;
 use baton::app::{Ground, Replica, open_store};
 use baton::config::{Config, Environment, RoleConfig};
 use baton::process::Exit;
-use baton::protocol::RoleName;
+use baton::protocol::{Grace, GraceError, RoleName};
 use clap::Args;
 
 use super::output::complain;
 use super::{Code, ConfigFile, block_on, init_logging, load};
 use signals::Forwarded;
 use supervisor::{Plan, Supervisor};
-use watch::{Grace, GraceError};
 
 /// Run a command only while leading
 ///
@@ -69,7 +66,7 @@ pub fn exec(args: ExecArgs) -> Code {
             tracing::warn!("{}", warning.in_file(&file));
         }
         let role = only(&loaded.config, &args.role).map_err(|why| usage(&format!("{file}: {why}")))?;
-        let grace = Grace::new(args.grace, &role.timing).map_err(|error: GraceError| usage(&error.to_string()))?;
+        let grace = Grace::new(args.grace, &role.timing).map_err(|error: GraceError| usage(&format!("--{error}")))?;
         Ok((Config { roles: vec![role], default_role: None, ..loaded.config }, grace))
     });
     match prepared {

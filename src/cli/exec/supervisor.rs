@@ -1,21 +1,23 @@
 //! Waits to lead, starts the command, watches over it, and gives the lease back when it is gone.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::Arc;
 
 use baton::app::Replica;
 use baton::clock::SharedClock;
-use baton::process::Exit;
-use baton::protocol::{State, Token};
+use baton::process::{Child, Exit};
+use baton::protocol::{Grace, Sight, State, Token, Verdict, Watch};
 use baton::role::{Broken, RoleHandle, Snapshot};
 use rustix::process::Signal;
+use tokio::process::Command;
 use tokio::sync::watch::Receiver;
 
 use super::super::Code;
 use super::super::output::complain;
-use super::child::{Child, code_of, code_of_failure};
 use super::signals::{Forwarded, asks_to_end};
-use super::watch::{Grace, Sight, Verdict, Watch};
 
 /// What to run, and how.
 pub struct Plan {
@@ -68,7 +70,7 @@ impl Supervisor {
                 Waited::Asked(signal) => return self.leave(code_of_signal(signal)).await,
                 Waited::Broken(broken) => return bug(&broken),
             };
-            let child = match Child::start(&self.plan.command, &self.variables(token)) {
+            let child = match self.start(token) {
                 Ok(child) => child,
                 Err(error) => {
                     let program = self.plan.command.first().cloned().unwrap_or_default();
@@ -86,12 +88,16 @@ impl Supervisor {
         }
     }
 
-    fn variables(&self, token: Token) -> [(&'static str, String); 3] {
-        [
-            ("BATON_ROLE", self.role.name().to_string()),
-            ("BATON_TOKEN", token.to_string()),
-            ("BATON_IDENTITY", self.plan.identity.to_string()),
-        ]
+    /// Starts the command, with our own streams.
+    fn start(&self, token: Token) -> io::Result<Child> {
+        let not_found = || io::Error::from(io::ErrorKind::NotFound);
+        let (program, arguments) = self.plan.command.split_first().ok_or_else(not_found)?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command.env("BATON_ROLE", self.role.name().as_str());
+        command.env("BATON_TOKEN", token.to_string());
+        command.env("BATON_IDENTITY", &*self.plan.identity);
+        Child::start(command)
     }
 
     async fn wait_to_lead(&mut self) -> Waited {
@@ -192,6 +198,17 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// The exit code as a shell tells it: 128 + the signal, where one killed it.
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+/// The exit code for a command that cannot be started, as a shell tells it.
+fn code_of_failure(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }
 
 /// What a shell says of a program that this signal ended.

@@ -3,10 +3,12 @@
 //! A value that is refused is recorded and left out, and whatever would be judged by it is not judged: one mistake
 //! makes one problem.
 
+mod jobs;
 mod kubernetes;
 mod locks;
 mod quorum;
 mod roles;
+mod runs;
 mod scalar;
 mod sections;
 mod store;
@@ -69,6 +71,7 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
     let store = checker.store(raw.store.as_ref(), &roles, &root.key("store"));
     checker.kubernetes(raw.kubernetes.as_ref(), &root.key("kubernetes"));
     let locks = checker.locks(raw.locks.as_ref(), store.as_ref(), &root.key("locks"));
+    let jobs = checker.jobs(raw.jobs.as_deref(), &roles, store.as_ref(), &root);
     let log = checker.log(raw.log.as_ref(), &root.key("log"));
     Some(Config {
         identity: identity?,
@@ -78,6 +81,7 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
         roles,
         default_role,
         locks: locks?,
+        jobs,
         log: log?,
     })
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Checker;
-use crate::config::duration;
 use crate::config::position::Path;
 use crate::config::raw::Scalar;
+use crate::duration;
 
 /// The longest part of a value that a message shows.
 const SHOWN_MAX: usize = 60;
@@ -85,6 +85,22 @@ impl Checker<'_> {
         let quotes = if number.is_some() && !counts { ", without quotes" } else { "" };
         let (shown, from, to) = (self.shown(value, path), range.start(), range.end());
         self.problem(path, format!("{shown} is not right here; write a whole number from {from} to {to}{quotes}"));
+        None
+    }
+
+    /// True or false. A text is taken if it comes from the environment.
+    pub(super) fn flag(&mut self, value: Option<&Scalar>, path: &Path) -> Option<bool> {
+        let value = value?;
+        match value {
+            Scalar::Bool(flag) => return Some(*flag),
+            Scalar::Text(text) if self.sources.contains_key(path) => {
+                if let Ok(flag) = text.parse() {
+                    return Some(flag);
+                }
+            }
+            Scalar::Text(_) | Scalar::Number(_) => {}
+        }
+        self.problem(path, format!("{} is neither true nor false; write one of them", self.shown(value, path)));
         None
     }
 

@@ -1,4 +1,4 @@
-//! Leases and locks in Redis: one atomic script per request, a subscription for the waiting.
+//! Leases, locks and the ledgers of jobs in Redis: one atomic script per request, a subscription for the waiting.
 //!
 //! ```text
 //!   RedisStore ── commands ──> Routes ──> Link (one connection) <── opened, checked, replaced by a supervisor
@@ -15,13 +15,15 @@
 //! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is
 //!   dropped while its connection lives.
 //!
-//! The rules themselves are in the scripts, which agree with `protocol/lease.rs` and `protocol/locks/space.rs` step by
-//! step; tests with random operations hold them to that. Nothing of fred leaves this folder.
+//! The rules themselves are in the scripts, which agree with `protocol/lease.rs`, `protocol/locks/space.rs` and
+//! `protocol/jobs/cell.rs` step by step; tests with random operations hold them to that. Nothing of fred leaves this folder.
 
 mod audit;
 mod audit_quorum;
 mod errors;
+mod in_time;
 mod info;
+mod ledgers;
 mod link;
 mod locks;
 mod member;
@@ -51,9 +53,9 @@ pub use member::RedisMember;
 pub use settings::check_files;
 
 use self::errors::Failure;
+use self::in_time::StoreClock;
 use self::info::Info;
 use self::link::Link;
-use self::locks::StoreClock;
 use self::routes::Routes;
 use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script};
 use self::settings::Settings;
@@ -74,7 +76,8 @@ pub struct RedisStore {
     routes: Routes,
     listeners: Arc<Listeners>,
     subscriber: AbortHandle,
-    clock: StoreClock,
+    lock_clock: StoreClock,
+    ledger_clock: StoreClock,
 }
 
 /// No URL, no user, no password.
@@ -105,8 +108,9 @@ impl RedisStore {
         let pauses = Pauses::new(!seed, lease_min);
         let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), pauses);
         let subscriber = tokio::spawn(subscriber).abort_handle();
-        let (replication, clock) = (config.replication, StoreClock::default());
-        Ok(Self { settings, prefix, replication, routes, listeners, subscriber, clock })
+        let (lock_clock, ledger_clock) = (StoreClock::default(), StoreClock::default());
+        let replication = config.replication;
+        Ok(Self { settings, prefix, replication, routes, listeners, subscriber, lock_clock, ledger_clock })
     }
 
     /// Runs a script of a role and reads its answer.

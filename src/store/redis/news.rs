@@ -1,10 +1,12 @@
 //! The messages that the scripts publish: `v1 <kind> <token> <count> <audience> <session> <identity>`, the identity
-//! being the rest of the line, spaces and all; and for locks `v1 <id> <name>`, the name being the rest of the line.
+//! being the rest of the line, spaces and all; for locks `v1 <id> <name>`, the name being the rest of the line; and for
+//! jobs `v1 <name>`.
 
 use std::sync::Arc;
 
+use crate::protocol::jobs::JobName;
 use crate::protocol::{Announcement, AnnouncementKind, Holder, LockName, Token};
-use crate::store::WakeNews;
+use crate::store::{JobNews, WakeNews};
 
 /// The announcement in a message; none when it is not one of ours.
 pub(super) fn parse(message: &str) -> Option<Announcement> {
@@ -25,6 +27,11 @@ pub(super) fn parse(message: &str) -> Option<Announcement> {
 pub(super) fn parse_wake(message: &str) -> Option<WakeNews> {
     let (id, name) = message.strip_prefix("v1 ")?.split_once(' ')?;
     Some(WakeNews::Wake { id: id.parse().ok()?, name: LockName::new(name).ok()? })
+}
+
+/// The wish in a message; none when it is not one of ours.
+pub(super) fn parse_wish(message: &str) -> Option<JobNews> {
+    JobName::new(message.strip_prefix("v1 ")?).ok().map(JobNews::Changed)
 }
 
 #[cfg(test)]
@@ -51,6 +58,9 @@ mod tests {
         for message in ["", "v1", "v1 5", "v2 00000000000000000000000000000005 a", "v1 5 a", &format!("v1 {:032x} ", 5)]
         {
             assert_eq!(parse_wake(message), None, "{message:?}");
+        }
+        for message in ["", "v1", "v1 ", "v2 nightly", "v1 nightly report", "v1 Nightly"] {
+            assert_eq!(parse_wish(message), None, "{message:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fred::types::Value;
 
 use crate::protocol::{
@@ -64,7 +65,7 @@ impl Keys {
     /// A script with this role's keys; its channel is the first of the arguments.
     pub fn call<'a>(&self, script: &'a Script, args: Vec<String>) -> Call<'a> {
         let args = std::iter::once(self.channel.clone()).chain(args).collect();
-        Call { script, keys: vec![self.lease.clone(), self.record.clone()], slot: self.slot(), args }
+        Call { script, keys: vec![self.lease.clone(), self.record.clone()], slot: self.slot(), args, body: None }
     }
 
     /// The slot of the role in a cluster.
@@ -80,6 +81,8 @@ pub(super) struct Call<'a> {
     /// Where the keys are in a cluster.
     pub slot: u16,
     pub args: Vec<String>,
+    /// A last argument, which need not be text.
+    pub body: Option<Bytes>,
 }
 
 impl Call<'_> {
@@ -87,6 +90,7 @@ impl Call<'_> {
     pub fn arguments(&self, script: &str) -> Vec<Value> {
         let mut all: Vec<Value> = vec![script.into(), self.keys.len().to_string().into()];
         all.extend(self.keys.iter().chain(&self.args).map(|word| Value::from(word.as_str())));
+        all.extend(self.body.clone().map(Value::from));
         all
     }
 }
@@ -172,7 +176,7 @@ pub(super) fn is_unconfirmed(reply: &Value) -> bool {
 /// A script's answer, field by field.
 pub(super) struct Fields {
     pub name: String,
-    pub rest: std::vec::IntoIter<String>,
+    pub rest: std::vec::IntoIter<Value>,
     pub store_time: StoreTime,
 }
 
@@ -182,10 +186,9 @@ pub(super) fn misunderstood() -> StoreError {
 
 impl Fields {
     pub fn new(reply: Value) -> Result<Self, StoreError> {
-        let fields: Vec<String> = reply.convert().map_err(|_| misunderstood())?;
-        let mut rest = fields.into_iter();
-        let name = rest.next().ok_or_else(misunderstood)?;
-        let mut fields = Self { name, rest, store_time: StoreTime::default() };
+        let Value::Array(fields) = reply else { return Err(misunderstood()) };
+        let mut fields = Self { name: String::new(), rest: fields.into_iter(), store_time: StoreTime::default() };
+        fields.name = fields.text()?;
         fields.store_time = StoreTime(fields.number()?);
         match fields.name.as_str() {
             "garbage" => Err(StoreError::Garbage { key: fields.text()?, why: fields.text()? }),
@@ -201,7 +204,11 @@ impl Fields {
     }
 
     pub fn text(&mut self) -> Result<String, StoreError> {
-        self.rest.next().ok_or_else(misunderstood)
+        self.rest.next().and_then(Value::into_string).ok_or_else(misunderstood)
+    }
+
+    pub fn bytes(&mut self) -> Result<Bytes, StoreError> {
+        self.rest.next().and_then(Value::into_bytes).ok_or_else(misunderstood)
     }
 
     pub fn number(&mut self) -> Result<u64, StoreError> {

@@ -1,5 +1,5 @@
 //! Hears what the scripts publish, on a connection of its own, and passes it on to who listens to that channel: a
-//! role's (R8), or that of a session's wakes.
+//! role's (R8), that of a session's wakes, or that of the wishes about jobs.
 //!
 //! What is published while a connection is away is lost. So after every subscription that may have missed something its
 //! listeners hear [`News::Gap`], and look for themselves.
@@ -19,7 +19,7 @@ use super::news;
 use super::nodes::Target;
 use super::settings::Settings;
 use super::supervisor::Pauses;
-use crate::store::{News, StoreError, WakeNews};
+use crate::store::{JobNews, News, StoreError, WakeNews};
 
 /// How many messages a listener may be behind before it is told of a gap instead.
 const LISTENER_BUFFER: usize = 256;
@@ -48,6 +48,14 @@ impl Heard for WakeNews {
 
     fn parse(message: &str) -> Option<Self> {
         news::parse_wake(message)
+    }
+}
+
+impl Heard for JobNews {
+    const GAP: Self = Self::Gap;
+
+    fn parse(message: &str) -> Option<Self> {
+        news::parse_wish(message)
     }
 }
 
@@ -286,6 +294,7 @@ enum Next {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::jobs::JobName;
     use crate::protocol::{LockId, LockName};
 
     fn said(count: u64) -> String {
@@ -318,17 +327,19 @@ mod tests {
         let listeners = Listeners::default();
         let mut wakes = listeners.add::<WakeNews>("a".to_owned());
         let mut news = listeners.add::<News>("b".to_owned());
+        let mut wishes = listeners.add::<JobNews>("c".to_owned());
         listeners.settle(&listeners.wanted());
         let wake = format!("v1 {:032x} orders 42", 5);
-        for message in [said(1), wake] {
-            listeners.say("a", &message);
-            listeners.say("b", &message);
+        for message in [said(1), wake, "v1 nightly".to_owned()] {
+            ["a", "b", "c"].iter().for_each(|channel| listeners.say(channel, &message));
         }
         let id = LockId::from_u128(5);
         let woken = WakeNews::Wake { id, name: LockName::new("orders 42").unwrap() };
         assert_eq!((wakes.try_recv(), wakes.try_recv()), (Ok(WakeNews::Gap), Ok(woken)));
         assert_eq!((news.try_recv(), news.try_recv()), (Ok(News::Gap), Ok(heard(1))));
-        assert!(wakes.try_recv().is_err() && news.try_recv().is_err());
+        let wish = JobNews::Changed(JobName::new("nightly").unwrap());
+        assert_eq!((wishes.try_recv(), wishes.try_recv()), (Ok(JobNews::Gap), Ok(wish)));
+        assert!(wakes.try_recv().is_err() && news.try_recv().is_err() && wishes.try_recv().is_err());
     }
 
     #[test]

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::types::Value;
-
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
     LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime,
@@ -53,7 +51,7 @@ impl LockKeys {
         let mut words = vec![latest.map_or_else(String::new, |latest| latest.0.to_string()), self.key("wake:")];
         words.extend(names.iter().map(ToString::to_string));
         words.extend_from_slice(args);
-        Call { script, slot: self.slot(), keys, args: words }
+        Call { script, slot: self.slot(), keys, args: words, body: None }
     }
 
     /// Where all of them are in a cluster.
@@ -113,29 +111,6 @@ pub(super) fn release_args(request: &LockReleaseRequest) -> Vec<String> {
 
 pub(super) fn cancel_args(request: &CancelRequest) -> Vec<String> {
     vec![request.session.to_string(), request.id.to_string()]
-}
-
-/// A script's answer.
-pub(super) enum Answer {
-    /// It has done what it should; its words are to be read.
-    Done(Fields),
-    /// It came too late, and has done nothing.
-    Late,
-}
-
-/// Reads the first words of an answer, which say when it was made.
-pub(super) fn answer(reply: Value) -> Result<(StoreTime, Answer), StoreError> {
-    let fields = Fields::new(reply)?;
-    Ok((fields.store_time, if fields.name == "late" { Answer::Late } else { Answer::Done(fields) }))
-}
-
-/// The answer to TIME.
-pub(super) fn time_of(reply: Value) -> Result<StoreTime, StoreError> {
-    let words: Vec<u64> = reply.convert().map_err(|_| misunderstood())?;
-    match words[..] {
-        [seconds, micros] => Ok(StoreTime(seconds.saturating_mul(1_000_000).saturating_add(micros))),
-        _ => Err(misunderstood()),
-    }
 }
 
 fn name(fields: &mut Fields) -> Result<LockName, StoreError> {

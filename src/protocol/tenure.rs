@@ -1,4 +1,5 @@
-//! When a command must go: pure, so that every case can be looked at.
+//! When what acts for a term must go: a command of `baton exec`, or an attempt of a job's run. Pure, so that every case
+//! can be looked at.
 //!
 //! ```text
 //!   renewed                        next renewals fail            deadline       the lease's end at the store
@@ -6,19 +7,21 @@
 //!                                          TERM                KILL
 //! ```
 
+use std::fmt;
 use std::time::Duration;
 
-use baton::protocol::{Mono, Timing, Token};
+use super::names::{Mono, Token};
+use super::timing::Timing;
 
 /// The longest grace that is chosen unasked.
 const GRACE_MAX: Duration = Duration::from_secs(5);
 /// How often to look at the least, and at the most: a machine that wakes up has slept past every timer.
 const LOOK_MAX: Duration = Duration::from_millis(250);
 const LOOK_MIN: Duration = Duration::from_millis(5);
-/// KILL comes so long before the deadline: what a timer and a signal may take.
+/// KILL comes so long before the deadline, and before the last promise's end: what a timer and a signal may take.
 const LAST: Duration = Duration::from_millis(10);
 
-/// How long a command has between TERM and KILL.
+/// How long a command has between TERM and KILL; or, of what ends without a fight, how long before the deadline it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grace {
     span: Duration,
@@ -26,30 +29,52 @@ pub struct Grace {
 }
 
 /// A grace that leaves no time to work.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "--grace is {given:?}; it must be less than {less_than:?} (leaseDuration - stepDownMargin - renewPeriod), or the \
-     command would be ended before the next renewal is due"
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceError {
-    given: Duration,
-    less_than: Duration,
+    /// What was asked for.
+    pub given: Duration,
+    /// What is too much.
+    pub less_than: Duration,
 }
+
+impl fmt::Display for GraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { given, less_than } = self;
+        write!(
+            f,
+            "grace is {given:?}; it must be less than {less_than:?} (leaseDuration - stepDownMargin - renewPeriod), or \
+             the command would be ended before the next renewal is due"
+        )
+    }
+}
+
+impl std::error::Error for GraceError {}
 
 impl Grace {
     /// The given grace, or half a term's span and at most 5 s. Half is always less than what is left when a
     /// renewal is due.
     ///
-    /// # Errors It is as long as the time that is left when a renewal is due.
+    /// # Errors
+    /// It is as long as the time that is left when a renewal is due.
     pub fn new(given: Option<Duration>, timing: &Timing) -> Result<Self, GraceError> {
         let span = given.unwrap_or((timing.term_span() / 2).min(GRACE_MAX));
         let less_than = timing.term_span() - timing.renew_period();
         if span >= less_than {
             return Err(GraceError { given: span, less_than });
         }
-        // A look that comes late costs part of the margin, never all of it.
-        let look = (timing.step_down_margin() / 4).clamp(LOOK_MIN, LOOK_MAX);
-        Ok(Self { span, look })
+        Ok(Self { span, look: look(timing) })
+    }
+
+    /// For what is ended by letting go of it, such as a request: that takes no time here, so this is only what the other
+    /// side has for noticing it before the deadline. The step-down margin is the time that an app is given for its last
+    /// action; where that is most of a lease, half a term.
+    pub fn of_request(timing: &Timing) -> Self {
+        Self { span: timing.step_down_margin().min(timing.term_span() / 2), look: look(timing) }
+    }
+
+    /// The span between TERM and KILL.
+    pub fn span(&self) -> Duration {
+        self.span
     }
 
     /// Whether a term with so much time left is worth starting a command in.
@@ -64,6 +89,11 @@ impl Grace {
         let next = if to_grace.is_zero() { remaining.saturating_sub(LAST) } else { to_grace };
         next.clamp(LOOK_MIN, self.look)
     }
+}
+
+fn look(timing: &Timing) -> Duration {
+    // A look that comes late costs part of the margin, never all of it.
+    (timing.step_down_margin() / 4).clamp(LOOK_MIN, LOOK_MAX)
 }
 
 /// What the role says at one moment.
@@ -110,6 +140,11 @@ impl Watch {
         }
     }
 
+    /// It is told to end for another reason than its lease: it has its grace from now on, or what is left of it.
+    pub fn tell(&mut self, now: Mono) {
+        self.told_at.get_or_insert(now);
+    }
+
     /// Whether the command was told to end.
     pub fn has_told(&self) -> bool {
         self.told_at.is_some()
@@ -124,7 +159,7 @@ impl Watch {
             // It leads again, but the command was told to end, and has had its time.
             (Some(_), Some(told_at)) if sight.now.since(told_at) >= self.grace.span => Verdict::Kill,
             (Some(_), _) => Verdict::Stay,
-            (None, _) if !sight.draining || sight.now >= self.promised_until => Verdict::Kill,
+            (None, _) if !sight.draining || sight.now + LAST >= self.promised_until => Verdict::Kill,
             (None, None) => Verdict::Leave,
             (None, Some(_)) => Verdict::Stay,
         };
@@ -213,8 +248,32 @@ mod tests {
         watch.promised(token(8), at(9_000));
         let draining = |now| Sight { now: at(now), term: None, draining: true };
         assert_eq!(watch.look(draining(100)), Verdict::Leave);
-        assert_eq!(watch.look(draining(499)), Verdict::Stay);
-        assert_eq!(watch.look(draining(500)), Verdict::Kill);
+        assert_eq!(watch.look(draining(489)), Verdict::Stay);
+        assert_eq!(watch.look(draining(490)), Verdict::Kill, "the lease is given back when the promise ends");
+    }
+
+    #[test]
+    fn what_was_told_by_somebody_else_has_its_grace_or_what_the_lease_leaves_of_it() {
+        let mut watch = Watch::new(token(7), grace());
+        assert_eq!(watch.look(leading(100, 7, 1_300)), Verdict::Stay);
+        watch.tell(at(100));
+        watch.tell(at(400));
+        assert!(watch.has_told());
+        assert_eq!(watch.look(leading(499, 7, 901)), Verdict::Stay);
+        assert_eq!(watch.look(leading(500, 7, 900)), Verdict::Kill, "the second word gives no second grace");
+
+        let mut watch = Watch::new(token(7), grace());
+        watch.tell(at(1_300));
+        assert_eq!(watch.look(leading(1_300, 7, 100)), Verdict::Stay, "it has been told");
+        assert_eq!(watch.look(leading(1_390, 7, 10)), Verdict::Kill);
+    }
+
+    #[test]
+    fn a_request_is_let_go_one_margin_before_the_deadline() {
+        let grace = Grace::of_request(&Timing::from_lease(ms(15_000)).unwrap());
+        assert_eq!((grace.span(), grace.allows(ms(1_001)), grace.allows(ms(1_000))), (ms(1_000), true, false));
+        let wide = Grace::of_request(&Timing::new(ms(10_000), ms(1_000), ms(7_000), ms(1_000)).unwrap());
+        assert_eq!(wide.span(), ms(1_500), "half a term, or it would be let go as soon as it begins");
     }
 
     #[test]

@@ -13,7 +13,7 @@ const MILLIS_MAX: u64 = 36_000_000_000;
 
 /// Why a text is not a duration. The text tells what would be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DurationError {
+pub enum DurationError {
     /// A number alone.
     NoUnit,
     /// Nothing that looks like a duration.
@@ -41,11 +41,13 @@ impl fmt::Display for DurationError {
     }
 }
 
+impl std::error::Error for DurationError {}
+
 /// Reads a duration: numbers with units, the larger units first; only the last number may have a fraction.
 ///
 /// # Errors
 /// See [`DurationError`].
-pub(super) fn parse(text: &str) -> Result<Duration, DurationError> {
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let mut rest = text;
     let mut units_left = &UNITS[..];
     let mut millis: u64 = 0;

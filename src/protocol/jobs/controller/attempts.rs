@@ -1,0 +1,186 @@
+//! Attempts: claimed, started, ended, repeated.
+
+use super::{JobAction, JobController, JobEvent, Live, Moment, Stage};
+use crate::protocol::jobs::ledger::{Ending, Failure, Phase};
+use crate::protocol::jobs::names::Slot;
+use crate::protocol::jobs::policy::OnInterrupt;
+
+impl JobController {
+    /// Writes a claim down. Its attempt starts when the store has it.
+    pub(super) fn claim(&mut self, now: Moment, slot: Slot) {
+        let first = self.ledger.runs.get(&slot).is_none_or(|run| run.began.is_none());
+        let attempt = self.ledger.claim(slot, self.term, &self.profile.identity, now.wall);
+        if first && let Some(limit) = self.profile.policy.active_deadline {
+            self.deadlines.insert(slot, now.mono + limit);
+        }
+        self.resumes.remove(&slot);
+        self.claims.push((slot, attempt));
+        self.dirty = true;
+    }
+
+    /// Starts what the store has the claims of, while there is room.
+    pub(super) fn start_confirmed(&mut self, now: Moment) {
+        if now.room || self.stage != Stage::Ready {
+            for (slot, attempt) in std::mem::take(&mut self.confirmed) {
+                self.start(now, slot, attempt);
+            }
+        }
+    }
+
+    fn start(&mut self, now: Moment, slot: Slot, attempt: u32) {
+        let term = self.term;
+        let open = self.ledger.runs.get_mut(&slot).filter(|run| run.phase == Phase::Running);
+        let open = open.and_then(|run| run.open_attempt());
+        let Some((token, claimed)) =
+            open.filter(|open| open.number == attempt && open.term == term).map(|open| (open.token, open.claimed))
+        else {
+            // The run went another way while the claim was written.
+            return;
+        };
+        self.live.insert(slot, Live { attempt, since: now.mono, cancelled: None });
+        if self.stage != Stage::Ready {
+            let note = "this replica was about to stop leading".to_owned();
+            self.ended(now, slot, attempt, Ending::Interrupted, note);
+            return;
+        }
+        let due = if attempt == 1 { slot.at() } else { claimed };
+        self.actions.push_back(JobAction::Start { slot, attempt, token });
+        self.tell(JobEvent::Started { slot, attempt, late: now.wall.since(due) });
+    }
+
+    /// An attempt that was started has ended.
+    pub(super) fn ended(&mut self, now: Moment, slot: Slot, attempt: u32, ending: Ending, note: String) {
+        let Some(live) = self.live.get(&slot).filter(|live| live.attempt == attempt) else { return };
+        let (took, cancelled) = (now.mono.since(live.since), live.cancelled);
+        self.live.remove(&slot);
+        if self.stage == Stage::Over {
+            // The run is another leader's now, and so is the word on it.
+            return self.tell(JobEvent::AttemptEnded { slot, attempt, ending, took, note });
+        }
+        let Some(run) = self.ledger.runs.get_mut(&slot).filter(|run| run.phase == Phase::Running) else { return };
+        let Some(open) = run.open_attempt().filter(|open| open.number == attempt) else { return };
+        // What was cancelled did not end by itself, unless it was done just before.
+        let ending = if cancelled.is_some() && ending != Ending::Succeeded { Ending::Cancelled } else { ending };
+        open.end = Some((now.wall, ending));
+        note.clone_into(&mut open.note);
+        self.dirty = true;
+        self.tell(JobEvent::AttemptEnded { slot, attempt, ending, took, note });
+        match (ending, cancelled) {
+            (Ending::Succeeded, _) => self.finish(now, slot, None),
+            (_, Some(why)) => self.finish(now, slot, Some(why)),
+            (Ending::Interrupted, None) => self.after_interrupt(now, slot, attempt),
+            (Ending::Failed | Ending::Cancelled, None) => self.after_failure(now, slot, attempt),
+        }
+    }
+
+    fn after_failure(&mut self, now: Moment, slot: Slot, attempt: u32) {
+        let backoff = self.profile.policy.backoff;
+        if attempt > backoff.limit {
+            return self.finish(now, slot, Some(Failure::BackoffLimitExceeded));
+        }
+        let pause = backoff.after(attempt);
+        if let Some(run) = self.ledger.runs.get_mut(&slot) {
+            run.phase = Phase::Waiting { until: now.wall.plus(pause) };
+        }
+        self.resumes.insert(slot, now.mono + pause);
+    }
+
+    /// The next leader makes the next attempt, or this one if it goes on leading.
+    fn after_interrupt(&mut self, now: Moment, slot: Slot, attempt: u32) {
+        let policy = &self.profile.policy;
+        if policy.on_interrupt == OnInterrupt::Fail {
+            return self.finish(now, slot, Some(Failure::Interrupted));
+        }
+        // A run that takes its leader down every time comes to an end, too.
+        if attempt > policy.backoff.limit {
+            return self.finish(now, slot, Some(Failure::BackoffLimitExceeded));
+        }
+        if let Some(run) = self.ledger.runs.get_mut(&slot) {
+            run.phase = Phase::Waiting { until: now.wall };
+        }
+        self.resumes.insert(slot, now.mono);
+    }
+
+    fn finish(&mut self, now: Moment, slot: Slot, failure: Option<Failure>) {
+        let Some(run) = self.ledger.runs.get_mut(&slot) else { return };
+        run.phase = failure.map_or(Phase::Succeeded, Phase::Failed);
+        run.ended = Some(now.wall);
+        let attempts = run.attempts.last().map_or(0, |last| last.number);
+        if failure.is_none() {
+            self.ledger.last_success = self.ledger.last_success.max(Some(now.wall));
+        }
+        self.deadlines.remove(&slot);
+        self.resumes.remove(&slot);
+        self.record(JobEvent::RunEnded { slot, failure, attempts });
+    }
+
+    /// Attempts that the ledger says are running, and that this controller did not claim: their leader is gone. How
+    /// many.
+    pub(super) fn interrupt_what_is_not_ours(&mut self, now: Moment) -> usize {
+        let mut interrupted = Vec::new();
+        let (mut waiting, mut begun) = (Vec::new(), Vec::new());
+        let live = &self.live;
+        let claimed = |claim: (Slot, u32)| self.claims.contains(&claim) || self.confirmed.contains(&claim);
+        for (slot, run) in &mut self.ledger.runs {
+            if run.phase.is_active() {
+                begun.push((*slot, run.began.unwrap_or(now.wall)));
+            }
+            match run.phase {
+                Phase::Waiting { until } => waiting.push((*slot, until)),
+                Phase::Running => {
+                    let number = run.attempts.last().map_or(0, |last| last.number);
+                    let ours = live.get(slot).is_some_and(|live| live.attempt == number);
+                    if ours || claimed((*slot, number)) {
+                        continue;
+                    }
+                    if let Some(open) = run.open_attempt() {
+                        open.end = Some((now.wall, Ending::Interrupted));
+                        "its leader stopped leading".clone_into(&mut open.note);
+                    }
+                    interrupted.push((*slot, number));
+                }
+                _ => {}
+            }
+        }
+        for (slot, began) in begun {
+            let Some(limit) = self.profile.policy.active_deadline else { continue };
+            let left = limit.saturating_sub(now.wall.since(began));
+            self.deadlines.entry(slot).or_insert(now.mono + left);
+        }
+        for (slot, until) in waiting {
+            // The clocks of two leaders need not agree: the pause is never longer than the longest.
+            let pause = until.since(now.wall).min(self.profile.policy.backoff.max);
+            self.resumes.entry(slot).or_insert(now.mono + pause);
+        }
+        self.dirty |= !interrupted.is_empty();
+        for (slot, attempt) in &interrupted {
+            self.after_interrupt(now, *slot, *attempt);
+        }
+        interrupted.len()
+    }
+
+    /// `activeDeadlineSeconds`.
+    pub(super) fn end_what_is_too_long(&mut self, now: Moment) {
+        let over: Vec<Slot> = self.deadlines.iter().filter(|(_, at)| **at <= now.mono).map(|(slot, _)| *slot).collect();
+        for slot in over {
+            self.cancel(now, slot, Failure::DeadlineExceeded);
+        }
+    }
+
+    /// Ends a run for good: at once where nothing runs, else as soon as its attempt has ended.
+    pub(super) fn cancel(&mut self, now: Moment, slot: Slot, why: Failure) {
+        match self.phase(slot) {
+            Some(Phase::Waiting { .. }) => self.finish(now, slot, Some(why)),
+            Some(Phase::Running) => {
+                // Without a live attempt, its claim is still on its way to the store: the next look finds it started.
+                let Some(live) = self.live.get_mut(&slot).filter(|live| live.cancelled.is_none()) else { return };
+                live.cancelled = Some(why);
+                let attempt = live.attempt;
+                self.actions.push_back(JobAction::Cancel { slot, attempt, why });
+            }
+            _ => {
+                self.deadlines.remove(&slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What is known of a job's runs, and lasts when its leader does not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::names::{Slot, Wall};
+use super::policy::{ASKED_MAX, HistoryLimits, JobPolicy};
+use crate::protocol::Token;
+
+/// How many attempts of one run are remembered one by one.
+const ATTEMPTS_KEPT: usize = 10;
+
+/// The ledger of one job.
+///
+/// A slot is *decided* once it has a run, or is counted among those that have none. Slots are decided in their order,
+/// so one moment tells which are: that is why a run may be forgotten and its slot not run again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// The schedule ([`super::Timetable::name`]) that the slots are of.
+    pub timetable: String,
+    /// Every slot of the schedule up to here is decided.
+    pub decided: Wall,
+    /// Every run that was asked for up to here has begun.
+    pub begun: Wall,
+    /// The greatest token that an attempt had.
+    pub token: Token,
+    /// Whether the job is suspended.
+    pub suspension: Suspension,
+    /// The runs that go on, and the last of those that ended.
+    pub runs: BTreeMap<Slot, Run>,
+    /// The last stretches of slots that had no run, oldest first.
+    pub gaps: Vec<Gap>,
+    /// When a run last succeeded.
+    pub last_success: Option<Wall>,
+}
+
+/// Whether a job is suspended, and since when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suspension {
+    /// What the configuration said when it was last looked at.
+    pub declared: bool,
+    /// What somebody asked for since, and when; it holds until the configuration changes its word.
+    pub order: Option<(bool, Wall)>,
+    /// The last stretch in which the job was suspended; without an end while it is.
+    pub stretch: Option<(Wall, Option<Wall>)>,
+}
+
+impl Suspension {
+    /// Whether the job is suspended.
+    pub fn holds(&self) -> bool {
+        self.order.map_or(self.declared, |(suspend, _)| suspend)
+    }
+
+    /// Whether the job was suspended at this moment, as far as is remembered.
+    pub fn covers(&self, at: Wall) -> bool {
+        self.stretch.is_some_and(|(from, until)| from <= at && until.is_none_or(|until| at <= until))
+    }
+}
+
+/// One run: a slot's, or one that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// How far it is.
+    pub phase: Phase,
+    /// When its first attempt was claimed.
+    pub began: Option<Wall>,
+    /// When it ended.
+    pub ended: Option<Wall>,
+    /// Its last attempts, oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Somebody asked for it; no leader has begun it yet.
+    Asked,
+    /// An attempt is claimed.
+    Running,
+    /// The next attempt comes then.
+    Waiting { until: Wall },
+    /// It succeeded.
+    Succeeded,
+    /// It failed for good.
+    Failed(Failure),
+}
+
+impl Phase {
+    /// Whether there will be no other attempt.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed(_))
+    }
+
+    /// Whether the run has begun and goes on.
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::Running | Self::Waiting { .. })
+    }
+}
+
+/// Why a run failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Failure {
+    /// Its last allowed attempt failed.
+    BackoffLimitExceeded,
+    /// It took longer than `activeDeadlineSeconds`.
+    DeadlineExceeded,
+    /// Its leader stopped leading, and `onInterrupt` is `fail`.
+    Interrupted,
+    /// Another slot took its place (`Replace`).
+    Replaced,
+}
+
+/// One attempt of a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Attempt {
+    /// Counts from 1.
+    pub number: u32,
+    /// Its own fencing token: greater than that of every earlier attempt of the job.
+    pub token: Token,
+    /// The term of the leader that claimed it.
+    pub term: Token,
+    /// That leader, for people.
+    pub by: Arc<str>,
+    /// When it was claimed.
+    pub claimed: Wall,
+    /// How it ended, and when.
+    pub end: Option<(Wall, Ending)>,
+    /// What is to be said of it, for people.
+    pub note: String,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    /// It did what was asked.
+    Succeeded,
+    /// It did not.
+    Failed,
+    /// Its leader stopped leading before it ended.
+    Interrupted,
+    /// It was cancelled: its time was over, or another slot took its place.
+    Cancelled,
+}
+
+/// Slots, one after the other, that had no run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Why.
+    pub reason: GapReason,
+    /// The first of them.
+    pub first: Wall,
+    /// The last of them.
+    pub last: Wall,
+    /// How many, at least.
+    pub count: u64,
+}
+
+/// Why a slot had no run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GapReason {
+    /// Nobody could start it in time.
+    Missed,
+    /// Another run went on (`Forbid`, or too many of them).
+    Concurrency,
+    /// The job was suspended.
+    Suspended,
+}
+
+/// What may be asked of a ledger, and is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// So many runs were asked for that have not begun.
+    TooManyAsked,
+}
+
+impl Ledger {
+    /// A job that is seen for the first time: its slots begin now.
+    pub fn new(timetable: String, declared: bool, now: Wall) -> Self {
+        Self {
+            timetable,
+            decided: now,
+            begun: Wall::default(),
+            token: Token::NONE,
+            suspension: Suspension { declared, ..Suspension::default() },
+            runs: BTreeMap::new(),
+            gaps: Vec::new(),
+            last_success: None,
+        }
+    }
+
+    /// Asks for a run, whoever leads.
+    ///
+    /// # Errors
+    /// [`Refusal::TooManyAsked`].
+    pub fn ask(&mut self, now: Wall) -> Result<Slot, Refusal> {
+        let asked = self.runs.values().filter(|run| run.phase == Phase::Asked).count();
+        if asked >= ASKED_MAX {
+            return Err(Refusal::TooManyAsked);
+        }
+        let last = self.runs.keys().filter(|slot| matches!(slot, Slot::Manual(_))).map(|slot| slot.at()).max();
+        let after = last.unwrap_or_default().max(self.begun);
+        let slot = Slot::Manual(now.max(Wall::from_millis(after.as_millis() + 1)));
+        self.runs.insert(slot, Run { phase: Phase::Asked, began: None, ended: None, attempts: Vec::new() });
+        Ok(slot)
+    }
+
+    /// Suspends or resumes, whoever leads.
+    pub fn order(&mut self, suspend: bool, now: Wall) {
+        let after = self.suspension.order.map(|(_, at)| Wall::from_millis(at.as_millis() + 1)).unwrap_or_default();
+        self.suspension.order = Some((suspend, now.max(after)));
+    }
+
+    /// The runs that have begun and go on.
+    pub fn active(&self) -> impl Iterator<Item = (Slot, &Run)> {
+        self.runs.iter().filter(|(_, run)| run.phase.is_active()).map(|(slot, run)| (*slot, run))
+    }
+
+    /// Claims the next attempt of a slot for a leader; the number of the attempt.
+    pub(super) fn claim(&mut self, slot: Slot, term: Token, by: &Arc<str>, now: Wall) -> u32 {
+        let after = Token::new(self.token.get().saturating_add(1)).unwrap_or(self.token);
+        self.token = term.max(after);
+        let run = self.runs.entry(slot).or_insert_with(|| Run {
+            phase: Phase::Running,
+            began: None,
+            ended: None,
+            attempts: Vec::new(),
+        });
+        run.phase = Phase::Running;
+        run.began.get_or_insert(now);
+        let number = run.attempts.last().map_or(1, |last| last.number.saturating_add(1));
+        let note = String::new();
+        let attempt = Attempt { number, token: self.token, term, by: Arc::clone(by), claimed: now, end: None, note };
+        run.attempts.push(attempt);
+        if run.attempts.len() > ATTEMPTS_KEPT {
+            run.attempts.remove(0);
+        }
+        match slot {
+            Slot::Scheduled(at) => self.decided = self.decided.max(at),
+            Slot::Manual(at) => self.begun = self.begun.max(at),
+        }
+        number
+    }
+
+    /// Counts slots that have no run. They follow the last decided one.
+    pub(super) fn pass(&mut self, gap: Gap) {
+        self.decided = self.decided.max(gap.last);
+        match self.gaps.last_mut() {
+            Some(last) if last.reason == gap.reason && !has_run_between(&self.runs, last.last, gap.first) => {
+                last.last = gap.last;
+                last.count = last.count.saturating_add(gap.count);
+            }
+            _ => self.gaps.push(gap),
+        }
+    }
+
+    /// Forgets what is beyond the limits, the oldest first. What goes on is kept.
+    pub(super) fn trim(&mut self, limits: HistoryLimits) -> bool {
+        let before = (self.runs.len(), self.gaps.len());
+        let succeeded = |phase: Phase| phase == Phase::Succeeded;
+        let failed = |phase: Phase| matches!(phase, Phase::Failed(_));
+        for (keep, ours) in [(limits.succeeded, &succeeded as &dyn Fn(Phase) -> bool), (limits.failed, &failed)] {
+            let mut over: Vec<_> = self.runs.iter().filter(|(_, run)| ours(run.phase)).collect();
+            if over.len() <= keep {
+                continue;
+            }
+            over.sort_by_key(|(slot, run)| (run.ended, slot.at()));
+            let forgotten: Vec<Slot> = over.iter().rev().skip(keep).map(|(slot, _)| **slot).collect();
+            self.runs.retain(|slot, _| !forgotten.contains(slot));
+        }
+        let surplus = self.gaps.len().saturating_sub(limits.failed);
+        self.gaps.drain(..surplus);
+        before != (self.runs.len(), self.gaps.len())
+    }
+
+    /// Takes in what the store has instead of this ledger: what was asked for meanwhile, and what this ledger does not
+    /// know yet. Everything else is older than this, because the store lost what came after.
+    pub(super) fn adopt(&mut self, stored: Self) {
+        for (slot, theirs) in stored.runs {
+            let mark = if matches!(slot, Slot::Manual(_)) { self.begun } else { self.decided };
+            match self.runs.get_mut(&slot) {
+                Some(ours) if ours.progress() < theirs.progress() => *ours = theirs,
+                Some(_) => {}
+                None if slot.at() > mark => drop(self.runs.insert(slot, theirs)),
+                // Forgotten already.
+                None => {}
+            }
+        }
+        // An order under another word of the configuration has been overruled.
+        let holds = stored.suspension.declared == self.suspension.declared;
+        if holds && stored.suspension.order.map(|(_, at)| at) > self.suspension.order.map(|(_, at)| at) {
+            self.suspension.order = stored.suspension.order;
+        }
+        // A ledger that was begun anew, for somebody's wish, knows of no attempt and has decided nothing.
+        let decides = stored.token != Token::NONE && stored.token >= self.token;
+        if decides && stored.decided > self.decided && stored.timetable == self.timetable {
+            self.gaps.extend(stored.gaps.into_iter().filter(|gap| gap.first > self.decided));
+            self.decided = stored.decided;
+        }
+        self.begun = self.begun.max(stored.begun);
+        self.token = self.token.max(stored.token);
+        self.last_success = self.last_success.max(stored.last_success);
+    }
+
+    /// Brings the ledger in line with the configuration in force. True when that changed it.
+    pub(super) fn declare(&mut self, timetable: &str, policy: &JobPolicy, now: Wall) -> bool {
+        let mut changed = false;
+        if self.timetable != timetable {
+            // Slots of the new schedule that have passed were never promised to anybody.
+            timetable.clone_into(&mut self.timetable);
+            self.decided = self.decided.max(now);
+            changed = true;
+        }
+        if self.suspension.declared != policy.suspend {
+            self.suspension.declared = policy.suspend;
+            self.suspension.order = None;
+            changed = true;
+        }
+        changed
+    }
+}
+
+impl Run {
+    /// Grows with everything that happens to a run. Of two attempts of the same number, that of the later term counts.
+    fn progress(&self) -> (Token, u8) {
+        let token = self.attempts.last().map_or(Token::NONE, |last| last.token);
+        let step = match self.phase {
+            Phase::Asked => 0,
+            Phase::Running => 1,
+            Phase::Waiting { .. } => 2,
+            Phase::Succeeded | Phase::Failed(_) => 3,
+        };
+        (token, step)
+    }
+
+    /// The attempt that goes on.
+    pub(super) fn open_attempt(&mut self) -> Option<&mut Attempt> {
+        self.attempts.last_mut().filter(|last| last.end.is_none())
+    }
+}
+
+fn has_run_between(runs: &BTreeMap<Slot, Run>, after: Wall, before: Wall) -> bool {
+    after < before && runs.range(Slot::Scheduled(after)..Slot::Scheduled(before)).next().is_some()
+}

@@ -1,0 +1,21 @@
+//! Jobs: runs on a schedule, each slot once across the replicas, started by the leader of a role.
+//!
+//! * [`JobController`] is the leader's side of one job for one term.
+//! * [`Ledger`] is what is known of a job's runs; it lasts longer than its leader.
+//! * [`LedgerCell`] is the store's side of it: a register that a later term shuts to earlier ones.
+//! * [`JobPolicy`] and [`Timetable`] are what the configuration asks for.
+
+mod cell;
+mod controller;
+mod ledger;
+mod names;
+mod policy;
+
+pub use cell::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
+pub use ledger::{Attempt, Ending, Failure, Gap, GapReason, Ledger, Phase, Refusal, Run, Suspension};
+pub use names::{JobName, JobNameError, RunId, Slot, Wall};
+pub use policy::{
+    ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, LATE, ON_TIME,
+    OnInterrupt, Timetable,
+};

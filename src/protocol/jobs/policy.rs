@@ -1,0 +1,119 @@
+//! How a job is to be run: Kubernetes' words, with its meanings.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::names::Wall;
+
+/// When a job is due.
+pub trait Timetable: fmt::Debug + Send + Sync {
+    /// The first slot after this moment, on a whole second; none when there will be no more.
+    fn next_after(&self, after: Wall) -> Option<Wall>;
+
+    /// A text that changes when the slots do: the schedule and its time zone.
+    fn name(&self) -> String;
+}
+
+/// What is asked of a job's runs. Checked by the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPolicy {
+    /// What happens to a slot while a run is going on.
+    pub concurrency: Concurrency,
+    /// How late a slot may still start; none: however late.
+    pub starting_deadline: Option<Duration>,
+    /// What becomes of slots that passed while nobody could start them.
+    pub catch_up: CatchUp,
+    /// Slots are not started until the job is resumed.
+    pub suspend: bool,
+    /// Failed attempts, and when they are repeated.
+    pub backoff: Backoff,
+    /// How long a run may take in all, repeated attempts included.
+    pub active_deadline: Option<Duration>,
+    /// What a run is whose leader stopped leading.
+    pub on_interrupt: OnInterrupt,
+    /// How much is remembered.
+    pub history: HistoryLimits,
+}
+
+/// `concurrencyPolicy`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concurrency {
+    /// Runs overlap.
+    Allow,
+    /// A slot waits for the run that is going on, for as long as it may still start; a later slot takes its place.
+    Forbid,
+    /// The run that is going on is cancelled.
+    Replace,
+}
+
+/// `catchUp`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CatchUp {
+    /// A slot that could not be started within [`ON_TIME`] is missed.
+    None,
+    /// The last one is started, as Kubernetes does.
+    Latest,
+    /// Each is started, at most the last [`CATCH_UP_MAX`].
+    All,
+}
+
+/// `onInterrupt`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnInterrupt {
+    /// The next leader makes another attempt, which counts towards `backoffLimit`.
+    Retry,
+    /// The run has failed.
+    Fail,
+}
+
+/// `backoffLimit` and `backoff`: the attempt after the n-th failure comes after `initial × 2^(n−1)`, at most `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// How many attempts may follow the first.
+    pub limit: u32,
+    /// The pause after the first failure.
+    pub initial: Duration,
+    /// The longest pause.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// The pause after so many failed attempts.
+    pub fn after(&self, failures: u32) -> Duration {
+        let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.initial.saturating_mul(doubled).min(self.max)
+    }
+}
+
+/// `successfulJobsHistoryLimit` and `failedJobsHistoryLimit`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// How many successful runs are remembered.
+    pub succeeded: usize,
+    /// How many that failed; and how many stretches of slots that had no run.
+    pub failed: usize,
+}
+
+/// How late a slot may be started where nothing is caught up.
+pub const ON_TIME: Duration = Duration::from_secs(10);
+/// The most slots that are caught up after an outage.
+pub const CATCH_UP_MAX: usize = 100;
+/// The most runs of one job at a time.
+pub const ACTIVE_MAX: usize = 100;
+/// The most runs that may have been asked for and not begun.
+pub const ASKED_MAX: usize = 10;
+/// A slot that starts so long after its time is counted as late.
+pub const LATE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let backoff = Backoff { limit: 6, initial: Duration::from_secs(10), max: Duration::from_secs(360) };
+        let pauses: Vec<u64> = (1..=8).map(|failures| backoff.after(failures).as_secs()).collect();
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 360, 360]);
+        assert_eq!(backoff.after(u32::MAX), backoff.max);
+    }
+}

@@ -1,0 +1,99 @@
+//! Ledgers of jobs in this process: the reference itself, and who is told of wishes.
+
+use std::collections::HashMap;
+use std::sync::{MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::{Listener, MemoryStore};
+use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Stored, WriteReply, WriteRequest};
+use crate::protocol::{StoreTime, Token};
+use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
+
+#[derive(Debug, Default)]
+pub(super) struct Ledgers {
+    cells: HashMap<JobName, LedgerCell<Bytes>>,
+    listeners: Vec<Listener<JobNews>>,
+}
+
+impl MemoryStore {
+    fn ledgers(&self) -> MutexGuard<'_, Ledgers> {
+        // A cell is valid after every step, also after one that another thread panicked behind.
+        self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl LedgerStore for MemoryStore {
+    async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError> {
+        Ok(self.ledgers().cells.entry(job.clone()).or_default().open(token))
+    }
+
+    async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
+        check_ledger_size(&request.body)?;
+        let now = StoreTime(self.clock.now().as_nanos() / 1_000);
+        let is_wish = request.token.is_none();
+        let mut ledgers = self.ledgers();
+        let reply = ledgers.cells.entry(job.clone()).or_default().write(request, now);
+        if is_wish && matches!(reply, WriteReply::Written { .. }) {
+            let said = JobNews::Changed(job.clone());
+            ledgers.listeners.retain_mut(|listener| listener.tell(said.clone(), JobNews::Gap));
+        }
+        Ok(reply)
+    }
+
+    async fn read(&self, job: &JobName) -> Result<Option<Stored<Bytes>>, StoreError> {
+        Ok(self.ledgers().cells.get(job).and_then(LedgerCell::read))
+    }
+
+    async fn forget(&self, job: &JobName) -> Result<bool, StoreError> {
+        Ok(self.ledgers().cells.remove(job).is_some_and(|cell| cell.read().is_some()))
+    }
+
+    fn changes(&self) -> mpsc::Receiver<JobNews> {
+        let (listener, news) = Listener::new(JobNews::Gap);
+        self.ledgers().listeners.push(listener);
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::BootClock;
+
+    fn job() -> JobName {
+        JobName::new("nightly").unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_wish_is_heard_and_a_leaders_own_write_is_not() {
+        let store = MemoryStore::new(Arc::new(BootClock));
+        let mut news = store.changes();
+        assert_eq!(news.try_recv(), Ok(JobNews::Gap));
+        let token = Token::new(7);
+        store.open(&job(), token.unwrap()).await.unwrap();
+        let write = |token, base| WriteRequest { token, base, body: Bytes::from_static(b"{}") };
+        let Ok(WriteReply::Written { revision }) = store.write(&job(), write(token, None)).await else {
+            panic!("refused")
+        };
+        assert!(news.try_recv().is_err());
+        store.write(&job(), write(None, None)).await.unwrap();
+        assert!(news.try_recv().is_err(), "nothing was written");
+        store.write(&job(), write(None, Some(revision))).await.unwrap();
+        assert_eq!(news.try_recv(), Ok(JobNews::Changed(job())));
+    }
+
+    #[tokio::test]
+    async fn a_forgotten_ledger_is_gone() {
+        let store = MemoryStore::new(Arc::new(BootClock));
+        assert_eq!(store.forget(&job()).await, Ok(false));
+        store.write(&job(), WriteRequest { token: None, base: None, body: Bytes::new() }).await.unwrap();
+        assert_eq!(store.forget(&job()).await, Ok(true));
+        assert_eq!(store.read(&job()).await, Ok(None));
+    }
+}

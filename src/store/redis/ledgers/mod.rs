@@ -1,0 +1,73 @@
+//! Ledgers of jobs in Redis: one hash each, one atomic script per request.
+//!
+//! With acknowledgements (R6) a look and a write count only once enough replicas have them, so that no attempt starts
+//! whose claim a failover could forget, as long as every replica that may be promoted is among those that acknowledge.
+//!
+//! Nothing here waits at a server process that is new to the ledger, as R5 has it of leases. That guard gives a lease
+//! of which the new master knows nothing the time to end. A claim does not end by itself, so waiting would not bring it
+//! back. What the wait is for is there already: whoever leads anew was guarded until the lease of the one before had
+//! ended, and so writes after the last write that an old master could have acknowledged. What the new master has lost
+//! by then is put back by the leader, if it still leads; if not, it is gone (P6).
+
+mod wire;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use self::wire::{FORGET, LedgerKeys, OPEN, READ, Request, WRITE};
+use super::scripts::{Fields, Script};
+use super::{Done, RedisStore};
+use crate::protocol::Token;
+use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
+use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
+
+impl RedisStore {
+    /// Runs a script of ledgers and reads its answer. Nothing is executed after the deadline: a write that was stuck on
+    /// the way must not become the first on a ledger that the store has lost meanwhile.
+    async fn run_ledger<R>(
+        &self,
+        script: &Script,
+        job: &JobName,
+        request: Request,
+        read: fn(Fields) -> Result<R, StoreError>,
+    ) -> Result<Done<R>, StoreError> {
+        let keys = LedgerKeys::new(&self.prefix);
+        let call = |latest| keys.call(script, job, &request, latest);
+        self.run_in_time(&self.ledger_clock, keys.slot(), call, read).await
+    }
+}
+
+#[async_trait]
+impl LedgerStore for RedisStore {
+    async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError> {
+        let done = self.run_ledger(&OPEN, job, wire::open_request(token), wire::open_reply).await?;
+        match done.reply {
+            // Also for what it tells: the leader acts on that.
+            OpenReply::Opened(_) => self.acknowledged(done).await,
+            OpenReply::Stale { .. } => Ok(done.reply),
+        }
+    }
+
+    async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
+        check_ledger_size(&request.body)?;
+        let request = LedgerKeys::new(&self.prefix).write_request(job, request);
+        let done = self.run_ledger(&WRITE, job, request, wire::write_reply).await?;
+        match done.reply {
+            WriteReply::Written { .. } => self.acknowledged(done).await,
+            WriteReply::Stale { .. } | WriteReply::Diverged(_) => Ok(done.reply),
+        }
+    }
+
+    async fn read(&self, job: &JobName) -> Result<Option<Stored<Bytes>>, StoreError> {
+        Ok(self.run_ledger(&READ, job, Request::default(), wire::read_reply).await?.reply)
+    }
+
+    async fn forget(&self, job: &JobName) -> Result<bool, StoreError> {
+        Ok(self.run_ledger(&FORGET, job, Request::default(), wire::forget_reply).await?.reply)
+    }
+
+    fn changes(&self) -> mpsc::Receiver<JobNews> {
+        self.listeners.add(LedgerKeys::new(&self.prefix).wishes())
+    }
+}

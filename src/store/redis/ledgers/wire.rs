@@ -1,0 +1,100 @@
+//! The keys of ledgers, what goes into their scripts and what comes out. The scripts say themselves what they do.
+
+use bytes::Bytes;
+
+use crate::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+use crate::protocol::{StoreTime, Token};
+use crate::store::StoreError;
+use crate::store::redis::scripts::{Call, Fields, Script, misunderstood, script};
+
+pub(super) static OPEN: Script = script!("../scripts/job_common.lua", "../scripts/job_open.lua");
+pub(super) static WRITE: Script = script!("../scripts/job_common.lua", "../scripts/job_write.lua");
+pub(super) static READ: Script = script!("../scripts/job_common.lua", "../scripts/job_read.lua");
+pub(super) static FORGET: Script = script!("../scripts/job_common.lua", "../scripts/job_forget.lua");
+
+/// The keys of all ledgers. The braces make a cluster keep them together, so that jobs need one connection there and
+/// not one each.
+pub(super) struct LedgerKeys {
+    base: String,
+}
+
+impl LedgerKeys {
+    pub fn new(prefix: &str) -> Self {
+        Self { base: format!("{prefix}:{{jobs}}:") }
+    }
+
+    /// The channel on which wishes are told. A role that is called `jobs` has another.
+    pub fn wishes(&self) -> String {
+        format!("{}wishes", self.base)
+    }
+
+    /// A script on this job's ledger, which shall be executed no later than `latest`.
+    pub fn call<'a>(&self, script: &'a Script, job: &JobName, request: &Request, latest: StoreTime) -> Call<'a> {
+        let mut args = vec![latest.0.to_string()];
+        args.extend_from_slice(&request.args);
+        let keys = vec![format!("{}ledger:{job}", self.base)];
+        Call { script, slot: self.slot(), keys, args, body: request.body.clone() }
+    }
+
+    /// Where all of them are in a cluster.
+    pub fn slot(&self) -> u16 {
+        fred::util::redis_keyslot(self.base.as_bytes())
+    }
+
+    pub fn write_request(&self, job: &JobName, request: WriteRequest<Bytes>) -> Request {
+        let token = request.token.map_or_else(String::new, |token| token.to_string());
+        let base = request.base.map_or_else(String::new, |base| base.get().to_string());
+        Request { args: vec![token, base, self.wishes(), job.to_string()], body: Some(request.body) }
+    }
+}
+
+/// What a script is told besides the ledger and the time.
+#[derive(Default)]
+pub(super) struct Request {
+    pub args: Vec<String>,
+    pub body: Option<Bytes>,
+}
+
+pub(super) fn open_request(token: Token) -> Request {
+    Request { args: vec![token.to_string()], body: None }
+}
+
+fn revision(fields: &mut Fields) -> Result<Revision, StoreError> {
+    Revision::new(fields.number()?).ok_or_else(misunderstood)
+}
+
+fn stored(fields: &mut Fields) -> Result<Option<Stored<Bytes>>, StoreError> {
+    if fields.rest.len() == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Stored { revision: revision(fields)?, body: fields.bytes()? }))
+}
+
+pub(super) fn open_reply(mut fields: Fields) -> Result<OpenReply<Bytes>, StoreError> {
+    Ok(match fields.name.as_str() {
+        "opened" => OpenReply::Opened(stored(&mut fields)?),
+        "stale" => OpenReply::Stale { fence: fields.token()? },
+        _ => return Err(misunderstood()),
+    })
+}
+
+pub(super) fn write_reply(mut fields: Fields) -> Result<WriteReply<Bytes>, StoreError> {
+    Ok(match fields.name.as_str() {
+        "written" => WriteReply::Written { revision: revision(&mut fields)? },
+        "stale" => WriteReply::Stale { fence: fields.token()? },
+        "diverged" => WriteReply::Diverged(stored(&mut fields)?),
+        _ => return Err(misunderstood()),
+    })
+}
+
+pub(super) fn read_reply(mut fields: Fields) -> Result<Option<Stored<Bytes>>, StoreError> {
+    if fields.name == "ledger" { stored(&mut fields) } else { Err(misunderstood()) }
+}
+
+pub(super) fn forget_reply(fields: Fields) -> Result<bool, StoreError> {
+    match fields.name.as_str() {
+        "forgotten" => Ok(true),
+        "absent" => Ok(false),
+        _ => Err(misunderstood()),
+    }
+}

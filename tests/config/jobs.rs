@@ -1,0 +1,391 @@
+//! `jobs:`: what they become, and what is refused.
+
+use std::time::Duration;
+
+use baton::config::{ExecRun, HttpRun, JobConfig, RunConfig, Secret};
+use baton::protocol::jobs::{Backoff, CatchUp, Concurrency, HistoryLimits, JobPolicy, OnInterrupt, Timetable, Wall};
+use secrecy::ExposeSecret;
+
+use crate::support::{BASE, check, good, good_with, problems};
+
+/// [`BASE`] with a job; its keys stand from line 8 on.
+fn file(job: &str) -> String {
+    format!("{BASE}jobs:\n  - {}\n", job.trim().replace('\n', "\n    "))
+}
+
+const HTTP: &str = "name: nightly\nschedule: 0 2 * * *\nrun: { http: { url: 'http://127.0.0.1:8080/n' } }";
+const EXEC: &str = "name: sweep\nschedule: 0 2 * * *\nrun: { exec: { command: [sweep] } }";
+
+fn job(text: &str) -> JobConfig {
+    good(&file(text)).jobs.remove(0)
+}
+
+fn http(text: &str) -> HttpRun {
+    let RunConfig::Http(run) = job(text).run else { panic!("no http in {text}") };
+    run
+}
+
+fn exec(text: &str) -> ExecRun {
+    let RunConfig::Exec(run) = job(text).run else { panic!("no exec in {text}") };
+    run
+}
+
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn what_is_not_given_is_as_kubernetes_has_it() {
+    let nightly = job(HTTP);
+    assert_eq!((nightly.name.as_str(), nightly.role.as_str()), ("nightly", "scheduler"));
+    assert_eq!(nightly.schedule.name(), "0 0 2 * * * UTC");
+    let policy = JobPolicy {
+        concurrency: Concurrency::Allow,
+        starting_deadline: None,
+        catch_up: CatchUp::Latest,
+        suspend: false,
+        backoff: Backoff { limit: 6, initial: s(10), max: s(360) },
+        active_deadline: None,
+        on_interrupt: OnInterrupt::Retry,
+        history: HistoryLimits { succeeded: 3, failed: 1 },
+    };
+    assert_eq!(nightly.policy, policy);
+    let run = http(HTTP);
+    assert_eq!((run.method.as_str(), run.url.as_str()), ("POST", "http://127.0.0.1:8080/n"));
+    assert!(run.headers.is_empty() && run.body.is_none());
+    assert_eq!((run.timeout, run.success, run.heartbeat_timeout), (s(30), vec![200..=299], s(60)));
+    let run = exec(EXEC);
+    assert_eq!((run.command, run.env, run.grace, run.output_max), (vec!["sweep".to_owned()], vec![], s(5), 65_536));
+    assert!(good(BASE).jobs.is_empty() && good(&format!("{BASE}jobs: []\n")).jobs.is_empty());
+    assert!(check(&file(HTTP)).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn what_is_given_is_taken() {
+    let nightly = job("
+name: nightly
+role: scheduler
+schedule: 30 2 * * 1-5
+timeZone: Europe/Berlin
+concurrencyPolicy: Replace
+startingDeadlineSeconds: 300
+catchUp: all
+suspend: true
+backoffLimit: 0
+backoff: { initial: 1s, max: 1m }
+activeDeadlineSeconds: 1800
+onInterrupt: fail
+successfulJobsHistoryLimit: 0
+failedJobsHistoryLimit: 1000
+run:
+  http:
+    method: PUT
+    url: https://reports.example.com:8443/run?full=1
+    headers: [{ name: X-Api-Key, value: one two }]
+    body: '{\"run\":\"{{run}}\",\"job\":\"{{job}}\",\"at\":\"{{scheduledTime}}\",\"n\":{{attempt}},\"t\":{{token}}}'
+    timeout: 2m
+    successStatus: [200, 204-205, '404']
+    heartbeatTimeout: 10m");
+    let after = Wall::from_millis(1_767_225_600_000);
+    assert_eq!(nightly.schedule.next_after(after), Some(Wall::from_millis(1_767_231_000_000)), "2026-01-01 01:30 UTC");
+    let policy = JobPolicy {
+        concurrency: Concurrency::Replace,
+        starting_deadline: Some(s(300)),
+        catch_up: CatchUp::All,
+        suspend: true,
+        backoff: Backoff { limit: 0, initial: s(1), max: s(60) },
+        active_deadline: Some(s(1_800)),
+        on_interrupt: OnInterrupt::Fail,
+        history: HistoryLimits { succeeded: 0, failed: 1_000 },
+    };
+    assert_eq!(nightly.policy, policy);
+    let RunConfig::Http(run) = nightly.run else { panic!("no http") };
+    assert_eq!((run.method.as_str(), run.url.query()), ("PUT", Some("full=1")));
+    assert_eq!((run.timeout, run.heartbeat_timeout), (s(120), s(600)));
+    assert_eq!(run.success, [200..=200, 204..=205, 404..=404]);
+    assert!(run.body.unwrap().starts_with("{\"run\":\"{{run}}\""));
+    let (name, Secret::Value(value)) = &run.headers[0] else { panic!("{:?}", run.headers) };
+    assert_eq!((name.as_str(), value.expose_secret()), ("X-Api-Key", "one two"));
+
+    let command = "command: [sh, -c, '', '7'], env: [{ name: A, value: '' }], terminationGracePeriod: 0s, maxOutput: 0";
+    let run = exec(&EXEC.replace("command: [sweep]", command));
+    assert_eq!(run.command, ["sh", "-c", "", "7"]);
+    assert_eq!((run.env, run.grace, run.output_max), (vec![("A".to_owned(), String::new())], s(0), 0));
+}
+
+#[test]
+fn a_programs_grace_fits_its_roles_timing() {
+    let grace = |role: &str| {
+        let text = file(EXEC).replace("- name: scheduler", role);
+        let RunConfig::Exec(run) = &good(&text).jobs[0].run else { panic!("{text}") };
+        run.grace
+    };
+    assert_eq!(grace("- { name: a, leaseDuration: 3s }"), s(1), "the answer's validity, a third of the lease");
+    assert_eq!(grace("- { name: a, leaseDuration: 3s, answerValidity: 2s }"), Duration::from_millis(1_400), "half");
+    assert_eq!(grace("- { name: a, leaseDuration: 1m }"), s(5));
+}
+
+#[test]
+fn secrets_come_from_files_and_the_environment_and_are_not_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("key");
+    std::fs::write(&path, "hunter2\n").unwrap();
+    let text = "name: a\nschedule: '@daily'\nrun:\n  http:\n    url: 'http://a/?key=${KEY}'\n    body: '${KEY}'\n    \
+                headers: [{ name: A, value: '${KEY}' }, { name: B, valueFile: FILE }]";
+    let config = good_with(&file(&text.replace("FILE", path.to_str().unwrap())), &[("KEY", "hunter2")]);
+    let RunConfig::Http(run) = &config.jobs[0].run else { panic!("{config:?}") };
+    for (_, secret) in &run.headers {
+        assert_eq!(secret.read().unwrap().expose_secret(), "hunter2");
+    }
+    assert_eq!((run.url.query(), run.body.as_deref()), (Some("key=hunter2"), Some("hunter2")));
+    let exec = EXEC.replace("[sweep]", "[sweep, '${KEY}'], env: [{ name: KEY, value: '${KEY}' }]");
+    for shown in [format!("{config:?}"), format!("{:?}", good_with(&file(&exec), &[("KEY", "hunter2")]))] {
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    for (from, to) in [
+        ("0 2 * * *", "${KEY}"),
+        ("name: nightly", "name: ${KEY}"),
+        ("name: nightly", "name: nightly\ntimeZone: ${KEY}"),
+        ("http://127.0.0.1:8080/n", "${KEY}"),
+        ("http://127.0.0.1:8080/n", "http://a:${KEY}@b"),
+        ("/n'", "/n', body: '{{${KEY}}}'"),
+        ("/n'", "/n', headers: [{ name: A, value: '${KEY}ä' }]"),
+        ("/n'", "/n', headers: [{ name: '${KEY} ', value: a }]"),
+        ("/n'", "/n', successStatus: ['${KEY}']"),
+        ("name: nightly", "name: nightly\nsuspend: ${KEY}"),
+    ] {
+        let told = problems(&file(&HTTP.replace(from, to)), &[("KEY", "Europe/hunter2")]);
+        assert!(told.len() == 1 && !told[0].2.contains("hunter2"), "{to}: {told:?}");
+    }
+}
+
+/// What to replace in a job, by what, and the expected problem: line, path within the job, part of the message.
+type Case<'c> = (&'c str, &'c str, usize, &'c str, &'c str);
+
+fn expect_each(base: &str, cases: &[Case<'_>]) {
+    for (from, to, line, path, fragment) in cases {
+        assert!(base.contains(from), "{from:?} is not in the base");
+        let told = problems(&file(&base.replace(from, to)), &[]);
+        assert_eq!(told.len(), 1, "{to:?} makes {told:#?}");
+        let (at, told_path, message) = &told[0];
+        assert_eq!((*at, told_path.as_str()), (*line, format!("jobs[0]{path}").as_str()), "{to:?}: {message}");
+        assert!(message.contains(fragment), "{to:?}: {message:?} lacks {fragment:?}");
+    }
+}
+
+#[test]
+fn jobs_that_cannot_be_are_told() {
+    let (name, schedule) = ("name: nightly", "0 2 * * *");
+    expect_each(
+        HTTP,
+        &[
+            (name, "successfulJobsHistoryLimit: 3", 8, ".name", "is missing; add it (Its name"),
+            (name, "name: Nightly", 8, ".name", "`Nightly` is not a job's name; use a DNS label: 1 to 52"),
+            (name, "name: a\nrole: other", 9, ".role", "`other` is not one of the roles; they are `scheduler`"),
+            (name, "name: a\nrole: [a]", 9, ".role", "is a list; write a single value"),
+            (schedule, "0 0 30 2 *", 9, ".schedule", "`0 0 30 2 *` never comes: no month that it names has such a day"),
+            (schedule, "0 25 * * *", 9, ".schedule", "is wrong in field 2, the hour; write `*` or 0 to 23"),
+            (schedule, "'61 0 2 * * *'", 9, ".schedule", "is wrong in field 1, the second"),
+            (schedule, "hourly", 9, ".schedule", "has 1 fields; write five"),
+            (schedule, "'@hourli'", 9, ".schedule", "`@hourli` is not known; the names are"),
+            (schedule, "'@every 1.5s'", 9, ".schedule", "whole seconds; write `@every 1s` or longer"),
+            (schedule, "TZ=Europe/Berlin 0 2 * * *", 9, ".schedule", "write the zone in `timeZone`"),
+            (schedule, "7", 9, ".schedule", "put it in quotes"),
+            (name, "name: a\ntimeZone: Europe/Berln", 9, ".timeZone", "did you mean Europe/Berlin?"),
+            (
+                name,
+                "name: a\nconcurrencyPolicy: forbid",
+                9,
+                ".concurrencyPolicy",
+                "one of `Allow`, `Forbid`, `Replace`",
+            ),
+            (name, "name: a\ncatchUp: some", 9, ".catchUp", "one of `none`, `latest`, `all`"),
+            (name, "name: a\nonInterrupt: stop", 9, ".onInterrupt", "one of `retry`, `fail`"),
+            (name, "name: a\nsuspend: 'yes'", 9, ".suspend", "`yes` is neither true nor false"),
+            (name, "name: a\nstartingDeadlineSeconds: 0", 9, ".startingDeadlineSeconds", "from 1 to 31536000"),
+            (name, "name: a\nstartingDeadlineSeconds: 5m", 9, ".startingDeadlineSeconds", "write a whole number"),
+            (name, "name: a\nactiveDeadlineSeconds: 0", 9, ".activeDeadlineSeconds", "from 1 to 31536000"),
+            (name, "name: a\nbackoffLimit: 101", 9, ".backoffLimit", "from 0 to 100"),
+            (name, "name: a\nbackoff: { initial: 0s }", 9, ".backoff.initial", "is zero"),
+            (name, "name: a\nbackoff: { initial: 25h }", 9, ".backoff.initial", "at most 24h"),
+            (name, "name: a\nbackoff: { initial: 1m, max: 1s }", 9, ".backoff.max", "between initial, 60s, and 24h"),
+            (name, "name: a\nsuccessfulJobsHistoryLimit: 1001", 9, ".successfulJobsHistoryLimit", "from 0 to 1000"),
+            (name, "name: a\nfailedJobsHistoryLimit: -1", 9, ".failedJobsHistoryLimit", "from 0 to 1000"),
+            (name, "name: a\nparallelism: 2", 9, ".parallelism", "unknown key"),
+        ],
+    );
+    let two = file(HTTP).replace("    url", "    # url") + "  - name: nightly\n    schedule: '@daily'\n    run: {}\n";
+    let two = two.replace("    # url", "    url");
+    let told = problems(&two, &[]);
+    let expected = [(11, "jobs[1].name", "the name of jobs[0] too"), (13, "jobs[1].run", "names nothing to run")];
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    for ((line, path, message), (line_expected, path_expected, fragment)) in told.iter().zip(expected) {
+        assert_eq!((*line, path.as_str()), (line_expected, path_expected));
+        assert!(message.contains(fragment), "{message}");
+    }
+}
+
+#[test]
+fn a_job_needs_its_role_named_when_there_are_several() {
+    let several = file(HTTP).replace("- name: scheduler", "- name: a\n  - name: b");
+    let told = problems(&several, &[]);
+    assert!(told.len() == 1 && told[0].1 == "jobs[0].role", "{told:?}");
+    assert!(told[0].2.contains("add one of `a`, `b`"), "{told:?}");
+    assert_eq!(good(&several.replace("schedule:", "role: b\n    schedule:")).jobs[0].role.as_str(), "b");
+    // Of a role that is wrong itself one problem is enough.
+    let told = problems(&file(HTTP).replace("- name: scheduler", "- name: Scheduler"), &[]);
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[test]
+fn requests_that_cannot_be_are_told() {
+    let end = "/n' }";
+    let url = "'http://127.0.0.1:8080/n'";
+    expect_each(
+        HTTP,
+        &[
+            (url, "'127.0.0.1:8080/n'", 10, ".run.http.url", "is not a URL"),
+            (url, "app/n", 10, ".run.http.url", "write it as http://127.0.0.1:8080/jobs/nightly"),
+            (url, "ftp://app/n", 10, ".run.http.url", "is neither http: nor https:"),
+            (url, "'http://u:p@app/n'", 10, ".run.http.url", "give them in a header"),
+            (url, "'http://app/n#top'", 10, ".run.http.url", "holds a `#…`"),
+            (url, "'http://'", 10, ".run.http.url", "is not a URL: empty host"),
+            (end, "/n', method: post }", 10, ".run.http.method", "`post` is not known here; write one of `GET`"),
+            (end, "/n', method: GET, body: a }", 10, ".run.http.body", "a GET request has no body"),
+            (end, "/n', timeout: 0s }", 10, ".run.http.timeout", "is zero"),
+            (end, "/n', timeout: 25h }", 10, ".run.http.timeout", "at most 24h"),
+            (end, "/n', heartbeatTimeout: 60 }", 10, ".run.http.heartbeatTimeout", "has no unit"),
+            (end, "/n', body: '{{runn}}' }", 10, ".run.http.body", "unknown placeholder `{{runn}}`; there are {{run}}"),
+            (end, "/n', body: 'a {{ run }}' }", 10, ".run.http.body", "unknown placeholder `{{ run }}`"),
+            (end, "/n', body: 'a {{run' }", 10, ".run.http.body", "a `{{` that begins no placeholder"),
+            (end, "/n', body: '' }", 10, ".run.http.body", "is empty"),
+            (end, "/n', successStatus: [] }", 10, ".run.http.successStatus", "nothing would be a success"),
+            (end, "/n', successStatus: [20] }", 10, ".run.http.successStatus[0]", "`20` is no status"),
+            (end, "/n', successStatus: [200, 299-200] }", 10, ".run.http.successStatus[1]", "two as `200-299`"),
+            (end, "/n', successStatus: 200 }", 10, ".run.http.successStatus", "is a number; write a list"),
+            (
+                end,
+                "/n', headers: [{ name: a b, value: c }] }",
+                10,
+                ".run.http.headers[0].name",
+                "not the name of a header",
+            ),
+            (
+                end,
+                "/n', headers: [{ name: HOST, value: c }] }",
+                10,
+                ".run.http.headers[0].name",
+                "`HOST` is a header that Baton",
+            ),
+            (end, "/n', headers: [{ name: Baton-X, value: c }] }", 10, ".run.http.headers[0].name", "sets itself"),
+            (
+                end,
+                "/n', headers: [{ name: a }] }",
+                10,
+                ".run.http.headers[0]",
+                "has no value; add `value`, or `valueFile`",
+            ),
+            (
+                end,
+                "/n', headers: [{ name: a, value: b }, { name: A, value: c }] }",
+                10,
+                ".run.http.headers[1].name",
+                "keep one",
+            ),
+            (
+                end,
+                "/n', headers: [{ name: a, value: b, valueFile: c }] }",
+                10,
+                ".run.http.headers[0].valueFile",
+                "beside value",
+            ),
+            (
+                end,
+                "/n', headers: [{ name: a, valueFile: /no/such }] }",
+                10,
+                ".run.http.headers[0].valueFile",
+                "cannot be read",
+            ),
+            (
+                end,
+                "/n', headers: [{ name: a, value: \"b\\nc\" }] }",
+                10,
+                ".run.http.headers[0].value",
+                "no header can carry",
+            ),
+            (end, "/n', headers: { a: b } }", 10, ".run.http.headers", "is a mapping; write a list"),
+            ("} }", "}, exec: { command: [a] } }", 10, ".run", "has both http and exec"),
+        ],
+    );
+}
+
+#[test]
+fn programs_that_cannot_be_are_told() {
+    let (command, end) = ("command: [sweep]", "[sweep] }");
+    let (env, grace) = (".run.exec.env[0].name", ".run.exec.terminationGracePeriod");
+    expect_each(
+        EXEC,
+        &[
+            (command, "maxOutput: 7", 10, ".run.exec.command", "is missing; add it (The program"),
+            (command, "command: []", 10, ".run.exec.command", "is empty; write the program"),
+            (command, "command: ['']", 10, ".run.exec.command[0]", "is empty; write the program"),
+            (command, "command: [sleep, 5]", 10, ".run.exec.command[1]", "is not a text; put it in quotes"),
+            (command, "command: sweep", 10, ".run.exec.command", "is a text; write a list"),
+            (command, "command: [\"a\\0b\"]", 10, ".run.exec.command[0]", "NUL"),
+            (end, "[sweep], env: [{ name: A=B, value: a }] }", 10, env, "not the name of a variable"),
+            (end, "[sweep], env: [{ name: BATON_ROLE, value: a }] }", 10, env, "sets itself"),
+            (end, "[sweep], env: [{ name: A, value: 7 }] }", 10, ".run.exec.env[0].value", "put it in quotes"),
+            (
+                end,
+                "[sweep], env: [{ name: A, value: a }, { name: A, value: b }] }",
+                10,
+                ".run.exec.env[1].name",
+                "keep one",
+            ),
+            (end, "[sweep], maxOutput: 1Gi }", 10, ".run.exec.maxOutput", "from 0 to 16777216"),
+            (end, "[sweep], terminationGracePeriod: 9s }", 10, grace, "less than 9s (leaseDuration - stepDownMargin"),
+            (end, "[sweep], terminationGracePeriod: 6s }", 10, grace, "at most the role's answerValidity, 5s"),
+        ],
+    );
+}
+
+#[test]
+fn stores_without_a_ledger_take_no_jobs() {
+    let redis = "redis:\n    url: redis://redis:6379/0";
+    for (store, fragment) in [
+        (
+            "quorum: { members: [{ url: 'redis://a' }, { url: 'redis://b' }, { url: 'redis://c' }] }",
+            "independent masters",
+        ),
+        ("kubernetes: {}", "kept in Redis only"),
+    ] {
+        let told = problems(&file(HTTP).replace(redis, store), &[]);
+        assert!(told.len() == 1 && told[0].1 == "jobs" && told[0].2.contains(fragment), "{told:?}");
+        assert!(good(&format!("{BASE}jobs: []\n").replace(redis, store)).jobs.is_empty());
+    }
+    assert_eq!(good(&file(HTTP).replace(redis, "memory: {}")).jobs.len(), 1);
+}
+
+#[test]
+fn what_is_doubtful_about_a_job_is_told() {
+    for (text, path, fragment) in [
+        (HTTP.replace("run:", "startingDeadlineSeconds: 10\nrun:"), "startingDeadlineSeconds", "leaseDuration, 15s"),
+        (HTTP.replace("0 2 * * *", "'@every 90s'\ntimeZone: Europe/Berlin"), "timeZone", "changes nothing"),
+    ] {
+        let warnings = check(&file(&text)).unwrap().warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert_eq!(warnings[0].path, format!("jobs[0].{path}"));
+        assert!(warnings[0].message.contains(fragment), "{warnings:?}");
+    }
+}
+
+#[test]
+fn many_jobs_are_read_and_more_than_ten_thousand_are_not() {
+    let job = |n: usize| format!("- {{name: j{n}, schedule: '0 2 * * *', run: *r}}\n");
+    let jobs: String = (1..2_000).map(job).collect();
+    let first = "- {name: j0, schedule: '@daily', run: &r {http: {url: 'http://a'}}}\n";
+    assert_eq!(good(&format!("{BASE}jobs:\n{first}{jobs}")).jobs.len(), 2_000);
+    let told = problems(&format!("{BASE}jobs: [{}{{}}]\n", "{},".repeat(10_000)), &[]);
+    assert_eq!((told[0].0, told[0].1.as_str()), (7, "jobs"), "{:?}", told[0]);
+    assert!(told[0].2.contains("are 10001; no more than 10000 are taken"), "{:?}", told[0]);
+}
