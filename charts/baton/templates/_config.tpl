@@ -31,6 +31,12 @@ the sidecar starts.
 {{- range $key, $value := . -}}
 {{- if kindIs "map" $value -}}
 {{- $_ := set $kept $key (include "baton.withoutNulls" $value | fromJson) -}}
+{{- else if kindIs "slice" $value -}}
+{{- $items := list -}}
+{{- range $value -}}
+{{- $items = append $items (ternary (include "baton.withoutNulls" (ternary . dict (kindIs "map" .)) | fromJson) . (kindIs "map" .)) -}}
+{{- end -}}
+{{- $_ := set $kept $key $items -}}
 {{- else if not (kindIs "invalid" $value) -}}
 {{- $_ := set $kept $key $value -}}
 {{- end -}}
