@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help dev deps lint test bench chaos e2e
+.PHONY: help dev deps lint test charts bench chaos e2e
 
 # How many seeds of mixed faults the simulation runs.
 BATON_SIM_SEEDS ?= 2000
@@ -17,6 +17,7 @@ dev: ## three replicas in one process, no Redis: ports 4040-4042
 
 deps: ## install what the tests need and this machine lacks
 	.ci/deps
+	@.ci/charts >/dev/null
 
 lint: deps ## formatting, clippy (warnings are errors), licences and banned crates
 	cargo fmt --all --check
@@ -24,8 +25,12 @@ lint: deps ## formatting, clippy (warnings are errors), licences and banned crat
 	cargo clippy --test kubernetes_e2e -- -D warnings
 	.ci/deny
 
-test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis, chaos, HTTP, clients, house rules, docs
+test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis, chaos, HTTP, clients, charts, house rules, docs
 	cargo test --no-fail-fast
+
+charts: ## write what is generated for the charts: tables, schema, golden files, copies of alerts and dashboards
+	BATON_CHARTS_WRITE=1 cargo test --test charts the_schema_of_config
+	BATON_CHARTS_WRITE=1 cargo test --test charts
 
 bench: ## the figures of docs/performance.md, on this machine
 	cargo bench --bench baton
@@ -37,7 +42,7 @@ chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks
 	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
 		cargo test --test chaos measure_the_table -- --ignored --nocapture
 
-e2e: deps ## the README in a fresh clone; Dapr's client (needs Node); the store's tests on a Valkey and on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
+e2e: deps ## the README in a fresh clone; Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
 	tests/e2e/readme.sh
 	@if command -v npm >/dev/null; then cargo test --test locks daprs_published_node_client -- --ignored --nocapture; \
 	else echo "notice: Dapr's client was not tried without Node and npm"; fi

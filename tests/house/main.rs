@@ -6,6 +6,7 @@ mod floors;
 mod source;
 mod tidy;
 mod tree;
+mod workflows;
 
 /// Fails with all complaints at once, one a line.
 fn assert_none(rule: &str, complaints: Vec<String>) {

@@ -6,11 +6,14 @@ mod apiserver;
 #[path = "../support/sidecars/apps.rs"]
 mod apps;
 mod chaos;
+mod charts;
 #[path = "../support/sidecars/claims.rs"]
 mod claims;
 mod client_go;
 mod elector;
 mod group;
+#[path = "../support/helm/mod.rs"]
+mod helm;
 #[path = "../support/sidecars/http.rs"]
 mod http;
 mod people;
@@ -18,6 +21,8 @@ mod rbac;
 #[path = "../support/sidecars/replica.rs"]
 mod replica;
 mod server;
+#[path = "../support/helm/shop.rs"]
+mod shop;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/sidecars/wait.rs"]

@@ -101,6 +101,13 @@ impl Cluster {
             }]),
         };
         Api::namespaced(self.client(), &self.namespace).create(&with, &binding).await.expect("a RoleBinding");
+        self.kubeconfig_of(name).await
+    }
+
+    /// Where the kubeconfig is of a ServiceAccount of the namespace.
+    pub async fn kubeconfig_of(&self, name: &str) -> PathBuf {
+        let (with, accounts) =
+            (PostParams::default(), Api::<ServiceAccount>::namespaced(self.client(), &self.namespace));
         let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let granted = accounts.create_token_request(name, &with, &request).await.expect("a token");

@@ -141,6 +141,11 @@ impl Replica {
         self.api
     }
 
+    /// Where the kubelet and Prometheus ask.
+    pub fn telemetry(&self) -> SocketAddr {
+        self.telemetry
+    }
+
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
         let Settings { identity, redis_url, redis_more, store, .. } = &self.settings;

@@ -1,0 +1,229 @@
+{{/*
+The objects beside the pod. `baton.objects` is all that the values ask for; each also has a name of its own.
+*/}}
+
+{{- define "baton.objects" -}}
+{{- include "baton.checks" . -}}
+{{- $root := . -}}
+{{- $names := list "configmap" "serviceaccount" "role" "podmonitor" "rules" "dashboards" "networkpolicy" "leaderservice" -}}
+{{- range $names }}
+{{- with include (printf "baton.%s" .) $root }}
+---
+{{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The configuration file. */}}
+{{- define "baton.configmap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "baton.fullname" . }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+data:
+  config.yaml: |
+    {{- include "baton.config" . | nindent 4 }}
+{{- end -}}
+
+{{- define "baton.serviceaccount" -}}
+{{- if .Values.baton.serviceAccount.create -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "baton.serviceAccountName" . }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+  {{- with .Values.baton.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- /* The sidecar has a token of its own where it needs one. */}}
+automountServiceAccountToken: false
+{{- end -}}
+{{- end -}}
+
+{{/* The least rights, and only where something needs any. */}}
+{{- define "baton.role" -}}
+{{- if and .Values.baton.rbac.create (include "baton.needsApi" .) -}}
+{{- $config := include "baton.given" . | fromJson -}}
+{{- $leases := $config.store.kubernetes | default dict -}}
+{{- $extras := $config.kubernetes | default dict -}}
+{{- $namespace := $leases.namespace | default .Release.Namespace -}}
+{{- $prefix := $leases.namePrefix | default "baton" -}}
+{{- $names := list -}}
+{{- range $config.roles -}}
+{{- $names = append $names (printf "%s-%s" $prefix .name) -}}
+{{- end -}}
+{{- if contains "${" (printf "%s %s" $namespace (join " " $names)) -}}
+{{- fail "the Role names Lease objects: write roles, namePrefix and namespace out in baton.config, or set baton.rbac.create to false" -}}
+{{- end -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ include "baton.fullname" . }}
+  namespace: {{ $namespace }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+rules:
+  {{- if or (hasKey $config.store "kubernetes") $extras.leaseMirror }}
+  {{- /* RBAC cannot name what is not there yet. */}}
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [create]
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    resourceNames: {{ toJson $names }}
+    verbs: [get, {{ ternary "watch, " "" (hasKey $config.store "kubernetes") }}update]
+  {{- end }}
+  {{- if $extras.podLabels }}
+  - apiGroups: [""]
+    resources: [pods]
+    verbs: [patch]
+  {{- end }}
+  {{- if $extras.events }}
+  - apiGroups: [events.k8s.io]
+    resources: [events]
+    verbs: [create]
+  {{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ include "baton.fullname" . }}
+  namespace: {{ $namespace }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ include "baton.fullname" . }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "baton.serviceAccountName" . }}
+    namespace: {{ .Release.Namespace }}
+{{- end -}}
+{{- end -}}
+
+{{/* Not a ServiceMonitor, which finds ports by a Service: an init container's was not found by older Prometheus. */}}
+{{- define "baton.podmonitor" -}}
+{{- $monitor := .Values.baton.podMonitor -}}
+{{- if $monitor.enabled -}}
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata:
+  name: {{ include "baton.fullname" . }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+    {{- with $monitor.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "baton.selectorLabels" . | nindent 6 }}
+  podMetricsEndpoints:
+    - port: baton-telemetry
+      path: /metrics
+      interval: {{ $monitor.interval }}
+      {{- with $monitor.scrapeTimeout }}
+      scrapeTimeout: {{ . }}
+      {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The alerts of `files/alerts.yaml`, which is a Prometheus rule file. */}}
+{{- define "baton.rules" -}}
+{{- $rules := .Values.baton.prometheusRule -}}
+{{- if $rules.enabled -}}
+{{- $alerts := .Subcharts.baton.Files.Get "files/alerts.yaml" -}}
+{{- if not $alerts -}}
+{{- fail "baton.prometheusRule.enabled: this version of the chart has no alerts" -}}
+{{- end -}}
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: {{ include "baton.fullname" . }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+    {{- with $rules.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  {{- $alerts | fromYaml | toYaml | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* The Grafana dashboards of `files/dashboards/`, as its sidecar finds them. */}}
+{{- define "baton.dashboards" -}}
+{{- $dashboards := .Values.baton.dashboards -}}
+{{- if $dashboards.enabled -}}
+{{- $files := .Subcharts.baton.Files.Glob "files/dashboards/*.json" -}}
+{{- if not $files -}}
+{{- fail "baton.dashboards.enabled: this version of the chart has no dashboards" -}}
+{{- end -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "baton.fullname" . }}-dashboards
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+    grafana_dashboard: "1"
+    {{- with $dashboards.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+data:
+  {{- $files.AsConfig | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* Policies add up, but the first that selects a pod shuts out all that none allows: also what the app needs. */}}
+{{- define "baton.networkpolicy" -}}
+{{- $policy := .Values.baton.networkPolicy -}}
+{{- if $policy.enabled -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "baton.fullname" . }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "baton.selectorLabels" . | nindent 6 }}
+  policyTypes: [Ingress{{ if $policy.egress }}, Egress{{ end }}]
+  ingress:
+    - ports:
+        - port: {{ include "baton.telemetryPort" . }}
+          protocol: TCP
+      {{- with $policy.metricsFrom }}
+      from:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+  {{- with $policy.egress }}
+  egress:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* A Service whose only endpoint is the leader. */}}
+{{- define "baton.leaderservice" -}}
+{{- $service := .Values.baton.leaderService -}}
+{{- if $service.enabled -}}
+{{- $role := $service.role | default (first .Values.baton.config.roles).name -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ $service.name | default (printf "%s-leader" (include "baton.fullname" . | trunc 56 | trimSuffix "-")) }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+spec:
+  selector:
+    {{- include "baton.selectorLabels" . | nindent 4 }}
+    baton.dev/role-{{ $role }}: leader
+  ports:
+    {{- toYaml $service.ports | nindent 4 }}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,129 @@
+//! The values that the charts are rendered with.
+
+use serde_json::{Value, json};
+
+/// One set of values for the demo chart.
+pub struct Case {
+    pub name: &'static str,
+    pub values: Value,
+    /// Whether this version of the sidecar takes the configuration. What it has not yet, it refuses.
+    pub runs: bool,
+}
+
+/// What `BATON_REDIS_URL` is where a Secret has the URL.
+pub const SECRET_URL: &str = "rediss://redis.example.com:6380/0";
+
+fn case(name: &'static str, values: Value) -> Case {
+    Case { name, values, runs: true }
+}
+
+/// A configuration with another store than the demo's own.
+fn store(store: Value, more: Value) -> Value {
+    let mut baton = json!({"config": {"store": {"redis": null}}});
+    baton["config"]["store"][store["kind"].as_str().unwrap()] = store["is"].clone();
+    json!({"baton": crate::stage::over(&baton, &more)})
+}
+
+/// All of them.
+pub fn cases() -> Vec<Case> {
+    let mut all = vec![
+        case("default", json!({})),
+        case("secret", from_a_secret()),
+        case("sentinel", sentinel()),
+        case("quorum", quorum()),
+        case("kubernetes", store(json!({"kind": "kubernetes", "is": {"namePrefix": "shop"}}), json!({}))),
+        case("container", container()),
+        case("monitoring", monitoring()),
+        case("openshift", json!({"baton": {"platformUser": true}})),
+        case("long-names", long_names()),
+    ];
+    all.push(Case { name: "extras", values: extras(), runs: false });
+    all
+}
+
+fn from_a_secret() -> Value {
+    json!({"baton": {
+        "config": {"store": {"redis": {"url": null, "replication": {"acks": 1}}}},
+        "redis": {
+            "existingSecret": "redis-login", "urlKey": "url", "usernameKey": "user", "passwordKey": "redis-password",
+            "tls": {"existingSecret": "redis-tls", "certKey": "tls.crt", "keyKey": "tls.key"},
+        },
+    }})
+}
+
+fn sentinel() -> Value {
+    let url = "redis-sentinel://sentinel-0:26379/0?sentinelServiceName=main&node=sentinel-1:26379";
+    json!({"baton": {
+        "config": {
+            "store": {"redis": {"url": url, "replication": {"acks": 1, "timeout": "500ms"}}},
+            "roles": [{"name": "scheduler", "leaseDuration": "30s", "answerValidity": "2s"}, {"name": "outbox", "appCheck": null}],
+            "defaultRole": "scheduler",
+            "locks": {"maxWaiters": 100000, "maxLease": "2h"},
+            "log": {"level": "debug"},
+        },
+        "redis": {"existingSecret": "redis", "passwordKey": "redis-password"},
+    }})
+}
+
+fn quorum() -> Value {
+    let members: Vec<Value> = (0..3).map(|n| json!({"url": format!("rediss://redis-{n}:6379/0")})).collect();
+    let more = json!({"redis": {"existingSecret": "redis", "passwordKey": "p", "tls": {"existingSecret": "ca"}}});
+    store(json!({"kind": "quorum", "is": {"members": members, "commandTimeout": "500ms"}}), more)
+}
+
+fn container() -> Value {
+    json!({"baton": {
+        "nativeSidecar": false,
+        "waitForStore": true,
+        "reloadRoles": false,
+        "config": {
+            "telemetry": {"listen": "[::]:9090"},
+            "api": {"listen": "127.0.0.1:4141"},
+            "identity": "${POD_NAME}.${ZONE}",
+        },
+        "env": [{"name": "ZONE", "value": "a"}],
+        "extraVolumes": [{"name": "more", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "more", "mountPath": "/more", "readOnly": true}],
+        "image": {
+            "repository": "registry.example.com:5000/tools/baton",
+            "digest": format!("sha256:{}", "0a".repeat(32)),
+        },
+    }})
+}
+
+fn monitoring() -> Value {
+    json!({
+        "networkPolicy": {"enabled": true},
+        "podLabels": {"team": "shop"},
+        "podAnnotations": {"example.com/owner": "shop"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "podDisruptionBudget": {"maxUnavailable": "34%"},
+        "baton": {
+            "podMonitor": {"enabled": true, "scrapeTimeout": "5s", "labels": {"release": "prometheus"}},
+            "prometheusRule": {"enabled": true, "labels": {"release": "prometheus"}},
+            "dashboards": {"enabled": true},
+            "networkPolicy": {
+                "enabled": true,
+                "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+                "egress": [{"to": [{"podSelector": {"matchLabels": {"app": "redis"}}}], "ports": [{"port": 6379}]}],
+            },
+        },
+    })
+}
+
+fn long_names() -> Value {
+    json!({"nameOverride": "n".repeat(56), "baton": {
+        "config": {"kubernetes": {"podLabels": false}},
+        "serviceAccount": {"create": false, "name": "workers"},
+    }})
+}
+
+/// What `docs/configuration.md` lists under "Not in this version".
+fn extras() -> Value {
+    json!({"baton": {
+        "config": {"kubernetes": {"podLabels": true, "events": true, "leaseMirror": true}},
+        "leaderService": {"enabled": true, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    }})
+}

@@ -1,0 +1,105 @@
+//! Values that contradict each other: each stops Helm with a message that says what to do.
+
+use serde_json::{Value, json};
+
+use crate::helm::ask;
+use crate::stage::{charts, over};
+
+/// What is set below `baton`, and words of the message.
+fn contradictions() -> Vec<(Value, &'static [&'static str])> {
+    let store = |store: Value| json!({"config": {"store": over(&json!({"redis": null}), &store)}});
+    let and = |base: Value, more: Value| over(&base, &more);
+    let kubernetes = || store(json!({"kubernetes": {}}));
+    let quorum =
+        || store(json!({"quorum": {"members": [{"url": "redis://a"}, {"url": "redis://b"}, {"url": "redis://c"}]}}));
+    let secret = |more: Value| json!({"redis": over(&json!({"existingSecret": "login"}), &more)});
+    vec![
+        (store(json!({})), &["config.store is empty", "name one store"]),
+        (json!({"config": {"roles": []}}), &["config.roles is empty", "name a role"]),
+        (json!({"config": {"store": {"redis": {"url": null}}}}), &["store.redis.url is missing", "baton.redis.urlKey"]),
+        (secret(json!({})), &["none of its keys"]),
+        (json!({"redis": {"urlKey": "url"}}), &["name it in baton.redis.existingSecret"]),
+        (json!({"redis": {"passwordKey": "password"}}), &["name it in baton.redis.existingSecret"]),
+        (secret(json!({"urlKey": "url"})), &["store says `url`", "leave one out"]),
+        (
+            and(secret(json!({"passwordKey": "p"})), json!({"config": {"store": {"redis": {"password": "${P}"}}}})),
+            &["store says `password`", "leave one out"],
+        ),
+        (
+            and(
+                json!({"redis": {"tls": {"existingSecret": "ca"}}}),
+                json!({"config": {"store": {"redis": {"tls": {"caFile": "/ca"}}}}}),
+            ),
+            &["store says `tls`", "leave one out"],
+        ),
+        (and(kubernetes(), secret(json!({"passwordKey": "p"}))), &["neither redis nor quorum"]),
+        (and(quorum(), secret(json!({"urlKey": "url"}))), &["every member", "has its own"]),
+        (json!({"redis": {"tls": {"existingSecret": "t", "certKey": "c"}}}), &["belong together"]),
+        (
+            and(kubernetes(), json!({"serviceAccount": {"create": false}})),
+            &["needs rights", "baton.serviceAccount.name"],
+        ),
+        (
+            and(kubernetes(), json!({"config": {"store": {"kubernetes": {"namePrefix": "${PREFIX}"}}}})),
+            &["write roles, namePrefix and namespace out", "baton.rbac.create"],
+        ),
+        (json!({"leaderService": {"enabled": true}}), &["selects the leader by its label", "podLabels"]),
+        (
+            json!({"config": {"telemetry": {"listen": "127.0.0.1:4041"}}}),
+            &["telemetry.listen is loopback", "use 0.0.0.0"],
+        ),
+        (json!({"config": {"telemetry": {"listen": "0.0.0.0:${PORT}"}}}), &["written out", "the probes need the port"]),
+    ]
+}
+
+#[test]
+fn contradictions_are_refused_with_what_to_do() {
+    let charts = charts();
+    let cases = contradictions();
+    let requests: Vec<Value> =
+        cases.iter().map(|(values, _)| charts.render("baton-demo", &json!({"baton": values}))).collect();
+    for ((values, words), answer) in cases.iter().zip(ask(&requests)) {
+        let why = answer.expect_err(&format!("{values} is not refused"));
+        for word in *words {
+            assert!(why.contains(word), "{values}: no \"{word}\" in: {why}");
+        }
+    }
+}
+
+/// A chart whose only template is this, and which depends on the library.
+fn chart_with(charts: &crate::helm::Charts, template: &str, dependency: &str) -> Value {
+    let folder = charts.folder().join("caller");
+    std::fs::create_dir_all(folder.join("templates")).unwrap();
+    let manifest = format!("apiVersion: v2\nname: caller\nversion: 1.0.0\ndependencies:\n{dependency}");
+    std::fs::write(folder.join("Chart.yaml"), manifest).unwrap();
+    std::fs::write(folder.join("templates/all.yaml"), template).unwrap();
+    json!({"do": "depend", "chart": folder})
+}
+
+#[test]
+fn a_template_in_the_wrong_place_says_so() {
+    let dependency = "  - { name: baton, version: 0.1.0, repository: \"file://../baton\" }\n";
+    let aliased = "  - { name: baton, version: 0.1.0, repository: \"file://../baton\", alias: elector }\n";
+    let values = json!({"baton": {"config": {
+        "store": {"redis": {"url": "redis://redis"}}, "roles": [{"name": "scheduler"}],
+    }}});
+    let plain = over(&values, &json!({"baton": {"nativeSidecar": false}}));
+    let cases = [
+        ("x: {{ include \"baton.container\" . | toJson }}\n", dependency, &values, "baton.nativeSidecar is true"),
+        ("x: {{ include \"baton.sidecar\" . | toJson }}\n", dependency, &plain, "baton.nativeSidecar is false"),
+        (
+            "{{ range .Values.baton.config.roles }}{{ include \"baton.objects\" . }}{{ end }}\n",
+            dependency,
+            &values,
+            "the chart's root ($)",
+        ),
+        ("x: {{ include \"baton.annotations\" . | toJson }}\n", aliased, &json!({}), "without an alias"),
+    ];
+    for (template, dependency, values, words) in cases {
+        let charts = charts();
+        let render = charts.render("caller", values);
+        let answers = ask(&[chart_with(&charts, template, dependency), render]);
+        assert_eq!(answers[0], Ok(Value::Null));
+        assert!(answers[1].as_ref().is_err_and(|why| why.contains(words)), "{template}: {:?}", answers[1]);
+    }
+}

@@ -1,0 +1,204 @@
+//! What must hold of the objects of every case, whatever the values.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::helm::{Charts, ask, object, root};
+use crate::matrix::rendered;
+use crate::pods::{check_mounts, check_security, check_sidecar, containers, pod, sidecar};
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+/// Whether labels have all of a selector's.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    selector
+        .as_object()
+        .is_some_and(|wanted| !wanted.is_empty() && wanted.iter().all(|(key, value)| labels[key] == *value))
+}
+
+#[test]
+fn every_pod_is_restricted_and_the_sidecar_is_where_and_what_it_should_be() {
+    for (case, _, objects) in rendered() {
+        let mut pods = 0;
+        for object in objects {
+            let Some(pod) = pod(object) else { continue };
+            pods += 1;
+            let mut complaints = [check_security(pod), check_mounts(pod)].concat();
+            if sidecar(pod).is_some() {
+                let native = case.values["baton"]["nativeSidecar"] != false;
+                let needs_token = matches!(case.name, "kubernetes" | "extras");
+                complaints.extend(check_sidecar(pod, native, needs_token));
+            }
+            assert!(complaints.is_empty(), "{}: {} {complaints:#?}", case.name, object["metadata"]["name"]);
+        }
+        assert_eq!(pods, 3, "worker, ledger and test");
+        let worker =
+            pod(of_kind(objects, "Deployment").into_iter().find(|d| pod(d).and_then(sidecar).is_some()).unwrap());
+        let seconds = worker.unwrap()["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
+        // The app's 25, then: the longest promise, a command's timeout, and one more.
+        let sidecars = match case.name {
+            "sentinel" => 5 + 5 + 1,
+            "quorum" => 5 + 1 + 1,
+            _ => 5 + 5 + 1,
+        };
+        assert_eq!(seconds, 25 + sidecars, "{}", case.name);
+    }
+}
+
+#[test]
+fn names_and_labels_are_short_enough_and_no_object_is_there_twice() {
+    for (case, _, objects) in rendered() {
+        let mut seen = BTreeSet::new();
+        for object in objects {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            assert!(name.len() <= 63 && !name.ends_with('-'), "{}: {name}", case.name);
+            assert!(seen.insert((object["kind"].to_string(), name)), "{}: {name} twice", case.name);
+            assert!(object["metadata"]["namespace"].is_null() || object["kind"].as_str().unwrap().starts_with("Role"));
+            for (key, value) in object["metadata"]["labels"].as_object().unwrap() {
+                assert!(value.as_str().unwrap().len() <= 63, "{}: {name}: {key}: {value}", case.name);
+            }
+            let kind = object["kind"].as_str().unwrap();
+            assert!(!kind.starts_with("Cluster") && !kind.contains("Webhook"), "{}: {kind}", case.name);
+        }
+    }
+}
+
+#[test]
+fn rights_are_the_least_and_only_where_something_needs_them() {
+    let lease = |prefix: &str, verbs: &[&str]| {
+        json!([
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+            {
+                "apiGroups": ["coordination.k8s.io"],
+                "resources": ["leases"],
+                "resourceNames": [format!("{prefix}-scheduler")],
+                "verbs": verbs,
+            },
+        ])
+    };
+    for (case, _, objects) in rendered() {
+        let wanted = match case.name {
+            "kubernetes" => lease("shop", &["get", "watch", "update"]),
+            "extras" => {
+                let mut rules = lease("baton", &["get", "update"]);
+                let more = [
+                    json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}),
+                    json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}),
+                ];
+                rules.as_array_mut().unwrap().extend(more);
+                rules
+            }
+            _ => {
+                assert!(
+                    of_kind(objects, "Role").is_empty() && of_kind(objects, "RoleBinding").is_empty(),
+                    "{}",
+                    case.name
+                );
+                continue;
+            }
+        };
+        let role = object(objects, "Role", "baton");
+        assert_eq!(role["rules"], wanted, "{}", case.name);
+        let binding = object(objects, "RoleBinding", "baton");
+        assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+        let worker = pod(object(objects, "Deployment", "baton-demo")).unwrap();
+        assert_eq!(binding["subjects"][0]["name"], worker["spec"]["serviceAccountName"]);
+        let account = object(objects, "ServiceAccount", "baton");
+        assert_eq!(account["metadata"]["name"], worker["spec"]["serviceAccountName"]);
+        assert_eq!(account["automountServiceAccountToken"], false);
+    }
+}
+
+#[test]
+fn the_role_of_a_kubernetes_store_is_the_documented_one() {
+    let page = std::fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let text = blocks.flat_map(|block| block.split("\n---\n")).find(|text| text.contains("kind: Role\n")).unwrap();
+    let mut documented: Value = serde_yaml::from_str(text).unwrap();
+    documented["rules"][1]["resourceNames"] = json!(["shop-scheduler"]);
+    let (.., objects) = rendered().iter().find(|(case, ..)| case.name == "kubernetes").unwrap();
+    assert_eq!(object(objects, "Role", "baton")["rules"], documented["rules"]);
+}
+
+#[test]
+fn whatever_selects_pods_selects_the_workers_and_ports_have_the_names_that_others_use() {
+    for (case, _, objects) in rendered() {
+        let deployments = of_kind(objects, "Deployment");
+        let worker = *deployments.iter().find(|deployment| pod(deployment).and_then(sidecar).is_some()).unwrap();
+        let template = pod(worker).unwrap();
+        let labels = &template["metadata"]["labels"];
+        assert!(selects(&worker["spec"]["selector"]["matchLabels"], labels));
+        let ledger = *deployments.iter().find(|deployment| pod(deployment).and_then(sidecar).is_none()).unwrap();
+        let ledger_labels = &pod(ledger).unwrap()["metadata"]["labels"];
+        assert!(
+            !selects(&worker["spec"]["selector"]["matchLabels"], ledger_labels),
+            "{}: the ledger is a worker",
+            case.name
+        );
+        let port = sidecar(template).unwrap()["ports"][0].clone();
+        for kind in ["PodMonitor", "PodDisruptionBudget"] {
+            for object in of_kind(objects, kind) {
+                assert!(selects(&object["spec"]["selector"]["matchLabels"], labels), "{}: {kind}", case.name);
+            }
+        }
+        for policy in of_kind(objects, "NetworkPolicy") {
+            assert!(selects(&policy["spec"]["podSelector"]["matchLabels"], labels), "{}", case.name);
+            assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], port["containerPort"]);
+        }
+        for service in of_kind(objects, "Service") {
+            let name = service["metadata"]["name"].as_str().unwrap();
+            let mut leader = labels.clone();
+            leader["baton.dev/role-scheduler"] = json!("leader");
+            let (selected, others) = match name.rsplit('-').next() {
+                Some("ledger") => (ledger_labels, labels),
+                Some("leader") => (&leader, labels),
+                _ => (labels, ledger_labels),
+            };
+            let selector = &service["spec"]["selector"];
+            assert!(selects(selector, selected) && !selects(selector, others), "{}: {name}", case.name);
+        }
+        let config_maps: BTreeSet<&str> =
+            of_kind(objects, "ConfigMap").iter().map(|map| map["metadata"]["name"].as_str().unwrap()).collect();
+        for pod in objects.iter().filter_map(pod) {
+            for volume in pod["spec"]["volumes"].as_array().unwrap() {
+                if let Some(name) = volume["configMap"]["name"].as_str() {
+                    assert!(config_maps.contains(name), "{}: there is no ConfigMap {name}", case.name);
+                }
+            }
+            assert!(containers(pod).iter().all(|container| container["image"].is_string()));
+        }
+    }
+}
+
+#[test]
+fn the_prometheus_operator_gets_what_it_reads() {
+    let (.., objects) = rendered().iter().find(|(case, ..)| case.name == "monitoring").unwrap();
+    let monitor = object(objects, "PodMonitor", "baton");
+    assert_eq!(monitor["apiVersion"], "monitoring.coreos.com/v1");
+    let endpoint = json!({"port": "baton-telemetry", "path": "/metrics", "interval": "15s", "scrapeTimeout": "5s"});
+    assert_eq!(monitor["spec"]["podMetricsEndpoints"], json!([endpoint]));
+    let keys: Vec<&String> = monitor["spec"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["podMetricsEndpoints", "selector"]);
+    let rule = object(objects, "PrometheusRule", "baton");
+    for object in [monitor, rule] {
+        assert_eq!(object["metadata"]["labels"]["release"], "prometheus");
+    }
+    assert_eq!(object(objects, "ConfigMap", "dashboards")["metadata"]["labels"]["grafana_dashboard"], "1");
+}
+
+#[test]
+fn the_alerts_of_the_project_reach_prometheus_as_they_are() {
+    let charts = Charts::copy();
+    let values = json!({"baton": {"prometheusRule": {"enabled": true}}});
+    let answer = ask(&[charts.render("baton-demo", &values)]).remove(0);
+    let Ok(text) = std::fs::read_to_string(root().join("dashboards/alerts.yaml")) else {
+        assert!(answer.is_err_and(|why| why.contains("this version of the chart has no alerts")));
+        return;
+    };
+    let wanted: Value = serde_yaml::from_str(&text).unwrap();
+    // Prometheus's templates are not Helm's.
+    assert_eq!(object(answer.unwrap()["objects"].as_array().unwrap(), "PrometheusRule", "baton")["spec"], wanted);
+}
