@@ -43,6 +43,8 @@ struct Job {
     counted_from: Option<(String, Wall)>,
     passed: Vec<(Wall, Wall)>,
     ended: BTreeSet<Slot>,
+    /// Earlier leaders may still tell of what was lost with their term.
+    account_of: usize,
     acting: Vec<Acting>,
     /// When the policy was changed last, and when each run was first started.
     changed_at: Nanos,
@@ -86,7 +88,7 @@ impl Checker {
     pub fn opened(&mut self, job: usize, writer: Writer) {
         let job = &mut self.jobs[job];
         if writer.is_current && job.loss.as_ref().is_some_and(|loss| loss.witness != Some(writer.id)) {
-            job.forget();
+            job.forget(writer.id);
         }
         job.fence = job.fence.max(writer.token);
     }
@@ -111,7 +113,7 @@ impl Checker {
                 }
                 it.loss = None;
             } else if writer.is_current {
-                it.forget();
+                it.forget(writer.id);
             } else {
                 // The fence is lost as well, until its leader writes again. It cannot start anything.
                 return;
@@ -191,7 +193,7 @@ impl Checker {
     /// What is counted is counted once, over all leaders.
     pub fn told(&mut self, now: Nanos, job: usize, leader: usize, event: &JobEvent) {
         let it = &mut self.jobs[job];
-        if it.loss.as_ref().is_some_and(|loss| loss.witness != Some(leader)) {
+        if leader < it.account_of || it.loss.as_ref().is_some_and(|loss| loss.witness != Some(leader)) {
             return;
         }
         let twice = match event {
@@ -210,9 +212,9 @@ impl Checker {
 }
 
 impl Job {
-    fn forget(&mut self) {
+    fn forget(&mut self, account_of: usize) {
         let (fence, acting, changed_at) = (self.fence, std::mem::take(&mut self.acting), self.changed_at);
-        *self = Self { fence, acting, changed_at, ..Self::default() };
+        *self = Self { account_of, fence, acting, changed_at, ..Self::default() };
     }
 
     /// P6: an attempt of a slot is claimed once.
