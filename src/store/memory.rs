@@ -15,8 +15,8 @@ use self::locks::Locks;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
 use crate::protocol::{
-    Announcement, CampaignReply, CampaignRequest, LeaseCell, Mono, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
+    Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
 };
 
 /// How many messages a listener may be behind before it is told of a gap.
@@ -33,6 +33,7 @@ pub struct MemoryStore {
     born: Mono,
     health: watch::Sender<StoreHealth>,
     roles: Mutex<HashMap<RoleName, Place>>,
+    presences: Mutex<HashMap<RoleName, Presence>>,
     locks: Mutex<Locks>,
 }
 
@@ -97,7 +98,7 @@ impl MemoryStore {
     pub fn new(clock: SharedClock) -> Self {
         let born = clock.now();
         let (health, _) = watch::channel(StoreHealth::Up);
-        Self { clock, born, health, roles: Mutex::default(), locks: Mutex::default() }
+        Self { clock, born, health, roles: Mutex::default(), presences: Mutex::default(), locks: Mutex::default() }
     }
 
     fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, Place>> {
@@ -172,6 +173,12 @@ impl LeaseStore for MemoryStore {
                 Purge::Purged
             }
         })
+    }
+
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+        let now = StoreTime(self.clock.now().as_nanos() / 1_000);
+        let mut presences = self.presences.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(presences.entry(role.clone()).or_default().note(now, &request))
     }
 
     fn command_timeout(&self) -> Duration {

@@ -24,11 +24,13 @@ pub enum StoreCommand {
     Release,
     /// Forgetting a removed role.
     Purge,
+    /// Who takes part in a role that is split over shards.
+    Presence,
 }
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 4] = [Self::Campaign, Self::Renew, Self::Release, Self::Purge];
+    pub const ALL: [Self; 5] = [Self::Campaign, Self::Renew, Self::Release, Self::Purge, Self::Presence];
 
     /// The word in metrics.
     pub const fn as_str(self) -> &'static str {
@@ -37,6 +39,7 @@ impl StoreCommand {
             Self::Renew => "renew",
             Self::Release => "release",
             Self::Purge => "purge",
+            Self::Presence => "presence",
         }
     }
 }

@@ -26,9 +26,15 @@ impl Election {
     }
 
     pub(super) fn candidate_timeout(&mut self, now: Mono) {
-        if self.may_look() && now >= self.look_at {
+        if self.may_look() && now >= self.look_due() {
             self.campaign(now);
         }
+    }
+
+    /// When it looks, with the patience that it was told to have. A campaign without an answer may have been granted: it
+    /// is asked for again without.
+    pub(super) fn look_due(&self) -> Mono {
+        if self.unanswered { self.look_at } else { self.look_at + self.patience }
     }
 
     /// Plans the next look: not before a cooldown is over, and not within a lease of a heartbeat.
@@ -222,6 +228,7 @@ impl Election {
         if !self.insight.hear(news.token, news.count, now) {
             return;
         }
+        self.answered = true;
         if self.in_flight(Kind::Campaign, self.attempt) {
             // Another leads: whatever answer is still out is about the past. The next campaign is a new attempt.
             if news.kind == AnnouncementKind::Grant {
