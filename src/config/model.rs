@@ -22,7 +22,8 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// Where leases are kept.
     pub store: StoreConfig,
-    /// The roles to campaign for; names are unique.
+    /// The roles to campaign for; names are unique. One that is split is not among them, but each of its shards is
+    /// (`scheduler/0`, `scheduler/1`, …), all with the same timings and check.
     pub roles: Vec<RoleConfig>,
     /// What `/leader` means when there are several roles; one of `roles`.
     pub default_role: Option<RoleName>,
@@ -73,6 +74,21 @@ impl StoreConfig {
             Self::Kubernetes(_) => Some(
                 "an API server is no place for short locks, each of which would be several writes to its etcd: use \
                  store.redis for locks",
+            ),
+        }
+    }
+
+    /// Why a role cannot be split over shards with this store; none when it can.
+    pub fn without_shards(&self) -> Option<&'static str> {
+        match self {
+            Self::Redis(_) | Self::Memory => None,
+            Self::Quorum(_) => Some(
+                "to spread them, replicas must know of each other, and independent masters do not keep one list of \
+                 them: use store.redis, or several roles",
+            ),
+            Self::Kubernetes(_) => Some(
+                "to spread them, replicas must tell each other several times per lease that they are there, which \
+                 would be as many writes to the etcd of the API server: use store.redis, or several roles",
             ),
         }
     }

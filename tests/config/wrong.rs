@@ -281,7 +281,13 @@ fn stores_are_one_that_is_known() {
         (redis, "  etcd: {}", &[(3, "store.etcd", "unknown key; here belong")]),
         ("identity: web-0", "jobs: [{name: a}]", &[(1, "jobs", unsupported)]),
         ("identity: web-0", "kubernetes: {events: true}", &[(1, "kubernetes.events", "not supported by this version")]),
-        ("- name: scheduler", "- {name: a, shards: 4}", &[(6, "roles[0].shards", "sharded roles are not supported")]),
+        ("- name: scheduler", "- {name: a, shards: 257}", &[(6, "roles[0].shards", "write a whole number")]),
+        ("- name: scheduler", "- {name: a/0}", &[(6, "roles[0].name", "is not a role name")]),
+        (
+            "- name: scheduler",
+            "- {name: a, shards: 2}\ndefaultRole: a",
+            &[(7, "defaultRole", "a is split over shards, which have a leader each")],
+        ),
         ("- name: scheduler", "- {name: a, shards: 0}", &[(6, "roles[0].shards", "write a whole number")]),
     ]);
 }

@@ -260,6 +260,10 @@ impl Election {
             // Before anything that is due goes out: it would claim to know what was perhaps missed.
             self.listen_anew(now);
         }
+        if let Input::Patience { patience } = input {
+            // Before as well: what was due may be so no longer.
+            self.patience = patience;
+        }
         self.handle_timeout(now);
         match input {
             Input::Campaigned { id, reply } => self.campaigned(now, id, reply),
@@ -270,8 +274,7 @@ impl Election {
             Input::AppHealth { healthy } => self.app_health(now, healthy),
             Input::Resign { cooldown } => self.resign(now, ReleaseReason::Resigned, cooldown),
             Input::HandOver { cooldown } => self.resign(now, ReleaseReason::Balanced, cooldown),
-            // What it makes due is done at the next call, which `poll_timeout` asks for.
-            Input::Patience { patience } => self.patience = patience,
+            Input::Patience { .. } => {}
             Input::Drained => self.drained(now),
             Input::Shutdown => self.shutdown(now),
             Input::Abandon => self.abandon(now),

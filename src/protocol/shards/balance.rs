@@ -72,6 +72,11 @@ impl Balance {
         }
     }
 
+    /// The role has so many shards from now on.
+    pub fn resize(&mut self, shards: u16) {
+        self.shards = shards;
+    }
+
     /// How long a sign of life stands: half a lease, so that a replica that died is not counted any more by the time
     /// that its leases run out.
     pub fn span(timing: &Timing) -> Duration {
