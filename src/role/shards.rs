@@ -85,7 +85,7 @@ impl Spreader {
             self.balance.resize(shards.count);
             let orders = self.balance.decide(self.surroundings.clock.now(), &mine, told.ok());
             self.pass_on(&shards, &orders).await;
-            self.wait(changes).await;
+            self.wait(changes, orders.ask_soon).await;
         }
     }
 
@@ -154,8 +154,9 @@ impl Spreader {
     }
 
     /// Until the next sign of life is due, or something is another than it was.
-    async fn wait(&mut self, mut changes: Vec<watch::Receiver<Arc<Snapshot>>>) {
-        let tick = tokio::time::sleep(Balance::tick(&self.spec.timing));
+    async fn wait(&mut self, mut changes: Vec<watch::Receiver<Arc<Snapshot>>>, soon: bool) {
+        let timing = &self.spec.timing;
+        let tick = tokio::time::sleep(if soon { Balance::soon(timing) } else { Balance::tick(timing) });
         let any: Vec<_> = changes.iter_mut().map(changed).collect();
         let any = if any.is_empty() { Either::Left(future::pending()) } else { Either::Right(future::select_all(any)) };
         tokio::select! {

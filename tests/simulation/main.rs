@@ -11,6 +11,7 @@ mod locks;
 mod quorum;
 mod quorum_tests;
 mod run;
+mod shards;
 mod world;
 
 use baton::protocol::Rules;

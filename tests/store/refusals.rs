@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use baton::config::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use baton::protocol::{Portion, PresenceRequest};
+
 use super::replication::knows_waitaof;
 use super::support::redis::{RedisServer, free_port};
 use super::support::resp::Reply;
@@ -190,6 +192,19 @@ async fn the_documented_rights_are_enough() {
     assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { audience: 1, .. }));
     assert!(matches!(campaign(&store, ask(2, 1)).await, CampaignReply::Held { .. }));
     release(&store, giving_back(1, 1, token)).await;
+    for portion in [Some(Portion::default()), None] {
+        let request = PresenceRequest { session: SessionId::from_u128(1), portion, span: ms(60_000) };
+        assert_eq!(
+            store.presence(&role(), request).await.map(|members| members.len()),
+            Ok(usize::from(portion.is_some()))
+        );
+    }
+    // Somebody else's time is over: it is removed while another stays.
+    for (session, span) in [(1, 1), (2, 60_000), (2, 60_000)] {
+        let (session, portion) = (SessionId::from_u128(session), Some(Portion::default()));
+        store.presence(&role(), PresenceRequest { session, portion, span: ms(span) }).await.expect("an answer");
+        tokio::time::sleep(ms(2)).await;
+    }
     assert_eq!(store.purge(&role()).await, Ok(baton::store::Purge::Purged));
     for _ in 0..3 {
         assert!(matches!(within("news", news.recv()).await, Some(baton::store::News::Said(_))));

@@ -173,6 +173,9 @@ pub struct Election {
     look_at: Mono,
     /// How much later than that it looks, to let others go first.
     patience: Duration,
+    /// It has had that patience, and nobody is known to have come first: it has it once for each vacancy. What it knew
+    /// at its first look would be too old at its second otherwise (R5 *vanished*), each time anew.
+    waited: bool,
     /// A release was heard while a campaign was out: its answer may be older than the release.
     look_again: bool,
     /// No grant is accepted before this without a release (R8).
@@ -203,6 +206,7 @@ impl Election {
             insight: Insight::default(),
             look_at: now,
             patience: Duration::ZERO,
+            waited: false,
             look_again: false,
             listen_until: if profile.rules.listening { now + profile.timing.listen_span() } else { now },
             out_until: now,
@@ -342,7 +346,7 @@ impl Election {
                         "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
                     );
                     (State::Guarded, Some(why))
-                } else if !self.patience.is_zero() && !self.unanswered {
+                } else if !self.patience.is_zero() && !self.unanswered && !self.waited {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
                 } else if now < self.listen_until && self.attempt != Attempt::default() {
                     because(

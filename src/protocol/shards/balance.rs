@@ -28,12 +28,16 @@ pub struct Orders {
     pub patience: Vec<Duration>,
     /// This shard is to be handed over, and another will be told with later orders.
     pub hand_over: Option<u16>,
+    /// Another has taken up what was handed over, but has not said so yet: ask again soon.
+    pub ask_soon: bool,
 }
 
 /// A handover that is not over.
 #[derive(Clone, Copy, Debug)]
 struct Handover {
     shard: u16,
+    /// To whom.
+    to: SessionId,
     since: Mono,
     /// This replica was seen not to lead it any more.
     left: bool,
@@ -51,7 +55,7 @@ pub struct Balance {
     /// Since when each of them has been there without a gap.
     there_since: BTreeMap<SessionId, Mono>,
     handover: Option<Handover>,
-    /// How many handovers in a row were not taken up.
+    /// How many handovers in a row were not taken up by those whom they were for.
     failures: u32,
     next_handover: Mono,
 }
@@ -88,6 +92,11 @@ impl Balance {
         timing.lease_duration() / 6
     }
 
+    /// How soon to ask again where [`Orders::ask_soon`] says so.
+    pub fn soon(timing: &Timing) -> Duration {
+        timing.lease_duration() / 60
+    }
+
     /// The patience of a replica that does not know yet who else there is.
     pub fn patience_at_first(timing: &Timing) -> Duration {
         timing.renew_period()
@@ -119,10 +128,11 @@ impl Balance {
         self.follow_handover(now, mine);
         let patience = (0..self.shards).map(|shard| self.patience(&spread, mine, shard)).collect();
         let hand_over = self.surplus(now, &spread, mine);
-        if let Some(shard) = hand_over {
-            self.handover = Some(Handover { shard, since: now, left: false });
+        let ask_soon = self.handover.is_some_and(|it| it.left && mine.elsewhere.contains(it.shard));
+        if let Some((shard, to)) = hand_over {
+            self.handover = Some(Handover { shard, to, since: now, left: false });
         }
-        Orders { patience, hand_over }
+        Orders { patience, hand_over: hand_over.map(|(shard, _)| shard), ask_soon }
     }
 
     fn patience(&self, spread: &Spread, mine: &Mine, shard: u16) -> Duration {
@@ -137,7 +147,7 @@ impl Balance {
 
     /// The next shard to hand over: one whose target is another that has been there for a whole lease. A newcomer may
     /// be gone as soon, or be the successor of one whose shards are about to become free.
-    fn surplus(&self, now: Mono, spread: &Spread, mine: &Mine) -> Option<u16> {
+    fn surplus(&self, now: Mono, spread: &Spread, mine: &Mine) -> Option<(u16, SessionId)> {
         if self.handover.is_some() || now < self.next_handover {
             return None;
         }
@@ -146,24 +156,25 @@ impl Balance {
         };
         // A replica that is not among the members (its app is unwell) gives up what it leads by other means.
         spread.quota(self.session)?;
-        mine.portion
-            .leads
-            .iter()
-            .take_while(|shard| *shard < self.shards)
-            .find(|shard| spread.target(*shard).is_some_and(|target| target != self.session && settled(target)))
+        let led = mine.portion.leads.iter().take_while(|shard| *shard < self.shards);
+        let mut to = led.filter_map(|shard| Some((shard, spread.target(shard)?)));
+        to.find(|(_, target)| *target != self.session && settled(*target))
     }
 
-    /// Whether the shard that was handed over last has found another owner.
+    /// Whether the shard that was handed over last has found the owner that it was for. Another that takes it instead would
+    /// hand it over to the same replica, and back it would come.
     fn follow_handover(&mut self, now: Mono, mine: &Mine) {
         let Some(mut handover) = self.handover else { return };
         let leads = mine.portion.leads.contains(handover.shard);
         handover.left |= !leads;
         self.handover = Some(handover);
-        if handover.left && mine.elsewhere.contains(handover.shard) {
+        let owns = |member: &&Member| member.session != self.session && member.portion.leads.contains(handover.shard);
+        let owner = self.members.iter().find(owns).map(|member| member.session);
+        if handover.left && owner == Some(handover.to) {
             self.handover = None;
             self.failures = 0;
-        } else if (handover.left && leads) || now.since(handover.since) >= self.pause() {
-            // It came back, or nobody has it, or the order was lost on its way.
+        } else if (handover.left && (leads || owner.is_some())) || now.since(handover.since) >= self.pause() {
+            // It came back, or another has it, or nobody, or the order was lost on its way.
             self.handover = None;
             self.failures = (self.failures + 1).min(DOUBLINGS_MAX);
             self.next_handover = now + self.pause();
