@@ -479,3 +479,17 @@ fn files_that_are_no_configuration_are_refused_as_such() {
     assert!(load(directory.path()).contains("is not a regular file"));
     assert!(load(&directory.path().join("absent.yaml")).contains("cannot be read"));
 }
+
+#[test]
+fn shards_are_refused_with_the_reason_where_the_store_cannot_spread_them() {
+    for (store, why) in [
+        ("kubernetes: {}", "writes to the etcd"),
+        ("quorum: {members: [{url: 'redis://a'}, {url: 'redis://b'}, {url: 'redis://c'}]}", "independent masters"),
+    ] {
+        let text = |shards| format!("identity: b\nstore: {{{store}}}\nroles: [{{name: a, shards: {shards}}}]\n");
+        let environment = baton::config::Environment::new(|_| None, None);
+        let error = baton::config::check_text(&text(2), "t.yaml", &environment).expect_err("refused").to_string();
+        assert!(error.contains("roles[0].shards") && error.contains(why) && error.lines().count() <= 2, "{error}");
+        assert!(baton::config::check_text(&text(1), "t.yaml", &environment).is_ok());
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use crate::claims::{Claim, Who, breaches};
 use crate::http::Connection;
 use crate::replica::{Lease, Replica, Settings};
 use crate::support::redis::RedisServer;
+use crate::support::resp;
 use crate::wait::{last_for, until};
 
 const SHARDS: usize = 12;
@@ -157,6 +159,99 @@ impl Watchers {
 impl Drop for Watchers {
     fn drop(&mut self) {
         lock(&self.journal).ended = true;
+    }
+}
+
+/// Of each shard.
+const STOCK: u64 = 40;
+/// What an app must have left of a promise to begin a sale.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// A sale of one piece, as the app read the stock a moment ago: refused to a smaller token than one that has written.
+const SELL: &str = "local seen = tonumber(redis.call('GET', KEYS[1]) or '0') \
+    if tonumber(ARGV[1]) < seen then return 0 end \
+    redis.call('SET', KEYS[1], ARGV[1]) redis.call('SET', KEYS[2], ARGV[2]) return redis.call('INCR', KEYS[3])";
+
+/// Sells one piece of each shard that this sidecar leads. False when it does not answer.
+fn sell_round(connection: &mut Connection, redis: &mut resp::Connection) -> bool {
+    let asked = Instant::now();
+    let Ok(answer) = connection.ask("GET /roles", "") else { return false };
+    let roles: Vec<Told> = serde_json::from_str(&answer.body).expect("an array of roles");
+    for told in roles.into_iter().filter(|told| told.leader) {
+        let until = asked + Duration::from_millis(told.valid_for_ms.expect("an expiry"));
+        let [fence, left, sold] = ["fence", "left", "sold"].map(|what| format!("{what}:{}", told.role));
+        let stock: u64 = redis.command(&["GET", &left]).expect("Redis answers").text().parse().expect("a number");
+        // What an app does in between: long enough for another owner, if there were one, to read the same.
+        thread::sleep(Duration::from_millis(2));
+        if stock > 0 && Instant::now() + MARGIN < until {
+            let (token, rest) = (told.token.expect("a token").to_string(), (stock - 1).to_string());
+            redis.command(&["EVAL", SELL, "3", &fence, &left, &sold, &token, &rest]).expect("Redis answers");
+        }
+    }
+    true
+}
+
+#[test]
+fn stock_that_is_split_over_shards_is_sold_once_while_replicas_are_killed() {
+    let (redis, lease) = (RedisServer::start(), Lease::SHORT);
+    let shards: Vec<String> = (0..SHARDS).map(|shard| format!("stock/{shard}")).collect();
+    for shard in &shards {
+        redis.command(&["MSET", &format!("left:{shard}"), &STOCK.to_string(), &format!("sold:{shard}"), "0"]);
+    }
+    let mut replicas: Vec<Replica> =
+        (0..3).map(|number| Replica::start(number, settings(number, &redis, lease))).collect();
+    let targets = Arc::new(Mutex::new(replicas.iter().map(|replica| Some(replica.api())).collect::<Vec<_>>()));
+    let target = |replica: usize| targets.lock().unwrap_or_else(PoisonError::into_inner)[replica];
+    let sum = |what: &str| {
+        let count =
+            |shard| redis.command(&["GET", &format!("{what}:{shard}")]).text().parse::<u64>().expect("a number");
+        shards.iter().map(count).sum::<u64>()
+    };
+    let all = STOCK * SHARDS as u64;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for replica in 0..3 {
+            let mut redis = redis.connect().expect("Redis answers");
+            let (target, over) = (&target, &over);
+            scope.spawn(move || {
+                let mut kept: Option<(SocketAddr, Connection)> = None;
+                while !over.load(Ordering::SeqCst) {
+                    let at = target(replica);
+                    if kept.as_ref().map(|(address, _)| *address) != at {
+                        kept = at.and_then(|at| Connection::open(at).ok().map(|connection| (at, connection)));
+                    }
+                    if kept.as_mut().is_some_and(|(_, connection)| !sell_round(connection, &mut redis)) {
+                        kept = None;
+                    }
+                    thread::sleep(Duration::from_millis(40));
+                }
+            });
+        }
+        // However this ends, the apps end with it.
+        let ends = EndsAtDrop(&over);
+        for (victim, share) in [(0, 5), (1, 3), (2, 2)] {
+            until("a share of the stock is sold", || sum("sold") >= all / share);
+            replicas[victim].kill();
+            replicas[victim].start_again();
+            let address = replicas[victim].api();
+            targets.lock().unwrap_or_else(PoisonError::into_inner)[victim] = Some(address);
+        }
+        until("all is sold", || sum("left") == 0);
+        drop(ends);
+    });
+    replicas.iter_mut().for_each(Replica::kill);
+    for shard in &shards {
+        let sold = redis.command(&["GET", &format!("sold:{shard}")]).text().parse::<u64>().expect("a number");
+        assert_eq!(sold, STOCK, "{shard} was sold {} times too often", sold.abs_diff(STOCK));
+    }
+}
+
+/// Tells the apps to end, also when a check has failed.
+struct EndsAtDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndsAtDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 

@@ -3,9 +3,8 @@
 use std::sync::Mutex;
 
 use baton::config::Secret;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
 use baton::protocol::{Portion, PresenceRequest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::replication::knows_waitaof;
 use super::support::redis::{RedisServer, free_port};
@@ -200,11 +199,12 @@ async fn the_documented_rights_are_enough() {
         );
     }
     // Somebody else's time is over: it is removed while another stays.
-    for (session, span) in [(1, 1), (2, 60_000), (2, 60_000)] {
-        let (session, portion) = (SessionId::from_u128(session), Some(Portion::default()));
-        store.presence(&role(), PresenceRequest { session, portion, span: ms(span) }).await.expect("an answer");
-        tokio::time::sleep(ms(2)).await;
-    }
+    let sign = async |number, span| {
+        let (session, portion) = (SessionId::from_u128(number), Some(Portion::default()));
+        store.presence(&role(), PresenceRequest { session, portion, span: ms(span) }).await.expect("an answer").len()
+    };
+    sign(1, 1).await;
+    wait_until_async(BOUND, "its time is over", async || sign(2, 60_000).await == 1).await;
     assert_eq!(store.purge(&role()).await, Ok(baton::store::Purge::Purged));
     for _ in 0..3 {
         assert!(matches!(within("news", news.recv()).await, Some(baton::store::News::Said(_))));
