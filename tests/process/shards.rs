@@ -105,7 +105,9 @@ impl Watchers {
         let mut spread: BTreeMap<usize, usize> = BTreeMap::new();
         for claims in journal.claims.values() {
             let last = claims.iter().rev().take(200).find(|claim| claim.until > now);
-            last.map(|claim| *spread.entry(claim.who.replica).or_default() += 1);
+            if let Some(claim) = last {
+                *spread.entry(claim.who.replica).or_default() += 1;
+            }
         }
         spread.into_iter().collect()
     }

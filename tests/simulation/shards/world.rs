@@ -280,7 +280,9 @@ impl World {
         let due = it.elections[at].poll_timeout().map(|due| clock.when(due, self.now).max(self.now + MS));
         if it.wakes[at] != due {
             it.wakes[at] = due;
-            due.map(|when| self.timeline.plan(when, Happening::Wake { replica, session, shard }));
+            if let Some(when) = due {
+                self.timeline.plan(when, Happening::Wake { replica, session, shard });
+            }
         }
         let it = &mut self.replicas[replica];
         if it.leaving && it.elections.iter().all(Election::is_ended) {
@@ -315,7 +317,9 @@ impl World {
         };
         let when = self.now + self.delay();
         self.timeline.plan(when, Happening::Take { replica, session, shard, input });
-        news.map(|news| self.publish(shard, &news));
+        if let Some(news) = news {
+            self.publish(shard, &news);
+        }
     }
 
     fn publish(&mut self, shard: u16, news: &Announcement) {
@@ -413,7 +417,9 @@ impl World {
                 let asks = replica.alive && self.now >= replica.paused_until;
                 if if asks { standing.promise(local).is_some() } else { standing.leads(local) } {
                     owned = true;
-                    fit.iter().position(|at| *at == number).map(|at| leads[at] += 1);
+                    if let Some(at) = fit.iter().position(|at| *at == number) {
+                        leads[at] += 1;
+                    }
                 }
             }
             if owned || fit.is_empty() {
