@@ -89,7 +89,8 @@ impl<'a> Route<'a> {
     }
 }
 
-/// A role's name, or a shard's, and what follows it, if anything does: `scheduler`, `scheduler/3`, `scheduler/3/resign`.
+/// A role's name, or a shard's, and what follows it, if anything does: `scheduler`, `scheduler/3`,
+/// `scheduler/3/resign`.
 fn role_first(path: &str) -> Option<(&str, Option<&str>)> {
     let mut slashes = path.match_indices('/').map(|(at, _)| at);
     let Some(first) = slashes.next() else { return Some((path, None)) };

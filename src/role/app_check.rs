@@ -15,8 +15,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::handle::{Command, RoleHandle};
 use crate::config::AppCheck;
 
-/// Checks for as long as the task of one of the roles runs, and tells them of every change: the shards of a role have one
-/// check together. The app counts as unwell until the first
+/// Checks for as long as the task of one of the roles runs, and tells them of every change: the shards of a role have
+/// one check together. The app counts as unwell until the first
 /// check succeeds, after `failure_threshold` failures in a row, and as well again after one success.
 pub async fn watch_app(check: AppCheck, roles: Vec<RoleHandle>) {
     let mut ticks = interval(check.period);

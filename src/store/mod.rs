@@ -43,9 +43,9 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
 
-    /// Says that this replica takes part in a role that is split over shards, and what it leads of it, and asks who else
-    /// does: in the order of their sessions, this replica included. A hint for [`crate::protocol::Balance`]; nothing
-    /// that must be safe rests on it.
+    /// Says that this replica takes part in a role that is split over shards, and what it leads of it, and asks who
+    /// else does: in the order of their sessions, this replica included. A hint for [`crate::protocol::Balance`];
+    /// nothing that must be safe rests on it.
     ///
     /// # Errors
     /// [`StoreError::Refused`] by a store that keeps nothing of the kind (`StoreConfig::without_shards` in the

@@ -1,5 +1,5 @@
-//! A role split over shards, on real sidecars and a real Redis: spread evenly, moved when a replica dies, at most one owner
-//! each. Every answer about every shard is judged.
+//! A role split over shards, on real sidecars and a real Redis: spread evenly, moved when a replica dies, at most one
+//! owner each. Every answer about every shard is judged.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

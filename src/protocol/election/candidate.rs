@@ -31,8 +31,8 @@ impl Election {
         }
     }
 
-    /// When it looks, with the patience that it was told to have. A campaign without an answer may have been granted: it
-    /// is asked for again without.
+    /// When it looks, with the patience that it was told to have. A campaign without an answer may have been granted:
+    /// it is asked for again without.
     pub(super) fn look_due(&self) -> Mono {
         if self.unanswered || self.waited { self.look_at } else { self.look_at + self.patience }
     }

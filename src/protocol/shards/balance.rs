@@ -161,8 +161,8 @@ impl Balance {
         to.find(|(_, target)| *target != self.session && settled(*target))
     }
 
-    /// Whether the shard that was handed over last has found the owner that it was for. Another that takes it instead would
-    /// hand it over to the same replica, and back it would come.
+    /// Whether the shard that was handed over last has found the owner that it was for. Another that takes it instead
+    /// would hand it over to the same replica, and back it would come.
     fn follow_handover(&mut self, now: Mono, mine: &Mine) {
         let Some(mut handover) = self.handover else { return };
         let leads = mine.portion.leads.contains(handover.shard);

@@ -1,5 +1,5 @@
-//! Shards spread over replicas that die, end, stand still, fall ill and come back: never two owners, none for long, even
-//! once everything is well, and at rest from then on.
+//! Shards spread over replicas that die, end, stand still, fall ill and come back: never two owners, none for long,
+//! even once everything is well, and at rest from then on.
 
 mod world;
 

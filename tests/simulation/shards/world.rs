@@ -1,5 +1,5 @@
-//! The world of the shards: replicas whose elections and balance are the real ones, and a store that is the reference. A
-//! store without faults: what those do to a lease is the other worlds' matter, and a shard is a role like any other.
+//! The world of the shards: replicas whose elections and balance are the real ones, and a store that is the reference.
+//! A store without faults: what those do to a lease is the other worlds' matter, and a shard is a role like any other.
 
 use std::sync::Arc;
 use std::time::Duration;
