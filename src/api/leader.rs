@@ -42,6 +42,15 @@ pub(super) fn find(context: &Context, name: Option<&str>) -> Result<RoleHandle, 
     found.ok_or_else(|| {
         let known: Vec<_> = context.roles.all().iter().map(|role| role.name().to_string()).collect();
         match name {
+            Some(name) if !context.roles.shards(name).is_empty() => {
+                let shards: Vec<_> = context.roles.shards(name).iter().map(|shard| shard.name().to_string()).collect();
+                let detail = format!(
+                    "{name} is split over {} shards, which have a leader each: ask for one of them, such as {name}/0, \
+                     or for all at /roles",
+                    shards.len()
+                );
+                Problem::new(ProblemKind::UnknownRole, detail).with_known(shards)
+            }
             Some(name) => {
                 let shown: String = name.chars().take(63).collect();
                 Problem::new(ProblemKind::UnknownRole, format!("this replica has no role {shown:?}")).with_known(known)

@@ -11,7 +11,7 @@ use warp::{Buf, Filter, Rejection};
 
 use super::leader::problem;
 use super::{Context, control, events, leader, page, part};
-use crate::http::{Calls, Problem, ProblemKind};
+use crate::http::{Calls, Problem, ProblemKind, shard_slash};
 
 /// The largest body of any request.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -58,20 +58,26 @@ enum Owner<'a> {
 
 impl<'a> Route<'a> {
     fn find(path: &'a str) -> Option<Self> {
-        let mut segments = path.strip_prefix('/')?.split('/');
-        let found = match (segments.next()?, segments.next(), segments.next()) {
-            ("leader", role, None) => Self::Leader(role),
-            ("leading", role, None) => Self::Leading(role),
-            ("leader", Some(role), Some("resign")) => Self::Resign(role),
-            ("leader", Some(role), Some("drained")) => Self::Drained(role),
-            ("", None, None) => Self::Root,
-            ("isLeader", None, None) => Self::IsLeader,
-            ("roles", None, None) => Self::Roles,
-            ("events", None, None) => Self::Events,
-            ("openapi.yaml", None, None) => Self::OpenApi,
-            _ => return None,
-        };
-        segments.next().is_none().then_some(found)
+        let path = path.strip_prefix('/')?;
+        Some(match path {
+            "" => Self::Root,
+            "isLeader" => Self::IsLeader,
+            "leader" => Self::Leader(None),
+            "leading" => Self::Leading(None),
+            "roles" => Self::Roles,
+            "events" => Self::Events,
+            "openapi.yaml" => Self::OpenApi,
+            _ => {
+                let (call, rest) = path.split_once('/')?;
+                match (call, role_first(rest)?) {
+                    ("leader", (role, None)) => Self::Leader(Some(role)),
+                    ("leading", (role, None)) => Self::Leading(Some(role)),
+                    ("leader", (role, Some("resign"))) => Self::Resign(role),
+                    ("leader", (role, Some("drained"))) => Self::Drained(role),
+                    _ => return None,
+                }
+            }
+        })
     }
 
     fn allow(self) -> &'static str {
@@ -81,6 +87,20 @@ impl<'a> Route<'a> {
             _ => "GET",
         }
     }
+}
+
+/// A role's name, or a shard's, and what follows it, if anything does: `scheduler`, `scheduler/3`,
+/// `scheduler/3/resign`.
+fn role_first(path: &str) -> Option<(&str, Option<&str>)> {
+    let mut slashes = path.match_indices('/').map(|(at, _)| at);
+    let Some(first) = slashes.next() else { return Some((path, None)) };
+    let second = slashes.next();
+    let between = &path[first + 1..second.unwrap_or(path.len())];
+    if between.is_empty() || !between.bytes().all(|b| b.is_ascii_digit()) {
+        return second.is_none().then_some((&path[..first], Some(between)));
+    }
+    let Some(second) = second else { return Some((path, None)) };
+    slashes.next().is_none().then_some((&path[..second], Some(&path[second + 1..])))
 }
 
 /// The whole listener as one filter. It answers every request and rejects none.
@@ -106,7 +126,8 @@ pub(super) fn at_once(context: &Context, method: &Method, uri: &Uri) -> Option<R
     if *method != Method::GET || uri.query().is_some() {
         return None;
     }
-    let answer = match Route::find(uri.path())? {
+    let path = shard_slash(uri.path());
+    let answer = match Route::find(&path)? {
         Route::Leader(role) => leader::now(context, role),
         Route::Leading(role) => leader::leading(context, role),
         _ => return None,
@@ -122,6 +143,7 @@ async fn answer<B: Buf>(
     headers: &HeaderMap,
     body: impl Stream<Item = Result<B, warp::Error>>,
 ) -> Result<Response, Problem> {
+    let path = &*shard_slash(path);
     let (owner, allow) = find(context, path)?;
     if !allow.split(", ").any(|allowed| allowed == method.as_str()) {
         return Err(Problem::method_not_allowed(allow));
@@ -194,12 +216,28 @@ mod tests {
             "/leader/a/",
             "/leader/a/resign/",
             "/leader/a/b",
+            "/leader/a/0/",
+            "/leader/a/0/1",
+            "/leader/a/0/resign/",
+            "/leader/a/0/resign/0",
+            "/leader/a//",
+            "/leader%2Fa",
+            "/leading/a/0/resign",
             "/roles/",
             "/leading/a/b",
             "/Leader",
             "/isleader",
         ] {
-            assert_eq!(Route::find(path), None, "{path:?}");
+            assert_eq!(Route::find(&shard_slash(path)), None, "{path:?}");
+        }
+        for (path, route) in [
+            ("/leader/a/0", Route::Leader(Some("a/0"))),
+            ("/leader/a%2F12", Route::Leader(Some("a/12"))),
+            ("/leading/a%2f12", Route::Leading(Some("a/12"))),
+            ("/leader/a/12/resign", Route::Resign("a/12")),
+            ("/leader/a%2F12/drained", Route::Drained("a/12")),
+        ] {
+            assert_eq!(Route::find(&shard_slash(path)), Some(route), "{path}");
         }
         assert_eq!(Route::find("/leader/"), Some(Route::Leader(Some(""))), "the role with the empty name is unknown");
     }

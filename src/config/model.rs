@@ -25,7 +25,8 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// Where leases are kept.
     pub store: StoreConfig,
-    /// The roles to campaign for; names are unique.
+    /// The roles to campaign for; names are unique. One that is split is not among them, but each of its shards is
+    /// (`scheduler/0`, `scheduler/1`, …), all with the same timings and check.
     pub roles: Vec<RoleConfig>,
     /// What `/leader` means when there are several roles; one of `roles`.
     pub default_role: Option<RoleName>,
@@ -91,6 +92,21 @@ impl StoreConfig {
                  store.redis for jobs",
             ),
             Self::Kubernetes(_) => Some("the record of a job's runs is kept in Redis only: use store.redis for jobs"),
+        }
+    }
+
+    /// Why a role cannot be split over shards with this store; none when it can.
+    pub fn without_shards(&self) -> Option<&'static str> {
+        match self {
+            Self::Redis(_) | Self::Memory => None,
+            Self::Quorum(_) => Some(
+                "to spread them, replicas must know of each other, and independent masters do not keep one list of \
+                 them: use store.redis, or several roles",
+            ),
+            Self::Kubernetes(_) => Some(
+                "to spread them, replicas must tell each other several times per lease that they are there, which \
+                 would be as many writes to the etcd of the API server: use store.redis, or several roles",
+            ),
         }
     }
 }

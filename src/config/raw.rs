@@ -253,8 +253,8 @@ pub(super) struct RawRole {
     /// The longest promise that one answer makes. At most leaseDuration - stepDownMargin. Default: renewPeriod.
     #[schemars(with = "Option<leaf::Span>")]
     pub(super) answer_validity: Option<Scalar>,
-    /// Not supported by this version: only 1 is accepted.
-    #[schemars(with = "Option<leaf::Count<1, 1>>", extend("default" = 1))]
+    /// Split over so many shards, each with a leader of its own, spread evenly over the replicas; up to 256.
+    #[schemars(with = "Option<leaf::Count<1, 256>>", extend("default" = 1))]
     pub(super) shards: Option<Scalar>,
     /// The app's health check: an app that hangs loses the role.
     pub(super) app_check: Option<RawAppCheck>,

@@ -129,7 +129,7 @@ fn the_schema_refuses_typical_mistakes_as_the_check_does() {
         ("\n  - name: scheduler", " []"),
         ("- name: scheduler", "- {}"),
         ("- name: scheduler", "- name: Scheduler"),
-        ("- name: scheduler", "- {name: a, shards: 2}"),
+        ("- name: scheduler", "- {name: a, shards: 257}"),
         ("- name: scheduler", "- {name: a, leaseDuration: 15}"),
         ("- name: scheduler", "- {name: a, leaseDuration: 15 s}"),
         ("- name: scheduler", "- {name: a, leaseDuration: 15sec}"),

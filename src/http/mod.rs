@@ -18,4 +18,5 @@ mod words;
 pub use part::{Ask, Calls, Content};
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use serve::{Ends, Limits, serve};
+pub(crate) use words::shard_slash;
 pub use words::{decode_segment, decode_value, duration, shown};

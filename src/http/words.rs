@@ -1,5 +1,6 @@
 //! Values in paths, queries and bodies, as every call of the app's listener reads them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A duration: a whole number and its unit, such as `500ms`, `30s`, `5m` or `1h`.
@@ -56,6 +57,17 @@ pub fn decode_value(text: &str) -> Result<String, &'static str> {
 /// What a client sent, shortened: it may be anything.
 pub fn shown(text: &str) -> String {
     text.chars().take(40).collect()
+}
+
+/// A path in which the slash of a shard's name was percent-encoded (`/leader/scheduler%2F3`), as clients do that take
+/// the name for one segment, with that slash as it is. All other paths are left alone.
+pub(crate) fn shard_slash(path: &str) -> Cow<'_, str> {
+    let is_it = |at: &usize| matches!(path.as_bytes()[*at + 2..], [b'F' | b'f', b'0'..=b'9', ..]);
+    let of_role = path.starts_with("/leader/") || path.starts_with("/leading/");
+    match path.match_indices("%2").map(|(at, _)| at).find(is_it) {
+        Some(at) if of_role => Cow::Owned(format!("{}/{}", &path[..at], &path[at + 3..])),
+        _ => Cow::Borrowed(path),
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ pub struct View {
     pub holder: Option<(Arc<str>, Mono)>,
     /// Why this replica does not lead, in words; none while it leads.
     pub reason: Option<String>,
+    /// It would not take the role now if that were free: it resigned a while ago, hands it over, or ends.
+    pub stays_out: bool,
 }
 
 /// How a campaign ended.
@@ -146,6 +148,8 @@ pub enum ReleaseReason {
     Shutdown,
     /// Asked for over HTTP.
     Resigned,
+    /// Another replica leads fewer shards of the role.
+    Balanced,
     /// The app's health check failed.
     Unhealthy,
     /// The grant came too late to be used.
@@ -154,13 +158,14 @@ pub enum ReleaseReason {
 
 impl ReleaseReason {
     /// Every reason, for registering series at zero.
-    pub const ALL: [Self; 4] = [Self::Shutdown, Self::Resigned, Self::Unhealthy, Self::Unused];
+    pub const ALL: [Self; 5] = [Self::Shutdown, Self::Resigned, Self::Balanced, Self::Unhealthy, Self::Unused];
 
     /// The word in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Shutdown => "shutdown",
             Self::Resigned => "resigned",
+            Self::Balanced => "balanced",
             Self::Unhealthy => "unhealthy",
             Self::Unused => "unused",
         }

@@ -9,6 +9,8 @@
 //! * [`Standing`] is what an app may be told right now, readable from any thread.
 //! * [`Watch`] judges what acts for a term: a command, or a job's run.
 //! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
+//! * [`Balance`] spreads the shards of one role over its replicas: a policy above the leases, which never decides who
+//!   leads.
 //! * [`Timing`] is a set of durations under which all of this can work; others cannot be built.
 //!
 //! # One term
@@ -85,6 +87,7 @@ mod names;
 pub mod observed;
 mod quorum;
 mod rules;
+mod shards;
 mod standing;
 mod tenure;
 mod timing;
@@ -105,6 +108,7 @@ pub use quorum::{
     RenewRound, Round, Seats, Step, Vote,
 };
 pub use rules::Rules;
+pub use shards::{Balance, Member, Mine, Orders, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread};
 pub use standing::{Promise, Standing};
 pub use tenure::{Grace, GraceError, Sight, Verdict, Watch};
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};

@@ -1,14 +1,20 @@
 //! Newtypes for what must not be mixed up: names, sessions, attempts, tokens and moments.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::time::Duration;
 
 /// The name of a role: a DNS label (`a-z`, `0-9`, `-`; at most 63 bytes), so that it fits a key, a metric label,
-/// a Kubernetes label and a path segment unescaped.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RoleName(String);
+/// a Kubernetes label and a path segment unescaped. One shard of a role has the role's name, a slash and its number
+/// (`scheduler/3`); people cannot give that name to a role, and it is a role like any other to everything else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RoleName {
+    text: String,
+    /// How long the role's own name is, and the number of the shard, where it is one.
+    shard: Option<(u8, u16)>,
+}
 
 /// Why a text is not a role name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +28,7 @@ impl fmt::Display for RoleNameError {
         write!(
             f,
             "{:?} is not a role name: use a DNS label, 1 to 63 of a-z, 0-9 and '-', beginning and ending with a \
-             letter or digit",
+             letter or digit; a shard of a role is the role's name, a slash and a number",
             self.given
         )
     }
@@ -31,7 +37,7 @@ impl fmt::Display for RoleNameError {
 impl std::error::Error for RoleNameError {}
 
 impl RoleName {
-    /// Checks that `name` is a DNS label.
+    /// Checks that `name` is a DNS label: a whole role's name, never a shard's.
     pub fn new(name: impl Into<String>) -> Result<Self, RoleNameError> {
         let given = name.into();
         let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -40,26 +46,67 @@ impl RoleName {
             && bytes.iter().all(|b| alphanumeric(*b) || *b == b'-')
             && alphanumeric(bytes[0])
             && alphanumeric(bytes[bytes.len() - 1]);
-        if fits { Ok(Self(given)) } else { Err(RoleNameError { given }) }
+        if fits { Ok(Self { text: given, shard: None }) } else { Err(RoleNameError { given }) }
+    }
+
+    /// The name of one shard of this role; of the same role when this is a shard already.
+    pub fn shard(&self, number: u16) -> Self {
+        let role = self.role_str();
+        // At most 63 bytes, or there would be no such name.
+        let length = u8::try_from(role.len()).unwrap_or(u8::MAX);
+        Self { text: format!("{role}/{number}"), shard: Some((length, number)) }
+    }
+
+    /// Which shard this is; none for a whole role.
+    pub fn shard_number(&self) -> Option<u16> {
+        self.shard.map(|(_, number)| number)
+    }
+
+    /// The name of the role that this is a shard of; this name itself when it is none.
+    pub fn role(&self) -> Self {
+        Self { text: self.role_str().to_owned(), shard: None }
+    }
+
+    fn role_str(&self) -> &str {
+        self.shard.map_or(self.text.as_str(), |(length, _)| &self.text[..usize::from(length)])
     }
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+}
+
+/// By name, the shards of a role by number: `a`, `a/2`, `a/10`, `b`.
+impl Ord for RoleName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.role_str().cmp(other.role_str()).then(self.shard_number().cmp(&other.shard_number()))
+    }
+}
+
+impl PartialOrd for RoleName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
 impl fmt::Display for RoleName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
+/// Reads the name of a role or of a shard: what people and paths may name, as against what [`RoleName::new`] lets them
+/// give.
 impl FromStr for RoleName {
     type Err = RoleNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::new(text)
+        let Some((role, number)) = text.split_once('/') else { return Self::new(text) };
+        let wrong = || RoleNameError { given: text.to_owned() };
+        let shard = Self::new(role).map_err(|_| wrong())?.shard(number.parse().map_err(|_| wrong())?);
+        // One name for one shard: neither `01` nor `+1`.
+        if shard.text == text { Ok(shard) } else { Err(wrong()) }
     }
 }
 
@@ -209,6 +256,27 @@ mod tests {
         for bad in ["", "-a", "a-", "A", "a.b", "a/0", "a b", "ä", &"x".repeat(64)] {
             assert_eq!(RoleName::new(bad).unwrap_err().given, bad);
         }
+    }
+
+    #[test]
+    fn shards_have_names_that_only_the_program_gives() {
+        let role = RoleName::new("scheduler").unwrap();
+        let shard = role.shard(3);
+        assert_eq!((shard.as_str(), shard.shard_number(), shard.role()), ("scheduler/3", Some(3), role.clone()));
+        assert_eq!((role.shard_number(), role.role(), shard.shard(4)), (None, role.clone(), role.shard(4)));
+        assert_eq!("scheduler/3".parse(), Ok(shard));
+        assert_eq!("scheduler".parse(), Ok(role));
+        for bad in ["a/", "/0", "a/01", "a/+1", "a/-1", "a/x", "a/0/1", "a/65536", "a//1", "A/1"] {
+            assert_eq!(bad.parse::<RoleName>().unwrap_err().given, bad);
+        }
+    }
+
+    #[test]
+    fn shards_stand_in_the_order_of_their_numbers() {
+        let mut names: Vec<RoleName> =
+            ["b", "a/10", "a-b", "a/2", "a"].iter().map(|text| text.parse().unwrap()).collect();
+        names.sort();
+        assert_eq!(names.iter().map(RoleName::as_str).collect::<Vec<_>>(), ["a", "a/2", "a/10", "a-b", "b"]);
     }
 
     #[test]

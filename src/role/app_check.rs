@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http_body_util::Empty;
 use hyper::Request;
 use hyper::client::conn::http1;
@@ -14,27 +15,32 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::handle::{Command, RoleHandle};
 use crate::config::AppCheck;
 
-/// Checks for as long as the role's task runs, and tells it of every change. The app counts as unwell until the first
+/// Checks for as long as the task of one of the roles runs, and tells them of every change: the shards of a role have
+/// one check together. The app counts as unwell until the first
 /// check succeeds, after `failure_threshold` failures in a row, and as well again after one success.
-pub async fn watch_app(check: AppCheck, role: RoleHandle) {
+pub async fn watch_app(check: AppCheck, roles: Vec<RoleHandle>) {
     let mut ticks = interval(check.period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut healthy = false;
     let mut failures = 0;
+    let mut all_ended = std::pin::pin!(join_all(roles.iter().map(RoleHandle::ended)));
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = role.ended() => return,
+            _ = &mut all_ended => return,
         }
         let verdict = ask(&check).await;
         failures = if verdict.is_ok() { 0 } else { failures + 1 };
         let now_healthy = verdict.is_ok() || (healthy && failures < check.failure_threshold);
         if let Err(reason) = verdict {
-            tracing::debug!(role = %role.name(), failures, %reason, "the app's health check failed");
+            let role = roles.first().map(|role| role.name().role().to_string());
+            tracing::debug!(role, failures, %reason, "the app's health check failed");
         }
         if now_healthy != healthy {
             healthy = now_healthy;
-            role.tell(Command::AppHealth { healthy }).await;
+            for role in &roles {
+                role.tell(Command::AppHealth { healthy }).await;
+            }
         }
     }
 }

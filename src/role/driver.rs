@@ -43,6 +43,8 @@ pub struct RoleSpec {
     pub guard: bool,
     /// The app has a health check: nothing is campaigned for before it first succeeds.
     pub app_checked: bool,
+    /// How long it lets others go first, until it is told otherwise ([`Command::Patience`]).
+    pub patience: Duration,
     /// Seeds the spreading of wake-ups and retries.
     pub seed: u64,
 }
@@ -97,7 +99,8 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
     };
     let now = surroundings.clock.now();
     let standstills = surroundings.stall.standstills(now);
-    let election = Election::new(profile, now);
+    let mut election = Election::new(profile, now);
+    election.handle_input(now, Input::Patience { patience: spec.patience });
     let first = Snapshot { view: election.view(now), since: wall_time(), index: 1 };
     let (snapshots, seen) = watch::channel(Arc::new(first));
     let (commands, inbox) = mpsc::channel(COMMANDS);
@@ -266,6 +269,8 @@ impl Driver {
                 // Whoever asked may have gone; the role is handed over all the same.
                 let _ = done.send(if leads { Ok(()) } else { Err(refused()) });
             }
+            Some(Command::HandOver { cooldown }) => self.election.handle_input(now, Input::HandOver { cooldown }),
+            Some(Command::Patience { patience }) => self.election.handle_input(now, Input::Patience { patience }),
             Some(Command::Drained { done }) => {
                 let drains = self.election.is_draining();
                 self.election.handle_input(now, Input::Drained);

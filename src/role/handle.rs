@@ -81,6 +81,10 @@ pub struct Snapshot {
 pub enum Command {
     /// Give the role up and stay out for the cooldown.
     Resign { cooldown: Option<Duration>, done: oneshot::Sender<Result<(), CommandError>> },
+    /// The same for the sake of an even spread; nothing, unless it leads.
+    HandOver { cooldown: Duration },
+    /// Wait so much longer before each campaign, so that others may go first.
+    Patience { patience: Duration },
     /// The app has stopped acting as leader.
     Drained { done: oneshot::Sender<Result<(), CommandError>> },
     /// The app's health check changed its mind.
@@ -284,7 +288,15 @@ impl Roles {
     /// The role with this name.
     pub fn get(&self, name: &str) -> Option<RoleHandle> {
         let table = self.table.load();
-        RoleName::new(name).ok().and_then(|name| table.roles.get(&name).cloned())
+        name.parse().ok().and_then(|name: RoleName| table.roles.get(&name).cloned())
+    }
+
+    /// The shards of the role with this name, in the order of their numbers; none when it is not split.
+    pub fn shards(&self, name: &str) -> Vec<RoleHandle> {
+        let Ok(role) = RoleName::new(name) else { return Vec::new() };
+        let table = self.table.load();
+        let of_it = table.roles.range(role.clone()..).take_while(|(name, _)| name.role() == role);
+        of_it.filter(|(name, _)| name.shard_number().is_some()).map(|(_, handle)| handle.clone()).collect()
     }
 
     /// What `/leader` without a name means: the default role, or the only one. None when that is ambiguous.

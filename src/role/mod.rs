@@ -4,6 +4,7 @@ mod app_check;
 mod driver;
 mod handle;
 mod pulse;
+mod shards;
 mod team;
 
 pub use app_check::watch_app;

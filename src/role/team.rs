@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::app_check::watch_app;
 use super::driver::{RoleSpec, Surroundings, role};
 use super::handle::{Command, RoleHandle, Roles};
+use super::shards::{Shards, SpreadSpec, spread};
 use crate::config::{AppCheck, RoleConfig};
 use crate::process::Entropy;
-use crate::protocol::{RoleName, SessionId};
+use crate::protocol::{Balance, RoleName, SessionId, Timing};
 
 /// What all roles of a replica have in common.
 #[derive(Clone, Debug)]
@@ -30,7 +33,9 @@ pub struct Team {
     entropy: Entropy,
     roles: Roles,
     running: BTreeMap<RoleName, RoleHandle>,
-    /// One for each role and each health check. A role's task yields its name when it ends.
+    /// The roles that are split over shards, each with its timings and the way to the task that spreads it.
+    split: BTreeMap<RoleName, (Timing, watch::Sender<Shards>)>,
+    /// One for each role, each health check and each role that is split. A role's task yields its name when it ends.
     tasks: JoinSet<Option<RoleName>>,
     /// Roles that were told to end.
     leaving: Vec<RoleName>,
@@ -53,6 +58,7 @@ impl Team {
             entropy,
             roles: Roles::default(),
             running: BTreeMap::new(),
+            split: BTreeMap::new(),
             tasks: JoinSet::new(),
             leaving: Vec::new(),
         }
@@ -66,18 +72,29 @@ impl Team {
     /// Runs these roles from now on: starts new ones, retires those that are gone, and hands over those whose timings
     /// or health check are others before it starts them anew. The rest is left alone.
     pub async fn run(&mut self, old: &[RoleConfig], new: &[RoleConfig], default_role: Option<RoleName>) {
-        let changed = |config: &&RoleConfig| !new.contains(config);
-        for config in old.iter().filter(changed) {
-            self.retire(&config.name, new.iter().any(|other| other.name == config.name)).await;
-        }
+        self.unite(new);
+        self.retire(old.iter().filter(|config| !new.contains(config)), new).await;
+        let mut watched: BTreeMap<RoleName, (AppCheck, Vec<RoleHandle>)> = BTreeMap::new();
         for config in new.iter().filter(|config| !old.contains(config)) {
-            self.start(config);
+            let handle = self.start(config);
+            if let Some(check) = &config.app_check {
+                let (_, handles) = watched.entry(config.name.role()).or_insert_with(|| (check.clone(), Vec::new()));
+                handles.push(handle);
+            }
+        }
+        for (check, handles) in watched.into_values() {
+            self.tasks.spawn(async move {
+                watch_app(check, handles).await;
+                None
+            });
         }
         self.roles.replace(self.running.values().cloned().collect(), default_role);
+        self.split(new);
     }
 
-    fn start(&mut self, config: &RoleConfig) {
+    fn start(&mut self, config: &RoleConfig) -> RoleHandle {
         self.surroundings.telemetry.metrics().add_role(&config.name);
+        let is_shard = config.name.shard_number().is_some();
         let spec = RoleSpec {
             name: config.name.clone(),
             identity: Arc::clone(&self.membership.identity),
@@ -85,6 +102,7 @@ impl Team {
             timing: config.timing,
             guard: self.membership.guard,
             app_checked: config.app_check.is_some(),
+            patience: if is_shard { Balance::patience_at_first(&config.timing) } else { Duration::ZERO },
             seed: self.entropy.seed(),
         };
         let (handle, task) = role(spec, self.surroundings.clone());
@@ -93,29 +111,64 @@ impl Team {
             task.await;
             Some(name)
         });
-        if let Some(check) = &config.app_check {
-            self.watch(check.clone(), handle.clone());
-        }
-        self.running.insert(config.name.clone(), handle);
+        self.running.insert(config.name.clone(), handle.clone());
+        handle
     }
 
-    fn watch(&mut self, check: AppCheck, handle: RoleHandle) {
-        self.tasks.spawn(async move {
-            watch_app(check, handle).await;
-            None
+    /// Ends roles by the drain of R7. One that comes back under its name is waited for: two tasks of one session would
+    /// take each other's lease for their own.
+    async fn retire(&mut self, gone: impl Iterator<Item = &RoleConfig>, new: &[RoleConfig]) {
+        let mut awaited = Vec::new();
+        for RoleConfig { name, .. } in gone {
+            let Some(handle) = self.running.remove(name) else { continue };
+            self.leaving.push(name.clone());
+            handle.tell(Command::Shutdown).await;
+            if new.iter().any(|other| other.name == *name) {
+                awaited.push(handle);
+            } else {
+                self.surroundings.telemetry.metrics().remove_role(name);
+            }
+        }
+        for handle in awaited {
+            handle.ended().await;
+        }
+    }
+
+    /// Ends the spreading of roles that are split no longer, or with other timings.
+    fn unite(&mut self, new: &[RoleConfig]) {
+        self.split.retain(|role, (timing, shards)| {
+            let stays = new.iter().any(|config| {
+                config.name.shard_number().is_some() && config.name.role() == *role && config.timing == *timing
+            });
+            if !stays {
+                shards.send_modify(|shards| shards.leaving = true);
+            }
+            stays
         });
     }
 
-    /// Ends a role by the drain of R7. One that comes back under its name is waited for: two tasks of one session would
-    /// take each other's lease for their own.
-    async fn retire(&mut self, name: &RoleName, comes_back: bool) {
-        let Some(handle) = self.running.remove(name) else { return };
-        self.leaving.push(name.clone());
-        handle.tell(Command::Shutdown).await;
-        if comes_back {
-            handle.ended().await;
-        } else {
-            self.surroundings.telemetry.metrics().remove_role(name);
+    /// Has the shards of every role that is split spread over the replicas.
+    fn split(&mut self, new: &[RoleConfig]) {
+        let mut roles: BTreeMap<RoleName, (Timing, Shards)> = BTreeMap::new();
+        for config in new.iter().filter(|config| config.name.shard_number().is_some()) {
+            let (_, shards) = roles.entry(config.name.role()).or_insert((config.timing, Shards::default()));
+            shards.handles.extend(self.running.get(&config.name).cloned());
+            shards.count += 1;
+        }
+        for (role, (timing, shards)) in roles {
+            if let Some((_, known)) = self.split.get(&role) {
+                known.send_replace(shards);
+                continue;
+            }
+            let (sender, receiver) = watch::channel(shards);
+            let (session, seed) = (self.membership.session, self.entropy.seed());
+            let spec = SpreadSpec { role: role.clone(), session, timing, seed };
+            let surroundings = self.surroundings.clone();
+            self.tasks.spawn(async move {
+                spread(spec, surroundings, receiver).await;
+                None
+            });
+            self.split.insert(role, (timing, sender));
         }
     }
 
@@ -130,6 +183,10 @@ impl Team {
     }
 
     async fn tell_all(&mut self, command: impl Fn() -> Command) {
+        // First, so that the others know to whom each shard goes by the time it is given back.
+        for (_, shards) in self.split.values() {
+            shards.send_modify(|shards| shards.leaving = true);
+        }
         self.leaving.extend(self.running.keys().cloned());
         for handle in self.running.values() {
             handle.tell(command()).await;

@@ -17,7 +17,8 @@ use tokio::sync::{mpsc, watch};
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
 use crate::protocol::{
-    CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Stamped,
+    CampaignReply, CampaignRequest, Member, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    RoleName, Rules, Stamped,
 };
 use crate::telemetry::{CommandOutcome, Metrics, StoreCommand};
 
@@ -84,6 +85,10 @@ impl LeaseStore for Measured {
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
         self.stopwatch.time(StoreCommand::Purge, self.store.purge(role)).await
+    }
+
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+        self.stopwatch.time(StoreCommand::Presence, self.store.presence(role, request)).await
     }
 
     fn notes(&self) -> Vec<String> {

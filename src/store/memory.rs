@@ -17,8 +17,8 @@ use self::locks::Locks;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
 use crate::protocol::{
-    Announcement, CampaignReply, CampaignRequest, LeaseCell, Mono, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
+    Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
 };
 
 /// How many messages a listener may be behind before it is told of a gap.
@@ -35,6 +35,7 @@ pub struct MemoryStore {
     born: Mono,
     health: watch::Sender<StoreHealth>,
     roles: Mutex<HashMap<RoleName, Place>>,
+    presences: Mutex<HashMap<RoleName, Presence>>,
     locks: Mutex<Locks>,
     ledgers: Mutex<Ledgers>,
 }
@@ -100,7 +101,8 @@ impl MemoryStore {
     pub fn new(clock: SharedClock) -> Self {
         let born = clock.now();
         let (health, _) = watch::channel(StoreHealth::Up);
-        Self { clock, born, health, roles: Mutex::default(), locks: Mutex::default(), ledgers: Mutex::default() }
+        let (roles, presences) = (Mutex::default(), Mutex::default());
+        Self { clock, born, health, roles, presences, locks: Mutex::default(), ledgers: Mutex::default() }
     }
 
     fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, Place>> {
@@ -175,6 +177,12 @@ impl LeaseStore for MemoryStore {
                 Purge::Purged
             }
         })
+    }
+
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+        let now = StoreTime(self.clock.now().as_nanos() / 1_000);
+        let mut presences = self.presences.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(presences.entry(role.clone()).or_default().note(now, &request))
     }
 
     fn command_timeout(&self) -> Duration {

@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, watch};
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
-    ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, ReleaseReply, ReleaseRequest,
-    RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped, Token,
+    ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Member, PresenceRequest,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped, Token,
 };
 
 /// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one
@@ -44,6 +44,17 @@ pub trait LeaseStore: Send + Sync + 'static {
 
     /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
+
+    /// Says that this replica takes part in a role that is split over shards, and what it leads of it, and asks who
+    /// else does: in the order of their sessions, this replica included. A hint for [`crate::protocol::Balance`];
+    /// nothing that must be safe rests on it.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] by a store that keeps nothing of the kind (`StoreConfig::without_shards` in the
+    /// configuration).
+    async fn presence(&self, role: &RoleName, _request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+        Err(StoreError::Refused { reason: format!("it does not tell who takes part in the shards of {role}") })
+    }
 
     /// What works, but not as well as it should: for people, and without secrets. It is told beside every reason for
     /// not leading.

@@ -21,6 +21,9 @@ pub enum SystemEvent {
     StoreDown { reason: String },
     /// The store answers, but refuses this role: a key that is not ours, no memory left; why, in words.
     RoleRefused { role: RoleName, reason: String },
+    /// The store answers, but does not tell who takes part in the shards of this role, so that they are not spread;
+    /// why, in words.
+    SpreadRefused { role: RoleName, reason: String },
     /// A changed configuration is in force, with these roles added and removed.
     ConfigReloaded { added: Vec<RoleName>, removed: Vec<RoleName> },
     /// A changed configuration has problems; the old one stays.
@@ -91,6 +94,9 @@ impl Telemetry {
             SystemEvent::StoreDown { reason } => warn!(%reason, "the store does not answer"),
             SystemEvent::RoleRefused { role, reason } => {
                 warn!(%role, %reason, "the store cannot be used for this role")
+            }
+            SystemEvent::SpreadRefused { role, reason } => {
+                warn!(%role, %reason, "the shards of this role are not spread over the replicas");
             }
             SystemEvent::ConfigReloaded { added, removed } => {
                 self.metrics.config_reloaded(ReloadOutcome::Ok);

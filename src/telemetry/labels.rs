@@ -24,6 +24,8 @@ pub enum StoreCommand {
     Release,
     /// Forgetting a removed role.
     Purge,
+    /// Who takes part in a role that is split over shards.
+    Presence,
     /// Asking for a lock.
     LockAcquire,
     /// Extending a lock.
@@ -46,11 +48,12 @@ pub enum StoreCommand {
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Campaign,
         Self::Renew,
         Self::Release,
         Self::Purge,
+        Self::Presence,
         Self::LockAcquire,
         Self::LockExtend,
         Self::LockRelease,
@@ -69,6 +72,7 @@ impl StoreCommand {
             Self::Renew => "renew",
             Self::Release => "release",
             Self::Purge => "purge",
+            Self::Presence => "presence",
             Self::LockAcquire => "lock_acquire",
             Self::LockExtend => "lock_extend",
             Self::LockRelease => "lock_release",

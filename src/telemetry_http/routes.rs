@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Pulse, Sources};
-use crate::http::{Problem, ProblemKind};
+use crate::http::{Problem, ProblemKind, shard_slash};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
 use crate::telemetry::Reading;
@@ -55,6 +55,7 @@ async fn note_first_contact(mut store: watch::Receiver<StoreHealth>, reached: Ar
 }
 
 fn answer(state: &State, method: &Method, path: &str) -> Result<Response<Bytes>, Problem> {
+    let path = &*shard_slash(path);
     let role = path.strip_prefix("/leading/");
     let known = role.is_some() || matches!(path, "/metrics" | "/livez" | "/readyz" | "/leading");
     if !known {

@@ -221,3 +221,13 @@ fn leases_in_kubernetes_need_no_key_and_take_them_all() {
     assert_eq!((set.namespace.as_deref(), set.name_prefix.as_str()), (Some("shop"), "app"));
     assert_eq!((set.command_timeout, set.guard), (ms(1_000), Guard::Off));
 }
+
+#[test]
+fn shards_are_roles_with_the_timings_and_the_check_of_theirs() {
+    let role = "- {name: a, shards: 3, leaseDuration: 9s, appCheck: {httpGet: {port: 80}}}\n  - {name: b, shards: 1}";
+    let config = good(&BASE.replace("- name: scheduler", role));
+    let names: Vec<&str> = config.roles.iter().map(|role| role.name.as_str()).collect();
+    assert_eq!(names, ["a/0", "a/1", "a/2", "b"]);
+    assert!(config.roles[..3].iter().all(|role| role.timing == config.roles[0].timing && role.app_check.is_some()));
+    assert!(config.roles[3].app_check.is_none());
+}

@@ -279,7 +279,13 @@ fn stores_are_one_that_is_known() {
         (redis, "  redis: redis://:hunter2@a", &[(3, "store.redis", "is a text; write a mapping")]),
         (redis, "  etcd: {}", &[(3, "store.etcd", "unknown key; here belong")]),
         ("identity: web-0", "kubernetes: {events: true}", &[(1, "kubernetes.events", "not supported by this version")]),
-        ("- name: scheduler", "- {name: a, shards: 4}", &[(6, "roles[0].shards", "sharded roles are not supported")]),
+        ("- name: scheduler", "- {name: a, shards: 257}", &[(6, "roles[0].shards", "write a whole number")]),
+        ("- name: scheduler", "- {name: a/0}", &[(6, "roles[0].name", "is not a role name")]),
+        (
+            "- name: scheduler",
+            "- {name: a, shards: 2}\ndefaultRole: a",
+            &[(7, "defaultRole", "a is split over shards, which have a leader each")],
+        ),
         ("- name: scheduler", "- {name: a, shards: 0}", &[(6, "roles[0].shards", "write a whole number")]),
     ]);
 }
@@ -486,4 +492,18 @@ fn files_that_are_no_configuration_are_refused_as_such() {
     let load = |path: &std::path::Path| Config::load(path, &environment(&[])).unwrap_err().to_string();
     assert!(load(directory.path()).contains("is not a regular file"));
     assert!(load(&directory.path().join("absent.yaml")).contains("cannot be read"));
+}
+
+#[test]
+fn shards_are_refused_with_the_reason_where_the_store_cannot_spread_them() {
+    for (store, why) in [
+        ("kubernetes: {}", "writes to the etcd"),
+        ("quorum: {members: [{url: 'redis://a'}, {url: 'redis://b'}, {url: 'redis://c'}]}", "independent masters"),
+    ] {
+        let text = |shards| format!("identity: b\nstore: {{{store}}}\nroles: [{{name: a, shards: {shards}}}]\n");
+        let environment = baton::config::Environment::new(|_| None, None);
+        let error = baton::config::check_text(&text(2), "t.yaml", &environment).expect_err("refused").to_string();
+        assert!(error.contains("roles[0].shards") && error.contains(why) && error.lines().count() <= 2, "{error}");
+        assert!(baton::config::check_text(&text(1), "t.yaml", &environment).is_ok());
+    }
 }

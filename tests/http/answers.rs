@@ -258,3 +258,30 @@ async fn requests_that_come_all_at_once_are_answered_in_order() {
     }
     assert_eq!(statuses, [200, 404, 200, 200]);
 }
+
+#[tokio::test]
+async fn a_shard_is_asked_for_by_its_name_and_its_role_by_none() {
+    let shards = ["stock/0", "stock/2", "stock/10"].map(|name| Staged::new(name, Duration::from_secs(3), Cue::Grant));
+    shards[1].until_leading().await;
+    let server = Server::start(&[&shards[2], &shards[0], &shards[1]]).await;
+    for path in
+        ["/leader/stock/2", "/leader/stock%2F2", "/leader/stock%2f2?wait=1ms", "/leading/stock/2", "/leading/stock%2F2"]
+    {
+        let reply = ask(server.address, &format!("GET {path}")).await;
+        assert_eq!((reply.status, &reply.json()["role"]), (200, &json!("stock/2")), "{path}");
+    }
+    let reply = ask(server.address, "GET /leader/stock").await;
+    assert_eq!((reply.status, &reply.json()["type"]), (404, &json!("urn:baton:problem:unknown-role")));
+    assert_eq!(reply.json()["known"], json!(["stock/0", "stock/2", "stock/10"]), "by number");
+    assert!(reply.json()["detail"].as_str().unwrap().contains("split over 3 shards"), "{}", reply.json());
+    for path in ["/leader/stock/1", "/leader/stock/02", "/leader/stock%2F"] {
+        assert_eq!(ask(server.address, &format!("GET {path}")).await.status, 404, "{path}");
+    }
+    assert_eq!(ask(server.address, "GET /leader").await.status, 400, "none is meant by naming none");
+    let roles = ask(server.address, "GET /roles").await.json();
+    let names: Vec<_> = roles.as_array().unwrap().iter().map(|role| role["role"].clone()).collect();
+    assert_eq!(names, ["stock/0", "stock/2", "stock/10"]);
+    let reply = ask(server.address, "POST /leader/stock%2F2/resign").await;
+    assert_eq!((reply.status, &reply.json()["leader"]), (202, &json!(false)));
+    assert_eq!(ask(server.address, "POST /leader/stock/resign").await.status, 404);
+}

@@ -94,7 +94,9 @@ fn has_type(rule: &Value, value: &Value) -> bool {
 /// The five patterns of the description, by hand.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern {
-        "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" => baton::protocol::RoleName::new(text).is_ok(),
+        "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(/(0|[1-9][0-9]{0,2}))?$" => {
+            text.parse::<baton::protocol::RoleName>().is_ok_and(|name| name.shard_number().is_none_or(|n| n < 1_000))
+        }
         "^[0-9]+(ms|s|m|h)$" => {
             let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
             unit.len() < text.len() && ["ms", "s", "m", "h"].contains(&unit)

@@ -36,7 +36,7 @@ pub fn clock() -> SharedClock {
 }
 
 pub fn name(role: &str) -> RoleName {
-    RoleName::new(role).unwrap()
+    role.parse().unwrap()
 }
 
 /// What the store would say.

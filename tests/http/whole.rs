@@ -24,6 +24,7 @@ fn replica(identity: &str, store: Arc<dyn LeaseStore>, metrics: &Arc<Metrics>) -
         timing: Timing::from_lease(Duration::from_millis(600)).unwrap(),
         guard: true,
         app_checked: false,
+        patience: Duration::ZERO,
         seed: entropy.seed(),
     };
     let surroundings = Surroundings {

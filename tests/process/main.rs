@@ -24,6 +24,7 @@ mod redis_wrong;
 mod reload;
 #[path = "../support/sidecars/replica.rs"]
 mod replica;
+mod shards;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/sidecars/wait.rs"]

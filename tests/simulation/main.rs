@@ -13,6 +13,7 @@ mod locks;
 mod quorum;
 mod quorum_tests;
 mod run;
+mod shards;
 mod world;
 
 use baton::protocol::Rules;

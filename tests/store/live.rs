@@ -147,6 +147,7 @@ fn run(
                 timing,
                 guard: true,
                 app_checked: false,
+                patience: Duration::ZERO,
                 seed: own_seed,
             };
             let (handle, task) = make_role(spec, surroundings);

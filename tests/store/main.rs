@@ -23,6 +23,7 @@ mod listening;
 mod live;
 mod locks;
 mod members;
+mod presence;
 mod quorum;
 mod refusals;
 mod replication;

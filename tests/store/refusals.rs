@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use baton::config::Secret;
+use baton::protocol::{Portion, PresenceRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::replication::knows_waitaof;
@@ -190,6 +191,20 @@ async fn the_documented_rights_are_enough() {
     assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { audience: 1, .. }));
     assert!(matches!(campaign(&store, ask(2, 1)).await, CampaignReply::Held { .. }));
     release(&store, giving_back(1, 1, token)).await;
+    for portion in [Some(Portion::default()), None] {
+        let request = PresenceRequest { session: SessionId::from_u128(1), portion, span: ms(60_000) };
+        assert_eq!(
+            store.presence(&role(), request).await.map(|members| members.len()),
+            Ok(usize::from(portion.is_some()))
+        );
+    }
+    // Somebody else's time is over: it is removed while another stays.
+    let sign = async |number, span| {
+        let (session, portion) = (SessionId::from_u128(number), Some(Portion::default()));
+        store.presence(&role(), PresenceRequest { session, portion, span: ms(span) }).await.expect("an answer").len()
+    };
+    sign(1, 1).await;
+    wait_until_async(BOUND, "its time is over", async || sign(2, 60_000).await == 1).await;
     assert_eq!(store.purge(&role()).await, Ok(baton::store::Purge::Purged));
     for _ in 0..3 {
         assert!(matches!(within("news", news.recv()).await, Some(baton::store::News::Said(_))));

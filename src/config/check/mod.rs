@@ -69,6 +69,7 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
     let roles = checker.roles(raw.roles.as_deref(), &root.key("roles"));
     let default_role = checker.default_role(raw.default_role.as_ref(), &roles, &root);
     let store = checker.store(raw.store.as_ref(), &roles, &root.key("store"));
+    checker.shards(raw.roles.as_deref(), store.as_ref(), &root.key("roles"));
     checker.kubernetes(raw.kubernetes.as_ref(), &root.key("kubernetes"));
     let locks = checker.locks(raw.locks.as_ref(), store.as_ref(), &root.key("locks"));
     let jobs = checker.jobs(raw.jobs.as_deref(), &roles, store.as_ref(), &root);

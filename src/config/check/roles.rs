@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::Checker;
-use crate::config::model::{AppCheck, RoleConfig};
+use crate::config::model::{AppCheck, RoleConfig, StoreConfig};
 use crate::config::position::Path;
 use crate::config::raw::{RawAppCheck, RawHttpGet, RawRole, Scalar};
-use crate::protocol::{RoleName, Timing, TimingProblem};
+use crate::protocol::{RoleName, SHARDS_MAX, Timing, TimingProblem};
 
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 const CHECK_PERIOD: Duration = Duration::from_secs(2);
@@ -15,7 +15,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 const CHECK_FAILURES: u32 = 3;
 
 impl Checker<'_> {
-    /// The roles that are right, in the file's order.
+    /// The roles that are right, in the file's order; of one that is split, its shards.
     pub(super) fn roles(&mut self, raw: Option<&[Option<RawRole>]>, path: &Path) -> Vec<RoleConfig> {
         let Some(raw) = raw else { return Vec::new() };
         if raw.is_empty() {
@@ -38,12 +38,27 @@ impl Checker<'_> {
             }
             let timing = self.timing(raw, &path);
             let app_check = raw.app_check.as_ref().and_then(|check| self.app_check(check, &path.key("appCheck")));
-            self.count_of_shards(raw.shards.as_ref(), &path.key("shards"));
-            if let (Some(name), Some(timing)) = (name, timing) {
-                roles.push(RoleConfig { name, timing, app_check });
-            }
+            let shards = self.count_of_shards(raw.shards.as_ref(), &path.key("shards"));
+            let (Some(name), Some(timing)) = (name, timing) else { continue };
+            let names = match shards {
+                Some(shards @ 2..) => (0..shards).map(|number| name.shard(number)).collect(),
+                _ => vec![name],
+            };
+            roles.extend(names.into_iter().map(|name| RoleConfig { name, timing, app_check: app_check.clone() }));
         }
         roles
+    }
+
+    /// Shards need a store that tells the replicas of each other.
+    pub(super) fn shards(&mut self, raw: Option<&[Option<RawRole>]>, store: Option<&StoreConfig>, path: &Path) {
+        let Some(reason) = store.and_then(StoreConfig::without_shards) else { return };
+        for (index, raw) in raw.unwrap_or_default().iter().enumerate() {
+            let path = path.index(index).key("shards");
+            let given = raw.as_ref().and_then(|raw| raw.shards.as_ref()).filter(|_| !self.is_bad(&path));
+            if self.count_of_shards(given, &path).is_some_and(|shards| shards > 1) {
+                self.problem(&path, format!("more than 1 cannot be had with this store: {reason}"));
+            }
+        }
     }
 
     /// `defaultRole:` must be one of the roles.
@@ -55,6 +70,15 @@ impl Checker<'_> {
     ) -> Option<RoleName> {
         let path = root.key("defaultRole");
         let name = self.role_name(given, &path)?;
+        let name_of_split = |role: &RoleConfig| role.name.shard_number().is_some() && role.name.role() == name;
+        if roles.iter().any(name_of_split) {
+            let message = format!(
+                "{name} is split over shards, which have a leader each, so that /leader could not name one; remove it, \
+                 and let apps ask for /leader/{name}/0 and so on"
+            );
+            self.problem(&path, message);
+            return None;
+        }
         // With a role missing from the list because something is wrong with it, nobody knows.
         if !roles.iter().any(|role| role.name == name) && !self.has_bad_within(&root.key("roles")) {
             let known: Vec<String> = roles.iter().map(|role| format!("`{}`", role.name)).collect();
@@ -122,11 +146,9 @@ impl Checker<'_> {
         }
     }
 
-    fn count_of_shards(&mut self, given: Option<&Scalar>, path: &Path) {
-        if self.count(given, path, 1..=u32::MAX).is_some_and(|shards| shards != 1) {
-            let message = "sharded roles are not supported by this version of Baton; remove it, or write 1";
-            self.problem(path, message.to_owned());
-        }
+    fn count_of_shards(&mut self, given: Option<&Scalar>, path: &Path) -> Option<u16> {
+        let shards = self.count(given, path, 1..=u32::from(SHARDS_MAX))?;
+        u16::try_from(shards).ok()
     }
 
     fn app_check(&mut self, raw: &RawAppCheck, path: &Path) -> Option<AppCheck> {

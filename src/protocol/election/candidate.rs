@@ -26,9 +26,15 @@ impl Election {
     }
 
     pub(super) fn candidate_timeout(&mut self, now: Mono) {
-        if self.may_look() && now >= self.look_at {
+        if self.may_look() && now >= self.look_due() {
             self.campaign(now);
         }
+    }
+
+    /// When it looks, with the patience that it was told to have. A campaign without an answer may have been granted:
+    /// it is asked for again without.
+    pub(super) fn look_due(&self) -> Mono {
+        if self.unanswered || self.waited { self.look_at } else { self.look_at + self.patience }
     }
 
     /// Plans the next look: not before a cooldown is over, and not within a lease of a heartbeat.
@@ -54,6 +60,7 @@ impl Election {
         }
         self.unanswered = false;
         self.look_again = false;
+        self.waited = true;
         let timing = self.profile.timing;
         // Within the listening period only a release opens the role; a candidate that claims to know nothing gets just
         // that.
@@ -118,6 +125,7 @@ impl Election {
             self.look(now, at);
         } else {
             self.guarded = None;
+            self.waited = false;
             self.insight.forget_rival(token);
             let next_renewal = now.max(flight.sent_at + self.profile.timing.renew_period());
             let term = Term { attempt: flight.attempt, token, since: now, deadline, count, next_renewal };
@@ -185,6 +193,7 @@ impl Election {
 
     fn follow(&mut self, holder: Holder, token: Token, until: Mono) {
         let identity = holder.identity.clone();
+        self.waited = false;
         if self.insight.follow(holder, token, until) {
             self.tell(Event::Following { holder: identity, token });
         }
@@ -222,6 +231,7 @@ impl Election {
         if !self.insight.hear(news.token, news.count, now) {
             return;
         }
+        self.answered = true;
         if self.in_flight(Kind::Campaign, self.attempt) {
             // Another leads: whatever answer is still out is about the past. The next campaign is a new attempt.
             if news.kind == AnnouncementKind::Grant {

@@ -131,9 +131,9 @@ impl Election {
         self.end_if_idle();
     }
 
-    pub(super) fn resign(&mut self, now: Mono, cooldown: Duration) {
+    pub(super) fn resign(&mut self, now: Mono, reason: ReleaseReason, cooldown: Duration) {
         if let Phase::Leading(term) = self.phase {
-            self.drain(now, term, ReleaseReason::Resigned, cooldown);
+            self.drain(now, term, reason, cooldown);
         }
     }
 

@@ -81,6 +81,11 @@ pub enum Input {
     AppHealth { healthy: bool },
     /// Hand over and stay out for the cooldown. Ignored unless leading.
     Resign { cooldown: Duration },
+    /// The same, because another should lead this shard (see [`super::Balance`]).
+    HandOver { cooldown: Duration },
+    /// From now on wait so much longer before each look, so that others may go first. Nothing changes for a leader, nor
+    /// for a campaign without an answer, which may have been granted.
+    Patience { patience: Duration },
     /// The app has stopped acting on the promises given. Ignored unless draining.
     Drained,
     /// Hand over and end.
@@ -166,6 +171,11 @@ pub struct Election {
     insight: Insight,
     /// When a candidate campaigns next, unless it hears something better.
     look_at: Mono,
+    /// How much later than that it looks, to let others go first.
+    patience: Duration,
+    /// It has had that patience, and nobody is known to have come first: it has it once for each vacancy. What it knew
+    /// at its first look would be too old at its second otherwise (R5 *vanished*), each time anew.
+    waited: bool,
     /// A release was heard while a campaign was out: its answer may be older than the release.
     look_again: bool,
     /// No grant is accepted before this without a release (R8).
@@ -195,6 +205,8 @@ impl Election {
             unanswered: false,
             insight: Insight::default(),
             look_at: now,
+            patience: Duration::ZERO,
+            waited: false,
             look_again: false,
             listen_until: if profile.rules.listening { now + profile.timing.listen_span() } else { now },
             out_until: now,
@@ -223,7 +235,7 @@ impl Election {
     /// When [`Self::handle_timeout`] has something to do, if nothing comes in before.
     pub fn poll_timeout(&self) -> Option<Mono> {
         match &self.phase {
-            Phase::Candidate if self.may_look() => Some(self.look_at),
+            Phase::Candidate if self.may_look() => Some(self.look_due()),
             Phase::Candidate | Phase::Ended => None,
             Phase::Leading(term) => Some(self.renewal_due(term).map_or(term.deadline, |due| due.min(term.deadline))),
             Phase::Draining(drain) => {
@@ -252,6 +264,10 @@ impl Election {
             // Before anything that is due goes out: it would claim to know what was perhaps missed.
             self.listen_anew(now);
         }
+        if let Input::Patience { patience } = input {
+            // Before as well: what was due may be so no longer.
+            self.patience = patience;
+        }
         self.handle_timeout(now);
         match input {
             Input::Campaigned { id, reply } => self.campaigned(now, id, reply),
@@ -260,14 +276,16 @@ impl Election {
             Input::Heard(announcement) => self.heard(now, announcement),
             Input::Gap => self.missed_messages(now),
             Input::AppHealth { healthy } => self.app_health(now, healthy),
-            Input::Resign { cooldown } => self.resign(now, cooldown),
+            Input::Resign { cooldown } => self.resign(now, ReleaseReason::Resigned, cooldown),
+            Input::HandOver { cooldown } => self.resign(now, ReleaseReason::Balanced, cooldown),
+            Input::Patience { .. } => {}
             Input::Drained => self.drained(now),
             Input::Shutdown => self.shutdown(now),
             Input::Abandon => self.abandon(now),
         }
     }
 
-    /// Whether the store has answered once: before that, nothing is known of the role.
+    /// Whether the store has answered once, or published something about the role: before that, nothing is known of it.
     pub fn has_answer(&self) -> bool {
         self.answered
     }
@@ -290,7 +308,16 @@ impl Election {
             _ => self.insight.rival(now),
         };
         let (state, reason) = self.describe(now);
-        View { state, holder, reason }
+        View { state, holder, reason, stays_out: self.stays_out(now) }
+    }
+
+    /// Whether it would not take the role if that were free.
+    fn stays_out(&self, now: Mono) -> bool {
+        match &self.phase {
+            Phase::Candidate => now < self.out_until,
+            Phase::Leading(_) => false,
+            Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => true,
+        }
     }
 
     fn describe(&self, now: Mono) -> (State, Option<String>) {
@@ -319,6 +346,8 @@ impl Election {
                         "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
                     );
                     (State::Guarded, Some(why))
+                } else if !self.patience.is_zero() && !self.unanswered && !self.waited {
+                    because(State::Standby, "this shard is left to others for a while, so that each leads its share")
                 } else if now < self.listen_until && self.attempt != Attempt::default() {
                     because(
                         State::Campaigning,

@@ -30,6 +30,7 @@ mod locks;
 mod member;
 mod news;
 mod nodes;
+mod presence;
 mod rights;
 mod routes;
 mod scripts;
@@ -66,7 +67,8 @@ use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock};
 use crate::config::{AckMode, RedisConfig, Replication};
 use crate::protocol::{
-    CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped,
+    CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, RoleName, Stamped,
 };
 
 /// See the module.
@@ -317,6 +319,12 @@ impl LeaseStore for RedisStore {
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
         Ok(self.run(role, &PURGE, Vec::new(), scripts::purge_reply).await?.reply)
+    }
+
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+        let deadline = Deadline::after(self.settings.command_timeout);
+        let done = self.call(presence::call(&self.prefix, role, &request), deadline).await?;
+        Ok(done.read(presence::reply)?.reply)
     }
 
     /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.

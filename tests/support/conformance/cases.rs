@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use baton::clock::{BootClock, Clock, wall_time};
 use baton::protocol::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, ReleaseReply, RenewReply,
-    RenewRequest, RoleName, SessionId, Stamped, Token,
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Portion, PresenceRequest,
+    ReleaseReply, RenewReply, RenewRequest, RoleName, SessionId, Stamped, Token,
 };
 use baton::store::{LeaseStore, News, StoreError};
 use tokio::sync::mpsc;
@@ -57,6 +57,7 @@ cases! {
     r8_grants_heartbeats_and_releases_are_heard_in_order if rules rules.heartbeats;
     r8_a_holder_that_is_silent_for_its_whole_lease_is_overdue_whatever_the_ttl_says [LeaseStretched]
         if rules rules.heartbeats;
+    those_who_take_part_in_shards_are_told_of_each_other_for_as_long_as_they_say_so if rules rules.listening;
     r4_r5_another_server_keeps_the_incumbent_and_guards_the_role_as_generation [AnotherServer]
         if rules rules.reassert && rules.generation;
 }
@@ -376,4 +377,31 @@ async fn r8_a_holder_that_is_silent_for_its_whole_lease_is_overdue_whatever_the_
     let ask = |age| CampaignRequest { lease_duration: ms(100), knowledge: knows((token, count), age), ..ask(2, 1) };
     assert!(matches!(stage.campaign(ask(LEASE - ms(1))).await, CampaignReply::Held { .. }));
     assert!(stage.win(ask(LEASE)).await.0 > token);
+}
+
+/// Kept where one server's word is enough; the configuration refuses shards on other stores.
+async fn those_who_take_part_in_shards_are_told_of_each_other_for_as_long_as_they_say_so(stage: &mut Stage) {
+    let store = stage.store();
+    let set = |shards: &[u16]| shards.iter().copied().collect();
+    let portion = |leads: &[u16], shuns: &[u16]| Some(Portion { leads: set(leads), shuns: set(shuns) });
+    let note = async |number: u128, portion, span| {
+        let request = PresenceRequest { session: SessionId::from_u128(number), portion, span };
+        let members = store.presence(stage.role(), request).await.expect("an answer");
+        members.into_iter().map(|member| (member.session, member.portion)).collect::<Vec<_>>()
+    };
+    let member = |number: u128, portion: Option<Portion>| (SessionId::from_u128(number), portion.expect("one"));
+    let long = Duration::from_secs(600);
+    let (one, two) = (portion(&[0, 255], &[]), portion(&[64], &[0, 1]));
+    assert_eq!(note(3, None, long).await, [], "who takes no part is told who does");
+    assert_eq!(note(2, two, long).await, [member(2, two)]);
+    assert_eq!(note(1, one, long).await, [member(1, one), member(2, two)], "in the order of their sessions");
+    assert_eq!(note(2, one, long).await, [member(1, one), member(2, one)], "the last word counts");
+    assert_eq!(note(1, None, long).await, [member(2, one)]);
+    note(2, two, ms(300)).await;
+    wait_until_async(PATIENCE, "its time is over", async || note(3, None, long).await.is_empty()).await;
+    let other = RoleName::new("another").expect("a label");
+    let request = PresenceRequest { session: SessionId::from_u128(1), portion: one, span: long };
+    assert_eq!(store.presence(&other, request).await.map(|members| members.len()), Ok(1), "each role has its own");
+    let leave = PresenceRequest { portion: None, ..request };
+    assert_eq!(store.presence(&other, leave).await, Ok(Vec::new()));
 }

@@ -2,6 +2,7 @@
 
 mod candidate;
 mod incumbent;
+mod shards;
 
 use super::super::event::{CampaignOutcome, LossReason};
 use super::super::names::StoreTime;

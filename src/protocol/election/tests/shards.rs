@@ -1,0 +1,70 @@
+//! What a shard is asked for: to let others go first, and to hand over.
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn patient(stage: &mut Stage, patience: Duration) {
+    stage.input(Input::Patience { patience });
+}
+
+#[test]
+fn a_patient_candidate_looks_so_much_later_and_at_once_when_it_need_not_be_patient_any_more() {
+    let mut stage = Stage::new();
+    patient(&mut stage, PATIENCE);
+    assert_eq!(stage.pass(PATIENCE - ms(1)).actions(), vec![]);
+    assert_eq!(stage.state(), State::Standby);
+    stage.pass(ms(1)).campaign();
+
+    let mut stage = Stage::new();
+    patient(&mut stage, PATIENCE);
+    assert_eq!(stage.pass(SOON).actions(), vec![]);
+    patient(&mut stage, Duration::ZERO);
+    stage.campaign();
+}
+
+#[test]
+fn patience_is_had_once_for_each_vacancy() {
+    let mut stage = Stage::new();
+    patient(&mut stage, PATIENCE);
+    stage.pass(PATIENCE);
+    let (id, _) = stage.campaign();
+    stage.answer(id, CampaignReply::LookAgain { token: token(7), count: 1 });
+    // Half a lease of listening, and no more: by then what it knows is recent enough to be worth something.
+    stage.until_due(LEASE / 2 + SOON);
+    let (id, second) = stage.campaign();
+    assert!(second.knowledge.is_some());
+    stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: ms(3_000), count: 5 });
+    stage.actions();
+    let due = stage.until_due(ms(3_000) + PATIENCE + SOON);
+    assert!(due >= ms(3_000) + PATIENCE, "the next vacancy is left to others again: {due:?}");
+}
+
+#[test]
+fn a_campaign_without_an_answer_is_repeated_without_patience() {
+    let mut stage = Stage::new();
+    let (id, first) = stage.campaign();
+    patient(&mut stage, PATIENCE);
+    stage.input(Input::Campaigned { id, reply: Err(no_answer()) });
+    stage.actions();
+    stage.until_due(SOON);
+    assert_eq!(stage.campaign().1.candidate, first.candidate, "it may have been granted");
+}
+
+#[test]
+fn a_leader_minds_no_patience_and_hands_over_as_on_a_resignation() {
+    let mut stage = Stage::leading(token(7));
+    patient(&mut stage, PATIENCE);
+    stage.until_due(PERIOD);
+    stage.renewal();
+    let now = stage.now;
+    assert!(stage.election.standing().promise(now).is_some());
+    stage.input(Input::HandOver { cooldown: LEASE });
+    let view = stage.election.view(stage.now);
+    assert_eq!((view.state, view.stays_out, stage.leads()), (State::Draining, true, false));
+    assert_eq!(stage.actions(), vec![], "the promise stands");
+    stage.until_due(VALIDITY);
+    assert!(matches!(stage.only_action(), Action::Release { .. }));
+    let balanced = |event: &Event| matches!(event, Event::Draining { reason: ReleaseReason::Balanced, .. });
+    assert!(stage.events.iter().any(balanced), "{:?}", stage.events);
+}

@@ -1,0 +1,179 @@
+//! The task that spreads the shards of one role: it tells the store that this replica is there and what it leads, asks
+//! who else is, and passes on to the shards what [`Balance`] makes of it. It decides nothing, and has no say in who
+//! leads.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{self, Either};
+use tokio::sync::watch;
+
+use super::driver::Surroundings;
+use super::handle::{Command, RoleHandle, Snapshot};
+use crate::protocol::{
+    Balance, Dice, Member, Mine, Mono, Orders, Portion, PresenceRequest, RoleName, SessionId, State, Timing,
+};
+use crate::store::{StoreError, StoreHealth};
+use crate::telemetry::SystemEvent;
+
+/// After a change, how long to wait for others that come with it. At random, so that the replicas do not all ask in
+/// one moment.
+const GATHER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(20));
+
+/// The shards of a role on this replica; a reload may add some or take some away.
+#[derive(Clone, Default)]
+pub(super) struct Shards {
+    /// In the order of their numbers.
+    pub handles: Vec<RoleHandle>,
+    /// How many the role has.
+    pub count: u16,
+    /// This replica takes no new ones, and gives up those it has.
+    pub leaving: bool,
+}
+
+/// What the task is made of.
+pub(super) struct SpreadSpec {
+    /// The role that is split.
+    pub role: RoleName,
+    /// This start of this process.
+    pub session: SessionId,
+    /// The role's timings.
+    pub timing: Timing,
+    /// Seeds the spreading of requests.
+    pub seed: u64,
+}
+
+struct Spreader {
+    spec: SpreadSpec,
+    surroundings: Surroundings,
+    shards: watch::Receiver<Shards>,
+    balance: Balance,
+    /// What each shard was told last; none when it is new.
+    patience: Vec<Option<Duration>>,
+    dice: Dice,
+    /// Why the store does not tell who else there is, as it was logged.
+    refusal: Option<String>,
+}
+
+/// Runs until the shards are leaving or their sender is gone; the last word is then that this replica is not there.
+pub(super) async fn spread(spec: SpreadSpec, surroundings: Surroundings, shards: watch::Receiver<Shards>) {
+    let balance = Balance::new(spec.session, 0, spec.timing);
+    let dice = Dice::new(spec.seed);
+    Spreader { spec, surroundings, shards, balance, patience: Vec::new(), dice, refusal: None }.run().await;
+}
+
+impl Spreader {
+    async fn run(mut self) {
+        loop {
+            if self.shards.has_changed().unwrap_or(true) {
+                self.patience.clear();
+            }
+            let shards = self.shards.borrow_and_update().clone();
+            if shards.leaving || self.shards.has_changed().is_err() {
+                // An answer is of no use; without one, the last sign stands for its span.
+                let _ = self.ask(None).await;
+                return;
+            }
+            // From before the question, so that nothing that changes while it is out is missed.
+            let changes: Vec<_> = shards.handles.iter().map(RoleHandle::changes).collect();
+            let asked_for = self.mine(&shards);
+            let told = self.ask(asked_for.map(|mine| mine.portion)).await;
+            self.log_refusal(&told);
+            let mine = self.mine(&shards).unwrap_or_default();
+            self.balance.resize(shards.count);
+            let orders = self.balance.decide(self.surroundings.clock.now(), &mine, told.ok());
+            self.pass_on(&shards, &orders).await;
+            self.wait(changes, orders.ask_soon).await;
+        }
+    }
+
+    /// What this replica leads and knows; none when it takes no part, because its app is unwell.
+    fn mine(&self, shards: &Shards) -> Option<Mine> {
+        let mut mine = Mine::default();
+        for handle in &shards.handles {
+            let Some(number) = handle.name().shard_number() else { continue };
+            let view = &handle.snapshot().view;
+            if view.state == State::Unhealthy {
+                return None;
+            }
+            if handle.leads() {
+                mine.portion.leads.insert(number);
+                continue;
+            }
+            if view.stays_out {
+                mine.portion.shuns.insert(number);
+            }
+            if view.state == State::Standby && self.is_led(view.holder.as_ref().map(|(_, until)| *until)) {
+                mine.elsewhere.insert(number);
+            }
+        }
+        Some(mine)
+    }
+
+    fn is_led(&self, until: Option<Mono>) -> bool {
+        until.is_some_and(|until| self.surroundings.clock.now() < until)
+    }
+
+    async fn ask(&self, portion: Option<Portion>) -> Result<Vec<Member>, StoreError> {
+        let span = Balance::span(&self.spec.timing);
+        let request = PresenceRequest { session: self.spec.session, portion, span };
+        self.surroundings.store.presence(&self.spec.role, request).await
+    }
+
+    /// Logs why the store refuses, once for each reason. A store that is down is logged already.
+    fn log_refusal(&mut self, told: &Result<Vec<Member>, StoreError>) {
+        let reason = match told {
+            Err(error @ (StoreError::Refused { .. } | StoreError::Garbage { .. })) => Some(error.to_string()),
+            Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) => return,
+            Ok(_) => None,
+        };
+        let up = *self.surroundings.store.health().borrow() == StoreHealth::Up;
+        if let Some(reason) = reason.clone().filter(|_| up && self.refusal != reason) {
+            let event = SystemEvent::SpreadRefused { role: self.spec.role.clone(), reason };
+            self.surroundings.telemetry.record_system(&event);
+        }
+        self.refusal = reason;
+    }
+
+    async fn pass_on(&mut self, shards: &Shards, orders: &Orders) {
+        self.patience.resize(orders.patience.len(), None);
+        for handle in &shards.handles {
+            let Some(number) = handle.name().shard_number() else { continue };
+            let at = usize::from(number);
+            let (Some(told), Some(&patience)) = (self.patience.get_mut(at), orders.patience.get(at)) else { continue };
+            if told.replace(patience) != Some(patience) {
+                handle.tell(Command::Patience { patience }).await;
+            }
+            if orders.hand_over == Some(number) {
+                let cooldown = Balance::cooldown(&self.spec.timing);
+                handle.tell(Command::HandOver { cooldown }).await;
+            }
+        }
+    }
+
+    /// Until the next sign of life is due, or something is another than it was.
+    async fn wait(&mut self, mut changes: Vec<watch::Receiver<Arc<Snapshot>>>, soon: bool) {
+        let timing = &self.spec.timing;
+        let tick = tokio::time::sleep(if soon { Balance::soon(timing) } else { Balance::tick(timing) });
+        let any: Vec<_> = changes.iter_mut().map(changed).collect();
+        let any = if any.is_empty() { Either::Left(future::pending()) } else { Either::Right(future::select_all(any)) };
+        tokio::select! {
+            () = tick => return,
+            _ = any => {}
+            // An error means that the sender is gone: the next round ends.
+            _ = self.shards.changed() => return,
+        }
+        tokio::time::sleep(self.dice.between(GATHER.0, GATHER.1)).await;
+    }
+}
+
+/// A change of a shard; never, once its task has ended.
+fn changed(changes: &mut watch::Receiver<Arc<Snapshot>>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    Box::pin(async {
+        if changes.changed().await.is_err() {
+            future::pending::<()>().await;
+        }
+    })
+}

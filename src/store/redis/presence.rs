@@ -1,0 +1,53 @@
+//! Who takes part in a role that is split over shards: the key, what goes into the script and what comes out.
+
+use fred::types::Value;
+
+use super::scripts::{Call, Fields, Script, misunderstood, script};
+use crate::protocol::{Member, Portion, PresenceRequest, RoleName, ShardSet};
+use crate::store::StoreError;
+
+pub(super) static PRESENCE: Script = script!("scripts/presence.lua");
+
+/// The whole key goes this many spans after the last sign of anybody.
+const TTL_SPANS: u128 = 4;
+
+/// The key of this role. In a cluster it is where its own role's keys would be; each shard has keys, and a slot, of its
+/// own.
+pub(super) fn key(prefix: &str, role: &RoleName) -> String {
+    format!("{prefix}:{{{}}}:presence", role.role())
+}
+
+/// The script with its arguments.
+pub(super) fn call(prefix: &str, role: &RoleName, request: &PresenceRequest) -> Call<'static> {
+    let key = key(prefix, role);
+    let span = request.portion.map_or_else(String::new, |_| request.span.as_micros().to_string());
+    let Portion { leads, shuns } = request.portion.unwrap_or_default();
+    let ttl_ms = (request.span.as_millis() * TTL_SPANS).max(1).to_string();
+    Call {
+        script: &PRESENCE,
+        slot: fred::util::redis_keyslot(key.as_bytes()),
+        keys: vec![key],
+        args: vec![request.session.to_string(), span, leads.to_string(), shuns.to_string(), ttl_ms],
+        body: None,
+    }
+}
+
+fn shards(fields: &mut Fields) -> Result<ShardSet, StoreError> {
+    fields.text()?.parse().map_err(|_| misunderstood())
+}
+
+/// Those that take part, in the order of their sessions; the script's own order is none.
+pub(super) fn reply(reply: Value) -> Result<Vec<Member>, StoreError> {
+    let mut fields = Fields::new(reply)?;
+    if fields.name != "present" {
+        return Err(misunderstood());
+    }
+    let mut members = Vec::new();
+    while fields.rest.len() > 0 {
+        let session = fields.text()?.parse().map_err(|_| misunderstood())?;
+        let portion = Portion { leads: shards(&mut fields)?, shuns: shards(&mut fields)? };
+        members.push(Member { session, portion });
+    }
+    members.sort_by_key(|member| member.session);
+    Ok(members)
+}

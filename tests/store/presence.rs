@@ -1,0 +1,105 @@
+//! Who takes part in a role that is split over shards: the script against the reference, its key, and what it refuses.
+
+use baton::protocol::{Dice, Member, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, StoreTime};
+
+use super::support::redis::RedisServer;
+use super::support::resp::Reply;
+use super::support::wait_until_async;
+use super::*;
+
+const KEY: &str = "baton:{scheduler}:presence";
+/// Longer than any test takes.
+const SPAN: Duration = Duration::from_secs(600);
+
+fn request(session: u128, portion: Option<Portion>, span: Duration) -> PresenceRequest {
+    PresenceRequest { session: SessionId::from_u128(session), portion, span }
+}
+
+async fn present(store: &RedisStore, request: PresenceRequest) -> Vec<Member> {
+    store.presence(&role(), request).await.expect("an answer")
+}
+
+#[tokio::test]
+async fn random_signs_of_life_get_the_same_answers_from_redis_and_from_the_reference() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (mut reference, mut dice) = (Presence::default(), Dice::new(7));
+    let mut roll = move |below: u64| {
+        let rolled = dice.between(Duration::ZERO, Duration::from_micros(below)).as_micros();
+        u64::try_from(rolled).expect("small")
+    };
+    let mut most = 0;
+    for _ in 0..500 {
+        let mut set = |size| (0..size).map(|_| roll(u64::from(SHARDS_MAX)) as u16).collect::<ShardSet>();
+        let portion = Portion { leads: set(9), shuns: set(3) };
+        let portion = (roll(4) > 0).then_some(portion);
+        let request = request(u128::from(roll(40)) + 1, portion, SPAN);
+        let wanted = reference.note(StoreTime(1), &request);
+        most = most.max(wanted.len());
+        assert_eq!(present(&store, request).await, wanted);
+    }
+    assert!(most > 20, "few of them at once: {most}");
+}
+
+#[tokio::test]
+async fn those_whose_time_is_over_are_removed_and_the_key_goes_with_the_last() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let some = Some(Portion::default());
+    for session in 1..=250 {
+        present(&store, request(session, some, ms(1))).await;
+    }
+    wait_until_async(BOUND, "all but the last are over", async || {
+        present(&store, request(999, some, SPAN)).await.len() == 1
+    })
+    .await;
+    assert_eq!(redis.command(&["HLEN", KEY]), Reply::Number(2), "v and one session");
+    let ttl = redis.command(&["PTTL", KEY]).number();
+    assert!((1..=2_400_000).contains(&ttl), "it would go by itself: {ttl} ms");
+    assert_eq!(present(&store, request(999, None, SPAN)).await, []);
+    assert_eq!(redis.command(&["EXISTS", KEY]), Reply::Number(0));
+    // A shard's name leads to its role's key.
+    let members = store.presence(&role().shard(3), request(1, some, SPAN)).await.expect("an answer");
+    assert_eq!((members.len(), redis.command(&["EXISTS", KEY])), (1, Reply::Number(1)));
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_batons_is_told_and_left_alone() {
+    let redis = RedisServer::start_with(&["--enable-debug-command", "yes"]);
+    let store = connected(&redis.url()).await;
+    let session = "0".repeat(31) + "9";
+    let (set, short) = ("0".repeat(64), "0".repeat(63));
+    let rows: [(&[&str], &str); 7] = [
+        (&["SET", KEY, "x"], "not a hash"),
+        (&["HSET", KEY, "x", "y"], "field x"),
+        (&["HSET", KEY, &session, &format!("1 1 {set} {set}")], "field v is missing"),
+        (&["HSET", KEY, "v", "2"], "field v is not 1"),
+        (&["HSET", KEY, "v", "1", &session, &format!("1 1 {set} {short}")], &session),
+        (&["HSET", KEY, "v", "1", &session, &format!("1 -1 {set} {set}")], &session),
+        (&["HSET", KEY, "v", "1", "me", &format!("1 1 {set} {set}")], "field me"),
+    ];
+    for (make, word) in rows {
+        redis.command(&["FLUSHALL"]);
+        redis.command(make);
+        let before = redis.command(&["DEBUG", "DIGEST"]);
+        for portion in [Some(Portion::default()), None] {
+            match store.presence(&role(), request(1, portion, SPAN)).await {
+                Err(StoreError::Garbage { key, why }) => assert!(key == KEY && why.contains(word), "{word}: {why}"),
+                other => panic!("{word}: {other:?}"),
+            }
+        }
+        assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{word}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_signs_of_life_and_lets_leave() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    present(&store, request(1, Some(Portion::default()), SPAN)).await;
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = store.presence(&role(), request(2, Some(Portion::default()), SPAN)).await;
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("maxmemory")), "{refused:?}");
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(present(&store, request(1, None, SPAN)).await, [], "nothing of the refused one was kept");
+}
