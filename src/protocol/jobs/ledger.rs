@@ -272,10 +272,15 @@ impl Ledger {
         before != (self.runs.len(), self.gaps.len())
     }
 
-    /// Takes in what the store has instead of this ledger: what was asked for meanwhile, and what this ledger does not
-    /// know yet. Everything else is older than this, because the store lost what came after.
-    pub(super) fn adopt(&mut self, stored: Self) {
-        for (slot, theirs) in stored.runs {
+    /// Takes in what the store has instead of this ledger: what was asked for meanwhile, and what this term has written
+    /// and this ledger does not know. Everything else is older than this, because the store lost what came after, or
+    /// comes from a stale leader that found the store empty, without a fence: it has started nothing of it.
+    pub(super) fn adopt(&mut self, stored: Self, term: Token) {
+        let counts = |run: &Run| run.attempts.last().is_none_or(|last| last.term >= term);
+        // Who has claimed nothing in this term has decided nothing in it that is not known here.
+        let of_this_term = |run: &Run| run.attempts.last().is_some_and(|last| last.term >= term);
+        let decides = stored.runs.values().any(of_this_term) && stored.token >= self.token;
+        for (slot, theirs) in stored.runs.into_iter().filter(|(_, run)| counts(run)) {
             let mark = if matches!(slot, Slot::Manual(_)) { self.begun } else { self.decided };
             match self.runs.get_mut(&slot) {
                 Some(ours) if ours.progress() < theirs.progress() => *ours = theirs,
@@ -290,10 +295,8 @@ impl Ledger {
         if holds && stored.suspension.order.map(|(_, at)| at) > self.suspension.order.map(|(_, at)| at) {
             self.suspension.order = stored.suspension.order;
         }
-        // A ledger that was begun anew, for somebody's wish, knows of no attempt and has decided nothing.
-        let decides = stored.token != Token::NONE && stored.token >= self.token;
         if decides && stored.decided > self.decided && stored.timetable == self.timetable {
-            self.gaps.extend(stored.gaps.into_iter().filter(|gap| gap.first > self.decided));
+            self.gaps.extend(stored.gaps.into_iter().filter(|gap| gap.last > self.decided));
             self.decided = stored.decided;
         }
         self.begun = self.begun.max(stored.begun);

@@ -359,7 +359,8 @@ impl World {
 
     fn wishes(&mut self, job: usize) {
         if self.is_calm() {
-            return;
+            // An order may have been older than one that the store had lost and the leader remembered.
+            return self.wish(job, Wish::Resume, 5);
         }
         let wish = [Wish::Run, Wish::Run, Wish::Suspend, Wish::Resume, Wish::Resume][self.rng.usize(0..5)];
         self.wish(job, wish, 5);
@@ -422,6 +423,7 @@ impl World {
         for job in 0..JOBS {
             self.config[job].1.suspend = false;
             self.wish(job, Wish::Resume, 5);
+            self.after(10 * SECOND, Happening::Wishes { job });
             for leader in 0..self.leaders.len() {
                 self.after(0, Happening::Configured { leader, job });
                 self.after(SECOND, Happening::Changed { leader, job });

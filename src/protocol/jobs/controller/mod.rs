@@ -412,7 +412,7 @@ impl JobController {
         }
         self.base = revision;
         if let Some(stored) = stored {
-            self.ledger.adopt(stored.body);
+            self.ledger.adopt(stored.body, self.term);
         }
         self.dirty = true;
         self.interrupt_what_is_not_ours(now);

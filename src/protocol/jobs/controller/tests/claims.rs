@@ -204,3 +204,20 @@ fn of_two_attempts_with_one_number_that_of_the_later_term_counts() {
     stage.end(at(10), Ending::Succeeded);
     assert_eq!(stage.phase(at(10)), Phase::Succeeded);
 }
+
+#[test]
+fn what_a_stale_leader_writes_into_an_emptied_store_is_not_believed() {
+    let mut stage = Stage::new(JobPolicy { concurrency: Concurrency::Allow, ..policy() }, 10);
+    stage.pass(secs(10));
+    // Its claim of the next slot did not reach the store before that was emptied. Its tokens are above the next term's.
+    let mut stale = stage.stored();
+    stale.token = token(TERM + 60);
+    stage.next_leader(TERM + 50);
+    assert_eq!(stage.starts(), [(at(10), 1), (at(10), 2)]);
+    stale.claim(at(20), token(TERM), &Arc::from("stale"), wall(20));
+    stage.flush().advance(secs(1)).wish(|ledger, _| *ledger = stale).input(JobInput::Changed);
+    assert!(!stage.stored().runs.contains_key(&at(20)));
+    stage.pass(secs(9));
+    assert_eq!(stage.starts(), [(at(20), 1)]);
+    assert_eq!(stage.attempts(at(20))[0].term, token(TERM + 50));
+}
