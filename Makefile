@@ -35,14 +35,17 @@ charts: ## write what is generated for the charts: tables, schema, golden files,
 bench: ## the figures of docs/performance.md, on this machine
 	cargo bench --bench baton
 
-chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
+chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
 	cargo test --profile chaos --test simulation -- --nocapture
+	cargo test --profile chaos --test locks -- --ignored --nocapture --test-threads=1 ten_minutes hundred_thousand
 	@command -v go >/dev/null || echo "notice: leases in Kubernetes are not measured without Go"
 	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
 		cargo test --test chaos measure_the_table -- --ignored --nocapture
 
-e2e: deps ## the README in a fresh clone; the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
+e2e: deps ## the README in a fresh clone; Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
 	tests/e2e/readme.sh
+	@if command -v npm >/dev/null; then cargo test --test locks daprs_published_node_client -- --ignored --nocapture; \
+	else echo "notice: Dapr's client was not tried without Node and npm"; fi
 	@if server=$$(.ci/valkey); then BATON_REDIS_SERVER=$$server cargo test --test store; \
 	else echo "notice: the store's tests were not run on a Valkey"; fi
 	BATON_TEST_APISERVER=real cargo test --test store -- --test-threads=1 lease_objects kubernetes_api leases_shared

@@ -13,12 +13,13 @@ use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::http::Calls;
-use crate::locks::{LockCalls, LockDesk, LockSettings};
+use crate::jobs::{JobCalls, JobDesk};
+use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
 use crate::store::kubernetes::KubernetesStore;
-use crate::store::measured::{Measured, MeasuredLocks};
+use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::memory::MemoryStore;
 use crate::store::quorum::{Member, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
@@ -97,13 +98,12 @@ pub struct Stores {
 impl Stores {
     fn new<S: LeaseStore + LockStore + LedgerStore>(store: S) -> Self {
         let store = Arc::new(store);
-        let locks = Arc::clone(&store) as Arc<dyn LockStore>;
-        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks: Some(locks), ledgers: Some(store) }
+        let locks = Some(Arc::clone(&store) as Arc<dyn LockStore>);
+        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks, ledgers: Some(store) }
     }
 
-    /// Of a store that [`StoreConfig::without_locks`] tells of. It has no ledgers either: one that is compared and set
-    /// is more than independent masters can agree on without consensus, and Lease objects have no room for it.
-    fn without_locks<S: LeaseStore>(store: S) -> Self {
+    /// Of a store that [`StoreConfig::without_locks`] and [`StoreConfig::without_jobs`] tell of.
+    fn of_leases<S: LeaseStore>(store: S) -> Self {
         Self { leases: Arc::new(store), locks: None, ledgers: None }
     }
 }
@@ -117,9 +117,9 @@ pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Stores, SetupE
     let lease_min = lease_min.unwrap_or(crate::protocol::LEASE_DURATION_MIN);
     Ok(match &config.store {
         StoreConfig::Redis(redis) => Stores::new(RedisStore::connect(redis, lease_min, Entropy::from_system().seed())?),
-        StoreConfig::Quorum(quorum) => Stores::without_locks(open_quorum(quorum, lease_min, clock)?),
+        StoreConfig::Quorum(quorum) => Stores::of_leases(open_quorum(quorum, lease_min, clock)?),
         StoreConfig::Kubernetes(leases) => {
-            Stores::without_locks(KubernetesStore::new(leases, lease_min, Entropy::from_system().seed()))
+            Stores::of_leases(KubernetesStore::new(leases, lease_min, Entropy::from_system().seed()))
         }
         StoreConfig::Memory => Stores::new(MemoryStore::new(Arc::clone(clock))),
     })
@@ -182,8 +182,8 @@ impl Replica {
         &mut self.team
     }
 
-    /// Applies what can be applied while running, and says what needs a restart.
-    async fn reload(&mut self, loaded: Loaded) {
+    /// Applies what can be applied while running, and says what needs a restart. False when it is refused.
+    async fn reload(&mut self, loaded: Loaded) -> bool {
         let new = loaded.config;
         for section in self.config.restart_needed(&new) {
             tracing::warn!(section, "this change needs a restart; until then the old value is in force");
@@ -194,15 +194,17 @@ impl Replica {
         if let Some(role) = new.roles.iter().find(too_fast) {
             let problem = format!("role {} renews faster than the store's commandTimeout in force: restart", role.name);
             self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
-            return;
+            return false;
         }
         self.team.run(&self.config.roles, &new.roles, new.default_role.clone()).await;
         self.config.roles = new.roles;
         self.config.default_role = new.default_role;
+        self.config.jobs = new.jobs;
         let (mut added, mut removed) = (changes.added, changes.removed);
         added.extend(changes.changed.iter().cloned());
         removed.extend(changes.changed);
         self.telemetry.record_system(&SystemEvent::ConfigReloaded { added, removed });
+        true
     }
 }
 
@@ -232,6 +234,7 @@ pub struct App {
     stop_api: oneshot::Sender<()>,
     telemetry_server: TelemetryServer,
     locks: Option<Locks>,
+    jobs: Option<Jobs>,
 }
 
 /// Locks for the app, where the store has them.
@@ -266,6 +269,37 @@ impl Drop for Locks {
     }
 }
 
+/// Runs on a schedule, where the store has ledgers for them.
+struct Jobs {
+    desk: Arc<JobDesk>,
+    listener: JoinHandle<()>,
+}
+
+impl Jobs {
+    /// Begins to run the jobs of the configuration.
+    async fn open(store: Arc<dyn LedgerStore>, replica: &Replica) -> Self {
+        let identity = Arc::clone(&replica.config.identity);
+        let (clock, telemetry) = (Arc::clone(&replica.clock), replica.telemetry.clone());
+        let store = MeasuredLedgers::new(store, Arc::clone(telemetry.metrics()), Arc::clone(&clock));
+        let store: Arc<dyn LedgerStore> = Arc::new(store);
+        let (desk, listener) = JobDesk::open(store, identity, clock, telemetry, Entropy::from_system());
+        let jobs = Self { desk, listener };
+        jobs.follow(replica).await;
+        jobs
+    }
+
+    /// Runs the jobs as the configuration has them now.
+    async fn follow(&self, replica: &Replica) {
+        self.desk.run(&replica.config.jobs, &replica.config.roles, &replica.roles()).await;
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
 impl App {
     /// Binds both listeners, then starts to campaign: whoever is told of a leader can ask it.
     ///
@@ -277,12 +311,17 @@ impl App {
         let token = config.api.token.clone();
         let replica = Replica::start(config, stores.leases, ground).await;
         let locks = stores.locks.map(|store| Locks::open(store, &replica));
+        let jobs = match stores.ledgers {
+            Some(store) => Some(Jobs::open(store, &replica).await),
+            None => None,
+        };
         let telemetry_server = serve_telemetry(telemetry_listener, &replica)?;
         let (stop_api, stopped) = oneshot::channel::<()>();
         let api_listener = tokio::net::TcpListener::from_std(api_listener)
             .map_err(|error| StartError::System { what: "a listener", error })?;
         let mut options = ApiOptions::new(token, Arc::clone(&replica.clock), replica.telemetry.clone());
-        options.parts.push(lock_calls(&locks, &replica));
+        options.parts.extend(lock_calls(&locks, &replica));
+        options.parts.push(job_calls(&jobs, &replica));
         if locks.is_some() {
             // A request that waits has a connection to itself, and must not take one from those who ask who leads.
             options.limits.connections += replica.config.locks.max_waiters as usize;
@@ -291,7 +330,7 @@ impl App {
             // A lost sender means the same as a message.
             let _ = stopped.await;
         }));
-        Ok(Self { replica, api, stop_api, telemetry_server, locks })
+        Ok(Self { replica, api, stop_api, telemetry_server, locks, jobs })
     }
 
     /// The roles, for asking.
@@ -308,16 +347,25 @@ impl App {
                 broken = self.replica.team.broken() => return bug(&broken.to_string()),
                 () = self.telemetry_server.ended() => return bug("the telemetry listener's thread ended"),
                 end = attendant_ended(&mut self.locks) => return bug(&format!("the locks' attendant ended: {end}")),
+                end = listener_ended(&mut self.jobs) => return bug(&format!("the jobs' listener ended: {end}")),
                 end = &mut self.api => return bug(&format!("the app's listener ended: {end:?}")),
                 () = next_signal(&mut signals) => break,
                 _ = &mut stop => break,
                 reload = next_reload(&mut watcher) => match reload {
-                    Reload::Changed(loaded) => self.replica.reload(*loaded).await,
+                    Reload::Changed(loaded) => self.reload(*loaded).await,
                     Reload::Refused(error) => self.refuse(&error),
                 },
             }
         }
         self.end(signals).await
+    }
+
+    async fn reload(&mut self, loaded: Loaded) {
+        if self.replica.reload(loaded).await
+            && let Some(jobs) = &self.jobs
+        {
+            jobs.follow(&self.replica).await;
+        }
     }
 
     /// Drains and releases, and answers meanwhile; a second signal ends at once.
@@ -341,6 +389,9 @@ impl App {
         };
         if let Some(locks) = self.locks.as_ref().filter(|_| !asked_again) {
             locks.desk.all_ended().await;
+        }
+        if let Some(jobs) = self.jobs.as_ref().filter(|_| !asked_again) {
+            jobs.desk.all_ended().await;
         }
         // The listener is gone already if nobody takes this.
         let _ = self.stop_api.send(());
@@ -411,13 +462,32 @@ fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<Telemetry
     telemetry_http::spawn_telemetry(listener, sources).map_err(|error| StartError::System { what: "a thread", error })
 }
 
-fn lock_calls(locks: &Option<Locks>, replica: &Replica) -> Arc<dyn Calls> {
+fn lock_calls(locks: &Option<Locks>, replica: &Replica) -> Vec<Arc<dyn Calls>> {
     const NOT_THERE: &str = "the store of this replica has no locks";
-    let clock = Arc::clone(&replica.clock);
-    Arc::new(match locks {
-        Some(locks) => LockCalls::new(Arc::clone(&locks.desk), clock),
-        None => LockCalls::disabled(replica.config.store.without_locks().unwrap_or(NOT_THERE), clock),
+    let (config, clock) = (&replica.config, Arc::clone(&replica.clock));
+    let Some(locks) = locks else {
+        return vec![Arc::new(LockCalls::disabled(config.store.without_locks().unwrap_or(NOT_THERE), clock))];
+    };
+    let mut calls: Vec<Arc<dyn Calls>> = vec![Arc::new(LockCalls::new(Arc::clone(&locks.desk), clock))];
+    if !config.locks.dapr_stores.is_empty() {
+        calls.push(Arc::new(DaprCalls::new(Arc::clone(&locks.desk), config.locks.dapr_stores.clone())));
+    }
+    calls
+}
+
+fn job_calls(jobs: &Option<Jobs>, replica: &Replica) -> Arc<dyn Calls> {
+    const NOT_THERE: &str = "the store of this replica has no ledgers for jobs";
+    Arc::new(match jobs {
+        Some(jobs) => JobCalls::new(Arc::clone(&jobs.desk)),
+        None => JobCalls::disabled(replica.config.store.without_jobs().unwrap_or(NOT_THERE)),
     })
+}
+
+async fn listener_ended(jobs: &mut Option<Jobs>) -> String {
+    match jobs {
+        Some(jobs) => format!("{:?}", (&mut jobs.listener).await),
+        None => std::future::pending().await,
+    }
 }
 
 async fn attendant_ended(locks: &mut Option<Locks>) -> String {

@@ -1,4 +1,4 @@
-//! `baton purge`: forgets what the store keeps of a role.
+//! `baton purge`: forgets what the store keeps of a role, or of a job.
 
 use std::time::Duration;
 
@@ -7,28 +7,36 @@ use baton::clock::{BootClock, SharedClock};
 use baton::config::{Environment, StoreConfig};
 use baton::process::Exit;
 use baton::protocol::RoleName;
-use baton::store::{LeaseStore, Purge, StoreError, StoreHealth};
+use baton::protocol::jobs::{JobName, JobNameError};
+use baton::store::{LeaseStore, LedgerStore, Purge, StoreError, StoreHealth};
 use clap::Args;
 
 use super::output::{complain, say};
 use super::{Code, ConfigFile, block_on, load};
 
-/// Forget a role that is no longer configured anywhere, its token included
+/// Forget a role, or a job, that is no longer configured anywhere
 ///
 /// A role keeps one small record in Redis (or one Lease object in Kubernetes) for good,
 /// so that its tokens go on rising. Once no replica has the role in its configuration
-/// any more, this removes it. It refuses a role that the file configures, and one that
-/// has a lease.
+/// any more, this removes it, its token included. It refuses a role that the file
+/// configures, and one that has a lease.
 ///
-/// Ends with 0 when the role is forgotten or was not known, with 1 when it is in use,
-/// with 69 when the store does not answer.
+/// Of a job Redis keeps the ledger of its runs. It refuses a job that the file configures.
+/// A leader that has the job in its own configuration only writes the ledger again.
+///
+/// Ends with 0 when the role or job is forgotten or was not known, with 1 when it is in
+/// use, with 69 when the store does not answer.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-#[command(after_help = "Example:\n  baton purge old-scheduler --config config.yaml")]
+#[command(after_help = "Examples:\n  baton purge old-scheduler --config config.yaml\n  baton purge --job \
+                        old-report --config config.yaml")]
 pub struct PurgeArgs {
     /// The role to forget
-    #[arg(value_name = "ROLE")]
-    role: RoleName,
+    #[arg(value_name = "ROLE", required_unless_present = "job")]
+    role: Option<RoleName>,
+    /// The job to forget, instead of a role: its runs and what was asked for it
+    #[arg(long, value_name = "NAME", value_parser = job_name, conflicts_with = "role")]
+    job: Option<JobName>,
     #[command(flatten)]
     file: ConfigFile,
 }
@@ -36,15 +44,21 @@ pub struct PurgeArgs {
 /// Longer than any connect that succeeds.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
+fn job_name(text: &str) -> Result<JobName, JobNameError> {
+    JobName::new(text)
+}
+
 /// Forgets, and says so.
 pub fn purge(args: &PurgeArgs) -> Code {
     let config = match load(&args.file.config, &Environment::process()) {
         Ok(loaded) => loaded.config,
         Err(code) => return code,
     };
-    let (role, file) = (&args.role, args.file.config.display());
-    if config.roles.iter().any(|configured| configured.name == *role) {
-        complain(format_args!("{file} configures {role}: remove it there, and on every replica, before you purge it"));
+    let file = args.file.config.display();
+    let role = config.roles.iter().map(|role| &role.name).find(|name| args.role.as_ref() == Some(name));
+    let job = config.jobs.iter().map(|job| &job.name).find(|name| args.job.as_ref() == Some(name));
+    if let Some(name) = role.map(RoleName::as_str).or(job.map(JobName::as_str)) {
+        complain(format_args!("{file} configures {name}: remove it there, and on every replica, before you purge it"));
         return Exit::Usage.into();
     }
     if matches!(config.store, StoreConfig::Memory) {
@@ -53,36 +67,48 @@ pub fn purge(args: &PurgeArgs) -> Code {
     }
     block_on(async {
         let clock: SharedClock = std::sync::Arc::new(BootClock);
-        match open_store(&config, &clock) {
-            Ok(stores) => {
-                let connects = matches!(config.store, StoreConfig::Redis(_));
-                report(role, forget(&*stores.leases, role, connects).await)
-            }
+        let stores = match open_store(&config, &clock) {
+            Ok(stores) => stores,
             Err(error) => {
                 complain(error);
+                return Exit::Usage.into();
+            }
+        };
+        if matches!(config.store, StoreConfig::Redis(_)) {
+            until_connected(&*stores.leases).await;
+        }
+        match (&args.role, &args.job, &stores.ledgers) {
+            (Some(role), ..) => report(role.as_str(), stores.leases.purge(role).await),
+            (None, Some(job), Some(ledgers)) => forget(&**ledgers, job).await,
+            (None, ..) => {
+                // clap asks for one of them.
+                complain(format_args!("{file}: {}", config.store.without_jobs().unwrap_or("ROLE or --job is missing")));
                 Exit::Usage.into()
             }
         }
     })
 }
 
-/// `connects`: the store opens its connections by itself, and is asked once it has one.
-async fn forget(store: &dyn LeaseStore, role: &RoleName, connects: bool) -> Result<Purge, StoreError> {
-    if connects {
-        let mut health = store.health();
-        let up = health.wait_for(|health| *health == StoreHealth::Up);
-        // Down, or not up in time: the purge itself is answered with the reason.
-        let _ = tokio::time::timeout(CONNECT_PATIENCE, up).await;
-    }
-    store.purge(role).await
+async fn forget(ledgers: &dyn LedgerStore, job: &JobName) -> Code {
+    let forgotten = ledgers.forget(job).await;
+    report(job.as_str(), forgotten.map(|known| if known { Purge::Purged } else { Purge::Absent }))
 }
 
-fn report(role: &RoleName, outcome: Result<Purge, StoreError>) -> Code {
+/// This store opens its connections by itself, and is asked once it has one.
+async fn until_connected(store: &dyn LeaseStore) {
+    let mut health = store.health();
+    let up = health.wait_for(|health| *health == StoreHealth::Up);
+    // Down, or not up in time: the purge itself is answered with the reason.
+    let _ = tokio::time::timeout(CONNECT_PATIENCE, up).await;
+}
+
+/// `name`: a role's, or a job's.
+fn report(name: &str, outcome: Result<Purge, StoreError>) -> Code {
     match outcome {
-        Ok(Purge::Purged) => say(format_args!("{role}: forgotten")),
-        Ok(Purge::Absent) => say(format_args!("{role}: nothing is known of it")),
+        Ok(Purge::Purged) => say(format_args!("{name}: forgotten")),
+        Ok(Purge::Absent) => say(format_args!("{name}: nothing is known of it")),
         Ok(Purge::InUse) => {
-            complain(format_args!("{role} has a lease: a replica still runs it, or did a moment ago"));
+            complain(format_args!("{name} has a lease: a replica still runs it, or did a moment ago"));
             return Code::NO;
         }
         Err(error @ StoreError::Garbage { .. }) => {

@@ -96,7 +96,7 @@ impl StoreConfig {
 }
 
 /// `locks:`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocksConfig {
     /// How long a lock lasts whose request names no lease.
     pub lease: Duration,
@@ -106,6 +106,8 @@ pub struct LocksConfig {
     pub guard: Duration,
     /// How many requests may wait, and connections hold, at once.
     pub max_waiters: u32,
+    /// The lock stores that Dapr's lock API is answered for; none: it is not answered.
+    pub dapr_stores: Vec<String>,
 }
 
 /// `store.kubernetes:`

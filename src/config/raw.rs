@@ -328,6 +328,18 @@ pub(super) struct RawLocks {
     /// How many requests may wait for locks, and connections hold one, at once.
     #[schemars(with = "Option<leaf::Count<1, 100000>>", extend("default" = 10000))]
     pub(super) max_waiters: Option<Scalar>,
+    /// Answer Dapr's lock API, too.
+    pub(super) dapr: Option<RawDapr>,
+}
+
+/// Dapr's lock API on the app's listener.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Dapr", extend("required" = ["stores"]))]
+pub(super) struct RawDapr {
+    /// The names of the lock stores that the app asks for: what its Dapr component was called.
+    #[schemars(with = "Option<Vec<leaf::StoreName>>", extend("minItems" = 1, "maxItems" = 16))]
+    pub(super) stores: Option<Vec<Option<Scalar>>>,
 }
 
 /// How to log.

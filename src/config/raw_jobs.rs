@@ -95,7 +95,8 @@ pub(super) struct RawHttpRun {
     /// Headers besides those that every callback has.
     #[schemars(with = "Option<Vec<RawHeader>>", extend("maxItems" = 50))]
     pub(super) headers: Option<Vec<Option<RawHeader>>>,
-    /// The body; `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` in it stand for their values.
+    /// The body; `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` in it stand for their
+    /// values.
     #[schemars(with = "Option<leaf::Text>")]
     pub(super) body: Option<Scalar>,
     /// When a request counts as failed that has no answer; up to 24h.

@@ -169,4 +169,23 @@ locks: { lease: 20s }
         let other_default = config(&BASE.replace("defaultRole: a", "defaultRole: b"));
         assert!(base.live_changes(&other_default).default_role);
     }
+
+    #[test]
+    fn jobs_change_while_running() {
+        let job = |name: &str, more: &str| {
+            format!("{{ name: {name}, role: a, run: {{ http: {{ url: 'http://app' }} }}, schedule: '@daily'{more} }}")
+        };
+        let with = |jobs: &[String]| config(&format!("{BASE}jobs: [{}]\n", jobs.join(", ")));
+        let base = with(&[job("a", ""), job("b", ""), job("c", "")]);
+        assert!(base.live_changes(&with(&[job("c", ""), job("b", ""), job("a", "")])).is_empty(), "another order");
+        let names = |names: &[JobName]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        for more in [", timeZone: Europe/Berlin", ", suspend: true", ", backoffLimit: 1", ", catchUp: all"] {
+            let changed = with(&[job("a", ""), job("c", more), job("d", "")]);
+            let changes = base.live_changes(&changed);
+            assert_eq!(names(&changes.jobs_added), ["d"]);
+            assert_eq!(names(&changes.jobs_removed), ["b"]);
+            assert_eq!(names(&changes.jobs_changed), ["c"], "{more}");
+            assert!(changes.added.is_empty() && base.restart_needed(&changed).is_empty());
+        }
+    }
 }

@@ -124,6 +124,11 @@ leaf!(
     text_like("^[A-Za-z0-9_.:-]{1,64}$")
 );
 leaf!(
+    /// The name of one of Dapr's lock stores.
+    StoreName,
+    text_like("^[A-Za-z0-9_.-]{1,63}$")
+);
+leaf!(
     /// Where Redis is.
     Url,
     text_like("^(redis|rediss|valkey|valkeys)(-sentinel|-cluster)?://.+$")

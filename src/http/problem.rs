@@ -68,6 +68,16 @@ pub enum ProblemKind {
     StoreGuarded,
     /// The store of this replica has no locks.
     LocksDisabled,
+    /// The configuration has no such job.
+    UnknownJob,
+    /// The job has no such run, or has forgotten it.
+    UnknownRun,
+    /// The attempt does not go on, or not on this replica.
+    RunOver,
+    /// As many runs as may have been asked for and have not begun.
+    TooManyRuns,
+    /// The store of this replica has no jobs.
+    JobsDisabled,
     /// The process is ending and takes on nothing new.
     ShuttingDown,
     /// A bug.
@@ -76,7 +86,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind, for the documentation's tests.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 34] = [
         Self::BadParameter,
         Self::BadBody,
         Self::AmbiguousRole,
@@ -104,6 +114,11 @@ impl ProblemKind {
         Self::StoreUnavailable,
         Self::StoreGuarded,
         Self::LocksDisabled,
+        Self::UnknownJob,
+        Self::UnknownRun,
+        Self::RunOver,
+        Self::TooManyRuns,
+        Self::JobsDisabled,
         Self::ShuttingDown,
         Self::Internal,
     ];
@@ -179,6 +194,15 @@ impl ProblemKind {
             ),
             Self::LocksDisabled => {
                 ("urn:baton:problem:locks-disabled", StatusCode::NOT_IMPLEMENTED, "there are no locks here")
+            }
+            Self::UnknownJob => ("urn:baton:problem:unknown-job", StatusCode::NOT_FOUND, "unknown job"),
+            Self::UnknownRun => ("urn:baton:problem:unknown-run", StatusCode::NOT_FOUND, "unknown run"),
+            Self::RunOver => ("urn:baton:problem:run-over", StatusCode::GONE, "the attempt does not go on here"),
+            Self::TooManyRuns => {
+                ("urn:baton:problem:too-many-runs", StatusCode::TOO_MANY_REQUESTS, "enough runs were asked for")
+            }
+            Self::JobsDisabled => {
+                ("urn:baton:problem:jobs-disabled", StatusCode::NOT_IMPLEMENTED, "there are no jobs here")
             }
             Self::ShuttingDown => {
                 ("urn:baton:problem:shutting-down", StatusCode::SERVICE_UNAVAILABLE, "the process is ending")

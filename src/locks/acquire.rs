@@ -25,6 +25,9 @@ pub struct Want {
     pub names: Vec<LockName>,
     /// The same owner may take the same names again; nobody never.
     pub owner: Option<Arc<str>>,
+    /// Not even the owner may take them again while it has them; it is written down, and can give them back by its name
+    /// ([`LockDesk::release_by_owner`]).
+    pub once: bool,
     /// How long to wait for it; zero: not at all.
     pub wait: Duration,
     /// How long it shall last.
@@ -100,7 +103,7 @@ impl LockDesk {
         let request = AcquireRequest {
             session: core.session,
             id,
-            owner: owner::stored(want.owner.as_deref(), &want.names, id),
+            owner: owner::stored(&want, id),
             identity: Arc::clone(&core.settings.identity),
             lease: want.lease,
             permits: want.permits,

@@ -3,7 +3,7 @@
 //! * [`LockDesk`] carries the app's requests to a [`crate::store::LockStore`] and waits for it. What a request means is
 //!   decided by the store's side ([`crate::protocol::LockSpace`]); here is what it takes to be patient, and to leave
 //!   nothing behind when a client, an answer or the process goes away.
-//! * [`LockCalls`] is the HTTP side of it, plugged into the app's listener.
+//! * [`LockCalls`] is the HTTP side of it, plugged into the app's listener; [`DaprCalls`] is another.
 //!
 //! | file | what |
 //! |---|---|
@@ -14,11 +14,13 @@
 //! | `upkeep` | extend, release and cancel, with their retries |
 //! | `hold` | a lock that lasts as long as a connection |
 //! | `http`, `words`, `shapes` | routes, what they read, what they answer |
+//! | `dapr` | the same locks in Dapr's words, if the configuration asks for it |
 //!
 //! A request to the store is never dropped half-way: each runs in a task of its own, so that a client that goes away
 //! leaves neither a ticket nor a lock behind, whatever was on its way.
 
 mod acquire;
+mod dapr;
 mod desk;
 mod hold;
 mod http;
@@ -32,7 +34,9 @@ mod waiting;
 mod words;
 
 pub use acquire::{Claim, Want};
+pub use dapr::{DAPR_ROUTES, DaprCalls};
 pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal};
 pub use hold::{Hold, HoldState};
 pub use http::{LockCalls, ROUTES};
+pub use upkeep::ByOwner;
 pub use words::{LEASE_MIN, WAIT_MAX};

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
-use serde_json::json;
 
 use super::desk::{Extended, Granted, Refusal};
 use super::hold::HoldState;
@@ -54,10 +53,14 @@ impl GrantShape {
     }
 }
 
+/// A JSON object.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Content> {
+    response(status, "application/json", Content::Whole(text(value).into()))
+}
+
 /// 201
 pub(super) fn granted(granted: &Granted, now: Mono) -> Response<Content> {
-    let body = text(&GrantShape::new(granted, now));
-    response(StatusCode::CREATED, "application/json", Content::Whole(body.into()))
+    json(StatusCode::CREATED, &GrantShape::new(granted, now))
 }
 
 /// 204 with the header that says for how long.
@@ -89,10 +92,10 @@ pub(super) fn first_line(granted: &Granted, now: Mono) -> Bytes {
 /// A further line of a hold; none when there is nothing more to say.
 pub(super) fn next_line(state: HoldState, now: Mono) -> Option<Bytes> {
     Some(match state {
-        HoldState::Held { valid_until } => line(&json!({ "valid_for_ms": ms(valid_until.since(now)) })),
-        HoldState::Lost { reason } => line(&json!({ "lost": reason })),
+        HoldState::Held { valid_until } => line(&serde_json::json!({ "valid_for_ms": ms(valid_until.since(now)) })),
+        HoldState::Lost { reason } => line(&serde_json::json!({ "lost": reason })),
         HoldState::Ending { valid_until } => {
-            line(&json!({ "ending": "this replica is ending", "valid_for_ms": ms(valid_until.since(now)) }))
+            line(&serde_json::json!({ "ending": "this replica is ending", "valid_for_ms": ms(valid_until.since(now)) }))
         }
         HoldState::Left => return None,
     })
@@ -141,7 +144,7 @@ pub(super) fn insight(name: &LockName, insight: &LockInsight) -> Response<Conten
         permits: insight.permits,
         waiting: insight.waiting,
     };
-    response(StatusCode::OK, "application/json", Content::Whole(text(&shape).into()))
+    json(StatusCode::OK, &shape)
 }
 
 /// Why there is no lock.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::desk::{Core, Extended, LockDesk, Refusal};
+use super::owner;
 use crate::protocol::{
     CancelRequest, ExtendReply, ExtendRequest, LockId, LockName, LockReleaseReply, LockReleaseRequest, Mono,
     TICKET_SPAN, valid_span,
@@ -26,6 +27,17 @@ pub(super) enum Extension {
     Lost,
     /// No usable answer.
     Unknown(StoreError),
+}
+
+/// What became of a lock that its owner gave back by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByOwner {
+    /// It is released.
+    Released,
+    /// Nobody had it, or no longer when the release came.
+    Absent,
+    /// Others have it; it is left alone.
+    Others,
 }
 
 impl LockDesk {
@@ -91,6 +103,27 @@ impl LockDesk {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Refusal::ShuttingDown),
             Err(_) => Err(Refusal::Store(StoreError::Unknown { after: ANSWER_SPAN })),
+        }
+    }
+}
+
+impl LockDesk {
+    /// Gives back a lock that this owner took once ([`super::Want::once`]), through whichever sidecar. What is
+    /// released is the id that was found under its name: a lock that is another's by then is left alone, however late
+    /// this comes.
+    ///
+    /// # Errors
+    /// [`Refusal::Store`]; while a release is not answered, it is tried on in the background.
+    pub async fn release_by_owner(&self, name: LockName, owner: &str) -> Result<ByOwner, Refusal> {
+        let insight = self.inspect(name.clone()).await?;
+        let found = insight.holders.iter().find_map(|holder| owner::id_of_once(&holder.owner, owner));
+        let Some(id) = found else {
+            return Ok(if insight.holders.is_empty() { ByOwner::Absent } else { ByOwner::Others });
+        };
+        match self.release(name, id).await {
+            Ok(_) => Ok(ByOwner::Released),
+            Err(Refusal::Lost) => Ok(ByOwner::Absent),
+            Err(refusal) => Err(refusal),
         }
     }
 }

@@ -134,7 +134,7 @@ fn want(names: Vec<LockName>, body: AcquireBody, settings: &LockSettings) -> Res
         return Err(format!("permits {permits}: use 1 to {PERMITS_MAX}"));
     }
     let owner = body.owner.map(owner).transpose()?;
-    Ok(Want { names, owner, wait, lease, permits, fair: body.fair.unwrap_or(false) })
+    Ok(Want { names, owner, once: false, wait, lease, permits, fair: body.fair.unwrap_or(false) })
 }
 
 fn wait(text: &str) -> Result<Duration, String> {
@@ -191,6 +191,7 @@ mod tests {
         let wanted = Want {
             names: vec![lock("a")],
             owner: Some("worker-7".into()),
+            once: false,
             wait: Duration::from_secs(5),
             lease: Duration::from_secs(10),
             permits: 3,

@@ -21,7 +21,8 @@ const LOOK_MIN: Duration = Duration::from_millis(5);
 /// KILL comes so long before the deadline, and before the last promise's end: what a timer and a signal may take.
 const LAST: Duration = Duration::from_millis(10);
 
-/// How long a command has between TERM and KILL; or, of what ends without a fight, how long before the deadline it does.
+/// How long a command has between TERM and KILL; or, of what ends without a fight, how long before the deadline it
+/// does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grace {
     span: Duration,
@@ -65,9 +66,9 @@ impl Grace {
         Ok(Self { span, look: look(timing) })
     }
 
-    /// For what is ended by letting go of it, such as a request: that takes no time here, so this is only what the other
-    /// side has for noticing it before the deadline. The step-down margin is the time that an app is given for its last
-    /// action; where that is most of a lease, half a term.
+    /// For what is ended by letting go of it, such as a request: that takes no time here, so this is only what the
+    /// other side has for noticing it before the deadline. The step-down margin is the time that an app is given for
+    /// its last action; where that is most of a lease, half a term.
     pub fn of_request(timing: &Timing) -> Self {
         Self { span: timing.step_down_margin().min(timing.term_span() / 2), look: look(timing) }
     }

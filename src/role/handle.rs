@@ -160,6 +160,16 @@ impl RoleHandle {
         self.shared.standing.remaining(self.shared.clock.now())
     }
 
+    /// Who leads, as far as is known now. Promises nothing, so it is for people only.
+    pub fn holder(&self) -> Option<Arc<str>> {
+        let now = self.shared.clock.now();
+        if self.shared.standing.leads(now) {
+            return Some(Arc::clone(&self.shared.identity));
+        }
+        let snapshot = self.snapshot();
+        snapshot.view.holder.as_ref().filter(|(_, until)| now < *until).map(|(name, _)| Arc::clone(name))
+    }
+
     /// What the driver published last. Its state may be behind the deadline; [`Self::answer`] is not.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.shared.snapshots.borrow())

@@ -9,9 +9,9 @@
 //! back     03:00 -> 02:00   local times in between come twice
 //! ```
 //!
-//! An expression for every hour goes by the clocks and runs on through both: it has no slot at a time that does not
-//! exist, and two at one that comes twice. Any other names its hours, and somebody counts on each of them once a day:
-//! what would be lost in the gap comes together as one slot at its end, and of a time that comes twice the first
+//! An expression whose hours begin with `*` goes by the clocks and runs on through both: it has no slot at a time that
+//! does not exist, and two at one that comes twice. Any other names its hours, and somebody counts on each of them once
+//! a day: what would be lost in the gap comes together as one slot at its end, and of a time that comes twice the first
 //! counts.
 
 use croner::Cron;
@@ -19,15 +19,15 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
-/// The end of year 4999, in seconds since the Unix epoch: what the library knows years up to, and then some.
+/// The end of the year 4999, in seconds since the Unix epoch: the library knows years up to 5000, in any zone.
 const LAST_S: i64 = 95_617_583_999;
 
 /// A cron expression in a time zone.
 pub(super) struct Local {
     pub(super) cron: Cron,
     pub(super) zone: TimeZone,
-    /// Whether the expression leaves out no hour.
-    pub(super) every_hour: bool,
+    /// Whether the hours begin with `*`, or are all 24.
+    pub(super) by_clock: bool,
 }
 
 /// A moment at which clocks are put forward or back, in seconds, and their offset until then.
@@ -48,7 +48,7 @@ impl Local {
         loop {
             let offset = self.offset(at)?;
             let mut from = at + offset;
-            if let Some(last) = last.filter(|_| !self.every_hour) {
+            if let Some(last) = last.filter(|_| !self.by_clock) {
                 let in_gap = last.at == at && self.time_from(at + last.before).is_some_and(|time| time < from);
                 if in_gap {
                     return Some(at);

@@ -99,7 +99,7 @@ pub enum ScheduleError {
     #[error("names its time zone in front; write the zone in `timeZone`")]
     ZonePrefix,
     /// A time zone that nobody knows.
-    #[error("is not a time zone; write the name of one, such as Europe/Berlin{}", meant(nearest.as_deref()))]
+    #[error("is not a time zone; {}", meant(nearest.as_deref()))]
     UnknownZone {
         /// The one that was probably meant.
         nearest: Option<String>,
@@ -107,7 +107,10 @@ pub enum ScheduleError {
 }
 
 fn meant(nearest: Option<&str>) -> String {
-    nearest.map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
+    match nearest {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => "write the name of one, such as Europe/Berlin".to_owned(),
+    }
 }
 
 impl Schedule {
@@ -152,8 +155,8 @@ impl Schedule {
         }
         let name = format!("{} {}", fields.join(" "), zone.iana_name().unwrap_or("UTC"));
         let hours = cron.pattern.hours.values().len();
-        let every_hour = fields[fields::HOURS].starts_with('*') || hours == 24;
-        Ok(Self { name, slots: Slots::Cron(Box::new(Local { cron, zone, every_hour })) })
+        let by_clock = fields[fields::HOURS].starts_with('*') || hours == 24;
+        Ok(Self { name, slots: Slots::Cron(Box::new(Local { cron, zone, by_clock })) })
     }
 
     /// The interval of an `@every`; none for a cron expression, whose slots come as they come.

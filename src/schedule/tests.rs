@@ -333,14 +333,14 @@ impl Random {
     fn is_slot(&self, zone: &TimeZone, at: i64) -> bool {
         let offset = |at: i64| i64::from(zone.to_offset(Timestamp::from_second(at).unwrap()).seconds());
         let time = |local: i64| jiff::tz::Offset::UTC.to_datetime(Timestamp::from_second(local).unwrap());
-        let every_hour = self.text.split(' ').nth(1).unwrap().starts_with('*') || self.hours.len() == 24;
+        let by_clock = self.text.split(' ').nth(1).unwrap().starts_with('*') || self.hours.len() == 24;
         let local = at + offset(at);
         let came_before = || (1..=180).any(|minutes| at - minutes * 60 + offset(at - minutes * 60) == local);
-        if self.fits(time(local)) && (every_hour || !came_before()) {
+        if self.fits(time(local)) && (by_clock || !came_before()) {
             return true;
         }
         let lost = (at - 60 + offset(at - 60) + 60)..local;
-        !every_hour && lost.step_by(60).any(|local| self.fits(time(local)))
+        !by_clock && lost.step_by(60).any(|local| self.fits(time(local)))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Times every command of a store, whichever it is: its leases here, its locks in `locks`, its ledgers of jobs in `ledgers`.
+//! Times every command of a store, whichever it is: its leases here, its locks in `locks`, its ledgers of jobs in
+//! `ledgers`.
 
 mod ledgers;
 mod locks;

@@ -57,7 +57,7 @@ fn filter(level: LogLevel) -> Targets {
 
 /// Catches lines for tests.
 #[cfg(test)]
-pub(super) mod caught {
+pub(crate) mod caught {
     use std::io::Write;
     use std::sync::{Arc, Mutex};
 

@@ -12,6 +12,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+use super::jobs::JobFamilies;
 use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 use super::locks::LockFamilies;
 use super::process;
@@ -69,6 +70,7 @@ pub struct Metrics {
     store_member_up: IntGaugeVec,
     config_reloads: IntCounterVec,
     of_locks: LockFamilies,
+    of_jobs: JobFamilies,
     /// The roles that have series, and the greatest token of each whose beginning was counted.
     roles: Mutex<BTreeMap<RoleName, Token>>,
     started_at_s: f64,
@@ -96,8 +98,15 @@ impl Builder {
     }
 
     fn seconds(&self, name: &str, labels: &[&str], help: &str) -> HistogramVec {
-        let options = HistogramOpts::new(name, help).buckets(SECONDS_BUCKETS.to_vec());
-        self.register(HistogramVec::new(options, labels))
+        self.histograms(name, labels, &SECONDS_BUCKETS, help)
+    }
+
+    pub(super) fn gauges(&self, name: &str, labels: &[&str], help: &str) -> IntGaugeVec {
+        self.register(IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    pub(super) fn histograms(&self, name: &str, labels: &[&str], buckets: &[f64], help: &str) -> HistogramVec {
+        self.register(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
     }
 
     pub(super) fn counter(&self, name: &str, help: &str) -> IntCounter {
@@ -157,10 +166,10 @@ impl Metrics {
                 &command_labels,
                 help::STORE_COMMAND_DURATION,
             ),
-            store_member_up: build
-                .register(IntGaugeVec::new(Opts::new("baton_store_member_up", help::STORE_MEMBER_UP), &["member"])),
+            store_member_up: build.gauges("baton_store_member_up", &["member"], help::STORE_MEMBER_UP),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
             of_locks: LockFamilies::new(&build),
+            of_jobs: JobFamilies::new(&build),
             roles: Mutex::default(),
             started_at_s: started_at.as_duration().as_secs_f64(),
             registry: build.0,
@@ -212,6 +221,10 @@ impl Metrics {
             }
         }
         let _ = self.of_roles.renewal_duration.remove_label_values(&[role.as_str()]);
+    }
+
+    pub(super) fn of_jobs(&self) -> &JobFamilies {
+        &self.of_jobs
     }
 
     pub(super) fn of_locks(&self) -> &LockFamilies {

@@ -8,6 +8,7 @@
 //! so a stalled task never shows a stale leadership.
 
 mod events;
+mod jobs;
 mod labels;
 mod locks;
 pub mod logging;
@@ -15,6 +16,7 @@ mod metrics;
 mod process;
 
 pub use events::{SystemEvent, Telemetry};
+pub use jobs::{JobReading, ending_word, failure_word, gap_word};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;

@@ -101,6 +101,39 @@ async fn keys_that_are_not_batons_are_left_alone_by_purge() {
     assert_eq!(server.command(&["GET", "baton:{old}:record"]), Reply::Text("mine".to_owned()));
 }
 
+#[tokio::test]
+async fn purge_forgets_the_ledger_of_a_job_and_no_other() {
+    let (bench, server) = (Bench::new(), RedisServer::start());
+    let run = "run: { http: { url: 'http://127.0.0.1:8080/' } }";
+    let jobs = format!("jobs: [{{ name: configured, role: a, schedule: '@every 1h', {run} }}]\n");
+    let store = format!("store: {{ redis: {{ url: '{}' }} }}\nroles: [{{ name: a }}]\n", server.url());
+    let file = bench.file("jobs.yaml", &(store + &jobs));
+    let purge = async |job: &str| bench.baton(&["purge", "--job", job, "--config", &file]).await;
+    assert!(purge("old").await.ends_with(0).out.contains("nothing is known"));
+    for job in ["old", "other"] {
+        let key = format!("baton:{{jobs}}:ledger:{job}");
+        server.command(&["HSET", &key, "v", "1", "fence", "7", "revision", "8", "body", "{}"]);
+    }
+    assert_eq!(purge("old").await.ends_with(0).out, "old: forgotten\n");
+    assert_eq!(server.command(&["KEYS", "*"]).texts(), ["baton:{jobs}:ledger:other"]);
+    server.command(&["HSET", "baton:{jobs}:ledger:other", "v", "9"]);
+    assert!(purge("other").await.ends_with(1).err.contains("not Baton's"));
+    assert!(purge("configured").await.ends_with(64).err.contains("configures configured"));
+    assert!(purge("Not-A-Job").await.ends_with(64).err.contains("DNS label"));
+    assert!(bench.baton(&["purge", "--config", &file]).await.ends_with(64).err.contains("ROLE"));
+    let both = bench.baton(&["purge", "a", "--job", "old", "--config", &file]).await.ends_with(64);
+    assert!(both.err.contains("cannot be used with"), "{}", both.err);
+    let quorum = on_quorum(&bench, &["redis://a:6379/0", "redis://b:6379/0", "redis://c:6379/0"].map(str::to_owned));
+    assert!(
+        bench
+            .baton(&["purge", "--job", "old", "--config", &quorum])
+            .await
+            .ends_with(64)
+            .err
+            .contains("store.redis for jobs")
+    );
+}
+
 fn on_quorum(bench: &Bench, urls: &[String]) -> String {
     let members: Vec<String> = urls.iter().map(|url| format!("{{ url: '{url}' }}")).collect();
     let store = format!("store: {{ quorum: {{ members: [{}] }} }}", members.join(", "));

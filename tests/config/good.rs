@@ -48,6 +48,8 @@ fn locks_are_there_with_their_defaults_and_guarded_for_a_lease() {
     let config = locks("locks: { lease: 2h, maxWaiters: 7 }");
     assert_eq!((config.lease, config.max_lease, config.guard), (ms(7_200_000), ms(7_200_000), ms(7_200_000)));
     assert_eq!(config.max_waiters, 7);
+    assert!(config.dapr_stores.is_empty(), "Dapr's lock API is not answered unless it is asked for");
+    assert_eq!(locks("locks: { dapr: { stores: [lockstore, other.one] } }").dapr_stores, ["lockstore", "other.one"]);
     let doubtful = check(&format!("{BASE}locks: {{ guard: 10s }}\n")).unwrap();
     assert_eq!(doubtful.config.locks.guard, ms(10_000));
     assert_eq!(doubtful.warnings.len(), 1, "{:?}", doubtful.warnings);

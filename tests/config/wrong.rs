@@ -295,6 +295,22 @@ fn locks_that_cannot_be_are_told() {
         ("identity: web-0", "locks: {guard: 0s}", &[(1, "locks.guard", "is zero")]),
         ("identity: web-0", "locks: {guard: 25h}", &[(1, "locks.guard", "at most 24h")]),
         ("identity: web-0", "locks: {maxWaiters: 0}", &[(1, "locks.maxWaiters", "from 1 to 100000")]),
+        ("identity: web-0", "locks: {dapr: {}}", &[(1, "locks.dapr.stores", "is missing; add it")]),
+        (
+            "identity: web-0",
+            "locks: {dapr: {stores: []}}",
+            &[(1, "locks.dapr.stores", "is empty; name the lock stores")],
+        ),
+        ("identity: web-0", "locks: {dapr: {stores: lockstore}}", &[(1, "locks.dapr.stores", "write a list")]),
+        (
+            "identity: web-0",
+            "locks: {dapr: {stores: [a, 'b/c', a, 7]}}",
+            &[
+                (1, "locks.dapr.stores[1]", "cannot be a lock store's name"),
+                (1, "locks.dapr.stores[2]", "a is named before"),
+                (1, "locks.dapr.stores[3]", "put it in quotes"),
+            ],
+        ),
         ("identity: web-0", "locks: 1", &[(1, "locks", "is a number")]),
         (
             "  redis:\n    url: redis://redis:6379/0",

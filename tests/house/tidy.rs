@@ -64,7 +64,8 @@ fn rust() -> Vec<(TextFile, Facts)> {
 
 #[test]
 fn lines_are_short_clean_and_finished() {
-    let checked = files().into_iter().filter(|file| !matches!(file.path.as_str(), "Cargo.lock" | "LICENSE"));
+    let written_by_others = |path: &str| matches!(path, "Cargo.lock" | "LICENSE" | "tests/e2e/dapr/package-lock.json");
+    let checked = files().into_iter().filter(|file| !written_by_others(&file.path));
     assert_none("lines", checked.flat_map(|file| check_lines(&file)).collect());
 }
 

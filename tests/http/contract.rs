@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use baton::api::ROUTES;
 use baton::http::ProblemKind;
-use baton::locks;
+use baton::{jobs, locks};
 use serde_json::Value;
 
 use crate::client::{Reply, ask, ask_with};
@@ -57,6 +57,8 @@ fn every_described_call_is_routed_and_every_route_is_described() {
     let routed: BTreeSet<_> = ROUTES
         .iter()
         .chain(&locks::ROUTES)
+        .chain(&jobs::ROUTES)
+        .chain(&locks::DAPR_ROUTES)
         .flat_map(|(path, allow)| allow.split(", ").map(|method| ((*path).to_owned(), method.to_owned())))
         .collect();
     assert_eq!(described, routed);
@@ -68,8 +70,9 @@ async fn every_described_call_is_answered_as_described() {
     let (_leader, leading) = leader_fixture().await;
     let (_follower, following) = follower_fixture().await;
     let mut answered = 0;
-    // Streams and locks are asked for elsewhere.
-    let asked_here = |path: &str| path != "/events" && !path.starts_with("/locks");
+    // Streams, locks and jobs are asked for elsewhere.
+    let elsewhere = ["/events", "/locks", "/jobs", "/v1.0"];
+    let asked_here = |path: &str| !elsewhere.iter().any(|other| path.starts_with(other));
     for (path, method, _, operation) in openapi.operations().into_iter().filter(|(path, ..)| asked_here(path)) {
         let line = format!("{method} {}", path.replace("{role}", "scheduler"));
         for server in [&following, &leading] {

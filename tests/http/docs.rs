@@ -45,7 +45,8 @@ async fn every_metric_is_documented_with_its_labels_and_every_documented_one_exi
 #[test]
 fn every_call_and_every_problem_is_documented() {
     let documented = first_column(HTTP_API);
-    for (path, allow) in ROUTES.into_iter().chain(baton::locks::ROUTES) {
+    let parts = baton::locks::ROUTES.into_iter().chain(baton::locks::DAPR_ROUTES).chain(baton::jobs::ROUTES);
+    for (path, allow) in ROUTES.into_iter().chain(parts) {
         assert!(documented.contains(&format!("{allow} {path}")), "{allow} {path} is not in {documented:?}");
     }
     for kind in ProblemKind::ALL {

@@ -93,7 +93,7 @@ fn request(
         let names = ["Accept", "Authorization", "Origin", "Host", "Range", "If-None-Match", "Content-Type", "X-Any"];
         headers.push((rolls.pick(&names).to_owned(), rolls.text(HEADER, 30)));
     }
-    let bodies: [&[u8]; 11] = [
+    let bodies: [&[u8]; 15] = [
         b"",
         b"{}",
         br#"{"cooldown":"1ms"}"#,
@@ -102,6 +102,10 @@ fn request(
         br#"{"names":["a","orders"],"wait":"5ms","lease":"100ms"}"#,
         br#"{"lease":"100ms","fair":true,"wait":"1ms"}"#,
         br#"{"names":[]}"#,
+        br#"{"succeeded":true,"note":"done","attempt":1}"#,
+        br#"{"attempt":2}"#,
+        br#"{"resourceId":"a","lockOwner":"me","expiryInSeconds":1}"#,
+        br#"{"resourceId":"a||b","lockOwner":"me","expiryInSeconds":"60"}"#,
         b"[",
         b"\xff\xfe\x00",
         &[b'x'; 70_000],

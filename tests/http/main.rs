@@ -3,9 +3,11 @@
 mod answers;
 mod client;
 mod contract;
+mod dapr;
 mod docs;
 mod events;
 mod fuzz;
+mod jobs;
 mod limits;
 mod locks;
 mod logs;

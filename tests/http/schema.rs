@@ -91,7 +91,7 @@ fn has_type(rule: &Value, value: &Value) -> bool {
     rule.as_array().map_or_else(|| has(rule), |names| names.iter().any(has))
 }
 
-/// The four patterns of the description, by hand.
+/// The five patterns of the description, by hand.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern {
         "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" => baton::protocol::RoleName::new(text).is_ok(),
@@ -103,6 +103,9 @@ fn matches(pattern: &str, text: &str) -> bool {
         "^urn:baton:problem:[a-z-]+$" => text
             .strip_prefix("urn:baton:problem:")
             .is_some_and(|end| !end.is_empty() && end.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')),
+        "^ERR_[A-Z_]+$" => text
+            .strip_prefix("ERR_")
+            .is_some_and(|end| !end.is_empty() && end.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')),
         other => panic!("{other} is not understood here"),
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use baton::api::ApiOptions;
 use baton::clock::{BootClock, SharedClock};
-use baton::locks::{LockCalls, LockDesk, LockSettings};
+use baton::config::{Environment, check_text};
+use baton::jobs::{JobCalls, JobDesk};
+use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use baton::process::Entropy;
 use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
@@ -25,6 +27,8 @@ use crate::client::PATIENCE;
 pub const IDENTITY: &str = "web-0";
 /// How many requests may wait for locks.
 pub const WAITERS_MAX: usize = 20;
+/// What Dapr's lock API is answered for.
+pub const LOCK_STORE: &str = "lockstore";
 pub const FIRST_TOKEN: u64 = 1_763_680_000_123_456;
 
 pub fn clock() -> SharedClock {
@@ -245,20 +249,61 @@ impl Play {
     }
 }
 
+/// The jobs of every listener here: nothing is due by itself while a test lasts.
+const JOBS: &str = "
+identity: web-0
+store: { memory: {} }
+roles: [{ name: scheduler }]
+jobs:
+  - { name: works, schedule: '@yearly', run: { exec: { command: ['true'] } } }
+  - name: fails
+    schedule: '@yearly'
+    backoffLimit: 1
+    backoff: { initial: 10ms, max: 10ms }
+    run: { exec: { command: ['false'] } }
+  - { name: slow, schedule: '@yearly', run: { http: { url: 'http://127.0.0.1:1/slow' } } }
+";
+
+/// Jobs over a store in memory, with an app that answers `slow` with 202.
+async fn jobs(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobDesk>, [JoinHandle<()>; 2]) {
+    let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = app.local_addr().unwrap().port();
+    let text = JOBS.replace(":1/", &format!(":{port}/"));
+    let config = check_text(&text, "jobs.yaml", &Environment::new(|_| None, None)).unwrap().config;
+    let store = Arc::new(MemoryStore::new(clock()));
+    let entropy = Entropy::from_system();
+    let (desk, listener) = JobDesk::open(store, IDENTITY.into(), clock(), telemetry.clone(), entropy);
+    desk.run(&config.jobs, &config.roles, roles).await;
+    (desk, [listener, tokio::spawn(accept_all(app))])
+}
+
+/// An app that accepts every run.
+async fn accept_all(app: TcpListener) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    while let Ok((mut client, _)) = app.accept().await {
+        let mut head = [0; 4_096];
+        if client.read(&mut head).await.is_ok_and(|bytes| bytes > 0) {
+            let _ = client.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await;
+        }
+    }
+}
+
 /// The app's listener on a free port.
 pub struct Server {
     pub address: SocketAddr,
     pub roles: Roles,
     pub desk: Arc<LockDesk>,
+    /// Kept, so that its jobs go on.
+    _jobs: Arc<JobDesk>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
-    attendant: JoinHandle<()>,
+    helpers: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
-        self.attendant.abort();
+        self.helpers.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -286,8 +331,11 @@ impl Server {
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
         let telemetry = Telemetry::new(metrics);
         let (desk, attendant) = locks(&telemetry);
+        let (jobs, [listener, app]) = jobs(&telemetry, &roles).await;
         let mut options = ApiOptions::new(None, clock(), telemetry);
         options.parts.push(Arc::new(LockCalls::new(Arc::clone(&desk), clock())));
+        options.parts.push(Arc::new(JobCalls::new(Arc::clone(&jobs))));
+        options.parts.push(Arc::new(DaprCalls::new(Arc::clone(&desk), vec![LOCK_STORE.to_owned()])));
         tweak(&mut options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -295,7 +343,8 @@ impl Server {
         let serving = baton::api::serve(listener, roles.clone(), options, async {
             let _ = stopped.await;
         });
-        Self { address, roles, desk, stop: Some(stop), task: tokio::spawn(serving), attendant }
+        let helpers = vec![attendant, listener, app];
+        Self { address, roles, desk, _jobs: jobs, stop: Some(stop), task: tokio::spawn(serving), helpers }
     }
 
     /// Asks the listener to stop and waits until it has.

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use baton::protocol::jobs::JobName;
 use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseReason, RenewalOutcome, Token};
 use baton::role::Roles;
 use baton::store::StoreHealth;
@@ -51,7 +52,9 @@ impl Watched {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = spawn_telemetry(listener, sources).unwrap();
-        Self { address, telemetry: Telemetry::new(metrics), roles, store, pulses, server }
+        let telemetry = Telemetry::new(metrics);
+        telemetry.add_job(&JobName::new("nightly-report").unwrap());
+        Self { address, telemetry, roles, store, pulses, server }
     }
 
     pub async fn metrics(&self) -> String {

@@ -1,11 +1,17 @@
 //! Locks on real processes: `baton run`, asked over plain sockets, with faults.
+//!
+//! `make test` takes a minute; what takes longer is ignored there. `make chaos` runs the soak, for ten minutes or
+//! `BATON_SOAK_SECONDS`, and the long oversell run, of 100,000 increments or `BATON_OVERSELL_INCREMENTS`. `make e2e`
+//! takes locks with Dapr's published client.
 
 mod calls;
+mod dapr;
 mod docs;
 mod faults;
 mod http;
 mod oversell;
 mod sidecar;
+mod soak;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/sidecars/wait.rs"]

@@ -18,6 +18,9 @@ pub const LEASE_MS: u64 = 6_000;
 /// short, for every Redis that has just started is guarded.
 pub const GUARD: Duration = Duration::from_millis(1_500);
 
+/// What Dapr's lock API is answered for.
+pub const LOCK_STORE: &str = "lockstore";
+
 /// Where a sidecar keeps locks.
 #[derive(Clone, Debug)]
 pub enum Store {
@@ -92,7 +95,8 @@ impl Sidecar {
         format!(
             "identity: {}\napi: {{ listen: {} }}\ntelemetry: {{ listen: {} }}\nstore: {{ {store} }}\n\
              roles: [{{ name: scheduler, leaseDuration: 30s }}]\n\
-             locks: {{ lease: {LEASE_MS}ms, guard: {}ms }}\nlog: {{ level: debug, format: text }}\n",
+             locks: {{ lease: {LEASE_MS}ms, guard: {}ms, dapr: {{ stores: [{LOCK_STORE}] }} }}\n\
+             log: {{ level: debug, format: text }}\n",
             self.identity,
             self.api,
             self.telemetry,

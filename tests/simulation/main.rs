@@ -6,6 +6,8 @@ use std::env;
 mod checker;
 mod clockwork;
 mod faults;
+mod jobs;
+mod jobs_tests;
 mod leases;
 mod locks;
 mod quorum;

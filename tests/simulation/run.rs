@@ -150,11 +150,11 @@ fn verdict(world: World, length: Nanos, no_leader: bool) -> Verdict {
 }
 
 /// Plays `count` seeds on every core and folds their verdicts. `fold` sees them in no particular order.
-pub fn run_many<T: Send>(
+pub fn run_many<V, T: Send>(
     count: u64,
-    play: impl Fn(u64) -> Verdict + Sync,
+    play: impl Fn(u64) -> V + Sync,
     zero: impl Fn() -> T + Sync,
-    fold: impl Fn(&mut T, u64, Verdict) + Sync,
+    fold: impl Fn(&mut T, u64, V) + Sync,
 ) -> Vec<T> {
     let next = AtomicU64::new(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

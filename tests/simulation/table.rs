@@ -1,13 +1,15 @@
 //! `cargo run --release --example simulate -- table [RUNS]` prints the table of docs/guarantees.md: what each rule is
 //! worth. `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the
 //! tests with its log; `… -- seed N ROW FAULT` one of the table's. The same for the quorum: `… -- quorum-table [RUNS]`,
-//! `… -- quorum find RUNS …`, `… -- quorum seed N …`, and `… -- quorum duel RUNS`: how soon one of twelve leads.
+//! `… -- quorum find RUNS …`, `… -- quorum seed N …`, and `… -- quorum duel RUNS`: how soon one of twelve leads. For
+//! jobs: `… -- jobs find RUNS` and `… -- jobs seed N`.
 
 use std::process::ExitCode;
 
 mod checker;
 mod clockwork;
 mod faults;
+mod jobs;
 mod quorum;
 mod run;
 mod world;
@@ -35,6 +37,8 @@ fn act(words: &[&str]) -> Option<()> {
             let scenario = quorum_scenario(what)?(seed.parse().ok()?);
             tell(quorum::run::run(quorum::world::Scenario { log: true, ..scenario }));
         }
+        ["jobs", "find", runs] => find_jobs(runs.parse().ok()?),
+        ["jobs", "seed", seed] => tell_job(seed.parse().ok()?),
         ["find", runs, what @ ..] => {
             let scenario = scenario(what)?;
             find(runs.parse().ok()?, |seed| run(scenario(seed)));
@@ -54,6 +58,7 @@ fn usage() -> ExitCode {
         "usage: simulate table [RUNS] | simulate find RUNS [storm | ROW FAULT] | simulate seed N [storm | ROW FAULT]\n\
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
+         {0}simulate jobs find RUNS | simulate jobs seed N\n\
          WHAT is one of {1}, or ROW FAULT. Rows and faults are numbers from 0, in the table's order; without them, \
          the mixed runs of the tests",
         "       ",
@@ -120,6 +125,31 @@ fn find(runs: u64, play: impl Fn(u64) -> Verdict + Sync) {
         println!("seed {seed}: {what}");
     }
     println!("{runs} runs, {terms} terms, a leader for {:.1} % of the time, {} broken", led * 100.0, found.len());
+}
+
+fn job_scenario(seed: u64, log: bool) -> jobs::world::Scenario {
+    jobs::world::Scenario { seed, rules: jobs::world::Rules::ALL, log }
+}
+
+fn find_jobs(runs: u64) {
+    let play = |seed| jobs::world::World::play(job_scenario(seed, false));
+    let fold = |found: &mut Vec<(u64, String)>, seed, verdict: jobs::world::Verdict| {
+        found.extend(verdict.first.map(|what| (seed, what)));
+    };
+    let mut found: Vec<_> = run_many(runs, play, Vec::new, fold).into_iter().flatten().collect();
+    found.sort();
+    for (seed, what) in &found {
+        println!("seed {seed}: {what}");
+    }
+    println!("{runs} runs of jobs, {} broken", found.len());
+}
+
+fn tell_job(seed: u64) {
+    let verdict = jobs::world::World::play(job_scenario(seed, true));
+    for line in &verdict.log {
+        println!("{line}");
+    }
+    println!("{:?}", jobs::world::Verdict { log: Vec::new(), ..verdict });
 }
 
 fn tell(verdict: Verdict) {

@@ -18,6 +18,7 @@ mod leases;
 mod leases_random;
 mod leases_refused;
 mod leases_shared;
+mod ledgers;
 mod listening;
 mod live;
 mod locks;

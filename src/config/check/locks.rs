@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Checker;
 use crate::config::model::{LocksConfig, StoreConfig};
 use crate::config::position::Path;
-use crate::config::raw::RawLocks;
+use crate::config::raw::{RawDapr, RawLocks, Scalar};
 
 const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MIN: Duration = Duration::from_millis(100);
@@ -13,6 +13,8 @@ const LEASE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 const MAX_LEASE: Duration = Duration::from_secs(3_600);
 const WAITERS: u32 = 10_000;
 const WAITERS_MAX: u32 = 100_000;
+const STORES_MAX: usize = 16;
+const STORE_NAME_BYTES_MAX: usize = 63;
 
 impl Checker<'_> {
     /// Locks: their defaults, unless something else is written. Refused where the store has none.
@@ -36,6 +38,7 @@ impl Checker<'_> {
         let max_lease = self.duration(raw.max_lease.as_ref(), &keys[1]);
         let guard = self.positive_duration(raw.guard.as_ref(), &keys[2]);
         let waiters = self.count(raw.max_waiters.as_ref(), &path.key("maxWaiters"), 1..=WAITERS_MAX);
+        let dapr_stores = self.dapr(raw.dapr.as_ref(), &path.key("dapr"));
         if self.has_bad_within(path) {
             return None;
         }
@@ -59,6 +62,44 @@ impl Checker<'_> {
             self.warning(&keys[2], message);
         }
         let max_waiters = waiters.unwrap_or(WAITERS);
-        (!self.has_bad_within(path)).then_some(LocksConfig { lease, max_lease, guard, max_waiters })
+        (!self.has_bad_within(path)).then_some(LocksConfig { lease, max_lease, guard, max_waiters, dapr_stores })
+    }
+
+    /// The names of Dapr's lock stores that are right.
+    fn dapr(&mut self, raw: Option<&RawDapr>, path: &Path) -> Vec<String> {
+        let path = path.key("stores");
+        let Some(given) = raw.and_then(|dapr| dapr.stores.as_ref()) else { return Vec::new() };
+        if given.is_empty() {
+            self.problem(&path, "is empty; name the lock stores that the app asks for, or remove `dapr`".to_owned());
+        } else if given.len() > STORES_MAX {
+            self.problem(&path, format!("has {}; at most {STORES_MAX} are answered for", given.len()));
+        }
+        let mut stores: Vec<String> = Vec::new();
+        for (index, name) in given.iter().enumerate() {
+            let path = path.index(index);
+            let Some(name) = self.lock_store(name.as_ref(), &path) else { continue };
+            if stores.contains(&name) {
+                self.problem(&path, format!("{name} is named before; once is enough"));
+            } else {
+                stores.push(name);
+            }
+        }
+        stores
+    }
+
+    fn lock_store(&mut self, given: Option<&Scalar>, path: &Path) -> Option<String> {
+        let text = self.text(given, path)?;
+        let fits = text.len() <= STORE_NAME_BYTES_MAX
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+        if !fits {
+            let shown = self.shown(given?, path);
+            let message = format!(
+                "{shown} cannot be a lock store's name; use 1 to {STORE_NAME_BYTES_MAX} of A-Z, a-z, 0-9, `_`, `.` and \
+                 `-`"
+            );
+            self.problem(path, message);
+            return None;
+        }
+        Some(text.to_owned())
     }
 }

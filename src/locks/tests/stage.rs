@@ -254,6 +254,7 @@ pub fn want() -> Want {
     Want {
         names: vec![lock("a")],
         owner: None,
+        once: false,
         wait: Duration::ZERO,
         lease: Duration::from_secs(60),
         permits: 1,

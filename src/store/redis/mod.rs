@@ -16,7 +16,8 @@
 //!   dropped while its connection lives.
 //!
 //! The rules themselves are in the scripts, which agree with `protocol/lease.rs`, `protocol/locks/space.rs` and
-//! `protocol/jobs/cell.rs` step by step; tests with random operations hold them to that. Nothing of fred leaves this folder.
+//! `protocol/jobs/cell.rs` step by step; tests with random operations hold them to that. Nothing of fred leaves this
+//! folder.
 
 mod audit;
 mod audit_quorum;

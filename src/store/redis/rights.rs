@@ -1,5 +1,5 @@
 //! What Baton's user may do on a Redis, found out by doing it: on keys that no role can have, and that are removed
-//! again.
+//! again. The scripts about ledgers of jobs need no other right than those of roles.
 
 use std::time::Duration;
 

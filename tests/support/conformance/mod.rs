@@ -13,6 +13,7 @@
 //! ```
 
 mod cases;
+pub mod ledgers;
 mod stage;
 
 use std::collections::BTreeSet;

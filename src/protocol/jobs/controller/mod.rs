@@ -273,6 +273,12 @@ impl JobController {
         self.stage == Stage::Over
     }
 
+    /// Whether nothing runs and nothing is left to be written.
+    pub fn is_settled(&self) -> bool {
+        let written = self.flight.is_none() && !self.dirty && self.claims.is_empty();
+        self.stage == Stage::Over || (written && self.live.is_empty())
+    }
+
     /// The next slot that is not decided.
     pub fn next_slot(&self) -> Option<Wall> {
         (!self.ledger.suspension.holds()).then(|| self.profile.timetable.next_after(self.ledger.decided))?
@@ -442,3 +448,6 @@ impl JobController {
         self.dirty = true;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! The desk: the jobs of this replica, started and retired as the configuration changes, and what may be asked of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::codec::{self, CodecError};
+use super::runner::{Order, grace_of};
+use super::task::{self, Board, Command, Ends, JobSpec, Premises, wall_now};
+use crate::clock::SharedClock;
+use crate::config::{JobConfig, RoleConfig};
+use crate::process::Entropy;
+use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest};
+use crate::role::{RoleHandle, Roles};
+use crate::store::{JobNews, LedgerStore, StoreError};
+use crate::telemetry::Telemetry;
+
+/// How many commands may wait for a job's task.
+const COMMANDS: usize = 64;
+/// How often a wish is written anew because somebody else wrote first.
+const TRIES: usize = 10;
+/// How many ledgers are read at once to list all jobs.
+const READS: usize = 32;
+
+/// Why nothing came of a request. The texts hold no secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The configuration has no such job.
+    #[error("there is no job {name}")]
+    UnknownJob {
+        /// What was asked for.
+        name: String,
+        /// The jobs there are.
+        known: Vec<String>,
+    },
+    /// The job has no such run, or has forgotten it.
+    #[error("{job} has no run {id}, or has forgotten it")]
+    UnknownRun {
+        /// The job.
+        job: JobName,
+        /// What was asked for.
+        id: String,
+    },
+    /// Only the attempt that goes on can be reported on, and only here where it was started.
+    #[error(
+        "{run} has no such attempt that goes on on this replica: it ended, was cut off, or another replica made it"
+    )]
+    NotRunning {
+        /// The run.
+        run: RunId,
+    },
+    /// So many runs were asked for that have not begun.
+    #[error("{job} has {most} runs that were asked for and have not begun, as many as may be", most = jobs::ASKED_MAX)]
+    TooManyAsked {
+        /// The job.
+        job: JobName,
+    },
+    /// No usable answer.
+    #[error("{0}")]
+    Store(StoreError),
+    /// What the store has is no ledger of ours.
+    #[error("{job}: {error}")]
+    Ledger {
+        /// The job.
+        job: JobName,
+        /// What is wrong with it.
+        error: CodecError,
+    },
+    /// Others write faster.
+    #[error("{job}: its ledger changes all the time; ask again")]
+    Busy {
+        /// The job.
+        job: JobName,
+    },
+}
+
+/// A job as it stands.
+#[derive(Clone, Debug)]
+pub struct JobView {
+    /// What the configuration says.
+    pub config: JobConfig,
+    /// Who leads its role, as far as this replica knows.
+    pub holder: Option<Arc<str>>,
+    /// Whether this replica starts its runs.
+    pub leads: bool,
+    /// What is written about it; none before a leader first saw it.
+    pub ledger: Option<Ledger>,
+    /// The next slot; none while the job is suspended or nobody has seen it.
+    pub next: Option<Wall>,
+}
+
+struct Entry {
+    config: JobConfig,
+    role: RoleHandle,
+    commands: mpsc::Sender<Command>,
+    changes: watch::Sender<u64>,
+    board: watch::Receiver<Option<Arc<Board>>>,
+    task: JoinHandle<()>,
+}
+
+/// See the module. Shared by reference.
+pub struct JobDesk {
+    premises: Arc<Premises>,
+    entropy: Mutex<Entropy>,
+    jobs: Mutex<BTreeMap<JobName, Entry>>,
+}
+
+impl std::fmt::Debug for JobDesk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobDesk").field("jobs", &self.entries().keys().collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}
+
+impl JobDesk {
+    /// Opens a desk without jobs in the runtime that this is called in, and starts its listener: a task that hears of
+    /// wishes. It runs until it is aborted; any other end is a bug.
+    pub fn open(
+        store: Arc<dyn LedgerStore>,
+        identity: Arc<str>,
+        clock: SharedClock,
+        telemetry: Telemetry,
+        entropy: Entropy,
+    ) -> (Arc<Self>, JoinHandle<()>) {
+        let news = store.changes();
+        let premises = Arc::new(Premises { store, clock, telemetry, identity });
+        let desk = Arc::new(Self { premises, entropy: Mutex::new(entropy), jobs: Mutex::default() });
+        let listener = tokio::spawn(listen(Arc::clone(&desk), news));
+        (desk, listener)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<JobName, Entry>> {
+        // Nothing panics while it is held.
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs these jobs from now on, under these roles: starts new ones, retires those that are gone, tells the others
+    /// what has changed. A job whose role is another is retired and started anew.
+    pub async fn run(&self, jobs: &[JobConfig], roles: &[RoleConfig], handles: &Roles) {
+        let specs: BTreeMap<JobName, (JobConfig, JobSpec)> =
+            jobs.iter().filter_map(|job| Some((job.name.clone(), (job.clone(), spec(job, roles, handles)?)))).collect();
+        let moved =
+            |name: &JobName, entry: &Entry| specs.get(name).is_none_or(|(config, _)| config.role != entry.config.role);
+        let retired: Vec<(JobName, Entry)> = self.entries().extract_if(.., |name, entry| moved(name, entry)).collect();
+        stream::iter(retired)
+            .for_each_concurrent(None, |(name, entry)| async move {
+                retire(entry).await;
+                self.premises.telemetry.remove_job(&name);
+            })
+            .await;
+        let mut told = Vec::new();
+        for (name, (config, spec)) in specs {
+            let mut entries = self.entries();
+            match entries.get_mut(&name) {
+                Some(entry) => {
+                    entry.config = config;
+                    entry.role = spec.role.clone();
+                    told.push((entry.commands.clone(), spec));
+                }
+                None => drop(entries.insert(name, self.start(config, spec))),
+            }
+        }
+        for (commands, spec) in told {
+            // A task that is gone has panicked, which ends the process.
+            let _ = commands.send(Command::Configure(Box::new(spec))).await;
+        }
+    }
+
+    fn start(&self, config: JobConfig, spec: JobSpec) -> Entry {
+        self.premises.telemetry.add_job(&config.name);
+        let (commands, inbox) = mpsc::channel(COMMANDS);
+        let (changes, changed) = watch::channel(0);
+        let (shown, board) = watch::channel(None);
+        let seed = self.entropy.lock().unwrap_or_else(PoisonError::into_inner).seed();
+        let role = spec.role.clone();
+        let ends = Ends { commands: inbox, changes: changed, board: shown };
+        let task = tokio::spawn(task::run(Arc::clone(&self.premises), spec, seed, ends));
+        Entry { config, role, commands, changes, board, task }
+    }
+
+    /// Ends every attempt that is left, and waits for that. The roles are gone by now, so nothing starts any more.
+    pub async fn all_ended(&self) {
+        let entries = std::mem::take(&mut *self.entries());
+        let retiring = entries.into_values().map(retire);
+        stream::iter(retiring).for_each_concurrent(None, |retiring| retiring).await;
+    }
+
+    /// Every job, by name.
+    ///
+    /// # Errors
+    /// [`Refusal::Store`], [`Refusal::Ledger`]
+    pub async fn all(&self) -> Result<Vec<JobView>, Refusal> {
+        let names: Vec<JobName> = self.entries().keys().cloned().collect();
+        let views = stream::iter(names).map(|name| async move { self.view(name.as_str()).await }).buffered(READS);
+        let views: Vec<Result<JobView, Refusal>> = views.collect().await;
+        // One that a reload has just removed is not there any more.
+        views.into_iter().filter(|view| !matches!(view, Err(Refusal::UnknownJob { .. }))).collect()
+    }
+
+    /// A job as it stands: as its leader sees it if that is this replica, else as the store has it.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownJob`], [`Refusal::Store`], [`Refusal::Ledger`]
+    pub async fn view(&self, name: &str) -> Result<JobView, Refusal> {
+        let (config, holder, board) =
+            self.known(name, |entry| (entry.config.clone(), entry.role.holder(), entry.board.borrow().clone()))?;
+        if let Some(board) = board {
+            let (ledger, next) = (Some(board.ledger.clone()), board.next);
+            return Ok(JobView { config, holder, leads: true, ledger, next });
+        }
+        let stored = self.read(&config.name).await?;
+        let ledger = stored.map(|stored| stored.body);
+        let next = ledger.as_ref().filter(|ledger| !ledger.suspension.holds());
+        let next = next.and_then(|ledger| config.schedule.next_after(ledger.decided));
+        Ok(JobView { config, holder, leads: false, ledger, next })
+    }
+
+    /// Asks for a run now, whoever leads.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub async fn ask(&self, name: &str) -> Result<RunId, Refusal> {
+        let job = self.known(name, |entry| entry.config.clone())?;
+        let too_many = || Refusal::TooManyAsked { job: job.name.clone() };
+        let slot: Slot = self.wish(&job, |ledger, now| ledger.ask(now).map_err(|_| too_many())).await?;
+        Ok(RunId { job: job.name, slot })
+    }
+
+    /// Suspends or resumes a job, whoever leads.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub async fn suspend(&self, name: &str, suspend: bool) -> Result<(), Refusal> {
+        let job = self.known(name, |entry| entry.config.clone())?;
+        self.wish(&job, |ledger, now| {
+            ledger.order(suspend, now);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Passes the app's word on to an attempt that goes on on this replica.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownJob`], [`Refusal::UnknownRun`], [`Refusal::NotRunning`]
+    pub async fn order(&self, name: &str, id: &str, attempt: Option<u32>, order: Order) -> Result<(), Refusal> {
+        let (job, commands) = self.known(name, |entry| (entry.config.name.clone(), entry.commands.clone()))?;
+        let unknown = || Refusal::UnknownRun { job: job.clone(), id: id.chars().take(80).collect() };
+        let run = RunId::of(&job, id).ok_or_else(unknown)?;
+        let (done, answer) = oneshot::channel();
+        // A task that is gone runs nothing.
+        let _ = commands.send(Command::Order { slot: run.slot, attempt, order, done }).await;
+        if answer.await.unwrap_or(false) { Ok(()) } else { Err(Refusal::NotRunning { run }) }
+    }
+
+    fn known<T>(&self, name: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, Refusal> {
+        let entries = self.entries();
+        let entry = JobName::new(name).ok().and_then(|name| entries.get(&name));
+        let known = || entries.keys().map(JobName::to_string).collect();
+        let shown = || name.chars().take(80).collect();
+        entry.map(take).ok_or_else(|| Refusal::UnknownJob { name: shown(), known: known() })
+    }
+
+    async fn read(&self, job: &JobName) -> Result<Option<Stored<Ledger>>, Refusal> {
+        let stored = self.premises.store.read(job).await.map_err(Refusal::Store)?;
+        stored.map(|stored| decode(job, stored)).transpose()
+    }
+
+    /// Writes something in a ledger that its leader, whoever that is, hears of.
+    async fn wish<T>(
+        &self,
+        job: &JobConfig,
+        mut wish: impl FnMut(&mut Ledger, Wall) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let mut stored = self.read(&job.name).await?;
+        for _ in 0..TRIES {
+            let (base, ledger) = stored.map(|stored| (stored.revision, stored.body)).unzip();
+            let now = wall_now();
+            let mut ledger = ledger.unwrap_or_else(|| Ledger::new(job.schedule.name(), job.policy.suspend, now));
+            let wished = wish(&mut ledger, now)?;
+            let request = WriteRequest { token: None, base, body: codec::write(&ledger) };
+            match self.premises.store.write(&job.name, request).await.map_err(Refusal::Store)? {
+                WriteReply::Written { .. } => return Ok(wished),
+                WriteReply::Diverged(other) => stored = other.map(|other| decode(&job.name, other)).transpose()?,
+                // Only who writes with a token can be late.
+                WriteReply::Stale { .. } => break,
+            }
+        }
+        Err(Refusal::Busy { job: job.name.clone() })
+    }
+}
+
+/// What a task needs to know of a job; none when its role is not run, which the configuration does not let through.
+fn spec(job: &JobConfig, roles: &[RoleConfig], handles: &Roles) -> Option<JobSpec> {
+    let role = handles.get(job.role.as_str());
+    let grace = roles.iter().find(|role| role.name == job.role).and_then(|role| grace_of(&job.run, &role.timing).ok());
+    let (Some(role), Some(grace)) = (role, grace) else {
+        tracing::error!(job = %job.name, role = %job.role, "the job's role cannot run it; this is a bug in Baton");
+        return None;
+    };
+    Some(JobSpec {
+        name: job.name.clone(),
+        policy: job.policy.clone(),
+        timetable: Arc::clone(&job.schedule) as Arc<dyn Timetable>,
+        run: Arc::new(job.run.clone()),
+        grace,
+        role,
+    })
+}
+
+fn decode(job: &JobName, stored: Stored<Bytes>) -> Result<Stored<Ledger>, Refusal> {
+    let garbage = |error| Refusal::Ledger { job: job.clone(), error };
+    let body = codec::read(&stored.body).map_err(garbage)?;
+    Ok(Stored { revision: stored.revision, body })
+}
+
+async fn retire(entry: Entry) {
+    // A task that is gone needs not be told, and one that panicked has ended the process.
+    let _ = entry.commands.send(Command::Retire).await;
+    let _ = entry.task.await;
+}
+
+async fn listen(desk: Arc<JobDesk>, mut news: mpsc::Receiver<JobNews>) {
+    let changed = |entry: &Entry| entry.changes.send_modify(|count| *count = count.wrapping_add(1));
+    while let Some(news) = news.recv().await {
+        let entries = desk.entries();
+        match news {
+            JobNews::Changed(job) => entries.get(&job).into_iter().for_each(changed),
+            JobNews::Gap => entries.values().for_each(changed),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! One request and its answer, on a connection of its own: it belongs to the future, so that dropping one closes the
+//! other at once. No redirect is followed, and no proxy asked: a run goes where the configuration says, or nowhere.
+
+use std::pin::{Pin, pin};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::LOCATION;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustls::RootCertStore;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use url::{Host, Url};
+
+use super::super::Assignment;
+use super::fault::Fault;
+use super::request::request;
+use super::tls::secure;
+use crate::config::HttpRun;
+
+/// How much of an answer is kept for the note; the rest is read and forgotten.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+/// What an app may still say after its 202 before the connection is closed.
+const ACCEPTED_BODY: Duration = Duration::from_secs(1);
+/// Shorter words of a secret are part of many harmless texts.
+const SECRET_WORD_MIN: usize = 8;
+
+/// What the app said.
+pub enum Answer {
+    /// 202: it works on, and will say when it is done.
+    Accepted,
+    /// A status that means success.
+    Succeeded {
+        /// What its body says.
+        text: Option<String>,
+    },
+    /// Another status.
+    Failed {
+        /// Which, and what its body says.
+        why: String,
+    },
+}
+
+/// How far the exchange has come, for telling what took too long.
+#[derive(Default)]
+struct Reached {
+    connected: OnceLock<()>,
+    status: OnceLock<StatusCode>,
+}
+
+type Stream = Pin<Box<dyn Duplex>>;
+
+trait Duplex: AsyncRead + AsyncWrite + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
+
+/// Asks, and waits for the answer for as long as the configuration says, its body included.
+///
+/// # Errors
+/// There is no whole answer.
+pub async fn call(http: &HttpRun, assignment: &Assignment, roots: fn() -> RootCertStore) -> Result<Answer, Fault> {
+    let (request, secrets) = request(http, assignment)?;
+    let at = authority(&http.url);
+    let reached = Reached::default();
+    let exchange = async {
+        let stream = connect(http, &at, roots).await?;
+        let _ = reached.connected.set(());
+        exchange(stream, request, &at, &reached).await
+    };
+    let outcome = timeout(http.timeout, exchange).await;
+    let after = http.timeout;
+    match (outcome, reached.status.get()) {
+        // Its word was accepted; what becomes of the rest of its answer says nothing.
+        (_, Some(&StatusCode::ACCEPTED)) => Ok(Answer::Accepted),
+        (Ok(Ok((head, text))), _) => Ok(judge(http, &head, text.map(|text| veiled(text, &secrets)))),
+        (Ok(Err(fault)), _) => Err(fault),
+        (Err(_), Some(status)) => Err(Fault::BodyTimeout { status: status.as_u16(), after }),
+        (Err(_), None) if reached.connected.get().is_some() => Err(Fault::AnswerTimeout { at, after }),
+        (Err(_), None) => Err(Fault::ConnectTimeout { at, after }),
+    }
+}
+
+/// `host:port`, always with the port.
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+async fn connect(http: &HttpRun, at: &str, roots: fn() -> RootCertStore) -> Result<Stream, Fault> {
+    let port = http.url.port_or_known_default().unwrap_or(80);
+    let (host, addresses) = match http.url.host() {
+        None => return Err(Fault::Request { why: "the URL names no host".to_owned() }),
+        Some(Host::Ipv4(address)) => (address.to_string(), vec![(address, port).into()]),
+        Some(Host::Ipv6(address)) => (address.to_string(), vec![(address, port).into()]),
+        Some(Host::Domain(name)) => {
+            let found = lookup_host((name, port)).await;
+            let found = found.map_err(|error| Fault::Resolve { host: name.to_owned(), error })?;
+            (name.to_owned(), found.collect())
+        }
+    };
+    let mut fault = Fault::Request { why: format!("{host} has no address") };
+    // Each address has its share of the time, so that a dead one does not hide a live one.
+    let share = http.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    for address in addresses {
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // Costs a little speed at the worst.
+                let _ = stream.set_nodelay(true);
+                return match http.url.scheme() {
+                    "https" => Ok(Box::pin(secure(stream, &host, at, roots).await?)),
+                    _ => Ok(Box::pin(stream)),
+                };
+            }
+            Ok(Err(error)) => fault = Fault::connecting(at, error),
+            Err(_) => fault = Fault::ConnectTimeout { at: at.to_owned(), after: share },
+        }
+    }
+    Err(fault)
+}
+
+/// Sends the request, and reads the answer to its end.
+async fn exchange(
+    stream: Stream,
+    request: Request<Full<Bytes>>,
+    at: &str,
+    reached: &Reached,
+) -> Result<(Response<()>, Option<String>), Fault> {
+    let broken = |error: hyper::Error| Fault::exchanging(at, error);
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let mut talk = pin!(async {
+        let (head, mut body) = sender.send_request(request).await.map_err(broken)?.into_parts();
+        let _ = reached.status.set(head.status);
+        let text = match head.status {
+            StatusCode::ACCEPTED => timeout(ACCEPTED_BODY, read(&mut body)).await.unwrap_or(Ok(None)),
+            _ => read(&mut body).await,
+        };
+        Ok((Response::from_parts(head, ()), text.map_err(broken)?))
+    });
+    tokio::select! {
+        biased;
+        said = &mut talk => said,
+        // The end of the connection often comes with the whole answer, which is there to be taken then.
+        _ = connection => talk.await,
+    }
+}
+
+/// Reads a body to its end, and keeps its beginning if that is text.
+async fn read(body: &mut Incoming) -> Result<Option<String>, hyper::Error> {
+    let mut kept = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        let taken = data.len().min(TEXT_BYTES_MAX - kept.len());
+        kept.extend_from_slice(&data[..taken]);
+    }
+    Ok(text(kept))
+}
+
+/// The bytes as text, if they are: the last character may be cut off by the bound.
+fn text(bytes: Vec<u8>) -> Option<String> {
+    let end = match std::str::from_utf8(&bytes) {
+        Ok(text) => text.len(),
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        Err(_) => return None,
+    };
+    let text = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    Some(text).filter(|text| !text.trim().is_empty() && !text.contains('\0'))
+}
+
+/// What an answer means.
+fn judge(http: &HttpRun, head: &Response<()>, text: Option<String>) -> Answer {
+    let status = head.status();
+    if http.success.iter().any(|range| range.contains(&status.as_u16())) {
+        return Answer::Succeeded { text };
+    }
+    let mut why = format!("status {}", status.as_u16());
+    if let Some(reason) = status.canonical_reason() {
+        why = format!("{why} {reason}");
+    }
+    if status.is_redirection() {
+        let target = head.headers().get(LOCATION).and_then(|target| target.to_str().ok());
+        let target = target.and_then(|target| http.url.join(target).ok()).map(bare);
+        let leads = target.map(|target| format!(": it leads to {target}, and redirects are not followed"));
+        return Answer::Failed { why: format!("{why}{}", leads.unwrap_or_default()) };
+    }
+    Answer::Failed { why: text.map_or(why.clone(), |text| format!("{why}: {text}")) }
+}
+
+/// A URL without the parts that people put secrets into.
+fn bare(mut url: Url) -> Url {
+    url.set_query(None);
+    url.set_fragment(None);
+    // Fails where there can be none.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
+/// `text` without the secrets that were sent: an app may repeat what it was told.
+fn veiled(text: String, secrets: &[SecretString]) -> String {
+    let words = secrets.iter().flat_map(|secret| secret.expose_secret().split_whitespace());
+    words.filter(|word| word.len() >= SECRET_WORD_MIN).fold(text, |text, word| text.replace(word, "***"))
+}

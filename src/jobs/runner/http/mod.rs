@@ -1,0 +1,76 @@
+//! A request to the app as a run.
+
+mod call;
+mod fault;
+mod request;
+mod tls;
+
+use std::pin::pin;
+
+use tokio::sync::mpsc;
+
+use self::call::{Answer, call};
+use super::post::Post;
+use super::{Assignment, Ended, Order, next_order};
+use crate::config::HttpRun;
+
+/// What the app said by `complete`.
+type Word = Result<Option<String>, String>;
+
+/// Sends the request, and waits for what it leads to. Every early return drops the connection.
+pub async fn run(
+    http: &HttpRun,
+    assignment: &Assignment,
+    post: &mut Post,
+    orders: &mut mpsc::Receiver<Order>,
+    accepted: impl FnOnce() + Send,
+) -> Ended {
+    let mut word: Option<Word> = None;
+    let answer = {
+        let mut answer = pin!(call(http, assignment, tls::system_roots));
+        loop {
+            tokio::select! {
+                biased;
+                _ = post.called() => return Ended::interrupted(post.why()),
+                order = next_order(orders) => match order {
+                    Order::Cancel(_) => return Ended::Cancelled,
+                    Order::Complete(said) => word = Some(said),
+                    Order::Heartbeat => {}
+                },
+                answer = &mut answer => break answer,
+            }
+        }
+    };
+    match (answer, word) {
+        // An app may be done before it has answered. What it said itself says more than what went wrong on the way.
+        (_, Some(word)) => Ended::completed(word),
+        (Ok(Answer::Accepted), None) => {
+            accepted();
+            wait_for_word(http, post, orders).await
+        }
+        (Ok(Answer::Succeeded { text }), None) => Ended::succeeded(text.as_deref()),
+        (Ok(Answer::Failed { why }), None) => Ended::failed(&why),
+        (Err(fault), None) => Ended::failed(&fault.to_string()),
+    }
+}
+
+/// The app has accepted the run and works on.
+async fn wait_for_word(http: &HttpRun, post: &mut Post, orders: &mut mpsc::Receiver<Order>) -> Ended {
+    loop {
+        tokio::select! {
+            biased;
+            _ = post.called() => return Ended::interrupted(post.why()),
+            order = next_order(orders) => match order {
+                Order::Cancel(_) => return Ended::Cancelled,
+                Order::Complete(word) => return Ended::completed(word),
+                // The next round waits anew.
+                Order::Heartbeat => {}
+            },
+            () = tokio::time::sleep(http.heartbeat_timeout) => {
+                return Ended::failed(&format!(
+                    "accepted, but neither a heartbeat nor a completion within {:?}", http.heartbeat_timeout
+                ));
+            }
+        }
+    }
+}

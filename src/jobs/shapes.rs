@@ -1,0 +1,221 @@
+//! What requests for jobs are answered.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION};
+use hyper::{Response, StatusCode};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::desk::{JobView, Refusal};
+use super::words::Page;
+use crate::http::{Content, Problem, ProblemKind};
+use crate::protocol::jobs::{Attempt, Concurrency, Gap, Phase, Run, RunId, Slot, Timetable, Wall};
+use crate::telemetry::{ending_word, failure_word, gap_word};
+
+/// How soon to ask again when nothing better is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+fn response(status: StatusCode, value: &impl Serialize) -> Response<Content> {
+    // Strings and numbers: writing them into memory does not fail.
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(Content::Whole(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A moment as people read it; none when no calendar has it.
+fn time(at: Wall) -> Option<Timestamp> {
+    Timestamp::from_millisecond(i64::try_from(at.as_millis()).ok()?).ok()
+}
+
+#[derive(Serialize)]
+struct JobShape<'a> {
+    job: &'a str,
+    role: &'a str,
+    schedule: String,
+    concurrency_policy: &'static str,
+    suspended: bool,
+    leader: bool,
+    holder: Option<&'a str>,
+    next: Option<Timestamp>,
+    last_success: Option<Timestamp>,
+    active: Vec<RunShape>,
+    last: Option<RunShape>,
+    without_run: Vec<GapShape>,
+}
+
+#[derive(Serialize)]
+struct RunShape {
+    run: String,
+    scheduled: Option<Timestamp>,
+    manual: bool,
+    phase: &'static str,
+    reason: Option<&'static str>,
+    next_attempt: Option<Timestamp>,
+    started: Option<Timestamp>,
+    ended: Option<Timestamp>,
+    attempts: Vec<AttemptShape>,
+}
+
+#[derive(Serialize)]
+struct AttemptShape {
+    attempt: u32,
+    token: u64,
+    term: u64,
+    identity: String,
+    started: Option<Timestamp>,
+    ended: Option<Timestamp>,
+    outcome: Option<&'static str>,
+    note: String,
+}
+
+#[derive(Serialize)]
+struct GapShape {
+    reason: &'static str,
+    first: Option<Timestamp>,
+    last: Option<Timestamp>,
+    slots: u64,
+}
+
+#[derive(Serialize)]
+struct RunsShape {
+    runs: Vec<RunShape>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AskedShape {
+    run: String,
+}
+
+impl AttemptShape {
+    fn new(attempt: &Attempt) -> Self {
+        Self {
+            attempt: attempt.number,
+            token: attempt.token.get(),
+            term: attempt.term.get(),
+            identity: attempt.by.to_string(),
+            started: time(attempt.claimed),
+            ended: attempt.end.and_then(|(at, _)| time(at)),
+            outcome: attempt.end.map(|(_, ending)| ending_word(ending)),
+            note: attempt.note.clone(),
+        }
+    }
+}
+
+impl RunShape {
+    fn new(view: &JobView, slot: Slot, run: &Run) -> Self {
+        let (phase, reason, next_attempt) = match run.phase {
+            Phase::Asked => ("asked", None, None),
+            Phase::Running => ("running", None, None),
+            Phase::Waiting { until } => ("waiting", None, time(until)),
+            Phase::Succeeded => ("succeeded", None, None),
+            Phase::Failed(failure) => ("failed", Some(failure_word(failure)), None),
+        };
+        Self {
+            run: RunId { job: view.config.name.clone(), slot }.to_string(),
+            scheduled: time(slot.at()),
+            manual: matches!(slot, Slot::Manual(_)),
+            phase,
+            reason,
+            next_attempt,
+            started: run.began.and_then(time),
+            ended: run.ended.and_then(time),
+            attempts: run.attempts.iter().map(AttemptShape::new).collect(),
+        }
+    }
+}
+
+impl GapShape {
+    fn new(gap: &Gap) -> Self {
+        Self { reason: gap_word(gap.reason), first: time(gap.first), last: time(gap.last), slots: gap.count }
+    }
+}
+
+impl<'a> JobShape<'a> {
+    fn new(view: &'a JobView) -> Self {
+        let (config, ledger) = (&view.config, view.ledger.as_ref());
+        let runs = || ledger.iter().flat_map(|ledger| &ledger.runs);
+        let shape = |(slot, run): (&Slot, &Run)| RunShape::new(view, *slot, run);
+        let over = runs().filter(|(_, run)| run.phase.is_over());
+        Self {
+            job: config.name.as_str(),
+            role: config.role.as_str(),
+            schedule: config.schedule.name(),
+            concurrency_policy: match config.policy.concurrency {
+                Concurrency::Allow => "Allow",
+                Concurrency::Forbid => "Forbid",
+                Concurrency::Replace => "Replace",
+            },
+            suspended: ledger.map_or(config.policy.suspend, |ledger| ledger.suspension.holds()),
+            leader: view.leads,
+            holder: view.holder.as_deref(),
+            next: view.next.and_then(time),
+            last_success: ledger.and_then(|ledger| ledger.last_success).and_then(time),
+            active: runs().filter(|(_, run)| !run.phase.is_over()).map(shape).collect(),
+            last: over.max_by_key(|(slot, run)| (run.ended, slot.at())).map(shape),
+            without_run: ledger.iter().flat_map(|ledger| ledger.gaps.iter().rev().map(GapShape::new)).collect(),
+        }
+    }
+}
+
+/// 200: every job.
+pub(super) fn all(views: &[JobView]) -> Response<Content> {
+    let shapes: Vec<JobShape<'_>> = views.iter().map(JobShape::new).collect();
+    response(StatusCode::OK, &shapes)
+}
+
+/// 200: one job.
+pub(super) fn one(view: &JobView) -> Response<Content> {
+    response(StatusCode::OK, &JobShape::new(view))
+}
+
+/// 200: the runs that are remembered, newest first, a page at a time.
+pub(super) fn runs(view: &JobView, page: &Page) -> Response<Content> {
+    // Newest first, whatever asked for them; the id settles which of two of the same moment comes first.
+    let key = |slot: Slot| (slot.at(), slot);
+    let mut slots: Vec<(&Slot, &Run)> = view.ledger.iter().flat_map(|ledger| &ledger.runs).collect();
+    slots.retain(|(slot, _)| page.before.is_none_or(|before| key(**slot) < key(before)));
+    slots.sort_by_key(|(slot, _)| std::cmp::Reverse(key(**slot)));
+    let more = slots.len() > page.limit;
+    slots.truncate(page.limit);
+    let next = slots.last().filter(|_| more).map(|(slot, _)| slot.to_string());
+    let runs = slots.into_iter().map(|(slot, run)| RunShape::new(view, *slot, run)).collect();
+    response(StatusCode::OK, &RunsShape { runs, next })
+}
+
+/// 202: a run will begin.
+pub(super) fn asked(run: &RunId) -> Response<Content> {
+    let mut response = response(StatusCode::ACCEPTED, &AskedShape { run: run.to_string() });
+    // Names of jobs are fit for headers.
+    if let Ok(location) = HeaderValue::try_from(format!("/jobs/{}/runs", run.job)) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+/// 204
+pub(super) fn no_content() -> Response<Content> {
+    let mut response = Response::new(Content::Whole(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Why nothing came of a request.
+pub(super) fn refused(refusal: Refusal) -> Problem {
+    let detail = refusal.to_string();
+    match refusal {
+        Refusal::UnknownJob { known, .. } => Problem::new(ProblemKind::UnknownJob, detail).with_known(known),
+        Refusal::UnknownRun { .. } => Problem::new(ProblemKind::UnknownRun, detail),
+        Refusal::NotRunning { .. } => Problem::new(ProblemKind::RunOver, detail),
+        Refusal::TooManyAsked { .. } => Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER),
+        Refusal::Store(_) | Refusal::Ledger { .. } | Refusal::Busy { .. } => {
+            Problem::new(ProblemKind::StoreUnavailable, detail).with_retry_after(RETRY_AFTER)
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! The task of one job: follows the role, carries the controller's requests to the ledger and the answers back, starts
+//! attempts and tells how they ended. It decides nothing.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::codec::{self, CodecError};
+use super::runner::{Assignment, CancelReason, Ended, Order, Tenure, attempt};
+use crate::clock::{SharedClock, wall_time};
+use crate::config::RunConfig;
+use crate::protocol::jobs::{
+    Ending, Failure, JobAction, JobController, JobInput, JobName, JobPolicy, JobProfile, JobRequestId, Ledger, Moment,
+    OpenReply, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest,
+};
+use crate::protocol::{Grace, Mono, State, Token};
+use crate::role::RoleHandle;
+use crate::store::{LedgerStore, StoreError};
+use crate::telemetry::{JobReading, Telemetry};
+
+/// How many orders an attempt may be behind.
+const ORDERS: usize = 16;
+/// The pause after a first failure of the store; it doubles up to [`PAUSE_MAX`]. The controller adds its own.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long a job that is no longer configured may take to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What tokio's timers can tell apart.
+const TIMER_GRAIN: Duration = Duration::from_millis(1);
+
+/// What all jobs of a replica have in common.
+pub(super) struct Premises {
+    pub(super) store: Arc<dyn LedgerStore>,
+    pub(super) clock: SharedClock,
+    pub(super) telemetry: Telemetry,
+    pub(super) identity: Arc<str>,
+}
+
+/// A job as it is to be run from now on.
+#[derive(Clone)]
+pub(super) struct JobSpec {
+    pub(super) name: JobName,
+    pub(super) policy: JobPolicy,
+    pub(super) timetable: Arc<dyn Timetable>,
+    pub(super) run: Arc<RunConfig>,
+    pub(super) grace: Grace,
+    pub(super) role: RoleHandle,
+}
+
+/// What a job's task is told.
+pub(super) enum Command {
+    /// The configuration has changed.
+    Configure(Box<JobSpec>),
+    /// The app's word on an attempt that it answered with 202.
+    Order { slot: Slot, attempt: Option<u32>, order: Order, done: oneshot::Sender<bool> },
+    /// The job is gone from the configuration: end its attempts, and then the task.
+    Retire,
+}
+
+/// What a leader's task shows of its job.
+#[derive(Clone, Debug)]
+pub(super) struct Board {
+    pub(super) ledger: Ledger,
+    pub(super) next: Option<Wall>,
+}
+
+/// The other ends of a task.
+pub(super) struct Ends {
+    pub(super) commands: mpsc::Receiver<Command>,
+    /// Somebody may have written in the ledger.
+    pub(super) changes: watch::Receiver<u64>,
+    pub(super) board: watch::Sender<Option<Arc<Board>>>,
+}
+
+type Reply = Pin<Box<dyn Future<Output = (Token, JobInput, Option<String>)> + Send>>;
+
+/// An attempt that goes on. The term is part of the key, because one of an earlier term may still be ending.
+type AttemptKey = (Token, Slot, u32);
+
+struct Task {
+    premises: Arc<Premises>,
+    spec: JobSpec,
+    seed: u64,
+    term: Option<(Token, JobController)>,
+    replies: FuturesUnordered<Reply>,
+    attempts: JoinSet<(AttemptKey, Ended)>,
+    orders: BTreeMap<AttemptKey, mpsc::Sender<Order>>,
+    board: watch::Sender<Option<Arc<Board>>>,
+    /// Failures of the store in a row, and the last as it was logged.
+    failures: u32,
+    complaint: Option<String>,
+    /// Until when the task may go on though its job is gone.
+    retired_until: Option<Mono>,
+}
+
+/// Runs a job until it is retired.
+pub(super) async fn run(premises: Arc<Premises>, spec: JobSpec, seed: u64, mut ends: Ends) {
+    let mut role_changes = spec.role.changes();
+    let mut task = Task {
+        premises,
+        spec,
+        seed,
+        term: None,
+        replies: FuturesUnordered::new(),
+        attempts: JoinSet::new(),
+        orders: BTreeMap::new(),
+        board: ends.board,
+        failures: 0,
+        complaint: None,
+        retired_until: None,
+    };
+    let mut role_ended = false;
+    loop {
+        task.follow(role_ended);
+        task.act();
+        if task.is_done() {
+            return;
+        }
+        let pause = task.until_wake();
+        tokio::select! {
+            change = role_changes.changed(), if !role_ended => role_ended = change.is_err(),
+            command = ends.commands.recv() => match command {
+                Some(Command::Configure(spec)) => {
+                    role_changes = spec.role.changes();
+                    role_ended = false;
+                    task.configure(*spec);
+                }
+                Some(Command::Order { slot, attempt, order, done }) => {
+                    // Who asked may be gone.
+                    let _ = done.send(task.order(slot, attempt, order));
+                }
+                Some(Command::Retire) | None => task.retire(),
+            },
+            Ok(()) = ends.changes.changed() => {
+                ends.changes.mark_unchanged();
+                task.input(JobInput::Changed);
+            }
+            Some((term, input, error)) = task.replies.next(), if !task.replies.is_empty() => {
+                task.complain(error);
+                task.input_of(term, input);
+            }
+            Some(end) = task.attempts.join_next(), if !task.attempts.is_empty() => {
+                // A panic ends the process before this is reached.
+                if let Ok((key, ended)) = end {
+                    task.ended(key, ended);
+                }
+            }
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+impl Task {
+    fn moment(&self, term: Token) -> Moment {
+        let room = |(token, left)| token == term && self.spec.grace.allows(left);
+        Moment {
+            mono: self.premises.clock.now(),
+            wall: wall_now(),
+            room: self.retired_until.is_none() && self.spec.role.remaining().is_some_and(room),
+        }
+    }
+
+    /// Begins a term when the role does, and ends it with the role's.
+    fn follow(&mut self, role_ended: bool) {
+        let leads = self.spec.role.remaining().map(|(token, _)| token).filter(|_| !role_ended);
+        let state = self.spec.role.snapshot().view.state;
+        match (&self.term, leads) {
+            (Some((term, _)), Some(token)) if *term == token => {}
+            (Some(_), _) if state == State::Draining && !role_ended => self.input(JobInput::Closing),
+            (Some(_), _) => {
+                self.term = None;
+                self.board.send_replace(None);
+                self.premises.telemetry.job_is(&self.spec.name, &JobReading::default());
+            }
+            (None, _) => {}
+        }
+        if let (None, Some(token), None) = (&self.term, leads, self.retired_until) {
+            self.seed = self.seed.wrapping_add(1);
+            let controller = JobController::new(self.profile(), token, self.seed, self.moment(token));
+            self.term = Some((token, controller));
+        }
+    }
+
+    fn profile(&self) -> JobProfile {
+        JobProfile {
+            policy: self.spec.policy.clone(),
+            timetable: Arc::clone(&self.spec.timetable),
+            identity: Arc::clone(&self.premises.identity),
+        }
+    }
+
+    fn input(&mut self, input: JobInput) {
+        if let Some((term, _)) = self.term {
+            self.input_of(term, input);
+        }
+    }
+
+    fn input_of(&mut self, of: Token, input: JobInput) {
+        let now = self.moment(of);
+        if let Some((_, controller)) = self.term.as_mut().filter(|(term, _)| *term == of) {
+            controller.handle_input(now, input);
+        }
+    }
+
+    /// Does what the controller asks for, and shows what it knows.
+    fn act(&mut self) {
+        let Some(term) = self.term.as_ref().map(|(term, _)| *term) else { return };
+        let now = self.moment(term);
+        if let Some((_, controller)) =
+            self.term.as_mut().filter(|(_, c)| c.poll_timeout().is_some_and(|at| at <= now.mono))
+        {
+            controller.handle_timeout(now);
+        }
+        let mut acted = false;
+        while let Some(action) = self.term.as_mut().and_then(|(_, controller)| controller.poll_action()) {
+            acted = true;
+            match action {
+                JobAction::Open { id, token } => self.open(id, token),
+                JobAction::Write { id, request } => self.write(term, id, &request),
+                JobAction::Start { slot, attempt, token } => self.start(term, slot, attempt, token),
+                JobAction::Cancel { slot, attempt, why } => self.cancel((term, slot, attempt), why),
+                JobAction::Tell(event) => self.premises.telemetry.record_job(&self.spec.name, &event, now.wall),
+            }
+        }
+        if acted {
+            self.show();
+        }
+    }
+
+    fn show(&self) {
+        let Some((_, controller)) = &self.term else { return };
+        let Some(ledger) = controller.ledger() else { return };
+        let next = controller.next_slot();
+        let reading = JobReading {
+            last_success: ledger.last_success,
+            next,
+            active: ledger.active().count(),
+            suspended: ledger.suspension.holds(),
+        };
+        self.premises.telemetry.job_is(&self.spec.name, &reading);
+        self.board.send_replace(Some(Arc::new(Board { ledger: ledger.clone(), next })));
+    }
+
+    fn until_wake(&self) -> Duration {
+        let now = self.premises.clock.now();
+        let controller = self.term.as_ref().and_then(|(_, controller)| controller.poll_timeout());
+        let wake = [controller, self.retired_until].into_iter().flatten().min();
+        // Without anything to wake for: a round now and then costs nothing.
+        wake.map_or(PATIENCE, |at| at.since(now)).max(TIMER_GRAIN)
+    }
+
+    fn open(&mut self, id: JobRequestId, token: Token) {
+        let (premises, name, pause) = (Arc::clone(&self.premises), self.spec.name.clone(), self.pause());
+        self.replies.push(Box::pin(async move {
+            let reply = premises.store.open(&name, token).await.map_err(Trouble::Store).and_then(|reply| {
+                Ok(match reply {
+                    OpenReply::Opened(stored) => OpenReply::Opened(stored.map(decode).transpose()?),
+                    OpenReply::Stale { fence } => OpenReply::Stale { fence },
+                })
+            });
+            answered(token, id, pause, reply.map(|reply| JobInput::Opened(id, reply))).await
+        }));
+    }
+
+    fn write(&mut self, term: Token, id: JobRequestId, request: &WriteRequest<Ledger>) {
+        let (premises, name, pause) = (Arc::clone(&self.premises), self.spec.name.clone(), self.pause());
+        let body = codec::write(&request.body);
+        let request = WriteRequest { token: request.token, base: request.base, body };
+        self.replies.push(Box::pin(async move {
+            let reply = premises.store.write(&name, request).await.map_err(Trouble::Store).and_then(|reply| {
+                Ok(match reply {
+                    WriteReply::Written { revision } => WriteReply::Written { revision },
+                    WriteReply::Stale { fence } => WriteReply::Stale { fence },
+                    WriteReply::Diverged(stored) => WriteReply::Diverged(stored.map(decode).transpose()?),
+                })
+            });
+            answered(term, id, pause, reply.map(|reply| JobInput::Wrote(id, reply))).await
+        }));
+    }
+
+    fn pause(&self) -> Duration {
+        match self.failures {
+            0 => Duration::ZERO,
+            failures => PAUSE_MIN.saturating_mul(1 << (failures - 1).min(8)).min(PAUSE_MAX),
+        }
+    }
+
+    /// Says once what is wrong with the store, and once that it is well again.
+    fn complain(&mut self, error: Option<String>) {
+        let job = &self.spec.name;
+        match &error {
+            Some(reason) if self.complaint.as_ref() != Some(reason) => {
+                tracing::warn!(%job, %reason, "the job's ledger cannot be used");
+            }
+            None if self.complaint.is_some() => tracing::info!(%job, "the job's ledger can be used again"),
+            _ => {}
+        }
+        self.failures = if error.is_some() { self.failures.saturating_add(1) } else { 0 };
+        self.complaint = error;
+    }
+
+    fn start(&mut self, term: Token, slot: Slot, number: u32, token: Token) {
+        let key = (term, slot, number);
+        let (orders, inbox) = mpsc::channel(ORDERS);
+        let run = RunId { job: self.spec.name.clone(), slot };
+        let assignment = Assignment { run, scheduled: slot.at(), attempt: number, token };
+        let tenure = Tenure {
+            role: self.spec.role.clone(),
+            token: term,
+            grace: self.spec.grace,
+            clock: Arc::clone(&self.premises.clock),
+        };
+        let config = Arc::clone(&self.spec.run);
+        self.orders.insert(key, orders);
+        self.attempts.spawn(async move {
+            let accepted = {
+                let run = assignment.run.clone();
+                move || tracing::debug!(%run, attempt = number, "the app will say when it has finished")
+            };
+            (key, attempt(&config, &assignment, tenure, inbox, accepted).await)
+        });
+    }
+
+    fn cancel(&mut self, key: AttemptKey, why: Failure) {
+        let reason = match why {
+            Failure::DeadlineExceeded => CancelReason::Deadline,
+            Failure::Replaced => CancelReason::Replaced,
+            // A later leader has the job, or its runs are over: they end as those of a job that is gone.
+            Failure::Interrupted | Failure::BackoffLimitExceeded => CancelReason::Removed,
+        };
+        self.send_order(key, Order::Cancel(reason));
+    }
+
+    /// False when the attempt is gone, or so many orders wait for it that it must be.
+    fn send_order(&self, key: AttemptKey, order: Order) -> bool {
+        self.orders.get(&key).is_some_and(|orders| orders.try_send(order).is_ok())
+    }
+
+    /// The app's word on an attempt of the present term.
+    fn order(&self, slot: Slot, attempt: Option<u32>, order: Order) -> bool {
+        let Some((term, _)) = &self.term else { return false };
+        let fits = |key: &&AttemptKey| key.0 == *term && key.1 == slot && attempt.is_none_or(|number| number == key.2);
+        self.orders.keys().rev().find(fits).is_some_and(|key| self.send_order(*key, order))
+    }
+
+    fn ended(&mut self, key: AttemptKey, ended: Ended) {
+        self.orders.remove(&key);
+        let (term, slot, attempt) = key;
+        let (ending, note) = match ended {
+            Ended::Succeeded { note } => (Ending::Succeeded, note.unwrap_or_default()),
+            Ended::Failed { note } => (Ending::Failed, note),
+            Ended::Interrupted { note } => (Ending::Interrupted, note),
+            Ended::Cancelled if self.retired_until.is_some() => {
+                (Ending::Interrupted, CancelReason::Removed.to_string())
+            }
+            Ended::Cancelled => (Ending::Cancelled, String::new()),
+        };
+        self.input_of(term, JobInput::Ended { slot, attempt, ending, note });
+    }
+
+    fn configure(&mut self, spec: JobSpec) {
+        self.spec = spec;
+        let profile = self.profile();
+        self.input(JobInput::Configured(profile));
+    }
+
+    fn retire(&mut self) {
+        if self.retired_until.is_some() {
+            return;
+        }
+        self.retired_until = Some(self.premises.clock.now() + PATIENCE);
+        let keys: Vec<AttemptKey> = self.orders.keys().copied().collect();
+        for key in keys {
+            self.send_order(key, Order::Cancel(CancelReason::Removed));
+        }
+        self.input(JobInput::Closing);
+    }
+
+    fn is_done(&self) -> bool {
+        let Some(until) = self.retired_until else { return false };
+        let settled = self.term.as_ref().is_none_or(|(_, controller)| controller.is_settled());
+        (settled && self.attempts.is_empty()) || self.premises.clock.now() >= until
+    }
+}
+
+/// Why a request to the ledger came to nothing.
+enum Trouble {
+    Store(StoreError),
+    Codec(CodecError),
+}
+
+fn decode(stored: Stored<Bytes>) -> Result<Stored<Ledger>, Trouble> {
+    let body = codec::read(&stored.body).map_err(Trouble::Codec)?;
+    Ok(Stored { revision: stored.revision, body })
+}
+
+/// An answer for the controller, and what is wrong with it. A bad one is told only after the pause.
+async fn answered(
+    term: Token,
+    id: JobRequestId,
+    pause: Duration,
+    reply: Result<JobInput, Trouble>,
+) -> (Token, JobInput, Option<String>) {
+    match reply {
+        Ok(input) => (term, input, None),
+        Err(trouble) => {
+            tokio::time::sleep(pause).await;
+            let reason = match trouble {
+                Trouble::Store(error) => error.to_string(),
+                Trouble::Codec(error) => error.to_string(),
+            };
+            (term, JobInput::Unanswered(id), Some(reason))
+        }
+    }
+}
+
+/// The time of day.
+pub(super) fn wall_now() -> Wall {
+    Wall::from_millis(u64::try_from(wall_time().as_millisecond()).unwrap_or(0))
+}

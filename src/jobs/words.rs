@@ -1,0 +1,139 @@
+//! What requests for jobs say in their paths, queries and bodies.
+
+use serde::Deserialize;
+
+use crate::http::{Problem, ProblemKind, decode_segment, decode_value, shown};
+use crate::protocol::jobs::Slot;
+
+/// How many runs a page has unless it is asked for another number, and at the most.
+const PAGE: usize = 20;
+const PAGE_MAX: usize = 100;
+
+/// The body of `POST …/complete`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompleteBody {
+    succeeded: Option<bool>,
+    note: Option<String>,
+    attempt: Option<u32>,
+}
+
+/// The body of `POST …/heartbeat`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeartbeatBody {
+    attempt: Option<u32>,
+}
+
+/// Which runs are asked for: so many that are older than this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) limit: usize,
+    pub(super) before: Option<Slot>,
+}
+
+fn bad_body(detail: impl Into<String>) -> Problem {
+    Problem::new(ProblemKind::BadBody, detail)
+}
+
+fn bad_parameter(detail: impl Into<String>) -> Problem {
+    Problem::new(ProblemKind::BadParameter, detail)
+}
+
+fn parsed<'a, T: Default + Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|error| bad_body(error.to_string()))
+}
+
+/// A name in a path. One that cannot be a job's is unknown like any other.
+pub(super) fn segment(segment: &str) -> Result<String, Problem> {
+    decode_segment(segment).map_err(|why| bad_parameter(format!("{:?}: {why}", shown(segment))))
+}
+
+/// For calls that take none.
+pub(super) fn no_parameters(query: &str) -> Result<(), Problem> {
+    if query.is_empty() { Ok(()) } else { Err(bad_parameter(format!("{}: this call takes none", shown(query)))) }
+}
+
+/// For calls that take none, or an empty object.
+pub(super) fn no_body(body: &[u8]) -> Result<(), Problem> {
+    #[derive(Default, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    parsed::<Nothing>(body).map(|_| ())
+}
+
+/// Which page of runs.
+pub(super) fn page(query: &str) -> Result<Page, Problem> {
+    let (mut limit, mut before) = (None, None);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode_value(value).map_err(|why| bad_parameter(format!("{}: {why}", shown(key))))?;
+        let wrong = |what: &str| bad_parameter(format!("{key}={}: {what}", shown(&value)));
+        let twice = match key {
+            "limit" => {
+                let count: Option<usize> = value.parse().ok().filter(|count| (1..=PAGE_MAX).contains(count));
+                limit.replace(count.ok_or_else(|| wrong("a number from 1 to 100 is wanted"))?).is_some()
+            }
+            "before" => {
+                let slot = value.parse().map_err(|()| wrong("what `next` said on the page before is wanted"))?;
+                before.replace(slot).is_some()
+            }
+            other => return Err(bad_parameter(format!("{}: unknown; there are limit and before", shown(other)))),
+        };
+        if twice {
+            return Err(bad_parameter(format!("{key} is given twice")));
+        }
+    }
+    Ok(Page { limit: limit.unwrap_or(PAGE), before })
+}
+
+/// Which attempt the app has finished, and how.
+pub(super) fn completion(body: &[u8]) -> Result<(Option<u32>, Result<Option<String>, String>), Problem> {
+    let body: CompleteBody = parsed(body)?;
+    let word = match body.succeeded {
+        Some(true) => Ok(body.note),
+        Some(false) => Err(body.note.unwrap_or_else(|| "the app says that it failed".to_owned())),
+        None => return Err(bad_body("succeeded is missing: true or false?")),
+    };
+    Ok((body.attempt, word))
+}
+
+/// Which attempt the app is at work on.
+pub(super) fn heartbeat(body: &[u8]) -> Result<Option<u32>, Problem> {
+    parsed::<HeartbeatBody>(body).map(|body| body.attempt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::jobs::Wall;
+
+    #[test]
+    fn a_page_is_bounded_and_says_where_it_begins() {
+        assert_eq!(page("").unwrap(), Page { limit: 20, before: None });
+        let before = Some(Slot::Manual(Wall::from_millis(1_234)));
+        assert_eq!(page("limit=100&before=manual-1234").unwrap(), Page { limit: 100, before });
+        for bad in ["limit=0", "limit=101", "limit=x", "limit=1&limit=2", "before=x", "before=", "after=1", "limit=%f"]
+        {
+            assert_eq!(page(bad).unwrap_err().kind(), ProblemKind::BadParameter, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_completion_says_how_it_went() {
+        let done = |body: &str| completion(body.as_bytes());
+        assert_eq!(done(r#"{"succeeded":true}"#).unwrap(), (None, Ok(None)));
+        let noted = (Some(2), Ok(Some("41 rows".to_owned())));
+        assert_eq!(done(r#"{"succeeded":true,"note":"41 rows","attempt":2}"#).unwrap(), noted);
+        assert_eq!(done(r#"{"succeeded":false,"note":"no disk"}"#).unwrap(), (None, Err("no disk".to_owned())));
+        for bad in ["", "{}", "[]", r#"{"succeeded":1}"#, r#"{"succeeded":true,"x":1}"#, r#"{"attempt":-1}"#] {
+            assert_eq!(done(bad).unwrap_err().kind(), ProblemKind::BadBody, "{bad}");
+        }
+        assert_eq!(heartbeat(b"").unwrap(), None);
+        assert_eq!(heartbeat(br#"{"attempt":3}"#).unwrap(), Some(3));
+        assert!(no_body(b"{}").is_ok() && no_body(b" ").is_ok() && no_body(b"{\"x\":1}").is_err());
+    }
+}

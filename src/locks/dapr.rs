@@ -1,0 +1,334 @@
+//! Dapr's lock API (`v1.0-alpha1`), so that an app written for it works unchanged, and as much of the rest as its HTTP
+//! clients ask for before they start.
+//!
+//! A lock that was taken here has a lease of its own, is not renewed, and not even its owner may take it again. It is
+//! given back by its owner's name, through any sidecar: the id that was written down beside the owner is looked up, and
+//! the release goes by that id. So a lock that ended meanwhile and is another's is never freed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::{Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::acquire::Want;
+use super::desk::{LockDesk, Refusal};
+use super::shapes;
+use super::upkeep::ByOwner;
+use crate::http::{Ask, Calls, Content, Problem, decode_segment};
+use crate::protocol::{LockName, OWNER_BYTES_MAX};
+
+/// Every path of Dapr's that is answered, with its method. `openapi.yaml` has the same; a test compares.
+pub const DAPR_ROUTES: [(&str, &str); 5] = [
+    ("/v1.0-alpha1/lock/{store}", "POST"),
+    ("/v1.0-alpha1/unlock/{store}", "POST"),
+    ("/v1.0/metadata", "GET"),
+    ("/v1.0/healthz", "GET"),
+    ("/v1.0/healthz/outbound", "GET"),
+];
+
+/// Dapr puts it between the parts of its keys, and therefore refuses it in a resource.
+const SEPARATOR: &str = "||";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route<'a> {
+    Lock(&'a str),
+    Unlock(&'a str),
+    Metadata,
+    Healthz,
+    OutboundHealthz,
+}
+
+impl<'a> Route<'a> {
+    fn find(path: &'a str) -> Option<Self> {
+        match path {
+            "/v1.0/metadata" => return Some(Self::Metadata),
+            "/v1.0/healthz" => return Some(Self::Healthz),
+            "/v1.0/healthz/outbound" => return Some(Self::OutboundHealthz),
+            _ => {}
+        }
+        let (call, store) = path.strip_prefix("/v1.0-alpha1/")?.split_once('/')?;
+        match call {
+            _ if store.contains('/') => None,
+            "lock" => Some(Self::Lock(store)),
+            "unlock" => Some(Self::Unlock(store)),
+            _ => None,
+        }
+    }
+
+    fn allow(self) -> &'static str {
+        match self {
+            Self::Lock(_) | Self::Unlock(_) => "POST",
+            Self::Metadata | Self::Healthz | Self::OutboundHealthz => "GET",
+        }
+    }
+}
+
+/// An error in Dapr's words: its clients branch on the code.
+#[derive(Debug, PartialEq, Eq)]
+struct Fault {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl Fault {
+    fn bad(code: &'static str, message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code, message: message.into() }
+    }
+
+    fn malformed(message: impl Into<String>) -> Self {
+        Self::bad("ERR_MALFORMED_REQUEST", message)
+    }
+
+    fn internal(code: &'static str, message: impl Into<String>) -> Self {
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, code, message: message.into() }
+    }
+
+    fn response(self) -> Response<Content> {
+        shapes::json(self.status, &json!({ "errorCode": self.code, "message": self.message }))
+    }
+}
+
+/// The body of both calls. Dapr ignores what it does not know, and takes the names of its protobuf fields, too.
+#[derive(Debug, Default, Deserialize)]
+struct Body {
+    #[serde(rename = "resourceId", alias = "resource_id")]
+    resource: Option<String>,
+    #[serde(rename = "lockOwner", alias = "lock_owner")]
+    owner: Option<String>,
+    #[serde(rename = "expiryInSeconds", alias = "expiry_in_seconds")]
+    expiry: Option<Value>,
+}
+
+impl Body {
+    fn parse(body: &[u8]) -> Result<Self, Fault> {
+        if body.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(body)
+            .map_err(|error| Fault::malformed(format!("failed deserializing HTTP body: {error}")))
+    }
+
+    /// Whole seconds, as a number or as its text: protobuf's JSON takes both.
+    fn expiry(&self, lease_max: Duration) -> Result<Duration, Fault> {
+        let seconds = match &self.expiry {
+            None => Some(0.0),
+            Some(Value::Number(number)) => number.as_f64(),
+            Some(Value::String(text)) => text.parse::<i32>().ok().map(f64::from),
+            Some(_) => None,
+        };
+        let whole = seconds.filter(|seconds| seconds.fract() == 0.0);
+        let whole = whole.ok_or_else(|| Fault::malformed("expiryInSeconds: a whole number is wanted"))?;
+        if whole <= 0.0 {
+            return Err(Fault::bad("ERR_EXPIRY_NOT_POSITIVE", "expiry in seconds is not positive"));
+        }
+        let lease = Duration::try_from_secs_f64(whole).unwrap_or(Duration::MAX);
+        if lease > lease_max {
+            let most = lease_max.as_secs_f64();
+            return Err(Fault::malformed(format!("expiryInSeconds: at most {most} (locks.maxLease)")));
+        }
+        Ok(lease)
+    }
+
+    /// Resource and owner as locks know them, once the store is one of ours.
+    fn lock(&self, store: &str, stores: &[String], failed: &'static str) -> Result<(LockName, Arc<str>), Fault> {
+        let resource = self.resource.as_deref().unwrap_or_default();
+        let owner = self.owner.as_deref().unwrap_or_default();
+        if resource.is_empty() {
+            return Err(Fault::bad("ERR_RESOURCE_ID_EMPTY", "lock resource id is empty"));
+        }
+        if owner.is_empty() {
+            return Err(Fault::bad("ERR_OWNER_EMPTY", "lock owner is empty"));
+        }
+        let decoded = decode_segment(store).ok();
+        let Some(store) = stores.iter().find(|known| Some(known.as_str()) == decoded.as_deref()) else {
+            let shown: String = store.chars().take(100).collect();
+            let message = format!("lock {shown} is not found");
+            return Err(Fault { status: StatusCode::NOT_FOUND, code: "ERR_LOCK_NOT_FOUND", message });
+        };
+        if resource.contains(SEPARATOR) {
+            return Err(Fault::internal(failed, format!("input key can't contain '{SEPARATOR}'")));
+        }
+        let name = LockName::new(format!("dapr/{store}/{}", plain(resource)));
+        let name = name.map_err(|error| Fault::malformed(format!("resourceId: as dapr/{store}/…, {error}")))?;
+        let owner = plain(owner);
+        if owner.len() > OWNER_BYTES_MAX {
+            let bytes = owner.len();
+            return Err(Fault::malformed(format!("lockOwner has {bytes} bytes; use 1 to {OWNER_BYTES_MAX}")));
+        }
+        Ok((name, owner.into()))
+    }
+}
+
+/// Dapr takes any text, locks take no control characters: those are percent-encoded, and so is the percent sign, so
+/// that no two texts become one.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || c == '%' {
+            let mut bytes = [0; 4];
+            c.encode_utf8(&mut bytes).bytes().for_each(|byte| plain.push_str(&format!("%{byte:02X}")));
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
+}
+
+/// The calls, over a desk.
+#[derive(Debug)]
+pub struct DaprCalls {
+    desk: Arc<LockDesk>,
+    stores: Vec<String>,
+}
+
+impl DaprCalls {
+    /// Calls that are answered by this desk for lock stores of these names.
+    pub fn new(desk: Arc<LockDesk>, stores: Vec<String>) -> Self {
+        Self { desk, stores }
+    }
+
+    async fn lock(&self, store: &str, body: &[u8]) -> Result<Response<Content>, Fault> {
+        const FAILED: &str = "ERR_TRY_LOCK";
+        let body = Body::parse(body)?;
+        let lease = body.expiry(self.desk.settings().lease_max)?;
+        let (name, owner) = body.lock(store, &self.stores, FAILED)?;
+        let want = Want {
+            names: vec![name],
+            owner: Some(owner),
+            once: true,
+            wait: Duration::ZERO,
+            lease,
+            permits: 1,
+            fair: false,
+        };
+        let success = match self.desk.acquire(want).await {
+            Ok(claim) => {
+                claim.take();
+                true
+            }
+            Err(Refusal::Held { .. } | Refusal::PermitsDiffer { .. }) => false,
+            Err(refusal) => return Err(Fault::internal(FAILED, format!("failed to try acquiring lock: {refusal}"))),
+        };
+        Ok(shapes::json(StatusCode::OK, &json!({ "success": success })))
+    }
+
+    async fn unlock(&self, store: &str, body: &[u8]) -> Result<Response<Content>, Fault> {
+        const FAILED: &str = "ERR_UNLOCK";
+        let (name, owner) = Body::parse(body)?.lock(store, &self.stores, FAILED)?;
+        let outcome = self.desk.release_by_owner(name, &owner).await;
+        let status = match outcome {
+            Ok(ByOwner::Released) => 0,
+            Ok(ByOwner::Absent) => 1,
+            Ok(ByOwner::Others) => 2,
+            Err(refusal) => return Err(Fault::internal(FAILED, format!("failed to release lock: {refusal}"))),
+        };
+        Ok(shapes::json(StatusCode::OK, &json!({ "status": status })))
+    }
+
+    /// What the Node client asks for until it is answered, before anything else.
+    fn metadata(&self) -> Response<Content> {
+        let component = |name: &String| json!({ "name": name, "type": "lock.baton", "version": "v1" });
+        let components: Vec<Value> = self.stores.iter().map(component).collect();
+        let identity: &str = &self.desk.settings().identity;
+        let metadata = json!({ "id": identity, "runtimeVersion": env!("CARGO_PKG_VERSION"), "components": components });
+        shapes::json(StatusCode::OK, &metadata)
+    }
+
+    /// What the other clients ask for.
+    fn health(&self, code: &'static str) -> Result<Response<Content>, Fault> {
+        if self.desk.core.is_stopping() {
+            return Err(Fault::internal(code, Refusal::ShuttingDown.to_string()));
+        }
+        Ok(shapes::no_content())
+    }
+}
+
+#[async_trait]
+impl Calls for DaprCalls {
+    fn allow(&self, path: &str) -> Option<&'static str> {
+        Route::find(path).map(Route::allow)
+    }
+
+    async fn answer(&self, ask: Ask) -> Result<Response<Content>, Problem> {
+        let Some(route) = Route::find(&ask.path) else {
+            return Err(Problem::new(crate::http::ProblemKind::UnknownPath, "there is nothing here"));
+        };
+        let answer = match route {
+            Route::Lock(store) => self.lock(store, &ask.body).await,
+            Route::Unlock(store) => self.unlock(store, &ask.body).await,
+            Route::Metadata => Ok(self.metadata()),
+            Route::Healthz => self.health("ERR_HEALTH_NOT_READY"),
+            Route::OutboundHealthz => self.health("ERR_OUTBOUND_HEALTH_NOT_READY"),
+        };
+        Ok(answer.unwrap_or_else(Fault::response))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_path_is_routed_with_the_method_listed_and_nothing_else_is() {
+        for (template, allow) in DAPR_ROUTES {
+            assert_eq!(Route::find(&template.replace("{store}", "s")).map(Route::allow), Some(allow), "{template}");
+        }
+        for path in ["", "/v1.0", "/v1.0-alpha1/lock", "/v1.0-alpha1/lock/a/b", "/v1.0/lock/a", "/v1.0/healthz/"] {
+            assert_eq!(Route::find(path), None, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn an_expiry_is_a_positive_whole_number_up_to_the_longest_lease() {
+        let hour = Duration::from_secs(3_600);
+        let expiry = |body: &str| Body::parse(body.as_bytes()).and_then(|body| body.expiry(hour));
+        for good in [r#"{"expiryInSeconds":60}"#, r#"{"expiry_in_seconds":"60"}"#, r#"{"expiryInSeconds":6e1,"x":1}"#] {
+            assert_eq!(expiry(good), Ok(Duration::from_secs(60)), "{good}");
+        }
+        for (bad, code) in [
+            ("", "ERR_EXPIRY_NOT_POSITIVE"),
+            ("{}", "ERR_EXPIRY_NOT_POSITIVE"),
+            (r#"{"expiryInSeconds":-1}"#, "ERR_EXPIRY_NOT_POSITIVE"),
+            (r#"{"expiryInSeconds":1.5}"#, "ERR_MALFORMED_REQUEST"),
+            (r#"{"expiryInSeconds":"soon"}"#, "ERR_MALFORMED_REQUEST"),
+            (r#"{"expiryInSeconds":true}"#, "ERR_MALFORMED_REQUEST"),
+            (r#"{"expiryInSeconds":3601}"#, "ERR_MALFORMED_REQUEST"),
+            (r#"{"expiryInSeconds":1e300}"#, "ERR_MALFORMED_REQUEST"),
+            ("[", "ERR_MALFORMED_REQUEST"),
+        ] {
+            assert_eq!(expiry(bad).map_err(|fault| fault.code), Err(code), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_keep_stores_and_resources_apart_whatever_is_in_them() {
+        let stores = ["a".to_owned(), "a.b".to_owned()];
+        let lock = |store: &str, resource: &str, owner: &str| {
+            let body = Body { resource: Some(resource.into()), owner: Some(owner.into()), expiry: None };
+            body.lock(store, &stores, "ERR_UNLOCK")
+        };
+        let name = |store: &str, resource: &str| lock(store, resource, "me").unwrap().0.to_string();
+        assert_eq!(name("a", "orders/42"), "dapr/a/orders/42");
+        assert_eq!(name("a%2Eb", "x"), "dapr/a.b/x");
+        assert_eq!(name("a", "50%\n"), "dapr/a/50%25%0A");
+        assert_ne!(name("a", "50%\n"), name("a", "50%%0A"));
+        assert_eq!(&*lock("a", "x", "tab\t%").unwrap().1, "tab%09%25");
+        let long = "x".repeat(200);
+        for (store, resource, owner, status, code) in [
+            ("a", "", "me", 400, "ERR_RESOURCE_ID_EMPTY"),
+            ("a", "x", "", 400, "ERR_OWNER_EMPTY"),
+            ("b", "x", "me", 404, "ERR_LOCK_NOT_FOUND"),
+            ("%ff", "x", "me", 404, "ERR_LOCK_NOT_FOUND"),
+            ("a", "x||y", "me", 500, "ERR_UNLOCK"),
+            ("a", &long, "me", 400, "ERR_MALFORMED_REQUEST"),
+            ("a", "x", &format!("{long}y"), 400, "ERR_MALFORMED_REQUEST"),
+        ] {
+            let fault = lock(store, resource, owner).unwrap_err();
+            assert_eq!((fault.status.as_u16(), fault.code), (status, code), "{store} {resource} {owner}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! What happens to jobs: one event in, one log line and one count out.
+//!
+//! Jobs are in labels, for the configuration lists them; runs are not. The moments are the leader's: another replica
+//! shows 0 for what only a leader knows, so queries take the greatest over all replicas.
+
+use std::time::Duration;
+
+use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec};
+use tracing::{debug, info, warn};
+
+use super::events::{Telemetry, ms};
+use super::metrics::Builder;
+use crate::protocol::jobs::{Ending, Failure, GapReason, JobEvent, JobName, LATE, RunId, Slot, Wall};
+
+/// Upper bounds in seconds, from a request to the app to an hour of work.
+const DURATION_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0];
+
+/// What became of a slot, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum SlotOutcome {
+    Started,
+    Late,
+    Missed,
+    Skipped,
+    Suspended,
+}
+
+impl SlotOutcome {
+    const ALL: [Self; 5] = [Self::Started, Self::Late, Self::Missed, Self::Skipped, Self::Suspended];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Late => "late",
+            Self::Missed => "missed",
+            Self::Skipped => "skipped",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+impl From<GapReason> for SlotOutcome {
+    fn from(reason: GapReason) -> Self {
+        match reason {
+            GapReason::Missed => Self::Missed,
+            GapReason::Concurrency => Self::Skipped,
+            GapReason::Suspended => Self::Suspended,
+        }
+    }
+}
+
+/// The word for how an attempt ended.
+pub const fn ending_word(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Succeeded => "succeeded",
+        Ending::Failed => "failed",
+        Ending::Interrupted => "interrupted",
+        Ending::Cancelled => "cancelled",
+    }
+}
+
+const ENDINGS: [Ending; 4] = [Ending::Succeeded, Ending::Failed, Ending::Interrupted, Ending::Cancelled];
+
+/// The word for how a run ended.
+pub const fn failure_word(failure: Failure) -> &'static str {
+    match failure {
+        Failure::BackoffLimitExceeded => "backoff_limit_exceeded",
+        Failure::DeadlineExceeded => "deadline_exceeded",
+        Failure::Interrupted => "interrupted",
+        Failure::Replaced => "replaced",
+    }
+}
+
+const FAILURES: [Failure; 4] =
+    [Failure::BackoffLimitExceeded, Failure::DeadlineExceeded, Failure::Interrupted, Failure::Replaced];
+
+/// The word for why slots had no run.
+pub const fn gap_word(reason: GapReason) -> &'static str {
+    match reason {
+        GapReason::Missed => "missed",
+        GapReason::Concurrency => "skipped",
+        GapReason::Suspended => "suspended",
+    }
+}
+
+/// What a leader knows of a job beside what has just happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobReading {
+    /// When a run last succeeded.
+    pub last_success: Option<Wall>,
+    /// The next slot.
+    pub next: Option<Wall>,
+    /// How many runs go on.
+    pub active: usize,
+    /// Whether the job is suspended.
+    pub suspended: bool,
+}
+
+/// The families of jobs.
+pub(super) struct JobFamilies {
+    last_success: IntGaugeVec,
+    last_start: IntGaugeVec,
+    next_start: IntGaugeVec,
+    active: IntGaugeVec,
+    suspended: IntGaugeVec,
+    duration: HistogramVec,
+    attempts: IntCounterVec,
+    runs: IntCounterVec,
+    slots: IntCounterVec,
+    restored: IntCounterVec,
+}
+
+impl JobFamilies {
+    pub(super) fn new(build: &Builder) -> Self {
+        let (job, outcome) = (&["job"], &["job", "outcome"]);
+        Self {
+            last_success: build.gauges(
+                "baton_job_last_success_timestamp_seconds",
+                job,
+                "When a run of the job last succeeded, as far as this replica has seen; 0 when it has not.",
+            ),
+            last_start: build.gauges(
+                "baton_job_last_start_timestamp_seconds",
+                job,
+                "When this replica last started an attempt of the job; 0 when it has not.",
+            ),
+            next_start: build.gauges(
+                "baton_job_next_start_timestamp_seconds",
+                job,
+                "The next slot of the job; 0 while it is suspended, and on a replica that does not lead its role.",
+            ),
+            active: build.gauges(
+                "baton_job_active_runs",
+                job,
+                "Runs of the job that this leader has begun and not ended.",
+            ),
+            suspended: build.gauges("baton_job_suspended", job, "1 while the job is suspended, as its leader knows."),
+            duration: build.histograms(
+                "baton_job_duration_seconds",
+                job,
+                &DURATION_BUCKETS,
+                "Time from the start of an attempt to its end, however it ended.",
+            ),
+            attempts: build.counters(
+                "baton_job_attempts_total",
+                outcome,
+                "Attempts by outcome: succeeded, failed, interrupted (the leader stopped leading), cancelled.",
+            ),
+            runs: build.counters(
+                "baton_job_runs_total",
+                outcome,
+                "Runs that ended, by outcome: succeeded, backoff_limit_exceeded (its last attempt failed), \
+                 deadline_exceeded, interrupted, replaced.",
+            ),
+            slots: build.counters(
+                "baton_job_slots_total",
+                outcome,
+                "Slots of the schedule by outcome: started, late (started more than a second after its time), missed \
+                 (nobody could start it in time), skipped (another run went on), suspended.",
+            ),
+            restored: build.counters(
+                "baton_job_ledgers_restored_total",
+                job,
+                "Times that the store had lost what was written about the job, and its leader wrote it again.",
+            ),
+        }
+    }
+
+    fn counters(&self) -> [(&IntCounterVec, Vec<&'static str>); 4] {
+        let runs = std::iter::once(ending_word(Ending::Succeeded)).chain(FAILURES.map(failure_word)).collect();
+        [
+            (&self.attempts, ENDINGS.map(ending_word).to_vec()),
+            (&self.runs, runs),
+            (&self.slots, SlotOutcome::ALL.map(SlotOutcome::as_str).to_vec()),
+            (&self.restored, Vec::new()),
+        ]
+    }
+
+    fn gauges(&self) -> [&IntGaugeVec; 5] {
+        [&self.last_success, &self.last_start, &self.next_start, &self.active, &self.suspended]
+    }
+
+    fn add(&self, job: &JobName) {
+        for gauge in self.gauges() {
+            gauge.with_label_values(&[job.as_str()]);
+        }
+        self.duration.with_label_values(&[job.as_str()]);
+        for (family, words) in self.counters() {
+            if words.is_empty() {
+                family.with_label_values(&[job.as_str()]);
+            }
+            for word in words {
+                family.with_label_values(&[job.as_str(), word]);
+            }
+        }
+    }
+
+    fn remove(&self, job: &JobName) {
+        // Removing what is not there is what was asked for.
+        for gauge in self.gauges() {
+            let _ = gauge.remove_label_values(&[job.as_str()]);
+        }
+        let _ = self.duration.remove_label_values(&[job.as_str()]);
+        for (family, words) in self.counters() {
+            if words.is_empty() {
+                let _ = family.remove_label_values(&[job.as_str()]);
+            }
+            for word in words {
+                let _ = family.remove_label_values(&[job.as_str(), word]);
+            }
+        }
+    }
+
+    fn read(&self, job: &JobName, reading: &JobReading) {
+        let label = [job.as_str()];
+        if let Some(at) = reading.last_success {
+            self.last_success.with_label_values(&label).set(seconds(at));
+        }
+        self.next_start.with_label_values(&label).set(reading.next.map_or(0, seconds));
+        self.active.with_label_values(&label).set(i64::try_from(reading.active).unwrap_or(i64::MAX));
+        self.suspended.with_label_values(&label).set(i64::from(reading.suspended));
+    }
+
+    fn count(&self, job: &JobName, event: &JobEvent, now: Wall) {
+        let job = job.as_str();
+        let slot_is = |outcome: SlotOutcome, count: u64| {
+            self.slots.with_label_values(&[job, outcome.as_str()]).inc_by(count);
+        };
+        match event {
+            JobEvent::Started { slot, attempt, late } => {
+                self.last_start.with_label_values(&[job]).set(seconds(now));
+                if *attempt == 1 && matches!(slot, Slot::Scheduled(_)) {
+                    slot_is(if *late > LATE { SlotOutcome::Late } else { SlotOutcome::Started }, 1);
+                }
+            }
+            JobEvent::AttemptEnded { ending, took, .. } => {
+                self.attempts.with_label_values(&[job, ending_word(*ending)]).inc();
+                self.duration.with_label_values(&[job]).observe(took.as_secs_f64());
+            }
+            JobEvent::RunEnded { failure, .. } => {
+                let word = failure.map_or(ending_word(Ending::Succeeded), failure_word);
+                self.runs.with_label_values(&[job, word]).inc();
+            }
+            JobEvent::Passed(gap) => slot_is(gap.reason.into(), gap.count),
+            JobEvent::Restored => self.restored.with_label_values(&[job]).inc(),
+            JobEvent::Opened { interrupted } => {
+                let word = ending_word(Ending::Interrupted);
+                self.attempts.with_label_values(&[job, word]).inc_by(u64::try_from(*interrupted).unwrap_or(u64::MAX));
+            }
+            JobEvent::Superseded { .. } | JobEvent::ClockAhead { .. } => {}
+        }
+    }
+}
+
+fn seconds(at: Wall) -> i64 {
+    i64::try_from(at.as_millis() / 1_000).unwrap_or(i64::MAX)
+}
+
+impl Telemetry {
+    /// Registers every series of a job at zero.
+    pub fn add_job(&self, job: &JobName) {
+        self.metrics().of_jobs().add(job);
+    }
+
+    /// Removes every series of a job that is no longer configured.
+    pub fn remove_job(&self, job: &JobName) {
+        self.metrics().of_jobs().remove(job);
+    }
+
+    /// What is known of a job now. A replica that does not lead knows nothing.
+    pub fn job_is(&self, job: &JobName, reading: &JobReading) {
+        self.metrics().of_jobs().read(job, reading);
+    }
+
+    /// Logs and counts what happened to a job.
+    pub fn record_job(&self, job: &JobName, event: &JobEvent, now: Wall) {
+        self.metrics().of_jobs().count(job, event, now);
+        match event {
+            JobEvent::Opened { interrupted: 0 } => debug!(%job, "the job's ledger is open"),
+            JobEvent::Opened { interrupted } => {
+                warn!(%job, interrupted, "the job's ledger is open; attempts of an earlier leader were interrupted");
+            }
+            JobEvent::Started { slot, attempt, late } => {
+                let run = RunId { job: job.clone(), slot: *slot };
+                info!(%job, %run, attempt, late_ms = ms(*late), "an attempt starts");
+            }
+            JobEvent::AttemptEnded { slot, attempt, ending, took, note } => {
+                log_attempt(&RunId { job: job.clone(), slot: *slot }, *attempt, *ending, *took, note);
+            }
+            JobEvent::RunEnded { slot, failure: None, attempts } => {
+                let run = RunId { job: job.clone(), slot: *slot };
+                info!(%job, %run, attempts, "a run succeeded");
+            }
+            JobEvent::RunEnded { slot, failure: Some(failure), attempts } => {
+                let run = RunId { job: job.clone(), slot: *slot };
+                warn!(%job, %run, attempts, reason = failure_word(*failure), "a run failed");
+            }
+            JobEvent::Passed(gap) => {
+                let first = gap.first.as_millis() / 1_000;
+                warn!(%job, reason = gap_word(gap.reason), count = gap.count, first, "slots have no run");
+            }
+            JobEvent::Restored => warn!(%job, "the store had lost the job's ledger; it is written again"),
+            JobEvent::Superseded { fence } => warn!(%job, token = %fence, "a later leader has the job"),
+            JobEvent::ClockAhead { by } => {
+                warn!(%job, duration_ms = ms(*by), "the job's ledger is ahead of this clock; slots begin now");
+            }
+        }
+    }
+}
+
+fn log_attempt(run: &RunId, attempt: u32, ending: Ending, took: Duration, note: &str) {
+    let (job, duration_ms, outcome) = (&run.job, ms(took), ending_word(ending));
+    if ending == Ending::Succeeded {
+        info!(%job, %run, attempt, outcome, duration_ms, reason = note, "an attempt ended");
+    } else {
+        warn!(%job, %run, attempt, outcome, duration_ms, reason = note, "an attempt ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::protocol::jobs::Gap;
+    use crate::telemetry::Metrics;
+
+    fn telemetry() -> (Telemetry, JobName) {
+        let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
+        let job = JobName::new("nightly").unwrap();
+        telemetry.add_job(&job);
+        (telemetry, job)
+    }
+
+    fn lines(telemetry: &Telemetry) -> Vec<String> {
+        let text = telemetry.metrics().render(&[], true).unwrap();
+        text.lines().filter(|line| line.starts_with("baton_job_")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_series_of_a_job_is_there_at_zero_and_gone_with_it() {
+        let (telemetry, job) = telemetry();
+        let found = lines(&telemetry);
+        assert_eq!(found.iter().filter(|line| line.contains("_total{")).count(), 4 + 5 + 5 + 1, "{found:?}");
+        assert!(found.iter().all(|line| line.ends_with(" 0")), "{found:?}");
+        telemetry.remove_job(&job);
+        assert_eq!(lines(&telemetry), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_outcome_of_a_slot_is_counted_apart() {
+        let (telemetry, job) = telemetry();
+        let slot = Slot::Scheduled(Wall::from_millis(60_000));
+        let start = |late| JobEvent::Started { slot, attempt: 1, late };
+        let gap = |reason, count| JobEvent::Passed(Gap { reason, first: slot.at(), last: slot.at(), count });
+        let manual = Slot::Manual(Wall::from_millis(60_001));
+        for event in [
+            start(Duration::ZERO),
+            start(Duration::from_secs(2)),
+            JobEvent::Started { slot, attempt: 2, late: Duration::ZERO },
+            JobEvent::Started { slot: manual, attempt: 1, late: Duration::ZERO },
+            gap(GapReason::Missed, 3),
+            gap(GapReason::Concurrency, 2),
+            gap(GapReason::Suspended, 5),
+            JobEvent::Opened { interrupted: 2 },
+        ] {
+            telemetry.record_job(&job, &event, Wall::from_millis(61_000));
+        }
+        let found = lines(&telemetry);
+        for (outcome, count) in [("started", 1), ("late", 1), ("missed", 3), ("skipped", 2), ("suspended", 5)] {
+            let line = format!("baton_job_slots_total{{job=\"nightly\",outcome=\"{outcome}\"}} {count}");
+            assert!(found.contains(&line), "{line} in {found:?}");
+        }
+        assert!(found.contains(&"baton_job_last_start_timestamp_seconds{job=\"nightly\"} 61".to_owned()));
+        assert!(found.contains(&"baton_job_attempts_total{job=\"nightly\",outcome=\"interrupted\"} 2".to_owned()));
+    }
+}

@@ -1,0 +1,265 @@
+//! Holds what is written, started and told against what jobs promise.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton::protocol::Token;
+use baton::protocol::jobs::{Concurrency, HistoryLimits, JobEvent, JobPolicy, Ledger, Phase, Slot, Timetable, Wall};
+
+use super::world::{Every, Nanos, SECOND};
+
+/// Who writes, and when the request was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    pub id: usize,
+    pub token: Token,
+    pub sent_at: Nanos,
+    /// Nobody has begun a later term.
+    pub is_current: bool,
+}
+
+/// Since when the store has forgotten something, and who still knows it.
+struct Loss {
+    since: Nanos,
+    witness: Option<usize>,
+}
+
+/// An attempt acts on the world until then.
+#[derive(Debug)]
+struct Acting {
+    slot: Slot,
+    attempt: u32,
+    until: Nanos,
+}
+
+/// What is known of a job that neither its leaders nor the store may know any more.
+#[derive(Default)]
+struct Job {
+    claims: BTreeMap<(Slot, u32), Token>,
+    started: BTreeSet<(Slot, u32)>,
+    last_token: Token,
+    fence: Token,
+    loss: Option<Loss>,
+    /// The slots after this one are accounted for.
+    counted_from: Option<(String, Wall)>,
+    passed: Vec<(Wall, Wall)>,
+    ended: BTreeSet<Slot>,
+    /// Earlier leaders may still tell of what was lost with their term.
+    account_of: usize,
+    acting: Vec<Acting>,
+    /// When the policy was changed last, and when each run was first started.
+    changed_at: Nanos,
+    first_started: BTreeMap<Slot, Nanos>,
+}
+
+pub struct Checker {
+    jobs: Vec<Job>,
+    /// Nothing is forgotten in this run, so that each slot can be accounted for.
+    pub remembers: bool,
+    /// What went wrong, in words.
+    pub complaints: BTreeSet<String>,
+    /// The first of them, with its moment.
+    pub first: Option<String>,
+}
+
+impl Checker {
+    pub fn new(jobs: usize) -> Self {
+        let jobs = (0..jobs).map(|_| Job::default()).collect();
+        Self { jobs, remembers: false, complaints: BTreeSet::new(), first: None }
+    }
+
+    pub fn complain(&mut self, now: Nanos, what: String) {
+        if self.first.is_none() {
+            self.first = Some(format!("at {:.3} s: {what}", now as f64 / SECOND as f64));
+        }
+        self.complaints.insert(what);
+    }
+
+    /// The store has lost something. Whoever leads and has seen the ledger knows it still.
+    pub fn lost(&mut self, now: Nanos, job: usize, witness: Option<usize>) {
+        self.jobs[job].loss = Some(Loss { since: now, witness });
+    }
+
+    pub fn changed(&mut self, now: Nanos, job: usize) {
+        self.jobs[job].changed_at = now;
+    }
+
+    /// A leader has looked at the ledger. What only its predecessor knew is lost for good, and nothing is promised of
+    /// it.
+    pub fn opened(&mut self, job: usize, writer: Writer) {
+        let job = &mut self.jobs[job];
+        if writer.is_current && job.loss.as_ref().is_some_and(|loss| loss.witness != Some(writer.id)) {
+            job.forget(writer.id);
+        }
+        job.fence = job.fence.max(writer.token);
+    }
+
+    /// A leader has written. With limits: it was leading and not about to stop.
+    pub fn written(
+        &mut self,
+        now: Nanos,
+        job: usize,
+        writer: Writer,
+        before: Option<&Ledger>,
+        after: &Ledger,
+        limits: Option<HistoryLimits>,
+    ) {
+        let it = &mut self.jobs[job];
+        let was_lost = it.loss.is_some();
+        if let Some(loss) = &it.loss {
+            if loss.witness == Some(writer.id) {
+                if writer.sent_at < loss.since {
+                    // It may be older than what was lost: only the next write makes that good.
+                    return it.claims_of(after).into_iter().for_each(|what| self.complain(now, what));
+                }
+                it.loss = None;
+            } else if writer.is_current {
+                it.forget(writer.id);
+            } else {
+                // The fence is lost as well, until its leader writes again. It cannot start anything.
+                return;
+            }
+        }
+        let mut complaints = Vec::new();
+        if writer.token < it.fence {
+            complaints.push(format!("job-{job}: leader-{} is stale, and has written", writer.id));
+        }
+        it.fence = it.fence.max(writer.token);
+        complaints.extend(it.claims_of(after));
+        if let Some(limits) = limits {
+            complaints.extend(beyond(after, limits));
+        }
+        // A ledger that was begun for a wish has decided nothing.
+        let undecides = |before: &Ledger| {
+            before.decided > after.decided && before.timetable == after.timetable && before.token != Token::NONE
+        };
+        if !was_lost && before.is_some_and(undecides) {
+            complaints.push(format!("job-{job}: slots are undecided again"));
+        }
+        if self.remembers {
+            complaints.extend(it.account(after));
+        }
+        complaints.into_iter().for_each(|what| self.complain(now, what));
+    }
+
+    /// An attempt starts, by this leader, whose tenure ends then; it acts until then.
+    pub fn starts(
+        &mut self,
+        now: Nanos,
+        job: usize,
+        (slot, attempt, token): (Slot, u32, Token),
+        (leader, tenure_until, until): (usize, Nanos, Nanos),
+        policy: &JobPolicy,
+    ) {
+        let it = &mut self.jobs[job];
+        let mut complaints = Vec::new();
+        let what = format!("job-{job}: {slot}, attempt {attempt} under {token} by leader-{leader}");
+        if it.claims.get(&(slot, attempt)) != Some(&token) {
+            complaints.push(format!("{what} has started without a claim"));
+        }
+        if !it.started.insert((slot, attempt)) {
+            complaints.push(format!("{what} has started twice"));
+        }
+        if token <= it.last_token {
+            complaints.push(format!("{what}: the token is not above {}", it.last_token));
+        }
+        if now >= tenure_until {
+            complaints.push(format!("{what} has started when its time was over"));
+        }
+        it.last_token = it.last_token.max(token);
+        it.acting.retain(|acting| acting.until > now);
+        if it.acting.iter().any(|acting| acting.slot == slot) {
+            complaints.push(format!("{what} overlaps another attempt of its run"));
+        }
+        let first = *it.first_started.entry(slot).or_insert(now);
+        // Runs that began under another policy may go on side by side.
+        let settled = |slot: &Slot| it.first_started.get(slot).is_some_and(|first| *first > it.changed_at + 5 * SECOND);
+        let alone = policy.concurrency == Concurrency::Forbid && first > it.changed_at + 5 * SECOND;
+        if alone && it.acting.iter().any(|acting| settled(&acting.slot)) {
+            complaints.push(format!("{what} runs beside {:?}", it.acting));
+        }
+        it.acting.push(Acting { slot, attempt, until });
+        complaints.into_iter().for_each(|what| self.complain(now, what));
+    }
+
+    pub fn goes_on(&mut self, job: usize, slot: Slot, attempt: u32, until: Nanos) {
+        let acting = self.jobs[job].acting.iter_mut();
+        acting.filter(|it| (it.slot, it.attempt) == (slot, attempt)).for_each(|it| it.until = until);
+    }
+
+    pub fn stops(&mut self, job: usize, slot: Slot, attempt: u32) {
+        self.jobs[job].acting.retain(|it| (it.slot, it.attempt) != (slot, attempt));
+    }
+
+    /// What is counted is counted once, over all leaders.
+    pub fn told(&mut self, now: Nanos, job: usize, leader: usize, event: &JobEvent) {
+        let it = &mut self.jobs[job];
+        if leader < it.account_of || it.loss.as_ref().is_some_and(|loss| loss.witness != Some(leader)) {
+            return;
+        }
+        let twice = match event {
+            JobEvent::RunEnded { slot, .. } => !it.ended.insert(*slot),
+            JobEvent::Passed(gap) => {
+                let twice = it.passed.iter().any(|(first, last)| gap.first <= *last && *first <= gap.last);
+                it.passed.push((gap.first, gap.last));
+                twice
+            }
+            _ => false,
+        };
+        if twice {
+            self.complain(now, format!("job-{job}: counted twice: {event:?}"));
+        }
+    }
+}
+
+impl Job {
+    fn forget(&mut self, account_of: usize) {
+        let (fence, acting, changed_at) = (self.fence, std::mem::take(&mut self.acting), self.changed_at);
+        *self = Self { account_of, fence, acting, changed_at, ..Self::default() };
+    }
+
+    /// P6: an attempt of a slot is claimed once.
+    fn claims_of(&mut self, ledger: &Ledger) -> Option<String> {
+        let mut complaint = None;
+        for (slot, run) in &ledger.runs {
+            for attempt in &run.attempts {
+                let known = *self.claims.entry((*slot, attempt.number)).or_insert(attempt.token);
+                if known != attempt.token {
+                    let (number, token) = (attempt.number, attempt.token);
+                    complaint = Some(format!("{slot}, attempt {number} is claimed twice: {known} and {token}"));
+                }
+            }
+        }
+        complaint
+    }
+
+    /// Every slot has a run or is in a gap, not both.
+    fn account(&mut self, ledger: &Ledger) -> Option<String> {
+        let from = match &self.counted_from {
+            Some((timetable, from)) if *timetable == ledger.timetable => *from,
+            // A new schedule starts from its change.
+            _ => {
+                self.counted_from = Some((ledger.timetable.clone(), ledger.decided));
+                return None;
+            }
+        };
+        let every = ledger.timetable.split(' ').nth(1)?.parse().ok()?;
+        let timetable = Every(every);
+        let next = |slot: &Wall| timetable.next_after(*slot);
+        let slots = std::iter::successors(next(&from), next).take_while(|slot| *slot <= ledger.decided);
+        slots.into_iter().find_map(|slot| {
+            let has_run = ledger.runs.contains_key(&Slot::Scheduled(slot));
+            let gaps = ledger.gaps.iter().filter(|gap| gap.first <= slot && slot <= gap.last).count();
+            let times = usize::from(has_run) + gaps;
+            (times != 1).then(|| format!("the slot {slot:?} is decided {times} times: run {has_run}, gaps {gaps}"))
+        })
+    }
+}
+
+/// Whether more is remembered than is asked for.
+fn beyond(ledger: &Ledger, limits: HistoryLimits) -> Option<String> {
+    let count = |ours: fn(&Phase) -> bool| ledger.runs.values().filter(|run| ours(&run.phase)).count();
+    let succeeded = count(|phase| *phase == Phase::Succeeded);
+    let failed = count(|phase| matches!(phase, Phase::Failed(_)));
+    let over = succeeded > limits.succeeded || failed > limits.failed || ledger.gaps.len() > limits.failed;
+    over.then(|| format!("{succeeded} succeeded, {failed} failed, {} gaps: over {limits:?}", ledger.gaps.len()))
+}

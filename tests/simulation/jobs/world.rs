@@ -1,0 +1,457 @@
+//! The world: true time, a network that delays and loses, leaders, and one store with a ledger for each job.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton::protocol::jobs::{
+    Backoff, CatchUp, Concurrency, Ending, HistoryLimits, JobEvent, JobInput, JobPolicy, JobProfile, JobRequestId,
+    Ledger, LedgerCell, OnInterrupt, OpenReply, Phase, Slot, Timetable, Wall, WriteReply, WriteRequest,
+};
+use baton::protocol::{StoreTime, Token};
+
+use super::checker::{Checker, Writer};
+use super::leader::Leader;
+use crate::clockwork::{MS, Timeline};
+pub use crate::clockwork::{Nanos, SECOND};
+
+pub const JOBS: usize = 2;
+/// When a request counts as unanswered.
+pub const TIMEOUT: Nanos = 500 * MS;
+pub const BEGIN_MS: u64 = 3_600_000 * 333_333;
+const FAULTS_UNTIL: Nanos = 120 * SECOND;
+/// From here on all is well, and in the end everything must be done.
+const END: Nanos = FAULTS_UNTIL + 120 * SECOND;
+
+const LINE_MAX: usize = 400;
+
+/// What protects; switched off to show that it is missed.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// A later term shuts the ledger to earlier ones.
+    pub fence: bool,
+    /// An attempt starts when its claim is written.
+    pub confirmed: bool,
+    /// What the store lost is restored.
+    pub restore: bool,
+    /// An interrupted attempt counts.
+    pub counted: bool,
+    /// Nothing starts without the time to cancel it.
+    pub room: bool,
+}
+
+impl Rules {
+    pub const ALL: Self = Self { fence: true, confirmed: true, restore: true, counted: true, room: true };
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    pub seed: u64,
+    pub rules: Rules,
+    pub log: bool,
+}
+
+/// What was seen in one run.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub complaints: BTreeSet<String>,
+    pub first: Option<String>,
+    pub log: Vec<String>,
+    pub terms: u64,
+    pub starts: u64,
+    pub ended: u64,
+    pub passed: u64,
+    pub interrupted: u64,
+    pub superseded: u64,
+    pub restored: u64,
+    pub wishes: u64,
+}
+
+impl Verdict {
+    pub fn count(&mut self, event: &JobEvent) {
+        match event {
+            JobEvent::Opened { interrupted } => self.interrupted += *interrupted as u64,
+            JobEvent::RunEnded { .. } => self.ended += 1,
+            JobEvent::Passed(gap) => self.passed += gap.count,
+            JobEvent::Restored => self.restored += 1,
+            JobEvent::Superseded { .. } => self.superseded += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Every so many seconds.
+#[derive(Debug)]
+pub struct Every(pub u64);
+
+impl Timetable for Every {
+    fn next_after(&self, after: Wall) -> Option<Wall> {
+        let every = self.0 * 1_000;
+        Some(Wall::from_millis((after.as_millis() / every + 1) * every))
+    }
+
+    fn name(&self) -> String {
+        format!("every {} s", self.0)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Call {
+    Open(Token),
+    Write(Box<WriteRequest<Ledger>>),
+}
+
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Opened(OpenReply<Ledger>),
+    Wrote(WriteReply<Ledger>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Wish {
+    Run,
+    Suspend,
+    Resume,
+}
+
+#[derive(Clone, Debug)]
+pub enum Happening {
+    Tick,
+    Renew(usize),
+    Wake { leader: usize, job: usize, number: u64 },
+    Arrives { leader: usize, job: usize, request: JobRequestId, call: Call, sent_at: Nanos },
+    Answered { leader: usize, job: usize, request: JobRequestId, reply: Reply },
+    TimedOut { leader: usize, job: usize, request: JobRequestId },
+    Ends { leader: usize, job: usize, slot: Slot, attempt: u32, ending: Ending },
+    Guard { leader: usize, job: usize, slot: Slot, attempt: u32, wanted: Nanos },
+    Configured { leader: usize, job: usize },
+    Changed { leader: usize, job: usize },
+    Wishes { job: usize },
+    WishArrives { job: usize, wish: Wish, request: Box<WriteRequest<Ledger>>, tries: u32 },
+    Snapshot,
+    Fault,
+    StoreUp,
+    Calm,
+}
+
+pub struct World {
+    pub scenario: Scenario,
+    pub rng: fastrand::Rng,
+    pub now: Nanos,
+    pub leaders: Vec<Leader>,
+    pub current: Option<usize>,
+    pub token: u64,
+    pub cells: Vec<LedgerCell<Ledger>>,
+    pub snapshots: VecDeque<Vec<LedgerCell<Ledger>>>,
+    pub up: bool,
+    pub checker: Checker,
+    pub seen: Verdict,
+    pub config: Vec<(u64, JobPolicy)>,
+    timeline: Timeline<Happening>,
+}
+
+impl World {
+    pub fn play(scenario: Scenario) -> Verdict {
+        let mut world = Self {
+            scenario,
+            rng: fastrand::Rng::with_seed(scenario.seed),
+            now: 0,
+            leaders: Vec::new(),
+            current: None,
+            token: 1_000,
+            cells: vec![LedgerCell::default(); JOBS],
+            snapshots: VecDeque::new(),
+            up: true,
+            checker: Checker::new(JOBS),
+            seen: Verdict::default(),
+            config: Vec::new(),
+            timeline: Timeline::new(),
+        };
+        world.checker.remembers = world.one_in(2);
+        for job in 0..JOBS {
+            let policy = world.any_policy();
+            let every = world.rng.u64(2..8);
+            world.config.push((every, policy));
+            let first = world.span(0, 10 * SECOND);
+            world.at(first, Happening::Wishes { job });
+        }
+        world.at(0, Happening::Tick);
+        world.at(0, Happening::Snapshot);
+        let first = world.span(2 * SECOND, 15 * SECOND);
+        world.at(first, Happening::Fault);
+        world.at(FAULTS_UNTIL, Happening::Calm);
+        while let Some((when, happening)) = world.timeline.next(END) {
+            world.now = when;
+            match world.paused(&happening) {
+                Some(until) => world.at(until, happening),
+                None => world.happen(happening),
+            }
+            if world.checker.first.is_some() {
+                break;
+            }
+        }
+        world.judge_the_end();
+        let World { checker, mut seen, leaders, .. } = world;
+        (seen.complaints, seen.first, seen.terms) = (checker.complaints, checker.first, leaders.len() as u64);
+        seen
+    }
+
+    pub fn at(&mut self, when: Nanos, happening: Happening) {
+        self.timeline.plan(when, happening);
+    }
+
+    pub fn after(&mut self, span: Nanos, happening: Happening) {
+        self.at(self.now + span, happening);
+    }
+
+    pub fn span(&mut self, least: Nanos, most: Nanos) -> Nanos {
+        self.rng.u64(least..=most)
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.rng.u64(0..n) == 0
+    }
+
+    pub fn note(&mut self, what: impl FnOnce(&Self) -> String) {
+        if self.scenario.log {
+            // Of a ledger, the beginning will do.
+            let what: String = what(self).chars().take(LINE_MAX).collect();
+            let line = format!("{:9.4} {what}", self.now as f64 / SECOND as f64);
+            self.seen.log.push(line);
+        }
+    }
+
+    pub fn complain(&mut self, what: String) {
+        self.checker.complain(self.now, what);
+    }
+
+    pub fn is_calm(&self) -> bool {
+        self.now >= FAULTS_UNTIL
+    }
+
+    pub fn any_policy(&mut self) -> JobPolicy {
+        let concurrency = [Concurrency::Allow, Concurrency::Forbid, Concurrency::Replace][self.rng.usize(0..3)];
+        let catch_up = [CatchUp::None, CatchUp::Latest, CatchUp::All][self.rng.usize(0..3)];
+        let seconds = |rng: &mut fastrand::Rng, most| Duration::from_secs(rng.u64(1..most));
+        let any = |rng: &mut fastrand::Rng| [(0, 0), (3, 1), (1, 3)][rng.usize(0..3)];
+        let (succeeded, failed) = if self.checker.remembers { (10_000, 10_000) } else { any(&mut self.rng) };
+        JobPolicy {
+            concurrency,
+            catch_up,
+            starting_deadline: self.one_in(3).then(|| seconds(&mut self.rng, 20)),
+            suspend: self.one_in(8),
+            backoff: Backoff {
+                limit: self.rng.u32(0..5),
+                initial: seconds(&mut self.rng, 4),
+                max: Duration::from_secs(8),
+            },
+            active_deadline: self.one_in(3).then(|| seconds(&mut self.rng, 30)),
+            on_interrupt: if self.one_in(3) { OnInterrupt::Fail } else { OnInterrupt::Retry },
+            history: HistoryLimits { succeeded, failed },
+        }
+    }
+
+    pub fn profile(&self, job: usize) -> JobProfile {
+        let (every, policy) = self.config[job].clone();
+        JobProfile { policy, timetable: Arc::new(Every(every)), identity: Arc::from("replica") }
+    }
+
+    fn paused(&self, happening: &Happening) -> Option<Nanos> {
+        let leader = match happening {
+            Happening::Renew(leader)
+            | Happening::Wake { leader, .. }
+            | Happening::Answered { leader, .. }
+            | Happening::TimedOut { leader, .. }
+            | Happening::Ends { leader, .. }
+            | Happening::Guard { leader, .. }
+            | Happening::Configured { leader, .. }
+            | Happening::Changed { leader, .. } => *leader,
+            _ => return None,
+        };
+        let leader = &self.leaders[leader];
+        (leader.alive && leader.paused_until > self.now).then_some(leader.paused_until)
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Tick => {
+                let led = self.current.is_some_and(|id| self.now < self.leaders[id].tenure_until);
+                if !led && self.up && self.one_in(2) {
+                    self.elect();
+                }
+                self.after(200 * MS, Happening::Tick);
+            }
+            Happening::Renew(leader) => self.renew(leader),
+            Happening::Wake { leader, job, number } => self.wake(leader, job, number),
+            Happening::Arrives { leader, job, request, call, sent_at } => {
+                self.arrives(leader, job, request, call, sent_at);
+            }
+            Happening::Answered { leader, job, request, reply } => self.answered(leader, job, request, reply),
+            Happening::TimedOut { leader, job, request } => {
+                if self.leaders[leader].alive {
+                    self.tell(leader, job, JobInput::Unanswered(request));
+                }
+            }
+            Happening::Ends { leader, job, slot, attempt, ending } => self.ends(leader, job, slot, attempt, ending),
+            Happening::Guard { leader, job, slot, attempt, wanted } => self.guard(leader, job, slot, attempt, wanted),
+            Happening::Configured { leader, job } => {
+                if self.leaders[leader].alive {
+                    let profile = self.profile(job);
+                    self.leaders[leader].profiles[job] = profile.clone();
+                    self.tell(leader, job, JobInput::Configured(profile));
+                }
+            }
+            Happening::Changed { leader, job } => {
+                if self.leaders[leader].alive {
+                    self.tell(leader, job, JobInput::Changed);
+                }
+            }
+            Happening::Wishes { job } => self.wishes(job),
+            Happening::WishArrives { job, wish, request, tries } => self.wish_arrives(job, wish, *request, tries),
+            Happening::Snapshot => {
+                self.snapshots.push_back(self.cells.clone());
+                if self.snapshots.len() > 8 {
+                    self.snapshots.pop_front();
+                }
+                self.after(500 * MS, Happening::Snapshot);
+            }
+            Happening::Fault => self.fault(),
+            Happening::StoreUp => self.up = true,
+            Happening::Calm => self.calm(),
+        }
+    }
+
+    fn store_time(&self) -> StoreTime {
+        StoreTime(BEGIN_MS * 1_000 + self.now / 1_000)
+    }
+
+    /// One atomic step of the store, for a leader.
+    pub fn execute(&mut self, id: usize, job: usize, call: Call, sent_at: Nanos) -> Reply {
+        let store_time = self.store_time();
+        let before = self.cells[job].read().map(|stored| stored.body);
+        let (token, fence) = (self.leaders[id].token, self.scenario.rules.fence);
+        let writer = Writer { id, token, sent_at, is_current: self.current == Some(id) };
+        match call {
+            Call::Open(token) => {
+                let cell = &mut self.cells[job];
+                let reply = if fence { cell.open(token) } else { OpenReply::Opened(cell.read()) };
+                if matches!(reply, OpenReply::Opened(_)) {
+                    self.checker.opened(job, writer);
+                }
+                self.note(|_| format!("store: leader-{id} job-{job} open: {reply:?}"));
+                Reply::Opened(reply)
+            }
+            Call::Write(request) => {
+                let after = request.body.clone();
+                let token = request.token.filter(|_| fence);
+                let reply = self.cells[job].write(WriteRequest { token, ..*request }, store_time);
+                self.note(|_| format!("store: leader-{id} job-{job} write: {reply:?}"));
+                if matches!(reply, WriteReply::Written { .. }) {
+                    let leader = &self.leaders[id];
+                    let limits = (!leader.closing && leader.tenure_until > self.now)
+                        .then_some(leader.profiles[job].policy.history);
+                    self.checker.written(self.now, job, writer, before.as_ref(), &after, limits);
+                }
+                Reply::Wrote(reply)
+            }
+        }
+    }
+
+    fn wishes(&mut self, job: usize) {
+        if self.is_calm() {
+            return;
+        }
+        let wish = [Wish::Run, Wish::Run, Wish::Suspend, Wish::Resume, Wish::Resume][self.rng.usize(0..5)];
+        self.wish(job, wish, 5);
+        let next = self.span(SECOND, 25 * SECOND);
+        self.after(next, Happening::Wishes { job });
+    }
+
+    /// Any replica: it reads, changes and writes.
+    pub fn wish(&mut self, job: usize, wish: Wish, tries: u32) {
+        if !self.up || tries == 0 {
+            return;
+        }
+        let offset = self.rng.i64(-3_000..=3_000);
+        let wall = self.wall(offset);
+        let stored = self.cells[job].read();
+        let base = stored.as_ref().map(|stored| stored.revision);
+        let profile = self.profile(job);
+        let mut body = stored
+            .map_or_else(|| Ledger::new(profile.timetable.name(), profile.policy.suspend, wall), |stored| stored.body);
+        match wish {
+            Wish::Run => {
+                if body.ask(wall).is_err() {
+                    return;
+                }
+            }
+            Wish::Suspend => body.order(true, wall),
+            Wish::Resume => body.order(false, wall),
+        }
+        let request = Box::new(WriteRequest { token: None, base, body });
+        let delay = self.span(MS / 5, 30 * MS);
+        self.after(delay, Happening::WishArrives { job, wish, request, tries });
+    }
+
+    fn wish_arrives(&mut self, job: usize, wish: Wish, request: WriteRequest<Ledger>, tries: u32) {
+        // In the end nothing is suspended.
+        if !self.up || (self.is_calm() && matches!(wish, Wish::Suspend)) {
+            return;
+        }
+        let store_time = self.store_time();
+        let reply = self.cells[job].write(request, store_time);
+        self.note(|_| format!("store: job-{job} {wish:?}: {reply:?}"));
+        match reply {
+            WriteReply::Diverged(_) => self.wish(job, wish, tries - 1),
+            WriteReply::Written { .. } => {
+                self.seen.wishes += 1;
+                if let Some(leader) = self.current.filter(|_| self.rng.bool()) {
+                    self.after(MS, Happening::Changed { leader, job });
+                }
+            }
+            WriteReply::Stale { .. } => self.complain("a wish was told to be stale".to_owned()),
+        }
+    }
+
+    /// The configuration asks for what can be judged, and everybody has it.
+    fn calm(&mut self) {
+        self.up = true;
+        for leader in &mut self.leaders {
+            (leader.paused_until, leader.cut_until) = (0, 0);
+        }
+        for job in 0..JOBS {
+            self.config[job].1.suspend = false;
+            self.wish(job, Wish::Resume, 5);
+            for leader in 0..self.leaders.len() {
+                self.after(0, Happening::Configured { leader, job });
+                self.after(SECOND, Happening::Changed { leader, job });
+            }
+        }
+    }
+
+    fn judge_the_end(&mut self) {
+        if self.checker.first.is_some() {
+            return;
+        }
+        self.now = END;
+        for job in 0..JOBS {
+            let Some(stored) = self.cells[job].read() else {
+                self.complain(format!("job-{job} has no ledger in the end"));
+                continue;
+            };
+            // Steps of the clock are at most so far ahead.
+            let done = self.wall(-25_000).minus(Duration::from_secs(2 * self.config[job].0));
+            if stored.body.decided < done {
+                self.complain(format!("job-{job} stands still in the end: {:?}", stored.body));
+            }
+            let stuck = |slot: &Slot, run: &baton::protocol::jobs::Run| match run.phase {
+                Phase::Asked => true,
+                Phase::Running | Phase::Waiting { .. } => slot.at() < self.wall(-40_000),
+                Phase::Succeeded | Phase::Failed(_) => false,
+            };
+            if let Some((slot, run)) = stored.body.runs.iter().find(|(slot, run)| stuck(slot, run)) {
+                self.complain(format!("job-{job}: {slot} is stuck in the end: {run:?}"));
+            }
+        }
+    }
+}

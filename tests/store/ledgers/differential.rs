@@ -1,0 +1,217 @@
+//! Random operations on Redis and on the reference (`LedgerCell`): the same answers, revision by revision, and the same
+//! wishes.
+//!
+//! The reference is told the moment at which Redis wrote, which is the revision that Redis answers unless its clock
+//! was behind; that the moment is one of Redis's clock is checked apart.
+
+use std::collections::BTreeMap;
+
+use baton::protocol::StoreTime;
+use baton::protocol::jobs::{LedgerCell, OpenReply, Revision, WriteReply, WriteRequest};
+use bytes::Bytes;
+
+use super::super::support::cluster::Cluster;
+use super::super::support::conformance::ledgers::term;
+use super::super::support::resp::Reply;
+use super::super::support::sentinel::SentinelSet;
+use super::*;
+
+const SEEDS: u64 = 300;
+/// Where servers are behind more servers.
+const SEEDS_FEW: u64 = 15;
+const OPERATIONS: usize = 40;
+/// So far a clock that was set wrong is ahead, in microseconds.
+const AHEAD: u64 = 1_000_000_000_000;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Open(u64),
+    Write(WriteRequest<Bytes>),
+    Read,
+    Forget,
+    EverythingForgotten,
+    ClockSteppedBack,
+}
+
+struct Pair<'a> {
+    redis: &'a RedisServer,
+    desk: Desk,
+    news: &'a mut mpsc::Receiver<JobNews>,
+    cell: LedgerCell<Bytes>,
+    /// Every revision so far.
+    revisions: Vec<Revision>,
+    rng: fastrand::Rng,
+    /// How often each outcome was met, for a test that says what it has tested.
+    seen: &'a mut BTreeMap<&'static str, usize>,
+}
+
+impl Pair<'_> {
+    fn saw(&mut self, outcome: &'static str) {
+        *self.seen.entry(outcome).or_default() += 1;
+    }
+
+    /// Redis's clock in microseconds.
+    fn now(&self) -> u64 {
+        let [seconds, micros] = <[String; 2]>::try_from(self.redis.command(&["TIME"]).texts()).expect("two numbers");
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        number(&seconds) * 1_000_000 + number(&micros)
+    }
+
+    fn choose(&mut self) -> Operation {
+        match self.rng.u32(0..40) {
+            0..=8 => Operation::Open(self.rng.u64(0..6)),
+            9..=34 => {
+                let token = self.rng.bool().then(|| term(self.rng.u64(0..6)));
+                let known = self.cell.read().map(|stored| stored.revision);
+                let earlier = self.rng.choice(&self.revisions).copied();
+                let base = [known, known, known, None, earlier][self.rng.usize(0..5)];
+                let length = self.rng.usize(0..40);
+                let body = (0..length).map(|_| self.rng.u8(..)).collect();
+                Operation::Write(WriteRequest { token, base, body })
+            }
+            35..=36 => Operation::Read,
+            37 => Operation::Forget,
+            38 => Operation::EverythingForgotten,
+            _ => Operation::ClockSteppedBack,
+        }
+    }
+
+    async fn apply(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Open(token) => {
+                let expected = self.cell.open(term(*token));
+                assert_eq!(self.desk.open(*token).await, expected);
+                self.saw(if matches!(expected, OpenReply::Stale { .. }) { "shut" } else { "opened" });
+            }
+            Operation::Write(request) => self.write(request.clone()).await,
+            Operation::Read => assert_eq!(self.desk.read().await, self.cell.read()),
+            Operation::Forget => {
+                let known = self.cell.read().is_some();
+                assert_eq!(self.desk.store.forget(&self.desk.job).await, Ok(known));
+                self.cell = LedgerCell::default();
+            }
+            Operation::EverythingForgotten => {
+                self.redis.command(&["DEL", &key(&self.desk)]);
+                self.cell = LedgerCell::default();
+            }
+            Operation::ClockSteppedBack => self.write_ahead().await,
+        }
+    }
+
+    async fn write(&mut self, request: WriteRequest<Bytes>) {
+        let before = self.now();
+        let reply = self.desk.store.write(&self.desk.job, request.clone()).await.expect("an answer");
+        let moment = match reply {
+            WriteReply::Written { revision } => {
+                let now = before..=self.now();
+                let behind = request.base.is_some_and(|base| base.get() + 1 == revision.get() && base.get() >= before);
+                assert!(now.contains(&revision.get()) || behind, "{revision:?} on {:?} at {now:?}", request.base);
+                self.saw(if behind { "written under a clock that is behind" } else { "written" });
+                revision.get()
+            }
+            _ => before,
+        };
+        let is_wish = request.token.is_none();
+        let expected = self.cell.write(request, StoreTime(moment));
+        assert_eq!(reply, expected);
+        match expected {
+            WriteReply::Written { revision } => {
+                self.revisions.push(revision);
+                if is_wish {
+                    assert_eq!(next(self.news).await, JobNews::Changed(self.desk.job.clone()));
+                }
+            }
+            WriteReply::Stale { .. } => self.saw("stale"),
+            WriteReply::Diverged(Some(_)) => self.saw("diverged"),
+            WriteReply::Diverged(None) => self.saw("lost"),
+        }
+    }
+
+    /// What is there was written when the clock was ahead.
+    async fn write_ahead(&mut self) {
+        let base = self.cell.read().map(|stored| stored.revision);
+        let ahead = base.map_or(0, Revision::get).max(self.now()) + AHEAD;
+        let wish = || WriteRequest { token: None, base, body: Bytes::from_static(b"ahead") };
+        let reply = self.desk.store.write(&self.desk.job, wish()).await.expect("an answer");
+        assert!(matches!(reply, WriteReply::Written { .. }), "{reply:?}");
+        assert_eq!(next(self.news).await, JobNews::Changed(self.desk.job.clone()));
+        let set = self.redis.command(&["HSET", &key(&self.desk), "revision", &ahead.to_string()]);
+        assert_eq!(set, Reply::Number(0), "it is there already");
+        self.cell.write(wish(), StoreTime(ahead));
+    }
+}
+
+async fn run(
+    redis: &RedisServer,
+    store: &Arc<RedisStore>,
+    news: &mut mpsc::Receiver<JobNews>,
+    seed: u64,
+    seen: &mut BTreeMap<&'static str, usize>,
+) {
+    let (desk, rng) = (desk(store), fastrand::Rng::with_seed(seed));
+    let mut pair = Pair { redis, desk, news, cell: LedgerCell::default(), revisions: Vec::new(), rng, seen };
+    let mut trail = Trail { seed, operations: Vec::new() };
+    for _ in 0..OPERATIONS {
+        let operation = pair.choose();
+        trail.operations.push(operation.clone());
+        pair.apply(&operation).await;
+    }
+    assert_eq!(pair.desk.read().await, pair.cell.read());
+    // Nothing was said beside that: this comes next.
+    redis.command(&["PUBLISH", "baton:{jobs}:wishes", &format!("v1 end-of-{seed}")]);
+    let end = baton::protocol::jobs::JobName::new(format!("end-of-{seed}")).expect("a DNS label");
+    assert_eq!(next(pair.news).await, JobNews::Changed(end));
+    assert!(redis.command(&["PTTL", &key(&pair.desk)]).number() < 0, "a ledger has no TTL");
+}
+
+/// Tells what led to a failure.
+struct Trail {
+    seed: u64,
+    operations: Vec<Operation>,
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}:", self.seed);
+            for operation in &self.operations {
+                eprintln!("  {operation:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn random_operations_on_ledgers_have_the_same_outcomes_on_redis_and_on_the_reference() {
+    let redis = RedisServer::start();
+    let store = Arc::new(connected(&redis.url()).await);
+    let (mut news, mut seen) = (listening(&store).await, BTreeMap::new());
+    for seed in 0..SEEDS {
+        run(&redis, &store, &mut news, seed, &mut seen).await;
+    }
+    println!("{seen:?}");
+    for outcome in ["opened", "shut", "written", "written under a clock that is behind", "stale", "diverged", "lost"] {
+        assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn random_operations_on_ledgers_have_the_same_outcomes_behind_sentinels() {
+    let set = SentinelSet::start().await;
+    let store = Arc::new(connected(&set.url()).await);
+    let mut news = listening(&store).await;
+    for seed in 0..SEEDS_FEW {
+        run(set.server(set.master()), &store, &mut news, seed, &mut BTreeMap::new()).await;
+    }
+}
+
+#[tokio::test]
+async fn random_operations_on_ledgers_have_the_same_outcomes_in_a_cluster() {
+    let cluster = Cluster::start(&[]).await;
+    let store = Arc::new(connected(&cluster.url()).await);
+    let mut news = listening(&store).await;
+    let node = &cluster.nodes[cluster.owners(cluster.slot_of("baton:{jobs}:"))[0]];
+    for seed in 0..SEEDS_FEW {
+        run(node, &store, &mut news, seed, &mut BTreeMap::new()).await;
+    }
+}

@@ -1,0 +1,203 @@
+//! What holds of ledgers of jobs in every store that has them, case by case. Whatever a store loses, it loses to
+//! [`LedgerStore::forget`] here; what servers do to it is told beside those servers.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use baton::protocol::Token;
+use baton::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+use baton::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::support::within;
+
+/// A token that no clock has made.
+pub fn term(value: u64) -> Token {
+    Token::new(value).expect("below 2^53")
+}
+
+/// A job that nobody has used.
+pub fn another_job() -> JobName {
+    static JOBS: AtomicU64 = AtomicU64::new(0);
+    JobName::new(format!("job-{}", JOBS.fetch_add(1, Ordering::Relaxed))).expect("a DNS label")
+}
+
+/// A store and a job of its own.
+pub struct Desk {
+    pub store: Arc<dyn LedgerStore>,
+    pub job: JobName,
+}
+
+impl Desk {
+    pub fn new(store: Arc<dyn LedgerStore>) -> Self {
+        Self { store, job: another_job() }
+    }
+
+    pub async fn open(&self, token: u64) -> OpenReply<Bytes> {
+        self.store.open(&self.job, term(token)).await.expect("an answer")
+    }
+
+    /// No token: a wish.
+    pub async fn write(&self, token: Option<u64>, base: Option<Revision>, body: &str) -> WriteReply<Bytes> {
+        self.store.write(&self.job, request(token, base, body)).await.expect("an answer")
+    }
+
+    /// The revision of a ledger that is written.
+    pub async fn written(&self, token: Option<u64>, base: Option<Revision>, body: &str) -> Revision {
+        match self.write(token, base, body).await {
+            WriteReply::Written { revision } => revision,
+            other => panic!("not written: {other:?}"),
+        }
+    }
+
+    pub async fn read(&self) -> Option<Stored<Bytes>> {
+        self.store.read(&self.job).await.expect("an answer")
+    }
+}
+
+pub fn request(token: Option<u64>, base: Option<Revision>, body: &str) -> WriteRequest<Bytes> {
+    WriteRequest { token: token.map(term), base, body: Bytes::from(body.to_owned()) }
+}
+
+pub fn stored(revision: Revision, body: &str) -> Option<Stored<Bytes>> {
+    Some(Stored { revision, body: Bytes::from(body.to_owned()) })
+}
+
+pub fn stale(token: u64) -> WriteReply<Bytes> {
+    WriteReply::Stale { fence: term(token) }
+}
+
+pub async fn next(news: &mut mpsc::Receiver<JobNews>) -> JobNews {
+    within("news of jobs", news.recv()).await.expect("the store lives")
+}
+
+async fn a_leader_writes_on_what_it_knows_and_on_nothing_else(desk: Desk) {
+    assert_eq!((desk.open(7).await, desk.read().await), (OpenReply::Opened(None), None));
+    let first = desk.written(Some(7), None, "a").await;
+    assert_eq!(desk.write(Some(7), None, "b").await, WriteReply::Diverged(stored(first, "a")));
+    let second = desk.written(Some(7), Some(first), "b").await;
+    assert!(second > first);
+    assert_eq!(desk.write(Some(7), Some(first), "c").await, WriteReply::Diverged(stored(second, "b")));
+    assert_eq!(desk.open(7).await, OpenReply::Opened(stored(second, "b")), "the same term may look again");
+    assert_eq!(desk.read().await, stored(second, "b"));
+}
+
+async fn an_earlier_term_is_refused_from_the_moment_a_later_one_has_looked(desk: Desk) {
+    desk.open(7).await;
+    let base = desk.written(Some(7), None, "a").await;
+    assert_eq!(desk.open(9).await, OpenReply::Opened(stored(base, "a")));
+    assert_eq!(desk.write(Some(7), Some(base), "b").await, stale(9));
+    assert_eq!(desk.write(Some(8), Some(base), "b").await, stale(9));
+    assert_eq!(desk.open(8).await, OpenReply::Stale { fence: term(9) });
+    assert_eq!(desk.read().await, stored(base, "a"));
+    desk.written(Some(9), Some(base), "c").await;
+}
+
+async fn a_write_shuts_the_ledger_to_earlier_terms_also_where_it_is_not_written(desk: Desk) {
+    let base = desk.written(Some(7), None, "a").await;
+    assert_eq!(desk.write(Some(9), None, "b").await, WriteReply::Diverged(stored(base, "a")));
+    assert_eq!(desk.write(Some(7), Some(base), "c").await, stale(9));
+}
+
+async fn a_wish_needs_no_term_but_the_right_version_and_leaves_the_fence_alone(desk: Desk) {
+    desk.open(9).await;
+    let first = desk.written(None, None, "a").await;
+    assert_eq!(desk.write(None, None, "b").await, WriteReply::Diverged(stored(first, "a")));
+    let second = desk.written(None, Some(first), "b").await;
+    assert_eq!(desk.write(Some(8), Some(second), "c").await, stale(9));
+    desk.written(Some(9), Some(second), "c").await;
+}
+
+async fn wishes_are_heard_by_everybody_and_nothing_else_is(desk: Desk) {
+    let mut ears = [desk.store.changes(), desk.store.changes()];
+    for ear in &mut ears {
+        assert_eq!(next(ear).await, JobNews::Gap);
+    }
+    desk.open(7).await;
+    let base = desk.written(Some(7), None, "a").await;
+    desk.write(None, None, "not written").await;
+    let base = desk.written(None, Some(base), "b").await;
+    desk.written(Some(7), Some(base), "c").await;
+    let other = Desk::new(Arc::clone(&desk.store));
+    other.written(None, None, "a").await;
+    for ear in &mut ears {
+        let heard = [next(ear).await, next(ear).await];
+        assert_eq!(heard, [JobNews::Changed(desk.job.clone()), JobNews::Changed(other.job.clone())]);
+    }
+}
+
+async fn what_the_store_lost_is_told_and_can_be_put_back(desk: Desk) {
+    desk.open(9).await;
+    let base = desk.written(Some(9), None, "a").await;
+    assert_eq!(desk.store.forget(&desk.job).await, Ok(true));
+    assert_eq!((desk.read().await, desk.store.forget(&desk.job).await), (None, Ok(false)));
+    // One of an earlier term knows another ledger than this one, too.
+    assert_eq!(desk.write(Some(7), Some(base), "b").await, WriteReply::Diverged(None));
+    assert_eq!(desk.write(Some(9), Some(base), "b").await, WriteReply::Diverged(None));
+    let again = desk.written(Some(9), None, "b").await;
+    assert!(again > base, "no version comes twice");
+    assert_eq!(desk.write(Some(7), Some(again), "c").await, stale(9), "the fence is back");
+}
+
+async fn a_ledger_may_be_large_and_need_not_be_text(desk: Desk) {
+    let body: Bytes = (0..200_000_u32).map(|at| u8::try_from(at % 251).expect("below 251")).collect();
+    let write = |token, base| WriteRequest { token: Some(term(token)), base, body: body.clone() };
+    let Ok(WriteReply::Written { revision }) = desk.store.write(&desk.job, write(7, None)).await else {
+        panic!("not written")
+    };
+    let whole = Some(Stored { revision, body: body.clone() });
+    assert_eq!(desk.read().await, whole);
+    assert_eq!(desk.open(9).await, OpenReply::Opened(whole.clone()));
+    assert_eq!(desk.store.write(&desk.job, write(9, None)).await, Ok(WriteReply::Diverged(whole)));
+}
+
+async fn a_ledger_over_the_bound_is_refused_and_not_sent(desk: Desk) {
+    let write = |length, base| {
+        let request = WriteRequest { token: Some(term(9)), base, body: Bytes::from(vec![b'x'; length]) };
+        desk.store.write(&desk.job, request)
+    };
+    let Ok(WriteReply::Written { revision }) = write(LEDGER_BYTES_MAX, None).await else { panic!("not written") };
+    let refused = write(LEDGER_BYTES_MAX + 1, Some(revision)).await;
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("1048577")), "{refused:?}");
+    assert_eq!(
+        desk.read().await.map(|stored| (stored.revision, stored.body.len())),
+        Some((revision, LEDGER_BYTES_MAX))
+    );
+}
+
+async fn an_empty_ledger_is_one(desk: Desk) {
+    let base = desk.written(Some(7), None, "").await;
+    assert_eq!(desk.read().await, stored(base, ""));
+    assert_eq!(desk.write(Some(7), None, "a").await, WriteReply::Diverged(stored(base, "")));
+}
+
+type Test = fn(Desk) -> Pin<Box<dyn Future<Output = ()>>>;
+
+macro_rules! cases {
+    ($($name:ident),+ $(,)?) => {
+        const CASES: &[(&str, Test)] = &[$((stringify!($name), |desk| Box::pin($name(desk)))),+];
+    };
+}
+
+cases!(
+    a_leader_writes_on_what_it_knows_and_on_nothing_else,
+    an_earlier_term_is_refused_from_the_moment_a_later_one_has_looked,
+    a_write_shuts_the_ledger_to_earlier_terms_also_where_it_is_not_written,
+    a_wish_needs_no_term_but_the_right_version_and_leaves_the_fence_alone,
+    wishes_are_heard_by_everybody_and_nothing_else_is,
+    what_the_store_lost_is_told_and_can_be_put_back,
+    a_ledger_may_be_large_and_need_not_be_text,
+    a_ledger_over_the_bound_is_refused_and_not_sent,
+    an_empty_ledger_is_one,
+);
+
+/// Runs every case, each with a job of its own.
+pub async fn run_ledgers(store: Arc<dyn LedgerStore>) {
+    for (name, test) in CASES {
+        // Told when it fails, since all cases are one test.
+        eprintln!("case {name}");
+        test(Desk::new(Arc::clone(&store))).await;
+    }
+}
