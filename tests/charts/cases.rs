@@ -56,7 +56,10 @@ fn sentinel() -> Value {
     json!({"baton": {
         "config": {
             "store": {"redis": {"url": url, "replication": {"acks": 1, "timeout": "500ms"}}},
-            "roles": [{"name": "scheduler", "leaseDuration": "30s", "answerValidity": "2s"}, {"name": "outbox", "appCheck": null}],
+            "roles": [
+                {"name": "scheduler", "leaseDuration": "30s", "answerValidity": "2s"},
+                {"name": "outbox", "appCheck": null},
+            ],
             "defaultRole": "scheduler",
             "locks": {"maxWaiters": 100000, "maxLease": "2h"},
             "log": {"level": "debug"},

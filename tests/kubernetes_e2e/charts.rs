@@ -1,5 +1,5 @@
-//! What the charts render, given to a real API server: in a namespace in which only pods of the `restricted` level of Pod
-//! Security may be, and with the rights that the chart makes.
+//! What the charts render, given to a real API server: in a namespace in which only pods of the `restricted` level of
+//! Pod Security may be, and with the rights that the chart makes.
 
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
