@@ -143,9 +143,15 @@ impl JobDesk {
     pub async fn run(&self, jobs: &[JobConfig], roles: &[RoleConfig], handles: &Roles) {
         let specs: BTreeMap<JobName, (JobConfig, JobSpec)> =
             jobs.iter().filter_map(|job| Some((job.name.clone(), (job.clone(), spec(job, roles, handles)?)))).collect();
-        let moved =
-            |name: &JobName, entry: &Entry| specs.get(name).is_none_or(|(config, _)| config.role != entry.config.role);
-        let retired: Vec<(JobName, Entry)> = self.entries().extract_if(.., |name, entry| moved(name, entry)).collect();
+        let stays = |job: &JobConfig| specs.get(&job.name).is_some_and(|(new, _)| new.role == job.role);
+        let retired: Vec<(JobName, Entry)> = {
+            let mut entries = self.entries();
+            let (staying, retired) = std::mem::take(&mut *entries)
+                .into_iter()
+                .partition::<BTreeMap<_, _>, _>(|(_, entry)| stays(&entry.config));
+            *entries = staying;
+            retired.into_iter().collect()
+        };
         stream::iter(retired)
             .for_each_concurrent(None, |(name, entry)| async move {
                 retire(entry).await;

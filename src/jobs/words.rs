@@ -90,8 +90,11 @@ pub(super) fn page(query: &str) -> Result<Page, Problem> {
     Ok(Page { limit: limit.unwrap_or(PAGE), before })
 }
 
+/// How the app says that its work ended: done, perhaps with a note, or not, and why.
+pub(super) type Word = Result<Option<String>, String>;
+
 /// Which attempt the app has finished, and how.
-pub(super) fn completion(body: &[u8]) -> Result<(Option<u32>, Result<Option<String>, String>), Problem> {
+pub(super) fn completion(body: &[u8]) -> Result<(Option<u32>, Word), Problem> {
     let body: CompleteBody = parsed(body)?;
     let word = match body.succeeded {
         Some(true) => Ok(body.note),

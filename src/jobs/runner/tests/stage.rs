@@ -124,6 +124,7 @@ impl Stage {
             timing,
             guard: true,
             app_checked: false,
+            patience: Duration::ZERO,
             seed: entropy.seed(),
         };
         let surroundings = Surroundings {
