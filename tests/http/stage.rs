@@ -331,7 +331,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
         let telemetry = Telemetry::new(metrics);
         let (desk, attendant) = locks(&telemetry);
-        let (jobs, [listener, app]) = jobs(&telemetry, &roles).await;
+        let (jobs, [wishes, app]) = jobs(&telemetry, &roles).await;
         let mut options = ApiOptions::new(None, clock(), telemetry);
         options.parts.push(Arc::new(LockCalls::new(Arc::clone(&desk), clock())));
         options.parts.push(Arc::new(JobCalls::new(Arc::clone(&jobs))));
@@ -343,7 +343,7 @@ impl Server {
         let serving = baton::api::serve(listener, roles.clone(), options, async {
             let _ = stopped.await;
         });
-        let helpers = vec![attendant, listener, app];
+        let helpers = vec![attendant, wishes, app];
         Self { address, roles, desk, _jobs: jobs, stop: Some(stop), task: tokio::spawn(serving), helpers }
     }
 

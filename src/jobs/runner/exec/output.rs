@@ -160,7 +160,6 @@ mod tests {
         let output = Output::new(bytes_max, |stream, line: &str| lines.lock().unwrap().push((stream, line.to_owned())));
         output.log(Some(stdout), Some(stderr)).await;
         let dropped = output.dropped();
-        drop(output);
         (lines.into_inner().unwrap(), dropped)
     }
 
