@@ -183,7 +183,7 @@ impl JobDesk {
         let (shown, board) = watch::channel(None);
         let seed = self.entropy.lock().unwrap_or_else(PoisonError::into_inner).seed();
         let role = spec.role.clone();
-        let ends = Ends { commands: inbox, changes: changed, board: shown };
+        let ends = Ends { commands: inbox, role: role.changes(), changes: changed, board: shown };
         let task = tokio::spawn(task::run(Arc::clone(&self.premises), spec, seed, ends));
         Entry { config, role, commands, changes, board, task }
     }

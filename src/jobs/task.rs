@@ -21,7 +21,7 @@ use crate::protocol::jobs::{
     OpenReply, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest,
 };
 use crate::protocol::{Grace, Mono, State, Token};
-use crate::role::RoleHandle;
+use crate::role::{RoleHandle, Snapshot};
 use crate::store::{LedgerStore, StoreError};
 use crate::telemetry::{JobReading, Telemetry};
 
@@ -74,6 +74,8 @@ pub(super) struct Board {
 /// The other ends of a task.
 pub(super) struct Ends {
     pub(super) commands: mpsc::Receiver<Command>,
+    /// The role has changed.
+    pub(super) role: watch::Receiver<Arc<Snapshot>>,
     /// Somebody may have written in the ledger.
     pub(super) changes: watch::Receiver<u64>,
     pub(super) board: watch::Sender<Option<Arc<Board>>>,
@@ -102,7 +104,6 @@ struct Task {
 
 /// Runs a job until it is retired.
 pub(super) async fn run(premises: Arc<Premises>, spec: JobSpec, seed: u64, mut ends: Ends) {
-    let mut role_changes = spec.role.changes();
     let mut task = Task {
         premises,
         spec,
@@ -125,10 +126,10 @@ pub(super) async fn run(premises: Arc<Premises>, spec: JobSpec, seed: u64, mut e
         }
         let pause = task.until_wake();
         tokio::select! {
-            change = role_changes.changed(), if !role_ended => role_ended = change.is_err(),
+            change = ends.role.changed(), if !role_ended => role_ended = change.is_err(),
             command = ends.commands.recv() => match command {
                 Some(Command::Configure(spec)) => {
-                    role_changes = spec.role.changes();
+                    ends.role = spec.role.changes();
                     role_ended = false;
                     task.configure(*spec);
                 }

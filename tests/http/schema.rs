@@ -43,13 +43,18 @@ impl OpenApi {
         for (keyword, rule) in schema {
             let fine = match keyword.as_str() {
                 "description" => true,
-                "format" => rule != "date-time" || value.as_str().unwrap().parse::<jiff::Timestamp>().is_ok(),
+                "format" => {
+                    let is_moment = |text: &str| text.parse::<jiff::Timestamp>().is_ok();
+                    rule != "date-time" || value.as_str().is_none_or(is_moment)
+                }
                 "type" => has_type(rule, value),
                 "enum" => rule.as_array().unwrap().contains(value),
                 "minimum" => value.as_u64().is_none_or(|number| number >= rule.as_u64().unwrap()),
                 "maximum" => value.as_u64().is_none_or(|number| number <= rule.as_u64().unwrap()),
                 "pattern" => value.as_str().is_none_or(|text| matches(rule.as_str().unwrap(), text)),
-                "required" => rule.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some()),
+                "required" => value.as_object().is_none_or(|members| {
+                    rule.as_array().unwrap().iter().all(|name| members.contains_key(name.as_str().unwrap()))
+                }),
                 "items" => {
                     value.as_array().unwrap().iter().for_each(|item| self.check(rule, item, place));
                     true
@@ -91,7 +96,7 @@ fn has_type(rule: &Value, value: &Value) -> bool {
     rule.as_array().map_or_else(|| has(rule), |names| names.iter().any(has))
 }
 
-/// The five patterns of the description, by hand.
+/// The patterns of the description, by hand.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern {
         "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(/(0|[1-9][0-9]{0,2}))?$" => {
@@ -100,6 +105,11 @@ fn matches(pattern: &str, text: &str) -> bool {
         "^[0-9]+(ms|s|m|h)$" => {
             let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
             unit.len() < text.len() && ["ms", "s", "m", "h"].contains(&unit)
+        }
+        "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$" => baton::protocol::jobs::JobName::new(text).is_ok(),
+        "^(manual-)?[0-9]+$" => {
+            let digits = text.strip_prefix("manual-").unwrap_or(text);
+            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         }
         "^[0-9a-f]{32}$" => text.parse::<baton::protocol::LockId>().is_ok(),
         "^urn:baton:problem:[a-z-]+$" => text

@@ -253,7 +253,7 @@ impl Play {
 const JOBS: &str = "
 identity: web-0
 store: { memory: {} }
-roles: [{ name: scheduler }]
+roles: [{ name: scheduler, leaseDuration: 3s }]
 jobs:
   - { name: works, schedule: '@yearly', run: { exec: { command: ['true'] } } }
   - name: fails
