@@ -35,9 +35,10 @@ charts: ## write what is generated for the charts: tables, schema, golden files,
 bench: ## the figures of docs/performance.md, on this machine
 	cargo bench --bench baton
 
-chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
+chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
 	cargo test --profile chaos --test simulation -- --nocapture
 	cargo test --profile chaos --test locks -- --ignored --nocapture --test-threads=1 ten_minutes hundred_thousand
+	cargo test --test process -- --ignored --nocapture five_minutes_of_leaders
 	@command -v go >/dev/null || echo "notice: leases in Kubernetes are not measured without Go"
 	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
 		cargo test --test chaos measure_the_table -- --ignored --nocapture

@@ -14,6 +14,7 @@ mod handover;
 mod health;
 #[path = "../support/sidecars/http.rs"]
 mod http;
+mod jobs;
 mod leases;
 mod networks;
 mod proxies;

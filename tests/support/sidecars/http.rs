@@ -35,6 +35,8 @@ impl Connection {
     pub fn ask(&mut self, line: &str, body: &str) -> io::Result<Answer> {
         self.send(line, body)?;
         let (status, length) = self.head()?;
+        // 204 has no body, and says nothing of its length.
+        let length = length.or((status == 204).then_some(0));
         let mut bytes = vec![0; length.ok_or_else(|| malformed("an answer without a length"))?];
         self.reader.read_exact(&mut bytes)?;
         Ok(Answer { status, body: String::from_utf8(bytes).map_err(|_| malformed("not UTF-8"))? })

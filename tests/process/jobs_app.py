@@ -1,0 +1,54 @@
+"""A small app with one endpoint for jobs: it does a piece of work at each call, and writes down when and for whom.
+
+Arguments: the file that it writes to, and a seed. It prints its port. Some pieces of work are slow, some fail.
+"""
+
+import http.server
+import json
+import random
+import sys
+import threading
+import time
+
+journal = open(sys.argv[1], "a", encoding="utf-8")
+dice = random.Random(int(sys.argv[2]))
+lock = threading.Lock()
+
+
+def write(event):
+    with lock:
+        journal.write(json.dumps(event) + "\n")
+        journal.flush()
+
+
+class App(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with lock:
+            pause, fails = dice.choice([0, 0, 0.1, 0.8]), dice.random() < 0.1
+        call = {
+            "run": self.headers["Baton-Run-Id"],
+            "attempt": int(self.headers["Baton-Attempt"]),
+            "token": int(self.headers["Baton-Fencing-Token"]),
+            "key": self.headers["Idempotency-Key"],
+            "at": time.time(),
+        }
+        write(call)
+        time.sleep(pause)
+        body = b"no luck" if fails else b"done"
+        try:
+            self.send_response(500 if fails else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:
+            # Whoever asked has let go of the request.
+            pass
+
+    def log_message(self, *_):
+        pass
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), App)
+print(server.server_address[1], flush=True)
+server.serve_forever()
