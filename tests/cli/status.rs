@@ -26,6 +26,22 @@ async fn a_leader_is_shown_with_its_token_and_status_ends_with_0() {
 }
 
 #[tokio::test]
+async fn jobs_are_shown_below_the_roles_and_alone() {
+    let port = dev_port();
+    let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));
+    let job = "jobs: [{ name: tick, schedule: '@every 1s', run: { exec: { command: ['true'] } } }]";
+    let running = sidecar(&bench, port, &format!("{{ memory: {{}} }}\n{job}"), "");
+    running.says("a run succeeded").await;
+    let said = bench.baton(&["status"]).await.ends_with(0);
+    assert!(said.out.contains("\n\nJOB ") && said.out.contains("\ntick  a "), "{}", said.out);
+    let alone = bench.baton(&["status", "--jobs"]).await.ends_with(0);
+    let cells: Vec<&str> = alone.out.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!((cells[..2].to_vec(), cells[4], cells.len()), (vec!["tick", "a"], "succeeded", 6), "{}", alone.out);
+    let json = bench.baton(&["status", "--jobs", "-o", "json"]).await.ends_with(0).json();
+    assert_eq!((&json[0]["job"], &json[0]["leader"]), (&"tick".into(), &true.into()));
+}
+
+#[tokio::test]
 async fn a_role_that_is_not_settled_ends_status_with_1_and_the_reason() {
     let (bench, port) = (Bench::new(), dev_port());
     let store = format!("{{ redis: {{ url: 'redis://127.0.0.1:{}/0' }} }}", free_port());

@@ -1,4 +1,6 @@
-//! `baton status`: the roles of a running sidecar.
+//! `baton status`: the roles and jobs of a running sidecar.
+
+mod jobs;
 
 use baton::process::Exit;
 use clap::Args;
@@ -8,11 +10,12 @@ use super::client::{Api, ApiArgs, ClientError, RoleAnswer};
 use super::output::{columns, complain, say};
 use super::{Code, Format, block_on};
 
-/// Show the roles of a running sidecar
+/// Show the roles and jobs of a running sidecar
 ///
 /// Asks the sidecar on this machine for its roles: what each is to this replica, who
 /// leads, with which token, and for how long that answer may be acted upon. With
-/// --watch it goes on, and prints a line for every change.
+/// --watch it goes on, and prints a line for every change. Where there are jobs, they
+/// follow: when each is due, when it last succeeded, and how its last run ended.
 ///
 /// Ends with 0 when every role is settled (leading or standby), with 1 when one is not
 /// (campaigning, draining, guarded, unhealthy, unreachable), with 69 when no sidecar
@@ -26,8 +29,11 @@ pub struct StatusArgs {
     #[command(flatten)]
     api: ApiArgs,
     /// Go on and print every change
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "jobs")]
     watch: bool,
+    /// Only the jobs; ends with 0 when they could be asked for
+    #[arg(short, long)]
+    jobs: bool,
     /// How to print it; with --watch, json is one object a line
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
@@ -38,6 +44,7 @@ pub fn status(args: StatusArgs) -> Code {
     block_on(async {
         let outcome = match args.api.open() {
             Ok(api) if args.watch => watch(&api, args.output).await,
+            Ok(api) if args.jobs => only_jobs(&api, args.output).await,
             Ok(api) => once(&api, args.output).await,
             Err(error) => Err(error),
         };
@@ -58,11 +65,36 @@ async fn once(api: &Api, format: Format) -> Result<Code, ClientError> {
         Format::Json => say(String::from_utf8_lossy(&reply.body)),
         Format::Table => {
             let rows: Vec<Vec<String>> = std::iter::once(header()).chain(roles.iter().map(row)).collect();
-            say(columns(&rows).join("\n"))
+            say(columns(&rows).join("\n"));
+            // Whoever reads the roles wants them, whatever is the matter with the jobs.
+            match jobs::ask(api).await.and_then(|reply| reply.as_ref().map(jobs::rows).transpose()) {
+                Ok(rows) => {
+                    let rows = rows.unwrap_or_default();
+                    rows.is_empty() || say(format!("\n{}", columns(&rows).join("\n")))
+                }
+                Err(error) => {
+                    complain(format_args!("baton status: {error}"));
+                    true
+                }
+            }
         }
     };
     let settled = roles.iter().all(|role| matches!(role.state.as_str(), "leading" | "standby"));
     Ok(if settled { Exit::Well.into() } else { Code::NO })
+}
+
+async fn only_jobs(api: &Api, format: Format) -> Result<Code, ClientError> {
+    let reply = jobs::ask(api).await?;
+    match (&reply, format) {
+        (None, Format::Json) => say("[]"),
+        (Some(reply), Format::Json) => say(String::from_utf8_lossy(&reply.body)),
+        (None, Format::Table) => say("there are no jobs here"),
+        (Some(reply), Format::Table) => {
+            let rows = jobs::rows(reply)?;
+            say(if rows.is_empty() { "there are no jobs here".to_owned() } else { columns(&rows).join("\n") })
+        }
+    };
+    Ok(Exit::Well.into())
 }
 
 /// Follows the events until the sidecar ends, or nobody reads any more.

@@ -1,0 +1,58 @@
+//! The jobs of a running sidecar, as rows.
+
+use hyper::StatusCode;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::cli::client::{Api, ClientError, Reply};
+
+/// One job, as far as it is shown.
+#[derive(Debug, Deserialize)]
+struct JobAnswer {
+    job: String,
+    role: String,
+    suspended: bool,
+    next: Option<Timestamp>,
+    last_success: Option<Timestamp>,
+    active: Vec<RunAnswer>,
+    last: Option<RunAnswer>,
+}
+
+/// One run, as far as it is shown.
+#[derive(Debug, Deserialize)]
+struct RunAnswer {
+    phase: String,
+    reason: Option<String>,
+}
+
+/// Asks for all jobs. None where there can be none: the store has no ledgers, or the sidecar is of an earlier release.
+pub(super) async fn ask(api: &Api) -> Result<Option<Reply>, ClientError> {
+    let reply = api.get("/jobs").await?;
+    match reply.status {
+        StatusCode::OK => Ok(Some(reply)),
+        StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND => Ok(None),
+        status => Err(api.foreign(format!("GET /jobs is answered with {status}"))),
+    }
+}
+
+/// The table; no row without jobs.
+pub(super) fn rows(reply: &Reply) -> Result<Vec<Vec<String>>, ClientError> {
+    let jobs: Vec<JobAnswer> = reply.json()?;
+    let header = ["JOB", "ROLE", "NEXT", "LAST SUCCESS", "LAST RUN", "ACTIVE"].map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    Ok(if rows.is_empty() { rows } else { std::iter::once(header).chain(rows).collect() })
+}
+
+fn row(job: &JobAnswer) -> Vec<String> {
+    let time =
+        |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let last = job.last.as_ref().map_or_else(|| "-".to_owned(), |run| run.reason.clone().unwrap_or(run.phase.clone()));
+    vec![
+        job.job.clone(),
+        job.role.clone(),
+        if job.suspended { "suspended".to_owned() } else { time(job.next) },
+        time(job.last_success),
+        last,
+        job.active.len().to_string(),
+    ]
+}
