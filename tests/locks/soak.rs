@@ -17,7 +17,7 @@ const SIDECARS: usize = 3;
 const CLIENTS: u64 = 64;
 /// 200 requests for locks a second.
 const PACE: Duration = Duration::from_millis(5);
-const NAMES: usize = 20;
+const NAMES: usize = 100;
 /// From here on memory is compared with what it was: buffers and tables have had the time to grow.
 const WARM: Duration = Duration::from_secs(60);
 const SEED: u64 = 20_261_121;
