@@ -340,7 +340,8 @@ async fn r8_grants_heartbeats_and_releases_are_heard_in_order(stage: &mut Stage)
     let counts_apart = stage.store().rules().objection;
     let mut news = stage.store().listen(stage.role());
     assert_eq!(heard(&mut news).await, News::Gap);
-    // Each is heard before the next is said: of members that are heard late, a quorum passes on only what counts by then.
+    // Each is heard before the next is said: of members that are heard late, a quorum passes on only what counts by
+    // then.
     let (token, granted) = stage.win(unguarded(1, 1)).await;
     let grant = said(&mut news).await;
     assert_eq!((grant.kind, grant.token, grant.holder), (AnnouncementKind::Grant, token, web_1()));
