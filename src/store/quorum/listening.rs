@@ -12,8 +12,9 @@ use crate::store::News;
 const LISTENER_BUFFER: usize = 256;
 
 /// Puts the members' news together until the receiver is dropped. Of what several members said one after the other
-/// while this was slow to hear it, only the last may be told: it holds all that a candidate needs. Must be called inside
-/// a tokio runtime.
+/// while this was slow to hear it, only the last may be told: it holds all that a candidate needs.
+///
+/// Must be called inside a tokio runtime.
 pub(super) fn listen(members: Vec<mpsc::Receiver<News>>) -> mpsc::Receiver<News> {
     let (news, listener) = mpsc::channel(LISTENER_BUFFER);
     let ear =
