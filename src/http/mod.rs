@@ -3,20 +3,22 @@
 //! * [`serve`]: accepts, bounds and watches connections, and ends within a bound.
 //! * [`Limits`]: what one client may cost.
 //! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
-//! * [`Calls`]: what another part answers on a listener.
+//! * [`Calls`]: what another part answers on a listener; [`json`], [`no_content`] and [`read_body`] are their shape.
 //!
 //! No route lives here. hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a
 //! bound on stalled writes, a bound on connections, a shutdown that ends) is added around it.
 
 mod activity;
+mod answer;
 mod part;
 mod problem;
 mod refuse;
 mod serve;
 mod words;
 
+pub use answer::{answer, json, no_content};
 pub use part::{Ask, Calls, Content};
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use serve::{Ends, Limits, serve};
 pub(crate) use words::shard_slash;
-pub use words::{decode_segment, decode_value, duration, shown};
+pub use words::{bad_body, bad_parameter, decode_segment, decode_value, duration, read_body, shown};

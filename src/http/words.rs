@@ -3,6 +3,31 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use serde::Deserialize;
+
+use super::problem::{Problem, ProblemKind};
+
+/// The body is not what the call takes.
+pub fn bad_body(detail: impl Into<String>) -> Problem {
+    Problem::new(ProblemKind::BadBody, detail)
+}
+
+/// A parameter is not usable.
+pub fn bad_parameter(detail: impl Into<String>) -> Problem {
+    Problem::new(ProblemKind::BadParameter, detail)
+}
+
+/// A body in JSON, which may be left out.
+///
+/// # Errors
+/// [`ProblemKind::BadBody`], with what is wrong and where.
+pub fn read_body<'a, T: Default + Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|error| bad_body(error.to_string()))
+}
+
 /// A duration: a whole number and its unit, such as `500ms`, `30s`, `5m` or `1h`.
 ///
 /// # Errors

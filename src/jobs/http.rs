@@ -8,7 +8,7 @@ use hyper::{Method, Response};
 use super::desk::JobDesk;
 use super::runner::Order;
 use super::{shapes, words};
-use crate::http::{Ask, Calls, Content, Problem, ProblemKind};
+use crate::http::{Ask, Calls, Content, Problem, ProblemKind, no_content};
 
 /// Every path of jobs with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.
 pub const ROUTES: [(&str, &str); 8] = [
@@ -105,7 +105,7 @@ impl Calls for JobCalls {
             Route::Suspend(name, suspend) => {
                 words::no_body(&ask.body)?;
                 desk.suspend(&words::segment(name)?, suspend).await.map_err(shapes::refused)?;
-                Ok(shapes::no_content())
+                Ok(no_content())
             }
             Route::Runs(name) => {
                 let page = words::page(&ask.query)?;
@@ -135,7 +135,7 @@ impl JobCalls {
     ) -> Result<Response<Content>, Problem> {
         let (name, id) = (words::segment(name)?, words::segment(id)?);
         desk.order(&name, &id, attempt, order).await.map_err(shapes::refused)?;
-        Ok(shapes::no_content())
+        Ok(no_content())
     }
 }
 

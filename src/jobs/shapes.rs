@@ -2,30 +2,19 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION};
+use hyper::header::{HeaderValue, LOCATION};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::desk::{JobView, Refusal};
 use super::words::Page;
-use crate::http::{Content, Problem, ProblemKind};
+use crate::http::{Content, Problem, ProblemKind, json};
 use crate::protocol::jobs::{Attempt, Concurrency, Gap, Phase, Run, RunId, Slot, Timetable, Wall};
 use crate::telemetry::{ending_word, failure_word, gap_word};
 
 /// How soon to ask again when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-fn response(status: StatusCode, value: &impl Serialize) -> Response<Content> {
-    // Strings and numbers: writing them into memory does not fail.
-    let body = serde_json::to_vec(value).unwrap_or_default();
-    let mut response = Response::new(Content::Whole(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
 
 /// A moment as people read it; none when no calendar has it.
 fn time(at: Wall) -> Option<Timestamp> {
@@ -166,12 +155,12 @@ impl<'a> JobShape<'a> {
 /// 200: every job.
 pub(super) fn all(views: &[JobView]) -> Response<Content> {
     let shapes: Vec<JobShape<'_>> = views.iter().map(JobShape::new).collect();
-    response(StatusCode::OK, &shapes)
+    json(StatusCode::OK, &shapes)
 }
 
 /// 200: one job.
 pub(super) fn one(view: &JobView) -> Response<Content> {
-    response(StatusCode::OK, &JobShape::new(view))
+    json(StatusCode::OK, &JobShape::new(view))
 }
 
 /// 200: the runs that are remembered, newest first, a page at a time.
@@ -185,24 +174,16 @@ pub(super) fn runs(view: &JobView, page: &Page) -> Response<Content> {
     slots.truncate(page.limit);
     let next = slots.last().filter(|_| more).map(|(slot, _)| slot.to_string());
     let runs = slots.into_iter().map(|(slot, run)| RunShape::new(view, *slot, run)).collect();
-    response(StatusCode::OK, &RunsShape { runs, next })
+    json(StatusCode::OK, &RunsShape { runs, next })
 }
 
 /// 202: a run will begin.
 pub(super) fn asked(run: &RunId) -> Response<Content> {
-    let mut response = response(StatusCode::ACCEPTED, &AskedShape { run: run.to_string() });
+    let mut response = json(StatusCode::ACCEPTED, &AskedShape { run: run.to_string() });
     // Names of jobs are fit for headers.
     if let Ok(location) = HeaderValue::try_from(format!("/jobs/{}/runs", run.job)) {
         response.headers_mut().insert(LOCATION, location);
     }
-    response
-}
-
-/// 204
-pub(super) fn no_content() -> Response<Content> {
-    let mut response = Response::new(Content::Whole(Bytes::new()));
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 

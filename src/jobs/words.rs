@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::http::{Problem, ProblemKind, decode_segment, decode_value, shown};
+use crate::http::{Problem, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
 use crate::protocol::jobs::Slot;
 
 /// How many runs a page has unless it is asked for another number, and at the most.
@@ -32,21 +32,6 @@ pub(super) struct Page {
     pub(super) before: Option<Slot>,
 }
 
-fn bad_body(detail: impl Into<String>) -> Problem {
-    Problem::new(ProblemKind::BadBody, detail)
-}
-
-fn bad_parameter(detail: impl Into<String>) -> Problem {
-    Problem::new(ProblemKind::BadParameter, detail)
-}
-
-fn parsed<'a, T: Default + Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    if body.trim_ascii().is_empty() {
-        return Ok(T::default());
-    }
-    serde_json::from_slice(body).map_err(|error| bad_body(error.to_string()))
-}
-
 /// A name in a path. One that cannot be a job's is unknown like any other.
 pub(super) fn segment(segment: &str) -> Result<String, Problem> {
     decode_segment(segment).map_err(|why| bad_parameter(format!("{:?}: {why}", shown(segment))))
@@ -62,7 +47,7 @@ pub(super) fn no_body(body: &[u8]) -> Result<(), Problem> {
     #[derive(Default, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Nothing {}
-    parsed::<Nothing>(body).map(|_| ())
+    read_body::<Nothing>(body).map(|_| ())
 }
 
 /// Which page of runs.
@@ -95,7 +80,7 @@ pub(super) type Word = Result<Option<String>, String>;
 
 /// Which attempt the app has finished, and how.
 pub(super) fn completion(body: &[u8]) -> Result<(Option<u32>, Word), Problem> {
-    let body: CompleteBody = parsed(body)?;
+    let body: CompleteBody = read_body(body)?;
     let word = match body.succeeded {
         Some(true) => Ok(body.note),
         Some(false) => Err(body.note.unwrap_or_else(|| "the app says that it failed".to_owned())),
@@ -106,12 +91,13 @@ pub(super) fn completion(body: &[u8]) -> Result<(Option<u32>, Word), Problem> {
 
 /// Which attempt the app is at work on.
 pub(super) fn heartbeat(body: &[u8]) -> Result<Option<u32>, Problem> {
-    parsed::<HeartbeatBody>(body).map(|body| body.attempt)
+    read_body::<HeartbeatBody>(body).map(|body| body.attempt)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::ProblemKind;
     use crate::protocol::jobs::Wall;
 
     #[test]

@@ -15,9 +15,8 @@ use serde_json::{Value, json};
 
 use super::acquire::Want;
 use super::desk::{LockDesk, Refusal};
-use super::shapes;
 use super::upkeep::ByOwner;
-use crate::http::{Ask, Calls, Content, Problem, decode_segment};
+use crate::http::{Ask, Calls, Content, Problem, decode_segment, json, no_content};
 use crate::protocol::{LockName, OWNER_BYTES_MAX};
 
 /// Every path of Dapr's that is answered, with its method. `openapi.yaml` has the same; a test compares.
@@ -88,7 +87,7 @@ impl Fault {
     }
 
     fn response(self) -> Response<Content> {
-        shapes::json(self.status, &json!({ "errorCode": self.code, "message": self.message }))
+        json(self.status, &json!({ "errorCode": self.code, "message": self.message }))
     }
 }
 
@@ -213,7 +212,7 @@ impl DaprCalls {
             Err(Refusal::Held { .. } | Refusal::PermitsDiffer { .. }) => false,
             Err(refusal) => return Err(Fault::internal(FAILED, format!("failed to try acquiring lock: {refusal}"))),
         };
-        Ok(shapes::json(StatusCode::OK, &json!({ "success": success })))
+        Ok(json(StatusCode::OK, &json!({ "success": success })))
     }
 
     async fn unlock(&self, store: &str, body: &[u8]) -> Result<Response<Content>, Fault> {
@@ -226,7 +225,7 @@ impl DaprCalls {
             Ok(ByOwner::Others) => 2,
             Err(refusal) => return Err(Fault::internal(FAILED, format!("failed to release lock: {refusal}"))),
         };
-        Ok(shapes::json(StatusCode::OK, &json!({ "status": status })))
+        Ok(json(StatusCode::OK, &json!({ "status": status })))
     }
 
     /// What the Node client asks for until it is answered, before anything else.
@@ -235,7 +234,7 @@ impl DaprCalls {
         let components: Vec<Value> = self.stores.iter().map(component).collect();
         let identity: &str = &self.desk.settings().identity;
         let metadata = json!({ "id": identity, "runtimeVersion": env!("CARGO_PKG_VERSION"), "components": components });
-        shapes::json(StatusCode::OK, &metadata)
+        json(StatusCode::OK, &metadata)
     }
 
     /// What the other clients ask for.
@@ -243,7 +242,7 @@ impl DaprCalls {
         if self.desk.core.is_stopping() {
             return Err(Fault::internal(code, Refusal::ShuttingDown.to_string()));
         }
-        Ok(shapes::no_content())
+        Ok(no_content())
     }
 }
 

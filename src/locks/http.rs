@@ -11,7 +11,7 @@ use super::desk::LockDesk;
 use super::hold::{Hold, HoldState};
 use super::{shapes, words};
 use crate::clock::SharedClock;
-use crate::http::{Ask, Calls, Content, Problem, ProblemKind};
+use crate::http::{Ask, Calls, Content, Problem, ProblemKind, no_content};
 
 /// Every path of locks with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.
 pub const ROUTES: [(&str, &str); 4] = [
@@ -107,7 +107,7 @@ impl Calls for LockCalls {
             (Route::Granted(name, id), _) => {
                 let (name, id) = (words::name(name)?, words::id(id)?);
                 desk.release(name, id).await.map_err(shapes::not_released)?;
-                Ok(shapes::no_content())
+                Ok(no_content())
             }
         }
     }

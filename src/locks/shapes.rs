@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::desk::{Extended, Granted, Refusal};
 use super::hold::HoldState;
 use super::owner;
-use crate::http::{Content, Problem, ProblemKind};
+use crate::http::{Content, Problem, ProblemKind, answer, json, no_content};
 use crate::protocol::{LockHolder, LockInsight, LockName, Mono};
 
 const VALID_FOR: HeaderName = HeaderName::from_static("baton-valid-for-ms");
@@ -19,19 +19,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn response(status: StatusCode, media_type: &'static str, content: Content) -> Response<Content> {
-    let mut response = Response::new(content);
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-fn text(value: &impl Serialize) -> Vec<u8> {
-    // Strings and numbers: writing them into memory does not fail.
-    serde_json::to_vec(value).unwrap_or_default()
 }
 
 #[derive(Serialize)]
@@ -53,11 +40,6 @@ impl GrantShape {
     }
 }
 
-/// A JSON object.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Content> {
-    response(status, "application/json", Content::Whole(text(value).into()))
-}
-
 /// 201
 pub(super) fn granted(granted: &Granted, now: Mono) -> Response<Content> {
     json(StatusCode::CREATED, &GrantShape::new(granted, now))
@@ -71,17 +53,9 @@ pub(super) fn extended(extended: Extended, now: Mono) -> Response<Content> {
     response
 }
 
-/// 204
-pub(super) fn no_content() -> Response<Content> {
-    let mut response = Response::new(Content::Whole(Bytes::new()));
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
 /// 200 with lines that follow each other as things happen.
 pub(super) fn lines(content: Content) -> Response<Content> {
-    response(StatusCode::OK, "application/x-ndjson", content)
+    answer(StatusCode::OK, "application/x-ndjson", content)
 }
 
 /// The first line of a hold.
@@ -102,7 +76,8 @@ pub(super) fn next_line(state: HoldState, now: Mono) -> Option<Bytes> {
 }
 
 fn line(value: &impl Serialize) -> Bytes {
-    let mut line = text(value);
+    // Strings and numbers: writing them into memory does not fail.
+    let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line.into()
 }

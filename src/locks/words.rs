@@ -7,7 +7,9 @@ use serde::Deserialize;
 
 use super::acquire::Want;
 use super::desk::LockSettings;
-use crate::http::{Problem, ProblemKind, decode_segment, decode_value, duration, shown};
+use crate::http::{
+    Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, duration, read_body, shown,
+};
 use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX};
 
 /// The longest that a request waits for a lock.
@@ -34,21 +36,6 @@ struct ExtendBody {
     lease: Option<String>,
 }
 
-fn bad_body(detail: impl Into<String>) -> Problem {
-    Problem::new(ProblemKind::BadBody, detail)
-}
-
-fn bad_parameter(detail: impl Into<String>) -> Problem {
-    Problem::new(ProblemKind::BadParameter, detail)
-}
-
-fn parsed<'a, T: Default + Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    if body.trim_ascii().is_empty() {
-        return Ok(T::default());
-    }
-    serde_json::from_slice(body).map_err(|error| bad_body(error.to_string()))
-}
-
 /// The name in a path.
 pub(super) fn name(segment: &str) -> Result<LockName, Problem> {
     let bad = |why: String| bad_parameter(format!("the lock {:?}: {why}", shown(segment)));
@@ -66,7 +53,7 @@ pub(super) fn id(segment: &str) -> Result<LockId, Problem> {
 
 /// What a body asks for of one lock.
 pub(super) fn want_one(name: LockName, body: &[u8], settings: &LockSettings) -> Result<Want, Problem> {
-    let body: AcquireBody = parsed(body)?;
+    let body: AcquireBody = read_body(body)?;
     if body.names.is_some() {
         return Err(bad_body("names belongs to POST /locks; here the path names the lock"));
     }
@@ -75,7 +62,7 @@ pub(super) fn want_one(name: LockName, body: &[u8], settings: &LockSettings) -> 
 
 /// What a body asks for of several locks.
 pub(super) fn want_several(body: &[u8], settings: &LockSettings) -> Result<Want, Problem> {
-    let mut body: AcquireBody = parsed(body)?;
+    let mut body: AcquireBody = read_body(body)?;
     let given = body.names.take().ok_or_else(|| bad_body("names is missing: which locks?"))?;
     if given.is_empty() || given.len() > NAMES_MAX {
         return Err(bad_body(format!("names has {} names; use 1 to {NAMES_MAX}", given.len())));
@@ -163,7 +150,7 @@ fn owner(text: String) -> Result<Arc<str>, String> {
 
 /// The lease that an extension asks for; none: as it was granted.
 pub(super) fn new_lease(body: &[u8], settings: &LockSettings) -> Result<Option<Duration>, Problem> {
-    let body: ExtendBody = parsed(body)?;
+    let body: ExtendBody = read_body(body)?;
     body.lease.map(|text| lease(&text, settings)).transpose().map_err(bad_body)
 }
 
