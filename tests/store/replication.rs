@@ -179,6 +179,9 @@ async fn a_replica_that_changes_sides_opens_the_role_to_its_new_master_only_afte
     let renews = || renew(&old, RenewRequest { lease_duration: lease, ..renewal(1, 1, token) });
     assert!(matches!(renews().await, RenewReply::Renewed { .. }));
 
+    // Either replica may have acknowledged it; the one that did not knows nothing of the term yet.
+    let of_the_heir = || heir.command(&["HGET", "baton:{scheduler}:record", "token"]);
+    wait_until(BOUND, "the heir has the term", || of_the_heir() == Reply::Text(token.to_string())).await;
     assert_eq!(heir.command(&["REPLICAOF", "NO", "ONE"]), Reply::Text("OK".to_owned()));
     wait_until(BOUND, "one replica is left", || online(&master) == 1).await;
     let new = store_with(&with_one_ack(&heir.url(), AckMode::Wait, ms(300)));
