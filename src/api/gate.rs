@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::Either;
@@ -110,7 +111,8 @@ where
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response, Infallible>>, S::Future>;
+    // Boxed: hyper keeps room for it in every connection, and moves all of it with every poll that needs none of it.
+    type Future = Either<Ready<Result<Response, Infallible>>, Pin<Box<S::Future>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let at_once = match self.check(&request) {
@@ -119,7 +121,7 @@ where
         };
         match at_once {
             Some(response) => Either::Left(ready(Ok(response))),
-            None => Either::Right(self.service.call(request)),
+            None => Either::Right(Box::pin(self.service.call(request))),
         }
     }
 }

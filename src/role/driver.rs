@@ -114,7 +114,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         commands,
         Arc::clone(&heartbeat),
     );
-    let driver = Driver {
+    let mut driver = Driver {
         news: surroundings.store.listen(&spec.name),
         name: spec.name,
         election,
@@ -129,11 +129,11 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         deaf_until: None,
         refusal: None,
     };
-    (handle, driver.run())
+    (handle, async move { driver.run().await })
 }
 
 impl Driver {
-    async fn run(mut self) {
+    async fn run(&mut self) {
         loop {
             let now = self.surroundings.clock.now();
             self.election.handle_timeout(now);
@@ -232,7 +232,7 @@ impl Driver {
             return;
         }
         let input = match news {
-            News::Said(announcement) => Input::Heard(announcement),
+            News::Said(announcement) => Input::Heard(*announcement),
             News::Gap => Input::Gap,
         };
         self.election.handle_input(now, input);

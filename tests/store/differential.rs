@@ -295,7 +295,7 @@ impl Pair<'_> {
         let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
         self.same_token(said.token, expected.token);
         let count = said.count + self.count_ahead;
-        assert_eq!(Announcement { count, ..said.clone() }, Announcement { token: said.token, ..expected });
+        assert_eq!(Announcement { count, ..(*said).clone() }, Announcement { token: said.token, ..expected });
     }
 
     fn pass(&mut self, span_ms: u64) {

@@ -365,7 +365,7 @@ async fn heard(news: &mut mpsc::Receiver<News>) -> News {
 
 async fn said(news: &mut mpsc::Receiver<News>) -> Announcement {
     match heard(news).await {
-        News::Said(said) => said,
+        News::Said(said) => *said,
         News::Gap => panic!("a gap where nothing broke"),
     }
 }
