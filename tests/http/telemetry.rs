@@ -55,8 +55,9 @@ impl Watched {
         let telemetry = Telemetry::new(metrics);
         telemetry.add_job(&JobName::new("nightly-report").unwrap());
         // As where everything of `kubernetes:` is on.
-        [KubernetesKind::Label, KubernetesKind::Event, KubernetesKind::Lease]
-            .map(|kind| telemetry.add_kubernetes(kind));
+        for kind in [KubernetesKind::Label, KubernetesKind::Event, KubernetesKind::Lease] {
+            telemetry.add_kubernetes(kind);
+        }
         Self { address, telemetry, roles, store, pulses, server }
     }
 
