@@ -10,6 +10,7 @@
 mod events;
 mod help;
 mod jobs;
+mod kubernetes;
 mod labels;
 mod locks;
 pub mod logging;
@@ -17,8 +18,9 @@ mod metrics;
 mod process;
 mod roles;
 
-pub use events::{SystemEvent, Telemetry};
+pub use events::{SystemEvent, Telemetry, Told};
 pub use jobs::{JobReading, ending_word, failure_word, gap_word};
+pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;

@@ -68,6 +68,10 @@ pub struct Settings {
     pub place: Place,
     /// The entries of `roles`.
     pub roles: String,
+    /// Further sections, each on its line.
+    pub more: String,
+    /// Variables besides the test's own.
+    pub env: Vec<(String, String)>,
 }
 
 impl Settings {
@@ -82,7 +86,19 @@ impl Settings {
             kubeconfig: None,
             place: Place::here(),
             roles,
+            more: String::new(),
+            env: Vec::new(),
         }
+    }
+
+    /// The same, telling Kubernetes what these keys of `kubernetes:` switch on, for the pod of its identity's name.
+    pub fn telling(mut self, what: &[&str], kubeconfig: PathBuf, namespace: &str, uid: &str) -> Self {
+        let flags: Vec<String> = what.iter().map(|key| format!("{key}: true")).collect();
+        self.more = format!("kubernetes: {{ {} }}\n", flags.join(", "));
+        self.kubeconfig = Some(kubeconfig);
+        let pod = [("POD_NAME", self.identity.as_str()), ("POD_NAMESPACE", namespace), ("POD_UID", uid)];
+        self.env = pod.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        self
     }
 
     /// The same on another store, told by its section of the configuration, at a place of its own.
@@ -148,14 +164,14 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let Settings { identity, redis_url, redis_more, store, .. } = &self.settings;
+        let Settings { identity, redis_url, redis_more, store, more, .. } = &self.settings;
         let (api, telemetry) = (self.api, self.telemetry);
         let redis = || format!("{{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}");
         let store = store.clone().unwrap_or_else(redis);
         format!(
             "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
              store: {store}\nroles:\n{roles}\
-             log: {{ level: debug, format: text }}\n"
+             log: {{ level: debug, format: text }}\n{more}"
         )
     }
 
@@ -193,6 +209,7 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
+        command.envs(self.settings.env.iter().cloned());
         if let Some(kubeconfig) = &self.settings.kubeconfig {
             command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
         }
