@@ -42,6 +42,8 @@ mod help {
         "1 while this member of the quorum answers and counts, else 0; members in the order of store.quorum.members.";
     pub(super) const CONFIG_RELOADS: &str =
         "Changed configuration files by outcome: ok (in force), or refused (it has problems, the old one stays).";
+    pub(super) const CONFIG_IS_GOOD: &str =
+        "1 while the configuration in force is what the file says, 0 while a changed file is refused.";
 }
 
 /// Upper bounds in seconds, from a local Redis (a quarter of a millisecond) to a command timeout of several seconds.
@@ -69,6 +71,7 @@ pub struct Metrics {
     store_command_duration: HistogramVec,
     store_member_up: IntGaugeVec,
     config_reloads: IntCounterVec,
+    config_is_good: IntGauge,
     of_locks: LockFamilies,
     of_jobs: JobFamilies,
     /// The roles that have series, and the greatest token of each whose beginning was counted.
@@ -168,6 +171,7 @@ impl Metrics {
             ),
             store_member_up: build.gauges("baton_store_member_up", &["member"], help::STORE_MEMBER_UP),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
+            config_is_good: build.gauge("baton_config_last_reload_successful", help::CONFIG_IS_GOOD),
             of_locks: LockFamilies::new(&build),
             of_jobs: JobFamilies::new(&build),
             roles: Mutex::default(),
@@ -184,6 +188,8 @@ impl Metrics {
                 self.store_command_duration.with_label_values(&[command.as_str(), outcome.as_str()]);
             }
         }
+        // The file that this process started with was good.
+        self.config_is_good.set(1);
         for outcome in ReloadOutcome::ALL {
             self.config_reloads.with_label_values(&[outcome.as_str()]);
         }
@@ -279,6 +285,7 @@ impl Metrics {
 
     pub(super) fn config_reloaded(&self, outcome: ReloadOutcome) {
         self.config_reloads.with_label_values(&[outcome.as_str()]).inc();
+        self.config_is_good.set(i64::from(outcome == ReloadOutcome::Ok));
     }
 
     /// Counts a term the first time that its token is seen; tokens only grow.
@@ -318,6 +325,11 @@ impl Metrics {
             "Time until this replica stops leading unless it renews, 0 while it does not lead.",
             "role",
         )?;
+        let since = gauges(
+            "baton_leader_since_timestamp_seconds",
+            "When this replica began to lead the role, 0 while it does not lead.",
+            "role",
+        )?;
         let status = gauges(
             "leader_election_master_status",
             "1 while this replica leads the role of this name, else 0; as client-go reports it.",
@@ -326,10 +338,12 @@ impl Metrics {
         for role in self.lock().keys() {
             let leading = readings.iter().find(|reading| reading.role == *role).and_then(|reading| reading.leading);
             let is_leader = if leading.is_some() { 1.0 } else { 0.0 };
-            let (held, left) = leading.unwrap_or((Token::NONE, Duration::ZERO));
+            let (held, left) = leading.map_or((Token::NONE, Duration::ZERO), |term| (term.token, term.remaining));
+            let began_s = leading.map_or(0.0, |term| term.since.as_duration().as_secs_f64());
             let label = [role.as_str()];
             leader.with_label_values(&label).set(is_leader);
             status.with_label_values(&label).set(is_leader);
+            since.with_label_values(&label).set(began_s);
             remaining.with_label_values(&label).set(left.as_secs_f64());
             // Tokens stay below 2^53, so a double holds them exactly.
             token.with_label_values(&label).set(held.get() as f64);
@@ -338,7 +352,7 @@ impl Metrics {
         up.set(if store_up { 1.0 } else { 0.0 });
         let build = GaugeVec::new(Opts::new("baton_build_info", "Always 1; the labels tell the build."), &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
-        let collectors: [&dyn Collector; 6] = [&leader, &token, &remaining, &status, &up, &build];
+        let collectors: [&dyn Collector; 7] = [&leader, &since, &token, &remaining, &status, &up, &build];
         // A family without a role yet has nothing to say, and its encoder refuses to say it.
         Ok(collectors.into_iter().flat_map(Collector::collect).filter(|f| !f.get_metric().is_empty()).collect())
     }
@@ -347,6 +361,7 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::TermReading;
 
     fn role(name: &str) -> RoleName {
         RoleName::new(name).unwrap()
@@ -373,6 +388,7 @@ mod tests {
             ("baton_store_command_duration_seconds_count{", 70),
             ("baton_config_reloads_total{", 2),
             ("baton_leader{", 1),
+            ("baton_leader_since_timestamp_seconds{", 1),
             ("baton_fencing_token{", 1),
             ("baton_lease_remaining_seconds{", 1),
             ("leader_election_master_status{", 1),
@@ -399,11 +415,18 @@ mod tests {
         let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("a"));
         let token = Token::new((1 << 53) - 1).unwrap();
-        let reading = Reading { role: role("a"), leading: Some((token, Duration::from_millis(1_500))) };
+        let term = TermReading {
+            token,
+            remaining: Duration::from_millis(1_500),
+            since: Timestamp::from_millisecond(1_763_680_000_250).unwrap(),
+        };
+        let reading = Reading { role: role("a"), leading: Some(term) };
         let text = metrics.render(&[reading], true).unwrap();
         assert_eq!(lines(&text, "baton_fencing_token{"), ["baton_fencing_token{role=\"a\"} 9007199254740991"]);
         assert_eq!(lines(&text, "baton_lease_remaining"), ["baton_lease_remaining_seconds{role=\"a\"} 1.5"]);
         assert_eq!(lines(&text, "baton_leader{"), ["baton_leader{role=\"a\"} 1"]);
+        let since = "baton_leader_since_timestamp_seconds";
+        assert_eq!(lines(&text, since), [format!("{since}{{role=\"a\"}} 1763680000.25")]);
         let text = metrics.render(&[], true).unwrap();
         assert_eq!(lines(&text, "baton_leader{"), ["baton_leader{role=\"a\"} 0"]);
     }

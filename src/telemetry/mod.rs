@@ -17,6 +17,6 @@ mod process;
 
 pub use events::{SystemEvent, Telemetry};
 pub use jobs::{JobReading, ending_word, failure_word, gap_word};
-pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
+pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;
