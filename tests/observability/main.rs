@@ -7,6 +7,7 @@ mod alerts;
 mod claims;
 mod commands;
 mod dashboards;
+mod files;
 #[path = "../support/sidecars/http.rs"]
 mod http;
 mod live;
@@ -22,26 +23,7 @@ mod support;
 #[path = "../support/sidecars/wait.rs"]
 mod wait;
 
-use std::path::PathBuf;
-
-/// A file of the repository.
-fn path(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-/// Its text.
-fn text(file: &str) -> String {
-    std::fs::read_to_string(path(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
-/// The names of a folder's files that end so, sorted, without that end.
-fn names_in(folder: &str, end: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(path(folder)).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
-    let mut names: Vec<String> = names.filter_map(|name| name.strip_suffix(end).map(str::to_owned)).collect();
-    names.sort();
-    names
-}
+use files::{names_in, path, text};
 
 /// Fails when there are complaints.
 fn assert_none(what: &str, complaints: &[String]) {

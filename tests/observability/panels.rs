@@ -1,8 +1,10 @@
 //! The dashboards, read.
 
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
 use serde_json::Value;
 
-use crate::{names_in, text};
+use crate::files::{names_in, text};
 
 /// A dashboard as Grafana imports it.
 pub struct Dashboard {

@@ -57,6 +57,16 @@ fn every_query_is_promql_about_metrics_and_labels_that_sidecars_have() {
 }
 
 #[test]
+fn prometheus_takes_the_documented_configuration() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let documented = blocks(&text("docs/monitoring.md"), "yaml prometheus").join("\n");
+    std::fs::write(folder.path().join("prometheus.yml"), documented).unwrap();
+    std::fs::copy(crate::path(crate::rules::FILE), folder.path().join("alerts.yaml")).unwrap();
+    let (fine, said) = promtool::promtool(folder.path(), &["check", "config", "prometheus.yml"]);
+    assert!(fine && said.contains("1 rule files found"), "{said}");
+}
+
+#[test]
 fn every_command_works_or_is_at_least_one() {
     let redis = RedisServer::start();
     let mut lines: Vec<(String, String)> = Vec::new();
