@@ -45,7 +45,7 @@ fn alertmanager(webhook: &Webhook) -> Server {
 fn a_lost_lease_is_told(rules: &str, quiet: Duration) {
     let webhook = Webhook::start();
     let alertmanager = alertmanager(&webhook);
-    let stage = Stage::start(Lease::LONG, rules, Some(&alertmanager));
+    let stage = Stage::start(Lease::LONG, "", rules, Some(&alertmanager));
     assert_eq!(webhook.alerts(), Vec::<Value>::new(), "all is well");
     let (lost, _) = stage.pause_the_leader();
     let resumed = Instant::now();

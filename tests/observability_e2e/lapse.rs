@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::panels::{dashboards, substituted};
+use crate::panels::{Dashboard, dashboards, substituted};
 use crate::prometheus::{Prometheus, Series, now_s};
 use crate::record::{Dark, Held, Notes, leaders, terms};
 use crate::replica::{Lease, ROLE};
@@ -100,8 +100,14 @@ impl Stage {
 
 /// The queries of a panel of the overview, over the whole time where they count over an interval.
 fn panel(title: &str) -> Vec<String> {
+    panel_of("overview", title)
+}
+
+/// The same of any dashboard.
+fn panel_of(dashboard: &str, title: &str) -> Vec<String> {
     let all = dashboards();
-    let overview = all.iter().find(|dashboard| dashboard.file.ends_with("overview.json")).expect("it is there");
+    let is_named = |it: &&Dashboard| it.file == format!("dashboards/{dashboard}.json");
+    let overview = all.iter().find(is_named).expect("it is there");
     let is_it = |panel: &&&Value| panel["title"] == title;
     let panels = overview.panels();
     let panel = panels.iter().find(is_it).unwrap_or_else(|| panic!("there is no panel {title:?}"));
@@ -195,6 +201,42 @@ fn check_store(prometheus: &Prometheus, notes: &Notes, from_s: f64, to_s: f64) {
     }
 }
 
+/// A program that does nothing, every few seconds, beside whoever leads.
+const JOBS: &str = "jobs:\n  - { name: tick, schedule: '@every 5s', run: { exec: { command: ['true'] } } }\n";
+
+fn check_jobs(prometheus: &Prometheus, notes: &Notes, runs: usize) {
+    let now = panel_of("jobs", "Jobs now");
+    let [last, next] = [0, 1].map(|n| {
+        let rows = prometheus.query(&now[n]);
+        assert!(rows.len() == 1 && rows[0].label("job_name") == "tick", "{rows:?}");
+        rows[0].last() / 1_000.0 - now_s()
+    });
+    assert!((-15.0..=0.0).contains(&last) && (-3.0..=6.0).contains(&next), "{last} s, {next} s from now");
+    let ended = prometheus.query(&panel_of("jobs", "Runs by outcome")[0]);
+    let succeeded = ended.iter().find(|row| row.label("outcome") == "succeeded").map_or(0.0, Series::last);
+    // What was counted between the last scrape and a kill is lost, and one run may end as we look.
+    let off = (succeeded - runs as f64).abs();
+    assert!(off < notes.killed as f64 + 1.5, "{succeeded} runs by the panel, {runs} by the logs");
+    println!("{runs} runs of a job by the logs, {} by the panel", succeeded.round());
+}
+
+/// Takes some locks: three that are free, and two of them again for somebody else.
+fn take_locks(stage: &Stage) {
+    for (name, owner, status) in [("a", "x", 201), ("b", "x", 201), ("c", "x", 201), ("a", "y", 409), ("b", "y", 409)] {
+        let body = format!("{{\"owner\":\"{owner}\",\"lease\":\"1h\"}}");
+        let answer = stage.replicas[0].ask(&format!("POST /locks/{name}"), &body);
+        assert_eq!(answer.status, status, "{}", answer.body);
+    }
+    let held = panel_of("locks", "Held now");
+    until("the locks are seen", || sum(&stage.prometheus.query(&held[0])) == 3.0);
+}
+
+fn check_locks(prometheus: &Prometheus) {
+    let requests = prometheus.query(&panel_of("locks", "Requests, last 24 h")[0]);
+    let of = |outcome: &str| requests.iter().find(|row| row.label("outcome") == outcome).map_or(0.0, Series::last);
+    assert_eq!((of("granted"), of("held"), of("error")), (3.0, 2.0, 0.0), "{requests:?}");
+}
+
 /// The alerts that fired: those that this calls for, and none that it does not.
 fn check_alerts(prometheus: &Prometheus) {
     let fired = prometheus.query("count by (alertname) (max_over_time(ALERTS{alertstate=\"firing\"}[1h]))");
@@ -216,10 +258,15 @@ fn check_alerts(prometheus: &Prometheus) {
 
 #[test]
 fn the_panels_return_what_happened() {
-    let mut stage = Stage::start(Lease::LONGER, &divided(FACTOR), None);
+    let mut stage = Stage::start(Lease::LONGER, JOBS, &divided(FACTOR), None);
     let (begun_s, mut notes) = (now_s(), Notes::default());
     // The guard's alert asks whether somebody led some time ago.
+    let logged = |stage: &Stage| -> usize {
+        stage.replicas.iter().map(|replica| replica.log().matches("a run succeeded").count()).sum()
+    };
+    let runs_before = logged(&stage);
     stage.rest(Duration::from_secs(600 / FACTOR));
+    take_locks(&stage);
     for fault in script() {
         stage.inflict(fault, &mut notes);
     }
@@ -227,6 +274,8 @@ fn the_panels_return_what_happened() {
     check_figures(&stage.prometheus, &notes, &seen, begun_s);
     check_timeline(&stage.prometheus, &seen, begun_s, to_s - 1.0);
     check_store(&stage.prometheus, &notes, begun_s, to_s);
+    check_jobs(&stage.prometheus, &notes, logged(&stage) - runs_before);
+    check_locks(&stage.prometheus);
     check_alerts(&stage.prometheus);
     stage.finish();
 }

@@ -25,11 +25,14 @@ pub struct Stage {
 
 impl Stage {
     /// Prometheus begins when somebody leads, so that every later term is one that it has seen begin.
-    pub fn start(lease: Lease, rules: &str, alertmanager: Option<&Server>) -> Self {
+    /// `more` stands below the roles of every configuration.
+    pub fn start(lease: Lease, more: &str, rules: &str, alertmanager: Option<&Server>) -> Self {
         let redis = RedisServer::start();
         let apps = Apps::start(REPLICAS, ROLE);
         let start = |number| {
-            let replica = Replica::start(number, Settings::new(number, redis.url(), lease));
+            let mut settings = Settings::new(number, redis.url(), lease);
+            settings.roles += more;
+            let replica = Replica::start(number, settings);
             apps.ask_at(&replica);
             replica
         };
