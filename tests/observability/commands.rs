@@ -1,5 +1,5 @@
-//! Commands as runbooks have them: `baton`'s are parsed by the binary itself, `redis-cli`'s are run on a real server, and
-//! `kubectl`'s are held against the verbs and options listed here, for there is no cluster to try them on.
+//! Commands as runbooks have them: `baton`'s are parsed by the binary itself, `redis-cli`'s are run on a real server,
+//! and `kubectl`'s are held against the verbs and options listed here, for there is no cluster to try them on.
 
 use std::process::{Command, Stdio};
 

@@ -106,7 +106,7 @@ fn every_panel_has_a_title_a_description_a_unit_and_a_place() {
                 complaints.push(format!("{place}: it is out of the grid"));
             }
             let cells = (x..x + w).flat_map(|column| (y..y + h).map(move |line| (column, line)));
-            if !cells.fold(true, |free, cell| taken.insert(cell) && free) {
+            if cells.filter(|cell| !taken.insert(*cell)).count() > 0 {
                 complaints.push(format!("{place}: it covers another"));
             }
         }

@@ -1,6 +1,6 @@
 //! What operators see: alerts with their unit tests and runbooks, and dashboards. Every expression is parsed by
-//! `promtool`, every metric and label in it is looked up in what running sidecars tell, and every command in a runbook is
-//! tried. That all of it tells the truth about real faults is shown by tests/observability_e2e.
+//! `promtool`, every metric and label in it is looked up in what running sidecars tell, and every command in a runbook
+//! is tried. That all of it tells the truth about real faults is shown by tests/observability_e2e.
 
 mod alerts;
 #[path = "../support/sidecars/claims.rs"]

@@ -127,10 +127,11 @@ fn selector(tokens: &[Token], at: usize, end: usize) -> Selector {
 
 #[test]
 fn metrics_labels_and_functions_are_seen() {
-    let words = words_of(
-        "sum by (role, pod) (rate(baton_a_total{job=~\"$job\", x!=\"}(\"}[5m])) / on (role) group_left () max_over_time(b:c[$x:]) \
-         > 0.5 and up == bool 1 unless label_replace(baton_leader offset 5m, \"to\", \"$1\", \"by\", \"(.+)\")",
-    );
+    let words = words_of(concat!(
+        "sum by (role, pod) (rate(baton_a_total{job=~\"$job\", x!=\"}(\"}[5m])) / on (role) group_left () ",
+        "max_over_time(b:c[$x:]) > 0.5 and up == bool 1 unless ",
+        "label_replace(baton_leader offset 5m, \"to\", \"$1\", \"by\", \"(.+)\")",
+    ));
     let metrics: Vec<&str> = words.selectors.iter().map(|selector| selector.metric.as_str()).collect();
     assert_eq!(metrics, ["baton_a_total", "b:c", "up", "baton_leader"]);
     let first = &words.selectors[0];

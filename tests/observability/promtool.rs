@@ -18,8 +18,9 @@ pub fn promtool(folder: &Path, words: &[&str]) -> (bool, String) {
 /// server.
 pub fn complaints_about(expressions: &[(String, String)]) -> Vec<String> {
     let folder = TempDir::new().unwrap();
-    let rule = |(number, (_, expression)): (usize, &(String, String))| json!({"record": format!("checked:{number}"), "expr": expression});
-    let rules: Vec<_> = expressions.iter().enumerate().map(rule).collect();
+    let named = expressions.iter().enumerate();
+    let rule = |number: usize, expr: &str| json!({"record": format!("checked:{number}"), "expr": expr});
+    let rules: Vec<_> = named.map(|(number, (_, expression))| rule(number, expression)).collect();
     let file = json!({"groups": [{"name": "checked", "rules": rules}]});
     // JSON is YAML.
     std::fs::write(folder.path().join("rules.yaml"), file.to_string()).unwrap();

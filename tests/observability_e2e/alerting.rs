@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::files::text;
+use crate::files::{path, text};
 use crate::prometheus::{APP, NAMESPACE};
 use crate::replica::{Lease, ROLE};
 use crate::rules::{divided, rules};
@@ -61,11 +61,11 @@ fn a_lost_lease_is_told(rules: &str, quiet: Duration) {
     let annotations = &alert["annotations"];
     assert_eq!(annotations["summary"], format!("{ROLE} was lost by its leader: expired."));
     let description = format!(
-        "{pod} of {APP} in {NAMESPACE} lost the role {ROLE} against its will (expired). Nobody led until another replica \
-         took over."
+        "{pod} of {APP} in {NAMESPACE} lost the role {ROLE} against its will (expired). Nobody led until another \
+         replica took over."
     );
     assert_eq!(annotations["description"], description);
-    assert!(files_has(annotations["runbook_url"].as_str().unwrap()), "{annotations}");
+    assert!(path(annotations["runbook_url"].as_str().unwrap()).is_file(), "{annotations}");
 
     stage.rest(quiet);
     let names: BTreeSet<String> =
@@ -76,10 +76,6 @@ fn a_lost_lease_is_told(rules: &str, quiet: Duration) {
     assert_eq!(firing.len(), 1, "{firing:?}");
     println!("BatonLeaseLost arrived {} ms after the leader had noticed; nothing else came", arrived.as_millis());
     stage.finish();
-}
-
-fn files_has(page: &str) -> bool {
-    crate::files::path(page).is_file()
 }
 
 #[test]

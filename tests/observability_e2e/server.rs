@@ -20,7 +20,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a program in a folder with these files. `words` makes its arguments of the address that it is to listen on.
+    /// Starts a program in a folder with these files. `words` makes its arguments of the address that it is to listen
+    /// on.
     ///
     /// # Panics
     /// When it does not start.
