@@ -23,9 +23,12 @@ pub(super) const STORE_MEMBER_UP: &str =
 pub(super) const LEADER: &str = "1 while this replica leads the role, else 0.";
 pub(super) const FENCING_TOKEN: &str = "The fencing token of this replica's term, 0 while it does not lead. A token \
     only protects a resource that itself refuses smaller tokens.";
+pub(super) const LEADER_SINCE: &str = "When this replica began to lead the role, 0 while it does not lead.";
 pub(super) const LEASE_REMAINING: &str =
     "Time until this replica stops leading unless it renews, 0 while it does not lead.";
 pub(super) const MASTER_STATUS: &str =
     "1 while this replica leads the role of this name, else 0; as client-go reports it.";
 pub(super) const CONFIG_RELOADS: &str =
     "Changed configuration files by outcome: ok (in force), or refused (it has problems, the old one stays).";
+pub(super) const CONFIG_IS_GOOD: &str =
+    "1 while the configuration in force is what the file says, 0 while a changed file is refused.";

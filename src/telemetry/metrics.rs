@@ -31,6 +31,7 @@ pub struct Metrics {
     store_command_duration: HistogramVec,
     store_member_up: IntGaugeVec,
     config_reloads: IntCounterVec,
+    config_is_good: IntGauge,
     of_locks: LockFamilies,
     of_jobs: JobFamilies,
     of_kubernetes: KubernetesFamilies,
@@ -97,6 +98,7 @@ impl Metrics {
             ),
             store_member_up: build.gauges("baton_store_member_up", &["member"], help::STORE_MEMBER_UP),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
+            config_is_good: build.gauge("baton_config_last_reload_successful", help::CONFIG_IS_GOOD),
             of_locks: LockFamilies::new(&build),
             of_jobs: JobFamilies::new(&build),
             of_kubernetes: KubernetesFamilies::new(&build),
@@ -114,6 +116,8 @@ impl Metrics {
                 self.store_command_duration.with_label_values(&[command.as_str(), outcome.as_str()]);
             }
         }
+        // The file that this process started with was good.
+        self.config_is_good.set(1);
         for outcome in ReloadOutcome::ALL {
             self.config_reloads.with_label_values(&[outcome.as_str()]);
         }
@@ -166,6 +170,7 @@ impl Metrics {
 
     pub(super) fn config_reloaded(&self, outcome: ReloadOutcome) {
         self.config_reloads.with_label_values(&[outcome.as_str()]).inc();
+        self.config_is_good.set(i64::from(outcome == ReloadOutcome::Ok));
     }
 
     /// Everything, in Prometheus' text format. `readings` says who leads now, `store_up` whether the store answers.
@@ -217,6 +222,7 @@ fn of_this_build(store_up: bool) -> prometheus::Result<Vec<MetricFamily>> {
 mod tests {
     use super::*;
     use crate::protocol::Token;
+    use crate::telemetry::TermReading;
 
     fn role(name: &str) -> RoleName {
         RoleName::new(name).unwrap()
@@ -243,6 +249,7 @@ mod tests {
             ("baton_store_command_duration_seconds_count{", 70),
             ("baton_config_reloads_total{", 2),
             ("baton_leader{", 1),
+            ("baton_leader_since_timestamp_seconds{", 1),
             ("baton_fencing_token{", 1),
             ("baton_lease_remaining_seconds{", 1),
             ("leader_election_master_status{", 1),
@@ -269,11 +276,18 @@ mod tests {
         let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("a"));
         let token = Token::new((1 << 53) - 1).unwrap();
-        let reading = Reading { role: role("a"), leading: Some((token, Duration::from_millis(1_500))) };
+        let term = TermReading {
+            token,
+            remaining: Duration::from_millis(1_500),
+            since: Timestamp::from_millisecond(1_763_680_000_250).unwrap(),
+        };
+        let reading = Reading { role: role("a"), leading: Some(term) };
         let text = metrics.render(&[reading], true).unwrap();
         assert_eq!(lines(&text, "baton_fencing_token{"), ["baton_fencing_token{role=\"a\"} 9007199254740991"]);
         assert_eq!(lines(&text, "baton_lease_remaining"), ["baton_lease_remaining_seconds{role=\"a\"} 1.5"]);
         assert_eq!(lines(&text, "baton_leader{"), ["baton_leader{role=\"a\"} 1"]);
+        let since = "baton_leader_since_timestamp_seconds";
+        assert_eq!(lines(&text, since), [format!("{since}{{role=\"a\"}} 1763680000.25")]);
         let text = metrics.render(&[], true).unwrap();
         assert_eq!(lines(&text, "baton_leader{"), ["baton_leader{role=\"a\"} 0"]);
     }

@@ -21,6 +21,6 @@ mod roles;
 pub use events::{SystemEvent, Telemetry, Told};
 pub use jobs::{JobReading, ending_word, failure_word, gap_word};
 pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
-pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
+pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;

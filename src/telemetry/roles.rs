@@ -8,7 +8,7 @@ use std::time::Duration;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
 use super::help;
-use super::labels::Reading;
+use super::labels::{Reading, TermReading};
 use super::metrics::SECONDS_BUCKETS;
 use crate::protocol::{CampaignOutcome, GuardCause, LossReason, ReleaseReason, RenewalOutcome, RoleName, Token};
 
@@ -149,6 +149,7 @@ pub(super) enum RoleFamily {
     FencingToken,
     IdentityClashes,
     Leader,
+    LeaderSince,
     LeaseRemaining,
     LostLeases,
     MasterStatus,
@@ -161,12 +162,13 @@ pub(super) enum RoleFamily {
 }
 
 impl RoleFamily {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Campaigns,
         Self::Contention,
         Self::FencingToken,
         Self::IdentityClashes,
         Self::Leader,
+        Self::LeaderSince,
         Self::LeaseRemaining,
         Self::LostLeases,
         Self::MasterStatus,
@@ -187,6 +189,7 @@ impl RoleFamily {
             Self::FencingToken => ("baton_fencing_token", help::FENCING_TOKEN, GAUGE),
             Self::IdentityClashes => ("baton_identity_clashes_total", help::IDENTITY_CLASHES, COUNTER),
             Self::Leader => ("baton_leader", help::LEADER, GAUGE),
+            Self::LeaderSince => ("baton_leader_since_timestamp_seconds", help::LEADER_SINCE, GAUGE),
             Self::LeaseRemaining => ("baton_lease_remaining_seconds", help::LEASE_REMAINING, GAUGE),
             Self::LostLeases => ("baton_lost_leases_total", help::LOST_LEASES, COUNTER),
             Self::MasterStatus => ("leader_election_master_status", help::MASTER_STATUS, GAUGE),
@@ -199,7 +202,7 @@ impl RoleFamily {
         }
     }
 
-    fn metrics(self, role: &str, counts: &Counts, leading: Option<(Token, Duration)>, into: &mut Vec<Metric>) {
+    fn metrics(self, role: &str, counts: &Counts, leading: Option<TermReading>, into: &mut Vec<Metric>) {
         let mut words = |label: &str, words: &[&str], counts: &[u64]| {
             for (word, count) in words.iter().zip(counts) {
                 into.push(labelled(counter(*count), &[(label, word), ("role", role)]));
@@ -222,9 +225,10 @@ impl RoleFamily {
             Self::RenewalDuration => counts.renewal_durations.metric(),
             // A role without a reading does not lead.
             Self::Leader | Self::MasterStatus => gauge(if leading.is_some() { 1.0 } else { 0.0 }),
-            Self::LeaseRemaining => gauge(leading.map_or(0.0, |(_, left)| left.as_secs_f64())),
+            Self::LeaseRemaining => gauge(leading.map_or(0.0, |term| term.remaining.as_secs_f64())),
+            Self::LeaderSince => gauge(leading.map_or(0.0, |term| term.since.as_duration().as_secs_f64())),
             // Tokens stay below 2^53, so a double holds them exactly.
-            Self::FencingToken => gauge(leading.map_or(Token::NONE, |(token, _)| token).get() as f64),
+            Self::FencingToken => gauge(leading.map_or(Token::NONE, |term| term.token).get() as f64),
         };
         let label = if self == Self::MasterStatus { "name" } else { "role" };
         into.push(labelled(alone, &[(label, role)]));

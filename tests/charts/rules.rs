@@ -231,15 +231,34 @@ fn the_prometheus_operator_gets_what_it_reads() {
 }
 
 #[test]
-fn the_alerts_of_the_project_reach_prometheus_as_they_are() {
+fn the_alerts_of_the_project_reach_prometheus_as_they_are_and_link_to_where_the_runbooks_are() {
     let charts = Charts::copy();
-    let values = json!({"baton": {"prometheusRule": {"enabled": true}}});
-    let answer = ask(&[charts.render("baton-demo", &values)]).remove(0);
-    let Ok(text) = std::fs::read_to_string(root().join("dashboards/alerts.yaml")) else {
-        assert!(answer.is_err_and(|why| why.contains("this version of the chart has no alerts")));
-        return;
-    };
-    let wanted: Value = serde_yaml::from_str(&text).unwrap();
+    let values = |url: &str| json!({"baton": {"prometheusRule": {"enabled": true, "runbookUrl": url}}});
+    let requests = ["", "https://git.example.com/runbooks/"].map(|url| charts.render("baton-demo", &values(url)));
+    let specs = ask(&requests).into_iter().map(|answer| {
+        object(answer.unwrap()["objects"].as_array().unwrap(), "PrometheusRule", "baton")["spec"].clone()
+    });
+    let text = std::fs::read_to_string(root().join("dashboards/alerts.yaml")).unwrap();
+    let linked = text.replace("docs/runbooks/", "https://git.example.com/runbooks/");
     // Prometheus's templates are not Helm's.
-    assert_eq!(object(answer.unwrap()["objects"].as_array().unwrap(), "PrometheusRule", "baton")["spec"], wanted);
+    let wanted = [text, linked].map(|text| serde_yaml::from_str::<Value>(&text).unwrap());
+    assert_eq!(specs.collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn the_dashboards_of_the_project_reach_grafana_as_they_are() {
+    let charts = Charts::copy();
+    let values = json!({"baton": {"dashboards": {"enabled": true}}});
+    let answer = ask(&[charts.render("baton-demo", &values)]).remove(0).unwrap();
+    let data = object(answer["objects"].as_array().unwrap(), "ConfigMap", "dashboards")["data"].clone();
+    let names: Vec<String> =
+        crate::stage::names_in("dashboards").into_iter().filter(|name| name.ends_with(".json")).collect();
+    assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), names.iter().collect::<Vec<_>>());
+    for name in &names {
+        let wanted: Value =
+            serde_json::from_str(&std::fs::read_to_string(root().join("dashboards").join(name)).unwrap()).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(data[name].as_str().unwrap()).unwrap(), wanted, "{name}");
+    }
+    // A ConfigMap holds a mebibyte.
+    assert!(data.to_string().len() < 500_000, "{}", data.to_string().len());
 }

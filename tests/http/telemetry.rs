@@ -131,6 +131,9 @@ async fn every_event_counts_once_where_it_should() {
         let lines: Vec<_> = text.lines().filter(|line| line.starts_with(family)).collect();
         assert!(!lines.is_empty() && lines.iter().all(|line| line.ends_with(" 1")), "{lines:?}");
     }
+    assert!(text.contains("\nbaton_config_last_reload_successful 0\n"), "the last file was refused");
+    watched.telemetry.record_system(&SystemEvent::ConfigReloaded { added: vec![], removed: vec![] });
+    assert!(watched.metrics().await.contains("\nbaton_config_last_reload_successful 1\n"));
     let transitions = watched.series("baton_transitions_total{role=\"scheduler\"}").await;
     assert!((transitions - 2.0).abs() < f64::EPSILON, "two tokens were seen, one of them three times");
     let renewals = watched.series("baton_renewal_duration_seconds_count{role=\"scheduler\"}").await;

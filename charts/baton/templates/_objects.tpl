@@ -179,6 +179,9 @@ spec:
 {{- $rules := .Values.baton.prometheusRule -}}
 {{- if $rules.enabled -}}
 {{- $alerts := .Subcharts.baton.Files.Get "files/alerts.yaml" -}}
+{{- with $rules.runbookUrl -}}
+{{- $alerts = $alerts | replace "runbook_url: docs/runbooks/" (printf "runbook_url: %s/" (trimSuffix "/" .)) -}}
+{{- end -}}
 {{- if not $alerts -}}
 {{- fail "baton.prometheusRule.enabled: this version of the chart has no alerts" -}}
 {{- end -}}
