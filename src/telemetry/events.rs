@@ -10,7 +10,7 @@ use tracing::{debug, info, trace, warn};
 
 use super::labels::ReloadOutcome;
 use super::metrics::Metrics;
-use crate::protocol::{CampaignOutcome, Event, RenewalOutcome, RoleName, State};
+use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 
 /// What happens to the process rather than to one of its roles. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ impl Telemetry {
             | Event::Released { .. }
             | Event::Abandoned { .. } => log_own_term(role, event),
             Event::Contended { .. }
+            | Event::Departed { .. }
             | Event::Following { .. }
             | Event::Guarded { .. }
             | Event::IdentityClash { .. }
@@ -79,6 +80,7 @@ impl Telemetry {
             Event::Renewed { outcome, took, .. } => metrics.renewed(role, *outcome, *took),
             Event::Lost { reason, .. } => metrics.lost(role, *reason),
             Event::Released { reason, .. } => metrics.released(role, *reason),
+            Event::Departed { .. } => metrics.released(role, ReleaseReason::Departed),
             Event::Guarded { cause, .. } => metrics.guarded(role, *cause),
             Event::IdentityClash { .. } => metrics.identity_clashed(role),
             Event::StoreClockStepped { .. } => metrics.store_clock_stepped(role),
@@ -178,6 +180,10 @@ fn log_own_term(role: &RoleName, event: &Event) {
 fn log_surroundings(role: &RoleName, event: &Event) {
     match event {
         Event::Contended { winner, token } => debug!(%role, %token, holder = %winner, "another was faster"),
+        Event::Departed { holder, token } => {
+            let reason = ReleaseReason::Departed.as_str();
+            info!(%role, %token, %holder, reason, "the leader's process has ended; its lease is given back");
+        }
         Event::Following { holder, token } => {
             info!(%role, %token, %holder, state = State::Standby.as_str(), "another replica leads");
         }
@@ -201,7 +207,7 @@ mod tests {
 
     use super::*;
     use crate::config::{LogConfig, LogFormat, LogLevel};
-    use crate::protocol::{GuardCause, LossReason, ReleaseReason, SessionId, Token};
+    use crate::protocol::{GuardCause, LossReason, SessionId, Token};
     use crate::telemetry::logging::caught::logged;
 
     fn line(level: LogLevel, event: &Event) -> Option<Value> {
@@ -219,7 +225,7 @@ mod tests {
         let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
         let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
         type Fields = &'static [(&'static str, &'static str)];
-        let rows: [(Event, &str, Fields); 10] = [
+        let rows: [(Event, &str, Fields); 11] = [
             (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading")]),
             (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
             (
@@ -234,6 +240,7 @@ mod tests {
             ),
             (Event::Abandoned { token, remaining: took }, "WARN", &[("token", "7"), ("remaining_ms", "1500")]),
             (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished")]),
+            (Event::Departed { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("reason", "departed")]),
             (Event::Following { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("token", "7")]),
             (Event::IdentityClash { session: SessionId::from_u128(1) }, "WARN", &[]),
             (Event::StoreClockStepped { by_ms: -5 }, "WARN", &[("by_ms", "-5")]),
