@@ -14,6 +14,7 @@ use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::http::Calls;
 use crate::jobs::{JobCalls, JobDesk};
+use crate::k8s::Extras;
 use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
@@ -140,6 +141,7 @@ pub struct Replica {
     clock: SharedClock,
     health: watch::Receiver<StoreHealth>,
     team: Team,
+    extras: Option<Extras>,
 }
 
 impl Replica {
@@ -162,9 +164,27 @@ impl Replica {
         let membership =
             Membership { identity: Arc::clone(&config.identity), session: entropy.session(), guard: guards(&config) };
         tokio::spawn(tell_health(store_health, telemetry.clone()));
+        // Before the roles, whose first events it is to hear.
+        let extras = Extras::start(&config, &ground.clock, &telemetry, Entropy::from_system());
         let mut team = Team::new(membership, surroundings, entropy);
         team.run(&[], &config.roles, config.default_role.clone()).await;
-        Self { config, telemetry, clock: Arc::clone(&ground.clock), health, team }
+        let replica = Self { config, telemetry, clock: Arc::clone(&ground.clock), health, team, extras };
+        replica.show();
+        replica
+    }
+
+    /// Shows the roles as they are configured now in Kubernetes, where that is switched on.
+    fn show(&self) {
+        if let Some(extras) = &self.extras {
+            extras.follow(&self.config.roles, self.team.roles());
+        }
+    }
+
+    /// Takes back what Kubernetes shows of this replica, once it leads nothing any more. Takes a second at most.
+    pub async fn take_back(&mut self) {
+        if let Some(extras) = self.extras.take() {
+            extras.close().await;
+        }
     }
 
     /// The roles, for asking.
@@ -200,6 +220,7 @@ impl Replica {
         self.config.roles = new.roles;
         self.config.default_role = new.default_role;
         self.config.jobs = new.jobs;
+        self.show();
         let (mut added, mut removed) = (changes.added, changes.removed);
         added.extend(changes.changed.iter().cloned());
         removed.extend(changes.changed);
@@ -392,6 +413,9 @@ impl App {
         }
         if let Some(jobs) = self.jobs.as_ref().filter(|_| !asked_again) {
             jobs.desk.all_ended().await;
+        }
+        if !asked_again {
+            self.replica.take_back().await;
         }
         // The listener is gone already if nobody takes this.
         let _ = self.stop_api.send(());

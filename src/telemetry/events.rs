@@ -6,10 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use tokio::sync::broadcast;
 use tracing::{debug, info, trace, warn};
 
 use super::labels::ReloadOutcome;
 use super::metrics::Metrics;
+use crate::clock::wall_time;
 use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 
 /// What happens to the process rather than to one of its roles. The texts hold no secret.
@@ -32,16 +35,36 @@ pub enum SystemEvent {
     TokenUnavailable { reason: String },
 }
 
+/// How many events a listener may be behind before the oldest are lost to it.
+const TOLD_BUFFER: usize = 256;
+
+/// What happened to a role, for those who listen: [`Telemetry::listen`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Which role.
+    pub role: RoleName,
+    /// What happened. Never a single attempt ([`Event::Campaigned`], [`Event::Renewed`]).
+    pub event: Event,
+    /// When, by this machine's time of day.
+    pub at: Timestamp,
+}
+
 /// Records events. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
+    told: broadcast::Sender<Arc<Told>>,
 }
 
 impl Telemetry {
     /// Counts in `metrics`, logs through `tracing`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics }
+        Self { metrics, told: broadcast::Sender::new(TOLD_BUFFER) }
+    }
+
+    /// Hears what happens to roles from now on. Who does not keep up loses the oldest, and is told how many.
+    pub fn listen(&self) -> broadcast::Receiver<Arc<Told>> {
+        self.told.subscribe()
     }
 
     /// Where it counts.
@@ -52,6 +75,7 @@ impl Telemetry {
     /// Logs and counts what happened to a role.
     pub fn record(&self, role: &RoleName, event: &Event) {
         self.count(role, event);
+        self.tell(role, event);
         match event {
             Event::Campaigned { .. } | Event::Renewed { .. } => log_attempt(role, event),
             Event::Elected { .. }
@@ -65,6 +89,14 @@ impl Telemetry {
             | Event::Guarded { .. }
             | Event::IdentityClash { .. }
             | Event::StoreClockStepped { .. } => log_surroundings(role, event),
+        }
+    }
+
+    fn tell(&self, role: &RoleName, event: &Event) {
+        let is_attempt = matches!(event, Event::Campaigned { .. } | Event::Renewed { .. });
+        if !is_attempt && self.told.receiver_count() > 0 {
+            // The last listener may have gone meanwhile.
+            let _ = self.told.send(Arc::new(Told { role: role.clone(), event: event.clone(), at: wall_time() }));
         }
     }
 
@@ -202,7 +234,6 @@ fn log_surroundings(role: &RoleName, event: &Event) {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use serde_json::Value;
 
     use super::*;

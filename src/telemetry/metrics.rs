@@ -13,6 +13,7 @@ use prometheus::{
 };
 
 use super::jobs::JobFamilies;
+use super::kubernetes::KubernetesFamilies;
 use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 use super::locks::LockFamilies;
 use super::process;
@@ -71,6 +72,7 @@ pub struct Metrics {
     config_reloads: IntCounterVec,
     of_locks: LockFamilies,
     of_jobs: JobFamilies,
+    of_kubernetes: KubernetesFamilies,
     /// The roles that have series, and the greatest token of each whose beginning was counted.
     roles: Mutex<BTreeMap<RoleName, Token>>,
     started_at_s: f64,
@@ -170,6 +172,7 @@ impl Metrics {
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
             of_locks: LockFamilies::new(&build),
             of_jobs: JobFamilies::new(&build),
+            of_kubernetes: KubernetesFamilies::new(&build),
             roles: Mutex::default(),
             started_at_s: started_at.as_duration().as_secs_f64(),
             registry: build.0,
@@ -225,6 +228,10 @@ impl Metrics {
 
     pub(super) fn of_jobs(&self) -> &JobFamilies {
         &self.of_jobs
+    }
+
+    pub(super) fn of_kubernetes(&self) -> &KubernetesFamilies {
+        &self.of_kubernetes
     }
 
     pub(super) fn of_locks(&self) -> &LockFamilies {

@@ -9,14 +9,16 @@
 
 mod events;
 mod jobs;
+mod kubernetes;
 mod labels;
 mod locks;
 pub mod logging;
 mod metrics;
 mod process;
 
-pub use events::{SystemEvent, Telemetry};
+pub use events::{SystemEvent, Telemetry, Told};
 pub use jobs::{JobReading, ending_word, failure_word, gap_word};
+pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;

@@ -30,7 +30,7 @@ fn every_pod_is_restricted_and_the_sidecar_is_where_and_what_it_should_be() {
             if sidecar(pod).is_some() {
                 let native = case.values["baton"]["nativeSidecar"] != false;
                 let needs_token = matches!(case.name, "kubernetes" | "extras");
-                complaints.extend(check_sidecar(pod, native, needs_token));
+                complaints.extend(check_sidecar(pod, native, needs_token, case.name == "extras"));
             }
             assert!(complaints.is_empty(), "{}: {} {complaints:#?}", case.name, object["metadata"]["name"]);
         }

@@ -31,7 +31,7 @@ fn a_chart_of_helm_create_with_the_documented_lines_has_a_sidecar() {
         let objects = answer["objects"].as_array().unwrap();
         let deployment = object(objects, "Deployment", "shop");
         let pod = pod(deployment).unwrap();
-        let complaints = [check_sidecar(pod, true, false), check_mounts(pod)].concat();
+        let complaints = [check_sidecar(pod, true, false, false), check_mounts(pod)].concat();
         assert!(complaints.is_empty(), "{complaints:?}");
         let config = object(objects, "ConfigMap", "shop-baton")["data"]["config.yaml"].as_str().unwrap();
         assert!(config.contains("redis://redis:6379/0") && config.contains("name: scheduler"), "{config}");

@@ -9,7 +9,7 @@ use baton::protocol::jobs::JobName;
 use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseReason, RenewalOutcome, Token};
 use baton::role::Roles;
 use baton::store::StoreHealth;
-use baton::telemetry::{Metrics, SystemEvent, Telemetry};
+use baton::telemetry::{KubernetesKind, Metrics, SystemEvent, Telemetry};
 use baton::telemetry_http::{Pulse, Sources, TelemetryServer, default_limits, spawn_telemetry};
 use serde_json::json;
 use tokio::sync::watch;
@@ -54,6 +54,10 @@ impl Watched {
         let server = spawn_telemetry(listener, sources).unwrap();
         let telemetry = Telemetry::new(metrics);
         telemetry.add_job(&JobName::new("nightly-report").unwrap());
+        // As where everything of `kubernetes:` is on.
+        for kind in [KubernetesKind::Label, KubernetesKind::Event, KubernetesKind::Lease] {
+            telemetry.add_kubernetes(kind);
+        }
         Self { address, telemetry, roles, store, pulses, server }
     }
 

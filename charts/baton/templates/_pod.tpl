@@ -43,6 +43,16 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: metadata.name
+  {{- if include "baton.extras" . }}
+  - name: POD_NAMESPACE
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.namespace
+  - name: POD_UID
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.uid
+  {{- end }}
   {{- if and $values.redis.existingSecret $values.redis.urlKey }}
   - name: BATON_REDIS_URL
     valueFrom:
