@@ -68,6 +68,10 @@ pub struct Settings {
     pub place: Place,
     /// The entries of `roles`.
     pub roles: String,
+    /// Further sections, each a line.
+    pub more: String,
+    /// Variables of its environment.
+    pub env: Vec<(String, String)>,
 }
 
 impl Settings {
@@ -82,6 +86,8 @@ impl Settings {
             kubeconfig: None,
             place: Place::here(),
             roles,
+            more: String::new(),
+            env: Vec::new(),
         }
     }
 
@@ -148,14 +154,14 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let Settings { identity, redis_url, redis_more, store, .. } = &self.settings;
+        let Settings { identity, redis_url, redis_more, store, more, .. } = &self.settings;
         let (api, telemetry) = (self.api, self.telemetry);
         let redis = || format!("{{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}");
         let store = store.clone().unwrap_or_else(redis);
         format!(
             "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
              store: {store}\nroles:\n{roles}\
-             log: {{ level: debug, format: text }}\n"
+             {more}log: {{ level: debug, format: text }}\n"
         )
     }
 
@@ -196,6 +202,7 @@ impl Replica {
         if let Some(kubeconfig) = &self.settings.kubeconfig {
             command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
         }
+        command.envs(self.settings.env.iter().map(|(name, value)| (name, value)));
         self.settings.place.run(|| command.spawn()).expect("the sidecar starts")
     }
 
