@@ -16,6 +16,7 @@ mod health;
 #[path = "../support/sidecars/http.rs"]
 mod http;
 mod jobs;
+mod kubernetes;
 mod leases;
 mod networks;
 mod pods_api;

@@ -68,9 +68,9 @@ pub struct Settings {
     pub place: Place,
     /// The entries of `roles`.
     pub roles: String,
-    /// Further sections, each a line.
+    /// Further sections, each on its line.
     pub more: String,
-    /// Variables of its environment.
+    /// Variables besides the test's own.
     pub env: Vec<(String, String)>,
 }
 
@@ -89,6 +89,16 @@ impl Settings {
             more: String::new(),
             env: Vec::new(),
         }
+    }
+
+    /// The same, telling Kubernetes what these keys of `kubernetes:` switch on, for the pod of its identity's name.
+    pub fn telling(mut self, what: &[&str], kubeconfig: PathBuf, namespace: &str, uid: &str) -> Self {
+        let flags: Vec<String> = what.iter().map(|key| format!("{key}: true")).collect();
+        self.more = format!("kubernetes: {{ {} }}\n", flags.join(", "));
+        self.kubeconfig = Some(kubeconfig);
+        let pod = [("POD_NAME", self.identity.as_str()), ("POD_NAMESPACE", namespace), ("POD_UID", uid)];
+        self.env = pod.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        self
     }
 
     /// The same on another store, told by its section of the configuration, at a place of its own.
@@ -161,7 +171,7 @@ impl Replica {
         format!(
             "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
              store: {store}\nroles:\n{roles}\
-             {more}log: {{ level: debug, format: text }}\n"
+             log: {{ level: debug, format: text }}\n{more}"
         )
     }
 
@@ -199,10 +209,10 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
+        command.envs(self.settings.env.iter().cloned());
         if let Some(kubeconfig) = &self.settings.kubeconfig {
             command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
         }
-        command.envs(self.settings.env.iter().map(|(name, value)| (name, value)));
         self.settings.place.run(|| command.spawn()).expect("the sidecar starts")
     }
 
