@@ -100,9 +100,8 @@ impl Pods {
     /// Patches a pod's status, as the kubelet of its node does.
     async fn report(&self, number: usize, phase: &str, sidecar: Value, app: Value) {
         let status = json!({"status": {"phase": phase, "containerStatuses": [app, sidecar]}});
-        let patched =
-            self.api().patch_status(&format!("web-{number}"), &PatchParams::default(), &Patch::Strategic(&status));
-        patched.await.expect("the server takes it");
+        let (api, name, status) = (self.api(), format!("web-{number}"), Patch::Strategic(status));
+        api.patch_status(&name, &PatchParams::default(), &status).await.expect("the server takes it");
     }
 
     /// Empties the message file, as a kubelet makes a new one for each start, and says where it is.
