@@ -14,7 +14,7 @@ use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::http::Calls;
 use crate::jobs::{JobCalls, JobDesk};
-use crate::k8s::Extras;
+use crate::k8s::{Departures, Extras, Will};
 use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
@@ -142,6 +142,10 @@ pub struct Replica {
     health: watch::Receiver<StoreHealth>,
     team: Team,
     extras: Option<Extras>,
+    /// What is left behind for the case that this process ends without a word.
+    will: Option<Will>,
+    /// Who looks whether others have.
+    departures: Option<Departures>,
 }
 
 impl Replica {
@@ -161,20 +165,28 @@ impl Replica {
             stall: Arc::clone(&ground.stall),
         };
         let mut entropy = Entropy::from_system();
-        let membership =
-            Membership { identity: Arc::clone(&config.identity), session: entropy.session(), guard: guards(&config) };
+        let session = entropy.session();
+        let membership = Membership { identity: Arc::clone(&config.identity), session, guard: guards(&config) };
+        // Before it campaigns: whoever leads has left it.
+        let will = Will::leave(&config, session);
+        let departures = Departures::start(&config, &ground.clock, entropy.seed());
         tokio::spawn(tell_health(store_health, telemetry.clone()));
         // Before the roles, whose first events it is to hear.
         let extras = Extras::start(&config, &ground.clock, &telemetry, Entropy::from_system());
         let mut team = Team::new(membership, surroundings, entropy);
         team.run(&[], &config.roles, config.default_role.clone()).await;
-        let replica = Self { config, telemetry, clock: Arc::clone(&ground.clock), health, team, extras };
+        let clock = Arc::clone(&ground.clock);
+        let replica = Self { config, telemetry, clock, health, team, extras, will, departures };
         replica.show();
         replica
     }
 
-    /// Shows the roles as they are configured now in Kubernetes, where that is switched on.
+    /// Shows the roles as they are configured now in Kubernetes, and looks after those who lead them, where that is
+    /// switched on.
     fn show(&self) {
+        if let Some(departures) = &self.departures {
+            departures.follow(self.team.roles());
+        }
         if let Some(extras) = &self.extras {
             extras.follow(&self.config.roles, self.team.roles());
         }
@@ -213,6 +225,11 @@ impl Replica {
         let too_fast = |role: &&RoleConfig| timeout.is_some_and(|t| role.timing.check_command_timeout(t).is_err());
         if let Some(role) = new.roles.iter().find(too_fast) {
             let problem = format!("role {} renews faster than the store's commandTimeout in force: restart", role.name);
+            self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
+            return false;
+        }
+        if let Some(Err(error)) = self.will.as_mut().map(|will| will.cover(&new)) {
+            let problem = format!("the termination message for kubernetes.fastFailover cannot be written: {error}");
             self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
             return false;
         }

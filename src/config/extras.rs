@@ -1,4 +1,7 @@
-//! `kubernetes:`, checked: what Baton writes to the API server for people and Services. None of it decides who leads.
+//! `kubernetes:`, checked: what Baton writes to the API server for people and Services, none of which decides who
+//! leads; and what it may conclude from what the API server knows of a leader's end.
+
+use std::path::PathBuf;
 
 use crate::protocol::RoleName;
 
@@ -18,12 +21,15 @@ pub struct ExtrasConfig {
     pub events: bool,
     /// A Lease object for each role shows people who leads.
     pub lease_mirror: bool,
+    /// The end of a leader's process that a kubelet has seen ends its lease, too. Where this process leaves its
+    /// termination message for that.
+    pub fast_failover: Option<PathBuf>,
     /// The pod. There whenever something is on, but for `check-config` on another machine.
     pub pod: Option<PodConfig>,
 }
 
 impl ExtrasConfig {
-    /// Whether anything is on.
+    /// Whether anything is written to the API server.
     pub fn any(&self) -> bool {
         self.pod_labels || self.events || self.lease_mirror
     }

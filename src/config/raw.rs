@@ -294,7 +294,7 @@ pub(super) struct RawHttpGet {
     pub(super) path: Option<Scalar>,
 }
 
-/// Kubernetes extras; none is in this version.
+/// Kubernetes extras.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Kubernetes")]
@@ -308,6 +308,12 @@ pub(super) struct RawKubernetes {
     /// Show each role's leader in a Lease object, for `kubectl get leases`.
     #[schemars(with = "Option<leaf::Flag>", extend("default" = false))]
     pub(super) lease_mirror: Option<Scalar>,
+    /// Let a role's next leader begin before the lease is over, where the kubelet has seen the last one end.
+    #[schemars(with = "Option<leaf::Flag>", extend("default" = false))]
+    pub(super) fast_failover: Option<Scalar>,
+    /// The container's `terminationMessagePath`, for `fastFailover`.
+    #[schemars(with = "Option<leaf::Text>", extend("default" = "/dev/termination-log"))]
+    pub(super) termination_message_path: Option<Scalar>,
 }
 
 /// Locks for the app.

@@ -1,5 +1,6 @@
 //! What the API server is told about who leads: a label on the leader's pod, Events, a mirror Lease for each role. For
-//! people and Services; nothing here decides who leads, and no election ever waits for it.
+//! people and Services; nothing of that decides who leads, and no election ever waits for it. And, apart from that,
+//! what it tells of the end of leaders: [`Departures`].
 //!
 //! ```text
 //!   roles ──changes, deadlines──▶ board ──newest only──▶ labels of this pod   ┐
@@ -16,6 +17,7 @@
 //! Nothing of kube is in here but its types of objects; requests are `kube_api`'s.
 
 mod board;
+mod departures;
 mod desk;
 mod events;
 mod keeper;
@@ -36,6 +38,8 @@ use crate::kube_api::Connector;
 use crate::process::Entropy;
 use crate::role::Roles;
 use crate::telemetry::{KubernetesKind, Telemetry};
+
+pub use departures::{Departures, Will};
 
 use board::{Board, Watched};
 use desk::Desk;

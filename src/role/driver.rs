@@ -277,6 +277,9 @@ impl Driver {
                 let refused = || CommandError::NotDraining { role: self.name.clone() };
                 let _ = done.send(if drains { Ok(()) } else { Err(refused()) });
             }
+            Some(Command::Departed { session, promise }) => {
+                self.election.handle_input(now, Input::Departed { session, promise });
+            }
             Some(Command::AppHealth { healthy }) => self.election.handle_input(now, Input::AppHealth { healthy }),
             Some(Command::Abandon) => self.election.handle_input(now, Input::Abandon),
             Some(Command::Shutdown) => self.election.handle_input(now, Input::Shutdown),

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::pulse::Heartbeat;
 use crate::clock::SharedClock;
-use crate::protocol::{Mono, Promise, RoleName, Standing, State, Token, View};
+use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token, View};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -87,6 +87,8 @@ pub enum Command {
     Patience { patience: Duration },
     /// The app has stopped acting as leader.
     Drained { done: oneshot::Sender<Result<(), CommandError>> },
+    /// Another process is known to have ended: see [`Input::Departed`](crate::protocol::Input::Departed).
+    Departed { session: SessionId, promise: Duration },
     /// The app's health check changed its mind.
     AppHealth { healthy: bool },
     /// Drain, release and end the task.

@@ -14,7 +14,7 @@ use super::labels::ReloadOutcome;
 use super::metrics::Metrics;
 use super::roles::RoleCount;
 use crate::clock::wall_time;
-use crate::protocol::{CampaignOutcome, Event, RenewalOutcome, RoleName, State};
+use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 
 /// What happens to the process rather than to one of its roles. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +85,7 @@ impl Telemetry {
             | Event::Released { .. }
             | Event::Abandoned { .. } => log_own_term(role, event),
             Event::Contended { .. }
+            | Event::Departed { .. }
             | Event::Following { .. }
             | Event::Guarded { .. }
             | Event::IdentityClash { .. }
@@ -112,6 +113,7 @@ impl Telemetry {
             Event::Renewed { outcome, took, .. } => count(RoleCount::Renewal(*outcome, *took)),
             Event::Lost { reason, .. } => count(RoleCount::LostLease(*reason)),
             Event::Released { reason, .. } => count(RoleCount::Release(*reason)),
+            Event::Departed { .. } => count(RoleCount::Release(ReleaseReason::Departed)),
             Event::Guarded { cause, .. } => count(RoleCount::StoreGuard(*cause)),
             Event::IdentityClash { .. } => count(RoleCount::IdentityClash),
             Event::StoreClockStepped { .. } => count(RoleCount::StoreClockStep),
@@ -211,6 +213,10 @@ fn log_own_term(role: &RoleName, event: &Event) {
 fn log_surroundings(role: &RoleName, event: &Event) {
     match event {
         Event::Contended { winner, token } => debug!(%role, %token, holder = %winner, "another was faster"),
+        Event::Departed { holder, token } => {
+            let reason = ReleaseReason::Departed.as_str();
+            info!(%role, %token, %holder, reason, "the leader's process has ended; its lease is given back");
+        }
         Event::Following { holder, token } => {
             info!(%role, %token, %holder, state = State::Standby.as_str(), "another replica leads");
         }
@@ -233,7 +239,7 @@ mod tests {
 
     use super::*;
     use crate::config::{LogConfig, LogFormat, LogLevel};
-    use crate::protocol::{GuardCause, LossReason, ReleaseReason, SessionId, Token};
+    use crate::protocol::{GuardCause, LossReason, SessionId, Token};
     use crate::telemetry::logging::caught::logged;
 
     fn line(level: LogLevel, event: &Event) -> Option<Value> {
@@ -251,7 +257,7 @@ mod tests {
         let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
         let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
         type Fields = &'static [(&'static str, &'static str)];
-        let rows: [(Event, &str, Fields); 10] = [
+        let rows: [(Event, &str, Fields); 11] = [
             (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading")]),
             (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
             (
@@ -266,6 +272,7 @@ mod tests {
             ),
             (Event::Abandoned { token, remaining: took }, "WARN", &[("token", "7"), ("remaining_ms", "1500")]),
             (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished")]),
+            (Event::Departed { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("reason", "departed")]),
             (Event::Following { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("token", "7")]),
             (Event::IdentityClash { session: SessionId::from_u128(1) }, "WARN", &[]),
             (Event::StoreClockStepped { by_ms: -5 }, "WARN", &[("by_ms", "-5")]),

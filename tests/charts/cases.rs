@@ -123,7 +123,7 @@ fn long_names() -> Value {
 /// Whatever the API server may be told about who leads.
 fn extras() -> Value {
     json!({"baton": {
-        "config": {"kubernetes": {"podLabels": true, "events": true, "leaseMirror": true}},
+        "config": {"kubernetes": {"podLabels": true, "events": true, "leaseMirror": true, "fastFailover": true}},
         "leaderService": {"enabled": true, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
     }})
 }

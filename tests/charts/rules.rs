@@ -87,6 +87,7 @@ fn rights_are_the_least_and_only_where_something_needs_them() {
                 let mut rules = lease("baton", &["get", "update"]);
                 let more = [
                     json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}),
+                    json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"]}),
                     json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}),
                 ];
                 rules.as_array_mut().unwrap().extend(more);

@@ -71,3 +71,24 @@ fn an_identity_that_does_not_tell_the_pod_is_doubtful_and_so_is_a_pod_that_is_no
     assert_eq!((told.warnings.len(), told.warnings[0].path.as_str()), (1, "kubernetes"), "{:?}", told.warnings);
     assert_eq!(told.config.kubernetes.pod, None);
 }
+
+#[test]
+fn a_faster_failover_needs_the_pods_name_as_identity_and_a_path_for_its_message() {
+    let on = "kubernetes: {fastFailover: true}\nstore:";
+    let config = good_with(&BASE.replace("store:", on), &POD);
+    assert_eq!(config.kubernetes.fast_failover, Some("/dev/termination-log".into()));
+    assert!(!config.kubernetes.any() && config.kubernetes.pod.is_some(), "nothing is written, and its pod is known");
+    let path = on.replace("true", "true, terminationMessagePath: /tmp/end");
+    let config = good_with(&BASE.replace("store:", &path), &POD);
+    assert_eq!(config.kubernetes.fast_failover, Some("/tmp/end".into()));
+    let off = good_with(&BASE.replace("store:", &path.replace("true", "false")), &POD);
+    assert_eq!(off.kubernetes.fast_failover, None);
+    let told = problems(&BASE.replace("store:", &on.replace("true", "true, terminationMessagePath: end")), &POD);
+    assert_eq!((told.len(), told[0].1.as_str()), (1, "kubernetes.terminationMessagePath"), "{told:?}");
+    let other = [("POD_NAME", "web-1"), POD[1], POD[2]];
+    let told = problems(&BASE.replace("store:", on), &other);
+    assert_eq!((told.len(), told[0].1.as_str()), (1, "identity"), "{told:?}");
+    assert!(told[0].2.contains("fastFailover") && told[0].2.contains("web-1"), "{told:?}");
+    let told = problems(&BASE.replace("store:", on), &[("POD_NAME", "web-0")]);
+    assert_eq!((told.len(), told[0].1.as_str()), (1, "kubernetes"), "{told:?}");
+}

@@ -10,6 +10,7 @@ mod charts;
 #[path = "../support/sidecars/claims.rs"]
 mod claims;
 mod client_go;
+mod departures;
 mod elector;
 mod extras;
 mod group;

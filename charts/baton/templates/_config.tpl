@@ -160,10 +160,10 @@ tls:
 {{- $port -}}
 {{- end -}}
 
-{{/* "yes" when the sidecar tells the API server who leads, and so needs to know its pod. */}}
+{{/* "yes" when the sidecar tells the API server who leads, or asks it who has ended, and so needs to know its pod. */}}
 {{- define "baton.extras" -}}
 {{- $extras := (include "baton.given" . | fromJson).kubernetes | default dict -}}
-{{- if or $extras.podLabels $extras.events $extras.leaseMirror -}}
+{{- if or $extras.podLabels $extras.events $extras.leaseMirror $extras.fastFailover -}}
 yes
 {{- end -}}
 {{- end -}}

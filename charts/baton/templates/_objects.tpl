@@ -110,6 +110,11 @@ automountServiceAccountToken: false
   resources: [pods]
   verbs: [patch]
 {{ end -}}
+{{- if $extras.fastFailover -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [watch]
+{{ end -}}
 {{- if $extras.events -}}
 - apiGroups: [events.k8s.io]
   resources: [events]

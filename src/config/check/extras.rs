@@ -1,5 +1,7 @@
 //! `kubernetes:`
 
+use std::path::PathBuf;
+
 use super::Checker;
 use crate::config::extras::{ExtrasConfig, LABEL_NAME_MAX, PodConfig, dotted, is_object_name, mirror_name};
 use crate::config::model::{RoleConfig, StoreConfig};
@@ -10,6 +12,9 @@ use crate::protocol::RoleName;
 /// The variables that tell of the pod, and the fields of the downward API that they are set from.
 const POD_VARIABLES: [(&str, &str); 3] =
     [("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"), ("POD_UID", "metadata.uid")];
+
+/// Where a kubelet looks for the termination message of a container that says nothing else.
+const TERMINATION_MESSAGE: &str = "/dev/termination-log";
 
 /// What the rest of the configuration says, as far as it is right.
 pub(super) struct Beside<'c> {
@@ -29,10 +34,17 @@ impl Checker<'_> {
             pod_labels: flag("podLabels", raw.pod_labels.as_ref()),
             events: flag("events", raw.events.as_ref()),
             lease_mirror: flag("leaseMirror", raw.lease_mirror.as_ref()),
+            fast_failover: None,
             pod: None,
         };
-        if extras.any() {
+        let fast = flag("fastFailover", raw.fast_failover.as_ref());
+        let message = self.message_path(raw.termination_message_path.as_ref(), &path.key("terminationMessagePath"));
+        extras.fast_failover = message.filter(|_| fast);
+        if extras.any() || fast {
             extras.pod = self.pod(&path);
+        }
+        if fast {
+            self.departures(beside, extras.pod.as_ref(), root);
         }
         if extras.pod_labels {
             self.labels(beside, extras.pod.as_ref(), root);
@@ -41,6 +53,32 @@ impl Checker<'_> {
             self.mirror(beside, extras.pod.as_ref(), &path.key("leaseMirror"));
         }
         extras
+    }
+
+    fn message_path(&mut self, given: Option<&Scalar>, path: &Path) -> Option<PathBuf> {
+        let Some(given) = given else { return Some(PathBuf::from(TERMINATION_MESSAGE)) };
+        let text = self.text(Some(given), path)?;
+        if text.starts_with('/') {
+            return Some(PathBuf::from(text));
+        }
+        let message =
+            format!("is {text:?}; it must be the container's terminationMessagePath, such as {TERMINATION_MESSAGE}");
+        self.problem(path, message);
+        None
+    }
+
+    /// The others look for a leader's pod by the leader's name.
+    fn departures(&mut self, beside: &Beside<'_>, pod: Option<&PodConfig>, root: &Path) {
+        if let (Some(identity), Some(pod)) = (beside.identity, pod)
+            && identity != pod.name
+        {
+            let message = format!(
+                "is {identity:?}, but kubernetes.fastFailover needs the pod's name (POD_NAME), which is {:?}: remove \
+                 `identity`, whose default it is",
+                pod.name
+            );
+            self.problem(&root.key("identity"), message);
+        }
     }
 
     /// The pod, as its variables tell it.

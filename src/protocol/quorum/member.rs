@@ -198,7 +198,7 @@ impl MemberCell {
         // Confirmed, it has the term's token; a grant has this member's own.
         let token_fits =
             |lease: &Lease| request.token == Token::NONE || !lease.confirmed || lease.token == request.token;
-        let lease = self.lease.take_if(|lease| lease.candidate == request.candidate && token_fits(lease));
+        let lease = self.lease.take_if(|lease| request.is_of(lease.candidate) && token_fits(lease));
         if lease.is_none() && request.token == Token::NONE {
             return (ReleaseReply::NotHeld, None);
         }
