@@ -247,6 +247,21 @@ fn the_alerts_of_the_project_reach_prometheus_as_they_are_and_link_to_where_the_
 }
 
 #[test]
+fn the_documented_values_give_everything_that_is_looked_at() {
+    let page = std::fs::read_to_string(root().join("docs/monitoring.md")).unwrap();
+    let block = page.split("```yaml fragment\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let values: Value = serde_yaml::from_str(block).unwrap();
+    let answer = ask(&[Charts::copy().render("baton-demo", &values)]).remove(0).unwrap();
+    let objects = answer["objects"].as_array().unwrap();
+    for (kind, ending) in [("PodMonitor", "baton"), ("PrometheusRule", "baton"), ("ConfigMap", "baton-dashboards")] {
+        object(objects, kind, ending);
+    }
+    let rules = object(objects, "PrometheusRule", "baton").to_string();
+    let url = values["baton"]["prometheusRule"]["runbookUrl"].as_str().unwrap();
+    assert!(rules.contains(&format!("{url}/BatonNoLeader.md")) && !rules.contains("\"docs/runbooks/"));
+}
+
+#[test]
 fn the_dashboards_of_the_project_reach_grafana_as_they_are() {
     let charts = Charts::copy();
     let values = json!({"baton": {"dashboards": {"enabled": true}}});
