@@ -58,14 +58,17 @@ impl Refusal {
     }
 }
 
+/// What may be wrong apart from the rest: a kind, a verb or another word, and an object.
+pub(super) type Subject = (KubernetesKind, &'static str, String);
+
 /// See the module.
 pub(super) struct Desk {
     connector: Connector,
     /// The pod's.
     namespace: String,
     telemetry: Telemetry,
-    /// What was said to be wrong, by kind and verb.
-    troubles: Mutex<BTreeMap<(KubernetesKind, &'static str), String>>,
+    /// What was said to be wrong, by kind, verb and object.
+    troubles: Mutex<BTreeMap<Subject, String>>,
 }
 
 impl Desk {
@@ -84,18 +87,20 @@ impl Desk {
     }
 
     /// Says once what is wrong, until it is right again.
-    pub fn trouble(&self, kind: KubernetesKind, verb: &'static str, reason: String) {
+    pub fn trouble(&self, subject: Subject, reason: String) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = troubles.get(&(kind, verb)) != Some(&reason);
-        self.telemetry.kubernetes_trouble(kind, &reason, news);
-        troubles.insert((kind, verb), reason);
+        let known = troubles.get(&subject);
+        // The words of an outage change while it lasts: no connection, no answer, no leader in etcd.
+        let news = if subject.1.is_empty() { known.is_none() } else { known != Some(&reason) };
+        self.telemetry.kubernetes_trouble(subject.0, &reason, news);
+        troubles.insert(subject, reason);
     }
 
     /// It is right again.
-    pub fn recovered(&self, kind: KubernetesKind, verb: &'static str) {
-        let was = self.troubles.lock().unwrap_or_else(PoisonError::into_inner).remove(&(kind, verb));
+    pub fn recovered(&self, subject: &Subject) {
+        let was = self.troubles.lock().unwrap_or_else(PoisonError::into_inner).remove(subject);
         if was.is_some() {
-            self.telemetry.kubernetes_recovered(kind);
+            self.telemetry.kubernetes_recovered(subject.0);
         }
     }
 
@@ -104,7 +109,10 @@ impl Desk {
     /// # Errors
     /// [`Refusal`]; what somebody has to do something about was said.
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Bytes, Refusal> {
-        let (kind, verb, only_looks) = (ask.kind, ask.verb, ask.only_looks);
+        let (kind, only_looks) = (ask.kind, ask.only_looks);
+        let subject = (kind, ask.verb, ask.below.clone());
+        // An outage is one trouble, whatever was asked for.
+        let outage = (kind, "", String::new());
         let answer = tokio::time::timeout(TIMEOUT, self.exchange(&ask)).await;
         let answer = answer.unwrap_or_else(|_| {
             let reason = format!("the API server has not answered within {} s", TIMEOUT.as_secs());
@@ -122,17 +130,19 @@ impl Desk {
             self.telemetry.kubernetes_write(kind, outcome);
         }
         match answer {
-            Err((refusal @ (Refusal::Denied { .. } | Refusal::Open { .. } | Refusal::Invalid), reason)) => {
-                self.trouble(kind, verb, reason);
+            Err((refusal @ Refusal::Open { .. }, reason)) => {
+                self.trouble(outage, reason);
                 Err(refusal)
             }
-            Err((refusal, _)) => {
-                self.recovered(kind, verb);
+            Err((refusal @ (Refusal::Denied { .. } | Refusal::Invalid), reason)) => {
+                self.recovered(&outage);
+                self.trouble(subject, reason);
                 Err(refusal)
             }
-            Ok(body) => {
-                self.recovered(kind, verb);
-                Ok(body)
+            answer => {
+                self.recovered(&outage);
+                self.recovered(&subject);
+                answer.map_err(|(refusal, _)| refusal)
             }
         }
     }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::board::Board;
 use super::desk::{Ask, Desk, Refusal};
-use super::keeper::Pauses;
+use super::keeper::{PAUSE_MIN, Pauses};
 use crate::clock::SharedClock;
 use crate::config::PodConfig;
 use crate::kube_api::Resource;
@@ -146,7 +146,7 @@ impl Events {
                     Err(RecvError::Lagged(count)) => self.dropped(KubernetesDrop::Overflow, count),
                     Err(RecvError::Closed) => return,
                 },
-                changed = board.changed() => if changed.is_err() { return },
+                changed = board.changed(), if !closing => if changed.is_err() { return },
                 () = tokio::time::sleep(pause), if !self.queue.is_empty() => self.write_first(closing).await,
             }
         }
@@ -155,8 +155,8 @@ impl Events {
     /// How long the first has to wait.
     fn pause(&mut self, closing: bool) -> Duration {
         let now = self.clock.now();
-        let allowed = if closing { Duration::ZERO } else { self.allowance.wait(now) };
-        allowed.max(self.rest_until.since(now))
+        let rest = self.rest_until.since(now);
+        if closing { rest.min(PAUSE_MIN) } else { rest.max(self.allowance.wait(now)) }
     }
 
     fn dropped(&self, reason: KubernetesDrop, count: u64) {

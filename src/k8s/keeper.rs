@@ -11,7 +11,7 @@ use super::desk::Refusal;
 use crate::protocol::Dice;
 
 /// The first pause after a failure.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// No pause is longer.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// What nobody will allow soon is not asked for more often.
@@ -54,7 +54,8 @@ pub(super) async fn run(mut keeper: impl Keeper, mut board: watch::Receiver<Boar
             continue;
         }
         tokio::select! {
-            changed = board.changed() => if changed.is_err() { return },
+            // After the last word there is none, but what it says may still have to be tried again.
+            changed = board.changed(), if !newest.closing => if changed.is_err() { return },
             () = sleep => {}
         }
     }

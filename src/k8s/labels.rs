@@ -53,7 +53,7 @@ impl Labels {
         };
         if seen.uid != self.pod.uid {
             let reason = format!("the pod {} is another one now: its uid is not POD_UID", self.pod.name);
-            self.desk.trouble(KubernetesKind::Label, "uid", reason);
+            self.desk.trouble((KubernetesKind::Label, "uid", String::new()), reason);
             return Ok(());
         }
         let (labels, annotations) = difference(&seen, wanted, &self.shown);

@@ -26,7 +26,6 @@ mod mirror;
 mod pods;
 mod sweep;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,22 +61,11 @@ pub struct Extras {
 impl Extras {
     /// Starts what `config` switches on; none when nothing is. Must be called inside a tokio runtime, and before the
     /// roles begin: events are heard from now on, and roles followed once [`Self::follow`] names them.
-    pub fn start(config: &Config, clock: &SharedClock, telemetry: &Telemetry, entropy: Entropy) -> Option<Self> {
-        Self::with_kubeconfig(config, None, clock, telemetry, entropy)
-    }
-
-    /// The same with this kubeconfig.
-    pub fn with_kubeconfig(
-        config: &Config,
-        kubeconfig: Option<PathBuf>,
-        clock: &SharedClock,
-        telemetry: &Telemetry,
-        mut entropy: Entropy,
-    ) -> Option<Self> {
+    pub fn start(config: &Config, clock: &SharedClock, telemetry: &Telemetry, mut entropy: Entropy) -> Option<Self> {
         let extras = &config.kubernetes;
         // Without a pod there was only a check of the file, for another machine.
         let pod = extras.pod.clone().filter(|_| extras.any())?;
-        let connector = Connector::new(kubeconfig, CONNECT_TIMEOUT);
+        let connector = Connector::new(None, CONNECT_TIMEOUT);
         let desk = Arc::new(Desk::new(connector, pod.namespace.clone(), telemetry.clone()));
         let (roles, watched) = watch::channel(Some(Vec::new()));
         let (board, seen) = watch::channel(Board::default());

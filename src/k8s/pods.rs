@@ -101,7 +101,8 @@ async fn patch(desk: &Desk, name: &str, kind: &'static str, body: &Value, only_l
         only_looks,
     });
     Sight::read(&answer.await?).map_err(|error| {
-        desk.trouble(KubernetesKind::Label, "read", format!("the API server answers what is no pod: {error}"));
+        let reason = format!("the API server answers what is no pod: {error}");
+        desk.trouble((KubernetesKind::Label, "read", name.to_owned()), reason);
         Refusal::Open { rest: None }
     })
 }

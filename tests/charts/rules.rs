@@ -42,6 +42,7 @@ fn every_pod_is_restricted_and_the_sidecar_is_where_and_what_it_should_be() {
         let sidecars = match case.name {
             "sentinel" => 5 + 5 + 1,
             "quorum" => 5 + 1 + 1,
+            "extras" => 5 + 5 + 1 + 1,
             _ => 5 + 5 + 1,
         };
         assert_eq!(seconds, 25 + sidecars, "{}", case.name);
@@ -111,6 +112,46 @@ fn rights_are_the_least_and_only_where_something_needs_them() {
         assert_eq!(account["metadata"]["name"], worker["spec"]["serviceAccountName"]);
         assert_eq!(account["automountServiceAccountToken"], false);
     }
+}
+
+#[test]
+fn mirrors_and_shards_have_rights_by_the_names_of_their_objects_in_the_namespace_of_the_pods() {
+    let charts = Charts::copy();
+    let extras = json!({"leaseMirror": true, "events": true});
+    let roles = json!([{"name": "scheduler", "shards": 2}, {"name": "outbox"}]);
+    let sharded = json!({"kubernetes": extras, "roles": roles, "store": {"redis": {"keyPrefix": "shop"}}});
+    let leases = json!({"redis": null, "kubernetes": {"namespace": "elsewhere"}});
+    let elsewhere = json!({"kubernetes": extras, "store": leases});
+    let render = |config| charts.render("baton-demo", &json!({"baton": {"config": config}}));
+    let answers: Vec<Value> = ask(&[render(sharded), render(elsewhere)]).into_iter().map(Result::unwrap).collect();
+    let roles: Vec<Vec<&Value>> =
+        answers.iter().map(|answer| of_kind(answer["objects"].as_array().unwrap(), "Role")).collect();
+    assert_eq!(roles[0].len(), 1);
+    let names = json!(["shop-scheduler.0", "shop-scheduler.1", "shop-outbox"]);
+    assert_eq!(roles[0][0]["rules"][1]["resourceNames"], names);
+    // The leases' rights where they are, the others with the pods.
+    let places: Vec<&Value> = roles[1].iter().map(|role| &role["metadata"]["namespace"]).collect();
+    assert_eq!((places.len(), places[0]), (2, &json!("elsewhere")));
+    assert_ne!(places[0], places[1]);
+    let groups = |role: &Value| {
+        role["rules"].as_array().unwrap().iter().map(|rule| rule["apiGroups"][0].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(groups(roles[1][0]), ["coordination.k8s.io", "coordination.k8s.io"]);
+    assert_eq!(groups(roles[1][1]), ["coordination.k8s.io", "coordination.k8s.io", "events.k8s.io"]);
+    assert_eq!(roles[1][0]["rules"][1]["verbs"], json!(["get", "watch", "update"]));
+    assert_eq!(roles[1][1]["rules"][1]["verbs"], json!(["get", "update"]));
+    let bindings = of_kind(answers[1]["objects"].as_array().unwrap(), "RoleBinding");
+    assert!(bindings.iter().all(|binding| binding["subjects"][0]["namespace"] == *places[1]), "{bindings:?}");
+}
+
+#[test]
+fn the_rights_of_what_kubernetes_is_told_are_the_documented_ones() {
+    let page = std::fs::read_to_string(root().join("docs/kubernetes-integration.md")).unwrap();
+    let text = page.split("```yaml fragment\n").filter_map(|rest| rest.split("```").next());
+    let text = text.into_iter().find(|text| text.starts_with("rules:")).unwrap();
+    let documented: Value = serde_yaml::from_str(text).unwrap();
+    let (.., objects) = rendered().iter().find(|(case, ..)| case.name == "extras").unwrap();
+    assert_eq!(object(objects, "Role", "baton")["rules"], documented["rules"]);
 }
 
 #[test]

@@ -266,7 +266,7 @@ async fn leadership_goes_on_while_the_api_server_stands_still_and_the_newest_sta
     let first = stage.leader_after(0);
     stage.settled(&first);
     stage.cluster.server().expect("its own").pause();
-    let mut last = first.clone();
+    let mut last = first;
     for _ in 0..3 {
         stage.resign(last.who.replica);
         last = stage.leader_after(last.token);

@@ -1,14 +1,14 @@
 //! What Kubernetes is told by real sidecars on a real Redis. The API server is a stand-in, whose faults are the test's
 //! to choose; on a real one: `tests/kubernetes_e2e`.
 
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::group::Group;
-use crate::replica::{Lease, ROLE, Settings};
+use crate::replica::{Lease, ROLE, Replica, Settings};
 use crate::support::kubernetes::{FakeApi, Fault, NAMESPACE};
 use crate::support::redis::RedisServer;
 use crate::wait::{last_for, until, until_some};
@@ -165,7 +165,7 @@ fn leadership_goes_on_without_the_api_server_and_only_the_newest_state_is_writte
     until("there is a mirror", || api.lease(MIRROR).is_some());
     api.fail(&[], Fault::Answer(503));
     let before = api.lease(MIRROR).expect("it is there");
-    let (mut last, mut tokens) = (first.clone(), vec![first.token]);
+    let (mut last, mut tokens) = (first, vec![first.token]);
     for _ in 0..3 {
         resign(&group, last.who.replica);
         last = group.leader_after(&last);
@@ -225,6 +225,72 @@ fn a_lease_that_something_else_made_is_left_alone() {
     last_for(Duration::from_millis(200));
     assert_eq!((api.lease(MIRROR), api.count("update", MIRROR)), (before, 0));
     group.finish("somebody else's Lease", "");
+}
+
+#[test]
+fn what_the_api_server_turns_away_at_the_end_is_tried_again_before_the_process_is_gone() {
+    let api = api_with(1);
+    let mut group = group(&api, 1, &ALL);
+    let first = group.leader();
+    until_labelled(&api, 1, 0, first.token);
+    until("there is a mirror", || api.lease(MIRROR).is_some());
+    until("the election was told", || told(&api, 0).len() == 2);
+    for verb in ["patch", "update", "create"] {
+        api.fail_times(&[verb], 4, Fault::Answer(503));
+    }
+    assert!(end(&mut group, 0).success());
+    assert_eq!(label(&api, 0), None);
+    assert_eq!(api.lease(MIRROR).expect("it stays")["spec"]["holderIdentity"], "");
+    assert_eq!(told(&api, 0).last().map(|(reason, _)| reason.clone()), Some("HandedOver".to_owned()));
+    group.finish("a reluctant API server at the end", "");
+}
+
+#[test]
+fn shards_have_labels_and_mirrors_of_their_own_which_go_with_them() {
+    let api = api_with(1);
+    let redis = RedisServer::start();
+    let mut settings = Settings::new(0, redis.url(), Lease::SHORT);
+    settings.roles = Lease::SHORT.role(ROLE, ", shards: 2");
+    let settings = settings.telling(&["podLabels", "leaseMirror"], api.kubeconfig(), NAMESPACE, &uid(0));
+    let replica = Replica::start(0, settings);
+    let labels = || {
+        let labels = api.pod("web-0")["metadata"]["labels"].take();
+        labels.as_object().expect("labels").keys().filter(|key| key.contains("baton.dev")).cloned().collect::<Vec<_>>()
+    };
+    let holder =
+        |shard: u16| api.lease(&format!("{MIRROR}.{shard}"))?["spec"]["holderIdentity"].as_str().map(str::to_owned);
+    until("both shards are shown", || {
+        labels() == [format!("{LABEL}.0"), format!("{LABEL}.1")]
+            && (0..2).all(|n| holder(n).as_deref() == Some("web-0"))
+    });
+    // A reload that takes the shards away.
+    std::fs::write(&replica.config, replica.config_with(&Lease::SHORT.role(ROLE, ""))).expect("a configuration");
+    until("the role is shown instead", || {
+        labels() == [LABEL] && (0..2).all(|n| holder(n).as_deref() == Some("")) && api.lease(MIRROR).is_some()
+    });
+}
+
+#[test]
+fn a_command_is_shown_as_leading_while_it_runs_and_not_afterwards() {
+    let api = api_with(1);
+    let redis = RedisServer::start();
+    let settings = Settings::new(0, redis.url(), Lease::SHORT);
+    let settings = settings.telling(&ALL, api.kubeconfig(), NAMESPACE, &uid(0));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (config, flag) = (folder.path().join("config.yaml"), folder.path().join("go"));
+    let Settings { redis_url, roles, more, env, .. } = &settings;
+    let store = format!("store: {{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms }} }}");
+    std::fs::write(&config, format!("identity: web-0\n{store}\nroles:\n{roles}{more}")).expect("a configuration");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
+    command.args(["exec", "--role", ROLE, "--config"]).arg(&config).args(["--", "sh", "-c"]);
+    command.arg(format!("until [ -e {} ]; do sleep 0.02; done", flag.display())).stdin(Stdio::null());
+    command.envs(env.iter().cloned()).env("KUBECONFIG", api.kubeconfig()).env_remove("KUBERNETES_SERVICE_HOST");
+    let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
+    until("the command's pod has the label", || label(&api, 0).is_some());
+    std::fs::write(&flag, "").expect("a file");
+    assert!(child.wait().expect("our own child").success());
+    assert_eq!((label(&api, 0), &api.lease(MIRROR).expect("it stays")["spec"]["holderIdentity"]), (None, &json!("")));
+    assert_eq!(told(&api, 0).last().map(|(reason, _)| reason.clone()), Some("HandedOver".to_owned()));
 }
 
 #[test]

@@ -214,7 +214,9 @@ checksum/baton-config: {{ $config | toJson | sha256sum }}
 {{- range $config.store -}}
 {{- $timeout = .commandTimeout | default $timeout -}}
 {{- end -}}
-{{- $drain := addf $longest (include "baton.milliseconds" $timeout) 1000 -}}
+{{- /* What Kubernetes shows of the leader is taken back within a second. */}}
+{{- $extras := ternary 1000 0 (not (empty (include "baton.extras" .))) -}}
+{{- $drain := addf $longest (include "baton.milliseconds" $timeout) 1000 $extras -}}
 {{- add .Values.baton.appDrainSeconds (divf $drain 1000 | ceil) -}}
 {{- end -}}
 

@@ -73,11 +73,8 @@ impl Mirror {
             };
             let pause = match seen.as_ref().map(object::whose) {
                 Some(Whose::Foreign(why)) => {
-                    self.desk.trouble(
-                        KubernetesKind::Lease,
-                        "mirror",
-                        format!("the Lease {name} {why}: it is left alone"),
-                    );
+                    let reason = format!("the Lease {name} {why}: it is left alone");
+                    self.desk.trouble((KubernetesKind::Lease, "whose", name.clone()), reason);
                     LOOK_AGAIN
                 }
                 Some(Whose::Ours(token)) if token > term.token => LOOK_AGAIN,
@@ -89,7 +86,7 @@ impl Mirror {
                         Err(Refusal::Conflict | Refusal::Missing) => continue,
                         Err(refusal) => return Err(refusal),
                     }
-                    self.desk.recovered(KubernetesKind::Lease, "mirror");
+                    self.desk.recovered(&(KubernetesKind::Lease, "whose", name.clone()));
                     period
                 }
             };
@@ -149,7 +146,8 @@ async fn ask(
     lease: Option<&Lease>,
 ) -> Result<Lease, Refusal> {
     let unreadable = |error: serde_json::Error| {
-        desk.trouble(KubernetesKind::Lease, "read", format!("the API server answers what is no Lease: {error}"));
+        let reason = format!("the API server answers what is no Lease: {error}");
+        desk.trouble((KubernetesKind::Lease, "read", name.to_owned()), reason);
         Refusal::Open { rest: None }
     };
     let body = lease.map(serde_json::to_vec).transpose().map_err(unreadable)?;
