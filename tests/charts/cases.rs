@@ -35,6 +35,7 @@ pub fn cases() -> Vec<Case> {
         case("openshift", json!({"baton": {"platformUser": true}})),
         case("long-names", long_names()),
         case("extras", extras()),
+        case("failover", json!({"baton": {"config": {"kubernetes": {"fastFailover": true}}}})),
     ]
 }
 
@@ -123,7 +124,7 @@ fn long_names() -> Value {
 /// Whatever the API server may be told about who leads.
 fn extras() -> Value {
     json!({"baton": {
-        "config": {"kubernetes": {"podLabels": true, "events": true, "leaseMirror": true, "fastFailover": true}},
+        "config": {"kubernetes": {"podLabels": true, "events": true, "leaseMirror": true}},
         "leaderService": {"enabled": true, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
     }})
 }

@@ -157,10 +157,11 @@ fn refuse(connection: &mut TcpStream, code: u16, reason: &str, message: &str) ->
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
                       "reason": reason, "code": code})
     .to_string();
+    let length = body.len();
     write!(
         connection,
-        "HTTP/1.1 {code} {reason}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
+        "HTTP/1.1 {code} {reason}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{body}"
     )
 }
 

@@ -160,10 +160,17 @@ tls:
 {{- $port -}}
 {{- end -}}
 
-{{/* "yes" when the sidecar tells the API server who leads, or asks it who has ended, and so needs to know its pod. */}}
+{{/* "yes" when the sidecar tells the API server who leads. */}}
 {{- define "baton.extras" -}}
 {{- $extras := (include "baton.given" . | fromJson).kubernetes | default dict -}}
-{{- if or $extras.podLabels $extras.events $extras.leaseMirror $extras.fastFailover -}}
+{{- if or $extras.podLabels $extras.events $extras.leaseMirror -}}
+yes
+{{- end -}}
+{{- end -}}
+
+{{/* "yes" when it does, or asks it who has ended, and so needs to know its pod. */}}
+{{- define "baton.knowsPod" -}}
+{{- if or (include "baton.extras" .) ((include "baton.given" . | fromJson).kubernetes | default dict).fastFailover -}}
 yes
 {{- end -}}
 {{- end -}}
@@ -171,7 +178,7 @@ yes
 {{/* "yes" when the sidecar talks to the API server, and so needs a token and rights. */}}
 {{- define "baton.needsApi" -}}
 {{- $config := include "baton.given" . | fromJson -}}
-{{- if or (hasKey $config.store "kubernetes") (include "baton.extras" .) -}}
+{{- if or (hasKey $config.store "kubernetes") (include "baton.knowsPod" .) -}}
 yes
 {{- end -}}
 {{- end -}}

@@ -57,7 +57,7 @@ automountServiceAccountToken: false
 {{- $prefix := $leases.namePrefix | default "baton" -}}
 {{- $store = include "baton.leaseRules" (dict "roles" $config.roles "prefix" $prefix "namespace" $namespace "verbs" "get, watch, update") -}}
 {{- end -}}
-{{- if include "baton.extras" . -}}
+{{- if include "baton.knowsPod" . -}}
 {{- $own = include "baton.extrasRules" . -}}
 {{- end -}}
 {{- if and $store $own (ne $namespace .Release.Namespace) -}}

@@ -43,7 +43,7 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: metadata.name
-  {{- if include "baton.extras" . }}
+  {{- if include "baton.knowsPod" . }}
   - name: POD_NAMESPACE
     valueFrom:
       fieldRef:

@@ -173,3 +173,70 @@ fn a_message_is_whole_and_to_the_letter_or_it_is_none() {
         assert!(wrong.parse::<Testament>().is_err(), "{wrong:?}");
     }
 }
+
+/// A configuration with these roles, further keys, and this file for the message.
+fn config(roles: &str, more: &str, file: &std::path::Path) -> Config {
+    let text = format!(
+        "telemetry: {{ listen: 127.0.0.1:4041 }}\nstore: {{ redis: {{ url: redis://redis:6379 }} }}\nroles: {roles}\n\
+         kubernetes: {{ fastFailover: true, terminationMessagePath: {file:?} }}\n{more}"
+    );
+    let environment =
+        crate::config::Environment::new(|name| name.starts_with("POD_").then(|| "web-0".to_owned()), None);
+    crate::config::check_text(&text, "t.yaml", &environment).unwrap_or_else(|error| panic!("{error}")).config
+}
+
+fn read_back(file: &std::path::Path) -> Testament {
+    std::fs::read_to_string(file).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_process_leaves_the_longest_promise_of_its_roles_and_never_takes_a_longer_one_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("end");
+    let short = config("[{ name: a, answerValidity: 2s }, { name: b, answerValidity: 3s }]", "", &file);
+    assert!(Will::leave(&short, session(7)).is_none(), "a file that is not there is not the kubelet's");
+    assert!(!file.exists());
+    std::fs::write(&file, "something longer than the message, as it is when a message is written over it".repeat(3))
+        .unwrap();
+    let mut will = Will::leave(&short, session(7)).unwrap();
+    let first =
+        Testament { pod: "web-0".to_owned(), session: session(7), promise: Duration::from_secs(3), reach: Reach::Pod };
+    assert_eq!(read_back(&file), first);
+    let longer = config("[{ name: a, answerValidity: 4s }]", "", &file);
+    will.cover(&longer).unwrap();
+    let second = Testament { promise: Duration::from_secs(4), ..first };
+    assert_eq!(read_back(&file), second);
+    will.cover(&short).unwrap();
+    assert_eq!(read_back(&file), second, "what was promised stands");
+    std::fs::remove_file(&file).unwrap();
+    will.cover(&short).unwrap();
+    let longest = config("[{ name: a, answerValidity: 100ms, stepDownMargin: 4500ms }]", "", &file);
+    assert!(will.cover(&longest).is_err(), "and it must not be put in force");
+    std::fs::write(&file, "").unwrap();
+    will.cover(&longest).unwrap();
+    assert_eq!(read_back(&file).promise, Duration::from_millis(4_500), "a job's app has the margin for noticing");
+}
+
+#[test]
+fn who_listens_to_others_or_sends_them_jobs_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("end");
+    std::fs::write(&file, "").unwrap();
+    let job =
+        |url: &str| format!("jobs: [{{ name: j, role: a, schedule: '@daily', run: {{ http: {{ url: '{url}' }} }} }}]");
+    let here = [String::new(), job("http://127.0.0.1:8080/j"), job("http://localhost/j"), job("http://[::1]:80/j")];
+    for more in here {
+        Will::leave(&config("[{ name: a }]", &more, &file), session(7)).unwrap();
+        assert_eq!(read_back(&file).reach, Reach::Pod, "{more}");
+    }
+    let token = dir.path().join("token");
+    std::fs::write(&token, "correct-horse-battery-staple").unwrap();
+    let open = format!("api: {{ listen: 0.0.0.0:4040, tokenFile: {token:?} }}");
+    let mut will = None;
+    for more in [open, job("http://reports/j"), job("http://10.0.0.1/j")] {
+        will = Will::leave(&config("[{ name: a }]", &more, &file), session(7));
+        assert_eq!(read_back(&file).reach, Reach::Network, "{more}");
+    }
+    will.unwrap().cover(&config("[{ name: a }]", "", &file)).unwrap();
+    assert_eq!(read_back(&file).reach, Reach::Network, "whom it has told may act on");
+}

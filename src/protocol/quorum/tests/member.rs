@@ -335,6 +335,13 @@ fn session_and_token_alone_name_the_term_of_a_process_that_has_ended() {
     assert_eq!(renewed(&member.renew(1, 3, term)), None, "a late renewal");
     member.grant(1, 4);
     assert_eq!(member.release(1, 0, term), (ReleaseReply::Released, None), "what it was granted since, it cannot use");
+
+    let mut member = Member::new();
+    let leader = member.elect(2, 1);
+    let elsewhere = token(leader.get() + 1);
+    assert_eq!(member.release(1, 0, elsewhere).0, ReleaseReply::NotHeld);
+    member.cell.evict_lease();
+    assert_eq!(renewed(&member.renew(2, 1, leader)), Some(true), "nothing is over where that term never was");
 }
 
 #[test]

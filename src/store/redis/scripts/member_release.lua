@@ -17,7 +17,8 @@ end
 -- Confirmed, it has the term's token; a grant has this member's own.
 local fits = lease and (token == 0 or lease.confirmed == 0 or lease.token == token)
 local ours = fits and lease.session == session and (lease.attempt == attempt or (attempt == 0 and token ~= 0))
-if not ours and token == 0 then
+-- Of a term that another says is over it is not sure that a majority ever had it.
+if not ours and (token == 0 or attempt == 0) then
   return { 'notheld', text(now) }
 end
 record = record or new_record()
