@@ -9,11 +9,12 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 
-use super::handle::{Command, CommandError, RoleHandle, Snapshot};
+use super::handle::{Command, CommandError, RoleHandle};
 use super::pulse::Heartbeat;
+use super::status::Snapshot;
 use crate::clock::{SharedClock, wall_time};
 use crate::process::StallWatch;
-use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View};
+use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing};
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
 use crate::telemetry::{SystemEvent, Telemetry};
 
@@ -101,7 +102,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
     let standstills = surroundings.stall.standstills(now);
     let mut election = Election::new(profile, now);
     election.handle_input(now, Input::Patience { patience: spec.patience });
-    let first = Snapshot { view: election.view(now), since: wall_time(), index: 1 };
+    let first = Snapshot::first(election.view(now), wall_time());
     let (snapshots, seen) = watch::channel(Arc::new(first));
     let (commands, inbox) = mpsc::channel(COMMANDS);
     let heartbeat = Arc::new(Heartbeat::new(now, PULSE_WITHIN));
@@ -181,13 +182,14 @@ impl Driver {
                 reason.push_str(&note);
             }
         }
+        let token = self.election.standing().remaining(now).map(|(token, _)| token);
         self.snapshots.send_if_modified(|last| {
             if last.view == view {
                 return false;
             }
-            let news = says_more(&last.view, &view);
-            let since = if last.view.state == view.state { last.since } else { wall_time() };
-            *last = Arc::new(Snapshot { view, since, index: last.index + u64::from(news) });
+            let next = last.next(view, token, wall_time());
+            let news = next.index != last.index;
+            *last = Arc::new(next);
             news
         });
         // An app that is unwell keeps the role from asking; that is a state, too.
@@ -299,12 +301,6 @@ async fn doze(nap: Duration, clock: &SharedClock) {
     while clock.now() < due {
         tokio::task::yield_now().await;
     }
-}
-
-/// Whether a view tells a reader more than a later time of the same thing.
-fn says_more(old: &View, new: &View) -> bool {
-    let name = |view: &View| view.holder.as_ref().map(|(name, _)| Arc::clone(name));
-    old.state != new.state || old.reason != new.reason || name(old) != name(new)
 }
 
 /// What the store itself said against a request; none when it did not answer, or did what was asked.
