@@ -82,6 +82,10 @@ struct Driver {
     standstills: u64,
     /// Until when news are dropped after a standstill.
     deaf_until: Option<Mono>,
+    /// Since when the state is what was published.
+    turned_at: Mono,
+    /// The state that an event's line told since then.
+    logged: Option<State>,
     /// Why the store refused this role's last request, as it was logged.
     refusal: Option<String>,
 }
@@ -128,6 +132,8 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         orphaned: false,
         standstills,
         deaf_until: None,
+        turned_at: now,
+        logged: None,
         refusal: None,
     };
     (handle, driver.run())
@@ -138,7 +144,7 @@ impl Driver {
         loop {
             let now = self.surroundings.clock.now();
             self.election.handle_timeout(now);
-            self.obey();
+            self.obey(now);
             self.publish(now);
             self.heartbeat.beat(now);
             if self.election.is_ended() {
@@ -149,7 +155,7 @@ impl Driver {
     }
 
     /// Does what the election asks for.
-    fn obey(&mut self) {
+    fn obey(&mut self, now: Mono) {
         while let Some(action) = self.election.poll_action() {
             let (store, role) = (Arc::clone(&self.surroundings.store), self.name.clone());
             match action {
@@ -168,19 +174,29 @@ impl Driver {
                     let refusal = refusal(&reply);
                     (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),
-                Action::Tell(event) => self.surroundings.telemetry.record(&self.name, &event),
+                Action::Tell(event) => {
+                    let told = self.surroundings.telemetry.record(&self.name, &event, now.since(self.turned_at));
+                    self.logged = told.or(self.logged);
+                }
             }
         }
     }
 
     /// Shows readers the election's view, and wakes those who wait when it says something new.
-    fn publish(&self, now: Mono) {
+    fn publish(&mut self, now: Mono) {
         let mut view = self.election.view(now);
         if let Some(reason) = &mut view.reason {
             for note in self.surroundings.store.notes() {
                 reason.push_str("; ");
                 reason.push_str(&note);
             }
+        }
+        if self.snapshots.borrow().view.state != view.state {
+            if self.logged != Some(view.state) {
+                let lasted = now.since(self.turned_at);
+                self.surroundings.telemetry.record_state(&self.name, view.state, view.reason.as_deref(), lasted);
+            }
+            (self.turned_at, self.logged) = (now, None);
         }
         let token = self.election.standing().remaining(now).map(|(token, _)| token);
         self.snapshots.send_if_modified(|last| {
