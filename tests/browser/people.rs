@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use crate::driver::Browser;
+use crate::driver::{Browser, ENTER, TAB};
 use crate::http::Connection;
 use crate::replica::{Lease, Replica, Settings};
 use crate::stage::{JOBS, Stage, job, who};
+use crate::support::place::Place;
 use crate::support::redis::RedisServer;
 
 /// Every piece of text on the page that is less than 4.5 times as light or dark as what is behind it (WCAG AA), and the
@@ -32,11 +33,12 @@ return [...document.querySelectorAll('body *')].filter((element) => element.chec
 const TOO_WIDE: &str = "[...document.querySelectorAll('body *')].filter((element) => element.checkVisibility()
   && element.getBoundingClientRect().right > innerWidth + 1).map((element) => element.outerHTML.slice(0, 80))";
 
-/// Where the documentation's pictures are; they are written when `BATON_PAGE_WRITE` is set.
+/// Takes a picture. Those that the documentation shows are written there when `BATON_PAGE_WRITE` is set.
 fn picture(browser: &Browser, name: &str) {
     let bytes = browser.picture();
     assert!(bytes.starts_with(b"\x89PNG"), "{name} is a picture");
-    if std::env::var_os("BATON_PAGE_WRITE").is_some() {
+    let page = include_str!("../../docs/status-page.md");
+    if std::env::var_os("BATON_PAGE_WRITE").is_some() && page.contains(&format!("{name}.png")) {
         let path = format!("{}/docs/pictures/{name}.png", env!("CARGO_MANIFEST_DIR"));
         std::fs::write(&path, bytes).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
@@ -125,5 +127,23 @@ fn a_role_that_a_reload_removes_goes_from_the_page() {
     std::fs::write(&replica.config, replica.config_with(&fewer)).expect("a configuration");
     browser.until("document.querySelectorAll('[data-role]').length === 1");
     browser.until(&format!("{}.includes('This replica leads')", who("scheduler")));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_shard_is_resigned_like_any_role_and_what_the_store_lacks_is_said() {
+    let store = "{ memory: {} }".to_owned();
+    let roles = Lease::LONGER.role("work", ", shards: 2");
+    let settings = Settings { roles, ..Settings::on_store(0, store, Place::here(), Lease::LONGER) };
+    let replica = Replica::start(0, settings);
+    let browser = Browser::open();
+    browser.go(&format!("http://{}/", replica.api()));
+    let card = "document.querySelector('[data-role=\"work/1\"]')";
+    browser.until(&format!("!!{card} && {card}.innerText.includes('This replica leads')"));
+    browser.tab_to(&format!("at.textContent === 'Resign …' && {card}.contains(at)"));
+    browser.press(&[ENTER, TAB, ENTER]);
+    browser.until("document.querySelector('#done').innerText.includes('✓')");
+    browser.until(&format!("!{card}.innerText.includes('This replica leads')"));
+    browser.until("document.querySelector('#no-jobs').textContent === 'No jobs are configured.'");
     assert_eq!(browser.complaints(), [""; 0]);
 }
