@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::bench::{Bench, PATIENCE, ask, dev_port, role_at};
+use crate::bench::{Bench, PATIENCE, Running, ask, dev_port, role_at};
 use crate::support::redis::RedisServer;
-use crate::support::wait_until_async;
+use crate::support::{wait_until, wait_until_async};
 
 /// The states that `/status` remembers, oldest first.
 async fn changes(port: u16) -> Vec<String> {
@@ -12,6 +12,13 @@ async fn changes(port: u16) -> Vec<String> {
     let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
     let changes = status["roles"][0]["changes"].as_array().unwrap().iter().rev();
     changes.map(|change| change["state"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The lines that tell a role's state.
+fn told(running: &Running) -> Vec<Value> {
+    let lines = running.lines();
+    let lines = lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")));
+    lines.filter(|line: &Value| line["state"].is_string()).collect()
 }
 
 #[tokio::test]
@@ -44,11 +51,14 @@ async fn every_change_of_a_roles_state_is_a_line_with_the_same_fields() {
     for state in ["guarded", "leading", "draining", "standby", "unreachable"] {
         assert!(wanted.iter().any(|change| change == state), "{state} in {wanted:?}");
     }
-    let lines = running.lines();
-    let lines: Vec<Value> =
-        lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
-    let told: Vec<&Value> = lines.iter().filter(|line| line["state"].is_string()).collect();
-    for line in &told {
+    // Every state that the role had after its first is told, in their order. The last lines may be on their way.
+    wait_until(PATIENCE, &format!("{wanted:?} is told"), || {
+        let told = told(&running);
+        let mut said = told.iter().map(|line| line["state"].as_str().unwrap());
+        wanted[1..].iter().all(|state| said.any(|word| word == state))
+    })
+    .await;
+    for line in told(&running) {
         for field in ["timestamp", "level", "message", "target", "role"] {
             assert!(line[field].is_string(), "{field} of {line}");
         }
@@ -58,10 +68,5 @@ async fn every_change_of_a_roles_state_is_a_line_with_the_same_fields() {
             assert!(line["token"].as_str().is_some_and(|token| token.parse::<u64>().is_ok()), "{line}");
         }
         assert!(line["state"] == "leading" || line["reason"].is_string(), "{line}");
-    }
-    // Every state that the role had after its first is told, in their order.
-    let mut said = told.iter().map(|line| line["state"].as_str().unwrap());
-    for state in &wanted[1..] {
-        assert!(said.any(|word| word == state), "{state} of {wanted:?} is not told in its place: {told:#?}");
     }
 }
