@@ -8,12 +8,14 @@
 //! so a stalled task never shows a stale leadership.
 
 mod events;
+mod help;
 mod jobs;
 mod labels;
 mod locks;
 pub mod logging;
 mod metrics;
 mod process;
+mod roles;
 
 pub use events::{SystemEvent, Telemetry};
 pub use jobs::{JobReading, ending_word, failure_word, gap_word};
