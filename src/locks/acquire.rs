@@ -98,7 +98,7 @@ impl LockDesk {
         };
         let bell = match queueing {
             Queueing::No => Arc::new(Notify::new()),
-            _ => core.waiting.enter(id).ok_or(Refusal::TooManyWaiters { max })?,
+            _ => core.waiting.enter(id, &want.names).ok_or(Refusal::TooManyWaiters { max })?,
         };
         let request = AcquireRequest {
             session: core.session,

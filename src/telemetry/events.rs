@@ -1,7 +1,8 @@
 //! One event type owns its log line and its counter.
 //!
 //! Every line carries the same field names: `role`, `token`, `state` (what the role is from now on), `reason`, and
-//! durations in `…_ms`. They are stable: alerts on logs may rely on them.
+//! durations in `…_ms`. They are stable, and `docs/operations.md` lists them: alerts on logs may rely on them. Whatever
+//! changes a role's state, there is one line with the new state in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +74,9 @@ impl Telemetry {
         &self.metrics
     }
 
-    /// Logs and counts what happened to a role.
-    pub fn record(&self, role: &RoleName, event: &Event) {
+    /// Logs and counts what happened to a role, which had been in its state for `lasted`. Returns the state that the
+    /// line says it is in from now on, if it says so.
+    pub fn record(&self, role: &RoleName, event: &Event, lasted: Duration) -> Option<State> {
         self.count(role, event);
         self.tell(role, event);
         match event {
@@ -83,13 +85,27 @@ impl Telemetry {
             | Event::Lost { .. }
             | Event::Draining { .. }
             | Event::Released { .. }
-            | Event::Abandoned { .. } => log_own_term(role, event),
+            | Event::Abandoned { .. } => log_own_term(role, event, lasted),
             Event::Contended { .. }
             | Event::Departed { .. }
             | Event::Following { .. }
             | Event::Guarded { .. }
             | Event::IdentityClash { .. }
-            | Event::StoreClockStepped { .. } => log_surroundings(role, event),
+            | Event::StoreClockStepped { .. } => log_surroundings(role, event, lasted),
+        }
+        state_after(event)
+    }
+
+    /// Logs a new state that no event told. `lasted`: how long the role had been in the one before.
+    pub fn record_state(&self, role: &RoleName, state: State, reason: Option<&str>, lasted: Duration) {
+        let (state_word, reason, duration_ms) = (state.as_str(), reason.unwrap_or(""), ms(lasted));
+        match state {
+            State::Unhealthy | State::Unreachable | State::Guarded => {
+                warn!(%role, state = state_word, reason, duration_ms, "this replica cannot lead");
+            }
+            State::Standby | State::Campaigning | State::Leading | State::Draining => {
+                info!(%role, state = state_word, reason, duration_ms, "the role has another state");
+            }
         }
     }
 
@@ -184,33 +200,55 @@ fn log_attempt(role: &RoleName, event: &Event) {
     }
 }
 
-fn log_own_term(role: &RoleName, event: &Event) {
+/// What a role is from an event on; none when that does not change.
+fn state_after(event: &Event) -> Option<State> {
+    match event {
+        Event::Elected { .. } => Some(State::Leading),
+        Event::Lost { .. } | Event::Released { .. } | Event::Abandoned { .. } | Event::Following { .. } => {
+            Some(State::Standby)
+        }
+        Event::Draining { .. } => Some(State::Draining),
+        Event::Guarded { .. } => Some(State::Guarded),
+        Event::Campaigned { .. }
+        | Event::Contended { .. }
+        | Event::Departed { .. }
+        | Event::Renewed { .. }
+        | Event::IdentityClash { .. }
+        | Event::StoreClockStepped { .. } => None,
+    }
+}
+
+fn log_own_term(role: &RoleName, event: &Event, lasted: Duration) {
+    let state = state_after(event).map_or("", State::as_str);
     match event {
         Event::Elected { token } => {
-            info!(%role, %token, state = State::Leading.as_str(), "this replica leads");
+            info!(%role, %token, state, duration_ms = ms(lasted), "this replica leads");
         }
         Event::Lost { token, reason, held_for } => {
             let (reason, duration_ms) = (reason.as_str(), ms(*held_for));
-            warn!(%role, %token, state = State::Standby.as_str(), reason, duration_ms, "the lease is lost");
+            warn!(%role, %token, state, reason, duration_ms, "the lease is lost");
         }
         Event::Draining { token, reason, remaining } => {
-            let (reason, remaining_ms) = (reason.as_str(), ms(*remaining));
-            let state = State::Draining.as_str();
-            info!(%role, %token, state, reason, remaining_ms, "handing over, once the promises given have run out");
+            let (reason, duration_ms, remaining_ms) = (reason.as_str(), ms(lasted), ms(*remaining));
+            info!(
+                %role, %token, state, reason, duration_ms, remaining_ms,
+                "handing over, once the promises given have run out"
+            );
         }
         Event::Released { token, reason, held_for } => {
             let (reason, duration_ms) = (reason.as_str(), ms(*held_for));
-            info!(%role, %token, state = State::Standby.as_str(), reason, duration_ms, "the lease is given back");
+            info!(%role, %token, state, reason, duration_ms, "the lease is given back");
         }
         Event::Abandoned { token, remaining } => {
-            let remaining_ms = ms(*remaining);
-            warn!(%role, %token, state = State::Standby.as_str(), remaining_ms, "the lease is left to run out");
+            let (reason, duration_ms, remaining_ms) = ("abandoned", ms(lasted), ms(*remaining));
+            warn!(%role, %token, state, reason, duration_ms, remaining_ms, "the lease is left to run out");
         }
         _ => {}
     }
 }
 
-fn log_surroundings(role: &RoleName, event: &Event) {
+fn log_surroundings(role: &RoleName, event: &Event, lasted: Duration) {
+    let (state, duration_ms) = (state_after(event).map_or("", State::as_str), ms(lasted));
     match event {
         Event::Contended { winner, token } => debug!(%role, %token, holder = %winner, "another was faster"),
         Event::Departed { holder, token } => {
@@ -218,12 +256,14 @@ fn log_surroundings(role: &RoleName, event: &Event) {
             info!(%role, %token, %holder, reason, "the leader's process has ended; its lease is given back");
         }
         Event::Following { holder, token } => {
-            info!(%role, %token, %holder, state = State::Standby.as_str(), "another replica leads");
+            info!(%role, %token, %holder, state, reason = "held", duration_ms, "another replica leads");
         }
         Event::Guarded { cause, remaining } => {
             let (reason, remaining_ms) = (cause.as_str(), ms(*remaining));
-            let state = State::Guarded.as_str();
-            warn!(%role, state, reason, remaining_ms, "the store may have forgotten a lease; nobody new may lead yet");
+            warn!(
+                %role, state, reason, duration_ms, remaining_ms,
+                "the store may have forgotten a lease; nobody new may lead yet"
+            );
         }
         Event::IdentityClash { session } => {
             warn!(%role, %session, "another process campaigns under this replica's identity; give each its own");
@@ -245,7 +285,10 @@ mod tests {
     fn line(level: LogLevel, event: &Event) -> Option<Value> {
         let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
         let role = RoleName::new("scheduler").unwrap();
-        let text = logged(LogConfig { level, format: LogFormat::Json }, || telemetry.record(&role, event));
+        let lasted = Duration::from_millis(2_500);
+        let text = logged(LogConfig { level, format: LogFormat::Json }, || {
+            telemetry.record(&role, event, lasted);
+        });
         assert!(text.lines().count() <= 1, "one event, one line: {text}");
         text.lines().next().map(|line| serde_json::from_str(line).unwrap())
     }
@@ -258,12 +301,12 @@ mod tests {
         let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
         type Fields = &'static [(&'static str, &'static str)];
         let rows: [(Event, &str, Fields); 11] = [
-            (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading")]),
+            (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading"), ("duration_ms", "2500")]),
             (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
             (
                 Event::Draining { token, reason, remaining: took },
                 "INFO",
-                &[("state", "draining"), ("reason", "resigned")],
+                &[("state", "draining"), ("reason", "resigned"), ("duration_ms", "2500")],
             ),
             (
                 Event::Released { token, reason, held_for: took },
@@ -271,7 +314,7 @@ mod tests {
                 &[("reason", "resigned"), ("duration_ms", "1500")],
             ),
             (Event::Abandoned { token, remaining: took }, "WARN", &[("token", "7"), ("remaining_ms", "1500")]),
-            (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished")]),
+            (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished"), ("duration_ms", "2500")]),
             (Event::Departed { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("reason", "departed")]),
             (Event::Following { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("token", "7")]),
             (Event::IdentityClash { session: SessionId::from_u128(1) }, "WARN", &[]),
@@ -285,6 +328,20 @@ mod tests {
                 let given = line[*name].as_str().map_or_else(|| line[*name].to_string(), str::to_owned);
                 assert_eq!(given, *value, "{name} of {line}");
             }
+        }
+    }
+
+    #[test]
+    fn a_state_that_no_event_told_has_a_line_of_its_own() {
+        let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
+        let role = RoleName::new("scheduler").unwrap();
+        for (state, level) in [(State::Campaigning, "INFO"), (State::Unreachable, "WARN"), (State::Unhealthy, "WARN")] {
+            let text = logged(LogConfig { level: LogLevel::Info, format: LogFormat::Json }, || {
+                telemetry.record_state(&role, state, Some("because"), Duration::from_millis(5));
+            });
+            let line: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((&line["level"], &line["state"]), (&level.into(), &state.as_str().into()));
+            assert_eq!((&line["reason"], &line["duration_ms"]), (&"because".into(), &5.into()));
         }
     }
 

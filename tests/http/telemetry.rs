@@ -112,7 +112,7 @@ fn every_event() -> Vec<Event> {
 async fn every_event_counts_once_where_it_should() {
     let (_role, watched) = leader().await;
     for event in every_event() {
-        watched.telemetry.record(&name("scheduler"), &event);
+        watched.telemetry.record(&name("scheduler"), &event, Duration::ZERO);
     }
     watched.telemetry.record_system(&SystemEvent::ConfigReloaded { added: vec![], removed: vec![] });
     watched.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec!["roles: missing".to_owned()] });
@@ -144,7 +144,7 @@ async fn every_event_counts_once_where_it_should() {
 async fn promtool_finds_nothing_to_say_about_the_metrics() {
     let (_role, watched) = leader().await;
     for event in every_event() {
-        watched.telemetry.record(&name("scheduler"), &event);
+        watched.telemetry.record(&name("scheduler"), &event, Duration::ZERO);
     }
     let text = watched.metrics().await;
     let mut promtool = Command::new("promtool")

@@ -64,6 +64,8 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     /// Another store than these say, as it stands after `store:`.
     pub store: Option<String>,
+    /// Where the bearer token of the app's listener is, if it wants one.
+    pub token_file: Option<PathBuf>,
     /// Where it runs.
     pub place: Place,
     /// The entries of `roles`.
@@ -84,6 +86,7 @@ impl Settings {
             redis_more: String::new(),
             store: None,
             kubeconfig: None,
+            token_file: None,
             place: Place::here(),
             roles,
             more: String::new(),
@@ -164,12 +167,13 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let Settings { identity, redis_url, redis_more, store, more, .. } = &self.settings;
+        let Settings { identity, redis_url, redis_more, store, token_file, more, .. } = &self.settings;
         let (api, telemetry) = (self.api, self.telemetry);
         let redis = || format!("{{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}");
         let store = store.clone().unwrap_or_else(redis);
+        let token = token_file.as_ref().map_or(String::new(), |file| format!(", tokenFile: {}", file.display()));
         format!(
-            "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
+            "identity: {identity}\napi: {{ listen: {api}{token} }}\ntelemetry: {{ listen: {telemetry} }}\n\
              store: {store}\nroles:\n{roles}\
              log: {{ level: debug, format: text }}\n{more}"
         )
