@@ -10,9 +10,22 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use crate::bare::Bare;
 use crate::load::{self, Round};
+use crate::part::{Bench, Findings, Part};
 use crate::replica::{Group, Spec};
 use crate::report::Row;
 use crate::stats::median;
+
+pub const PART: Part = Part {
+    name: "poll",
+    title: "Asking who leads",
+    about: "\
+`GET /leader` is made to be asked often, before every step that needs the lead. It is compared with a bare hyper service
+in a process of its own that returns the same bytes and headers and does nothing else. Both take turns under the same load;
+the ratio is the median of the rounds.",
+    budget: Duration::from_secs(75),
+    peers: &[],
+    measure: |bench| Box::pin(measure(bench)),
+};
 
 const ROUNDS: usize = 6;
 const ROUND: Duration = Duration::from_secs(2);
@@ -25,7 +38,7 @@ struct Turn {
     cpu_us: f64,
 }
 
-pub async fn measure() -> Vec<Row> {
+async fn measure(bench: &Bench) -> Findings {
     let lease = Duration::from_secs(15);
     let spec = Spec { identity: "web-0".to_owned(), store: "{ memory: {} }".to_owned(), lease, answer_validity: None };
     let group = Group::start(vec![spec]);
@@ -43,13 +56,14 @@ pub async fn measure() -> Vec<Row> {
     let mut rows = Vec::new();
     for connections in CONNECTIONS {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
+        for _ in 0..bench.times(ROUNDS) {
             ours.push(turn(baton.pid(), baton.api, connections).await);
             theirs.push(turn(bare.pid(), bare.address(), connections).await);
         }
         rows.extend(compare(connections, &ours, &theirs));
     }
-    rows
+    let load = if load::has_wrk() { "wrk" } else { "the benchmark's own load generator" };
+    Findings { with: vec![format!("polled by {load}")], ..Findings::of(rows) }
 }
 
 async fn turn(pid: u32, address: std::net::SocketAddr, connections: usize) -> Turn {
