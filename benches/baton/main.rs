@@ -89,6 +89,7 @@ fn main() -> ExitCode {
 fn measure(part: &Part, bench: &Bench) -> Result<Findings, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the operating system gives a runtime");
+    bench.begin(part);
     let measuring = || runtime.block_on(async { tokio::time::timeout(part.budget, (part.measure)(bench)).await });
     match catch_unwind(AssertUnwindSafe(measuring)) {
         Ok(Ok(findings)) => Ok(findings),

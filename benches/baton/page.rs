@@ -11,13 +11,15 @@ use crate::parts;
 const HEAD: &str = "\
 # Performance
 
-This page is written by `make bench`, which takes up to half an hour, besides building; `make bench PART=\"handover crash\"` takes only
-some parts and leaves the others' figures as they are. The figures are JSON lines in `target/bench/`, too. They belong to one machine at
-one moment, named under each table: take them on yours before you rely on them. Everything runs on one machine, over loopback, so that
-the load generators, the servers and Baton share its processors: the longest times are the most doubtful ones.
+This page is written by `make bench`, which takes up to half an hour, besides building; `make bench PART=\"handover
+crash\"` takes only some parts and leaves the others' figures as they are. The figures are JSON lines in
+`target/bench/`, too. They belong to one machine at one moment, named under each table: take them on yours before you
+rely on them. Everything runs on one machine, over loopback, so that the load generators, the servers and Baton share
+its processors: the longest times are the most doubtful ones.
 
-What people would use instead is installed by the benchmark from its own registry (`benches/peers`), behind one line protocol, with its
-default settings unless something else is said. It works on the same servers as Baton and takes turns with it.
+What people would use instead is installed by the benchmark from its own registry (`benches/peers`), behind one line
+protocol, with its default settings unless something else is said. It works on the same servers as Baton and takes
+turns with it.
 ";
 
 /// The page, as it stands.

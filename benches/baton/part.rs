@@ -1,9 +1,10 @@
 //! What a part of the benchmark is, what it is given and what it comes to.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::peers::install::{self, Missing, Peer};
 use crate::plot::Plot;
@@ -68,13 +69,14 @@ pub struct Bench {
     /// Started first: the guard of a Redis without any record ends one lease after its start.
     pub redis: RedisServer,
     peers: BTreeMap<&'static str, Result<Peer, Missing>>,
+    last_round: Cell<Instant>,
     share: f64,
 }
 
 impl Bench {
     /// `share`: how much of all repetitions is done, 1 in earnest.
     pub fn start(share: f64) -> Self {
-        Self { redis: RedisServer::start(), peers: BTreeMap::new(), share }
+        Self { redis: RedisServer::start(), peers: BTreeMap::new(), last_round: Cell::new(Instant::now()), share }
     }
 
     /// Installs what is not installed yet.
@@ -98,6 +100,17 @@ impl Bench {
     /// When it did not.
     pub fn peer(&self, name: &str) -> &Result<Peer, Missing> {
         self.peers.get(name).unwrap_or_else(|| panic!("the part does not ask for the peer {name}"))
+    }
+
+    /// A part begins now.
+    pub fn begin(&self, part: &Part) {
+        self.last_round.set(Instant::now() + part.budget * 3 / 4);
+    }
+
+    /// Whether another round is begun: the first always, further ones in three quarters of the part's budget. Figures
+    /// say of how many repetitions they are.
+    pub fn has_time(&self, round: usize) -> bool {
+        round == 0 || Instant::now() < self.last_round.get()
     }
 
     /// A number of repetitions, less in a trial.

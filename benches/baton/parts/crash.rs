@@ -17,19 +17,19 @@ use crate::plot::{Axis, Kind, Plot};
 use crate::replica::{Group, ROLE};
 use crate::report::Row;
 use crate::stats::{distribution, percentile};
-use crate::support::redis::RedisServer;
 use crate::support::resp::{Connection, Reply};
 
 pub const PART: Part = Part {
     name: "crash",
     title: "After a crash",
     about: "\
-From SIGKILL of the leader until a long poll beside another replica says `leader: true`, less what was left of the lease at the kill by
-Redis' own count: what Baton adds to the lease. The candidates heard the leader's heartbeats here; one that cannot listen adds up to
-20 ms on purpose, so as not to look just before each renewal. The peers are killed in the same way. Their stores tell what is left of a
-lease with less care: etcd in whole seconds, rounded down, so that up to a second of its figure is the lease's; ZooKeeper not at all, so
-that its figure is all of the time. Leases are 3 s, but client-go's, which has its usual timings.",
-    budget: Duration::from_secs(330),
+From SIGKILL of the leader until a long poll beside another replica says `leader: true`, less what was left of the
+lease at the kill by Redis' own count: what Baton adds to the lease. The candidates heard the leader's heartbeats
+here; one that cannot listen adds up to 20 ms on purpose, so as not to look just before each renewal. The peers are
+killed in the same way. Their stores tell what is left of a lease with less care: etcd in whole seconds, rounded down,
+so that up to a second of its figure is the lease's; ZooKeeper not at all, so that its figure is all of the time.
+Leases are 3 s, but client-go's, which has its usual timings.",
+    budget: Duration::from_secs(300),
     peers: &["redisson", "etcd", "curator", "client-go", "apiserver"],
     measure: |bench| Box::pin(measure(bench)),
 };
@@ -61,10 +61,11 @@ async fn measure(bench: &Bench) -> Findings {
     let mut findings = Findings::default();
     let mut rows = Vec::new();
     let mut lines = Vec::new();
-    for series in SERIES {
-        let kills = bench.times(series.kills_per_group);
-        let groups = (0..series.groups).map(|group| kill_again_and_again(&bench.redis, &series, group, kills));
-        let beyond_ms: Vec<f64> = join_all(groups).await.concat();
+    let (often, seldom) = SERIES.split_at(1);
+    let often = all_groups(bench, &often[0]).await;
+    // Most of the longer leases is waiting.
+    let seldom = join_all(seldom.iter().map(|series| all_groups(bench, series))).await;
+    for (series, beyond_ms) in SERIES.iter().zip([vec![often], seldom].concat()) {
         let name = format!("Baton, lease {}", series.name);
         rows.push(row(&name, &format!("p50 of {}", beyond_ms.len()), percentile(&beyond_ms, 0.5)));
         rows.push(row(&name, "p99", percentile(&beyond_ms, 0.99)).at_most(30.0).because(WHY_SLOW));
@@ -93,14 +94,19 @@ fn row(who: &str, which: &str, ms: f64) -> Row {
     Row::new(format!("{who}: SIGKILL to the next leader, beyond the lease, {which}"), ms, "ms")
 }
 
-async fn kill_again_and_again(redis: &RedisServer, series: &Series, number: usize, kills: usize) -> Vec<f64> {
+async fn all_groups(bench: &Bench, series: &Series) -> Vec<f64> {
+    join_all((0..series.groups).map(|group| kill_again_and_again(bench, series, group))).await.concat()
+}
+
+async fn kill_again_and_again(bench: &Bench, series: &Series, number: usize) -> Vec<f64> {
+    let redis = &bench.redis;
     let prefix = format!("crash{}-{number}", series.lease.as_secs());
     let mut group = Group::trio(&redis.url(), &prefix, series.lease, None);
     let mut connection = redis.connect().expect("Redis answers");
     // Another moment of the renewal period for each kill; the same ones in each run.
     let mut dice = fastrand::Rng::with_seed(number as u64);
     let mut beyond_ms = Vec::new();
-    for _ in 0..kills {
+    for _ in (0..bench.times(series.kills_per_group)).take_while(|round| bench.has_time(*round)) {
         let leader = group.settled().await;
         tokio::time::sleep((series.lease / 3).mul_f64(dice.f64())).await;
         let watch = group.watch_others(leader, Way::LongPoll).await;
@@ -140,7 +146,7 @@ async fn peers(bench: &Bench, findings: &mut Findings) -> Vec<(&'static str, boo
         };
         let list = if name == "client-go" { &mut besides } else { &mut in_turn };
         list.push(async move {
-            let crashes = crash_again_and_again(&peer, address, groups, bench.times(PEER_ROUNDS)).await;
+            let crashes = crash_again_and_again(bench, &peer, address, groups).await;
             (peer.name, crashes)
         });
     }
@@ -171,10 +177,10 @@ async fn peers(bench: &Bench, findings: &mut Findings) -> Vec<(&'static str, boo
 
 /// An address that is empty is that of a server of the peer's own.
 async fn crash_again_and_again(
+    bench: &Bench,
     peer: &Peer,
     address: String,
     groups: usize,
-    rounds: usize,
 ) -> Result<Vec<Crash>, String> {
     let server = if address.is_empty() { Some(Server::start(peer)?) } else { None };
     let address = server.as_ref().map_or(address, |server| server.address.to_string());
@@ -187,7 +193,7 @@ async fn crash_again_and_again(
     }
     let mut dice = fastrand::Rng::with_seed(groups as u64);
     let mut crashes = Vec::new();
-    for _ in 0..rounds {
+    for _ in (0..bench.times(PEER_ROUNDS)).take_while(|round| bench.has_time(*round)) {
         let moments: Vec<f64> = electorates.iter().map(|_| dice.f64()).collect();
         let killed = electorates.iter_mut().zip(moments).map(async |(electorate, moment)| {
             tokio::time::sleep((PEER_LEASE / 3).mul_f64(moment)).await;

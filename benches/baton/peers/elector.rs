@@ -44,8 +44,8 @@ impl Electorate {
     pub async fn start(contest: Contest) -> Result<Self, String> {
         let (tell, said) = unbounded_channel();
         let mut all = Self { contest, candidates: Vec::new(), leader: 0, next_mark: 0, tell, said };
-        for at in 0..CANDIDATES {
-            let candidate = all.candidate(at)?;
+        for _ in 0..CANDIDATES {
+            let candidate = all.candidate()?;
             all.candidates.push(candidate);
         }
         let (mut ready, mut leader) = (0, None);
@@ -61,9 +61,11 @@ impl Electorate {
         Ok(all)
     }
 
-    fn candidate(&mut self, at: usize) -> Result<(u64, Process), String> {
+    /// Starts one more, under a name that none had before: some peers take their own name for themselves.
+    fn candidate(&mut self) -> Result<(u64, Process), String> {
         let Contest { peer, address, name, lease } = &self.contest;
-        let (identity, lease, mark) = (format!("{name}-{at}"), lease.as_millis().to_string(), self.next_mark);
+        let (mark, lease) = (self.next_mark, lease.as_millis().to_string());
+        let identity = format!("{name}-{mark}");
         self.next_mark += 1;
         let process = Process::start(peer, &["elect", address, name, &identity, &lease], mark, self.tell.clone())?;
         Ok((mark, process))
@@ -130,7 +132,7 @@ impl Electorate {
     /// Starts a candidate in the place of each that was killed, and waits until it campaigns.
     pub async fn fill_up(&mut self) -> Result<(), String> {
         while self.candidates.len() < CANDIDATES {
-            let candidate = self.candidate(self.candidates.len())?;
+            let candidate = self.candidate()?;
             self.candidates.push(candidate);
             let (_, _, line) = self.hear().await?;
             if line != "ready" {

@@ -11,13 +11,14 @@ use crate::part::root;
 const BOUND: &str = "360";
 
 /// The peers, and the folder of `benches/peers` that each comes from.
-const PEERS: [(&str, &str); 8] = [
+const PEERS: [(&str, &str); 9] = [
     ("redisson", "redisson"),
     ("redis-py", "redis-py"),
     ("rslock", "rslock"),
     ("redsync", "go"),
     ("client-go", "go"),
     ("etcd", "go"),
+    ("net-http", "go"),
     ("curator", "curator"),
     ("apiserver", "apiserver"),
 ];

@@ -11,6 +11,7 @@ module() { (cd "$here" && go list -m -f '{{.Version}}' "$1"); }
 
 case $which in
     client-go) echo "client-go $(module k8s.io/client-go)" ;;
+    net-http) echo "net/http of $(go env GOVERSION)" ;;
     redsync) echo "redsync $(module github.com/go-redsync/redsync/v4)" ;;
     etcd)
         server=$(command -v etcd || true)
