@@ -36,8 +36,8 @@ charts: ## write what is generated for the charts: tables, schema, golden files,
 	BATON_CHARTS_WRITE=1 cargo test --test charts the_schema_of_config
 	BATON_CHARTS_WRITE=1 cargo test --test charts
 
-bench: ## the figures of docs/performance.md, on this machine
-	cargo bench --bench baton
+bench: ## the figures and plots of docs/performance.md, on this machine, beside its peers; PART="handover crash" for some parts only
+	cargo bench --bench baton -- $(PART)
 
 chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
 	cargo test --profile chaos --test simulation -- --nocapture

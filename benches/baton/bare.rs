@@ -1,9 +1,10 @@
-//! The yardstick: hyper's HTTP/1 server and nothing else, with the answer that it is given. A process of its own, as
-//! Baton is, on one thread, as Baton's listener is.
+//! The yardsticks: an HTTP/1 server and nothing else, with the answer that it is given: hyper's, or a peer's. A process
+//! of its own, as Baton is, on one thread, as Baton's listener is.
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
@@ -26,15 +27,19 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// A service that answers every request with `body` under these two headers.
-    pub fn start(content_type: &str, cache_control: &str, body: &str) -> Self {
+    /// hyper, which answers every request with the body behind these two headers.
+    pub fn hyper(answer: &[String; 3]) -> Self {
         let own = std::env::current_exe().expect("a running program has a path");
-        let mut child = Command::new(own)
-            .args([ARGUMENT, content_type, cache_control, body])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program can be started once more");
+        Self::start(Command::new(own).arg(ARGUMENT).args(answer))
+    }
+
+    /// The same by a peer's program.
+    pub fn of(program: &Path, answer: &[String; 3]) -> Self {
+        Self::start(Command::new(program).args(answer))
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the yardstick starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("piped above");
         BufReader::new(stdout).read_line(&mut line).expect("the yardstick says its address");

@@ -11,11 +11,29 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use crate::raw;
 
 /// No answer takes longer, long polls included.
 const PATIENCE: Duration = Duration::from_secs(40);
 
+/// How long an app that asks again and again rests between its questions.
+pub const ASKING_PAUSE: Duration = Duration::from_millis(1);
+
+/// How an app learns that its replica leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// `GET /leader?wait=…&index=…`.
+    LongPoll,
+    /// `GET /events`.
+    Events,
+    /// `GET /leader`, again and again.
+    Asking,
+}
+
 pub struct Client {
+    address: SocketAddr,
     sender: SendRequest<Full<Bytes>>,
     host: String,
 }
@@ -27,7 +45,7 @@ impl Client {
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         tokio::spawn(connection);
-        Ok(Self { sender, host: address.to_string() })
+        Ok(Self { address, sender, host: address.to_string() })
     }
 
     /// The status, headers and body of an answer.
@@ -50,8 +68,16 @@ impl Client {
         serde_json::from_str(&text).map_err(|error| format!("{path}: {error} in {text:?}"))
     }
 
-    /// Follows the replica by long polls until it says that it leads. Returns when that answer was read.
-    pub async fn until_leading(&mut self, follows: tokio::sync::oneshot::Sender<()>) -> Result<Instant, String> {
+    /// Follows the replica until it says that it leads. Returns when that answer was read.
+    pub async fn until_leading(&mut self, way: Way, follows: oneshot::Sender<()>) -> Result<Instant, String> {
+        match way {
+            Way::LongPoll => self.ask_until_leading(follows, true).await,
+            Way::Asking => self.ask_until_leading(follows, false).await,
+            Way::Events => self.stream_until_leading(follows).await.map_err(|error| error.to_string()),
+        }
+    }
+
+    async fn ask_until_leading(&mut self, follows: oneshot::Sender<()>, waits: bool) -> Result<Instant, String> {
         let mut follows = Some(follows);
         let mut path = "/leader".to_owned();
         loop {
@@ -60,11 +86,26 @@ impl Client {
             if answer["leader"] == true {
                 return Ok(heard_at);
             }
-            path = format!("/leader?wait=30s&index={}", answer["index"]);
+            if waits {
+                path = format!("/leader?wait=30s&index={}", answer["index"]);
+            } else {
+                tokio::time::sleep(ASKING_PAUSE).await;
+            }
             if let Some(follows) = follows.take() {
                 // Whoever started this may not care.
                 let _ = follows.send(());
             }
         }
+    }
+
+    async fn stream_until_leading(&mut self, follows: oneshot::Sender<()>) -> std::io::Result<Instant> {
+        let mut stream = raw::Http::connect(self.address).await?;
+        stream.open("/events").await?;
+        // How things stand comes at once.
+        stream.until("\"leader\":false").await?;
+        // Whoever started this may not care.
+        let _ = follows.send(());
+        stream.until("\"leader\":true").await?;
+        Ok(Instant::now())
     }
 }

@@ -1,76 +1,99 @@
-//! `make bench`: measures the release binary on this machine, and writes the figures into docs/performance.md.
+//! `make bench`: measures the release binary on this machine beside what people would use instead, and writes the
+//! figures into docs/performance.md.
 //!
 //! ```text
-//! cargo bench --bench baton                      every part
-//! cargo bench --bench baton -- poll handover     only these; the other figures in the page stay
+//! make bench                          every part
+//! make bench PART="handover crash"    only these; the other figures in the page stay
 //! ```
 //!
-//! | part | what is measured |
-//! |---|---|
-//! | `poll` | `GET /leader` against a bare hyper service with the same answer |
-//! | `handover` | a resignation until the next leader's first `leader: true` |
-//! | `crash` | SIGKILL until the next leader, less what was left of the lease |
-//! | `rest` | scripts on Redis while nothing happens |
-//! | `footprint` | size, memory, processor time at rest, start |
-//! | `micro` | the steps inside |
+//! [`parts::ALL`] names the parts; each is a file of `parts/`. The peers are programs of `benches/peers`, which install
+//! themselves into target/bench-peers; one that cannot is named as missing, with the reason.
 //!
-//! Every process that is measured is a real one: `baton` as it is released, a redis-server of the measurement's own.
-//! Each result is a JSON line in target/bench/PART.jsonl, too. Nothing here fails because a figure is bad: a busy
-//! machine makes bad figures. A goal that is missed is printed as such.
+//! Every process that is measured is a real one: `baton` as it is released, servers of the measurement's own. Each
+//! result is a JSON line in target/bench/PART.jsonl, too. Nothing here fails because a figure is bad: a busy machine
+//! makes bad figures. A goal that is missed is told as such. What fails is a part that breaks or takes longer than its
+//! budget; its earlier figures stay.
+//!
+//! `cargo bench --bench baton -- --page` measures nothing and writes the page anew, with what its parts say now and the
+//! figures that it has.
+//!
+//! `BATON_BENCH_SHARE=0.1` does a tenth of all repetitions, `BATON_BENCH_BINARY=FILE` measures another binary. Both are
+//! trials: their page and lines go to target/bench/trial.
 
+#[path = "../../tests/support/apiserver/mod.rs"]
+mod apiserver;
 mod bare;
 mod client;
-mod crash;
-mod footprint;
-mod handover;
 mod load;
-mod micro;
-mod poll;
+mod page;
+mod part;
+mod parts;
+mod peers;
+mod plot;
+mod raw;
 mod replica;
 mod report;
-mod rest;
 mod stats;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-use report::{Report, Row};
-use support::redis::RedisServer;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
 
-/// The parts, in the order in which they are measured.
-const PARTS: [&str; 6] = ["poll", "handover", "crash", "rest", "footprint", "micro"];
+use part::{Bench, Findings, Part};
+use report::{Begun, Report};
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == bare::ARGUMENT) {
         bare::serve(&args[1..]);
-        return;
+        return ExitCode::SUCCESS;
+    }
+    if args.iter().any(|arg| arg == "--page") {
+        page::Page::of(&part::root().join("docs")).write(None);
+        return ExitCode::SUCCESS;
     }
     // Cargo adds `--bench`.
     let wanted: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();
-    if let Some(unknown) = wanted.iter().find(|part| !PARTS.contains(part)) {
-        eprintln!("there is no part {unknown:?}; there are {}", PARTS.join(", "));
-        std::process::exit(64);
+    if let Some(unknown) = wanted.iter().find(|name| parts::ALL.iter().all(|part| part.name != **name)) {
+        eprintln!("there is no part {unknown:?}; there are {}", parts::ALL.map(|part| part.name).join(", "));
+        return ExitCode::from(64);
     }
-    // Started first: the guard of a Redis without any record ends one lease after its start.
-    let redis = RedisServer::start();
-    let report = Report::begin();
-    for part in PARTS.into_iter().filter(|part| wanted.is_empty() || wanted.contains(part)) {
-        println!("\n{part}");
-        let begun = report::Begun::now();
-        let rows = measure(part, &redis);
-        report.finish(part, &begun, &rows);
+    let share = match std::env::var("BATON_BENCH_SHARE").map(|text| text.parse::<f64>()) {
+        Err(_) => 1.0,
+        Ok(Ok(share)) if share > 0.0 && share <= 1.0 => share,
+        Ok(_) => {
+            eprintln!("BATON_BENCH_SHARE is a number above 0, at most 1");
+            return ExitCode::from(64);
+        }
+    };
+    let trial = share < 1.0 || replica::binary() != replica::BUILT;
+    let (mut bench, report) = (Bench::start(share), Report::begin(trial));
+    let mut all_went_well = true;
+    for part in parts::ALL.iter().filter(|part| wanted.is_empty() || wanted.contains(&part.name)) {
+        bench.install(part.peers);
+        println!("\n{}", part.name);
+        let begun = Begun::now();
+        match measure(part, &bench) {
+            Ok(findings) => report.finish(part, &begun, &findings),
+            Err(why) => {
+                all_went_well = false;
+                eprintln!("  no figures: {why}");
+            }
+        }
     }
+    if all_went_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn measure(part: &str, redis: &RedisServer) -> Vec<Row> {
+/// Within the part's budget. A panic, of a process that does not start for example, costs no other part its figures.
+fn measure(part: &Part, bench: &Bench) -> Result<Findings, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the operating system gives a runtime");
-    match part {
-        "poll" => runtime.block_on(poll::measure()),
-        "handover" => runtime.block_on(handover::measure(redis)),
-        "crash" => runtime.block_on(crash::measure(redis)),
-        "rest" => runtime.block_on(rest::measure()),
-        "footprint" => runtime.block_on(footprint::measure(redis)),
-        _ => micro::measure(),
+    bench.begin(part);
+    let measuring = || runtime.block_on(async { tokio::time::timeout(part.budget, (part.measure)(bench)).await });
+    match catch_unwind(AssertUnwindSafe(measuring)) {
+        Ok(Ok(findings)) => Ok(findings),
+        Ok(Err(_)) => Err(format!("not within its budget of {:?}", part.budget)),
+        Err(_) => Err("it broke; see above".to_owned()),
     }
 }

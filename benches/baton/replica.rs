@@ -10,15 +10,20 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::client::Client;
+use crate::client::{Client, Way};
 use crate::support::redis::free_port;
 
-/// The binary that is measured.
-pub const BINARY: &str = env!("CARGO_BIN_EXE_baton");
+/// The binary that cargo built.
+pub const BUILT: &str = env!("CARGO_BIN_EXE_baton");
 /// The role that all replicas compete for.
 pub const ROLE: &str = "bench";
 /// No state takes longer to come about: the longest lease here is 15 s, and a guard may come before it.
 const BOUND: Duration = Duration::from_secs(60);
+
+/// The binary that is measured.
+pub fn binary() -> String {
+    std::env::var("BATON_BENCH_BINARY").unwrap_or_else(|_| BUILT.to_owned())
+}
 
 /// What a replica is started with.
 #[derive(Clone, Debug)]
@@ -68,7 +73,7 @@ impl Replica {
         let config = dir.path().join("config.yaml");
         std::fs::write(&config, spec.yaml(api, telemetry)).expect("a temporary file can be written");
         let log = std::fs::File::create(dir.path().join("log")).expect("a temporary file can be created");
-        let child = Command::new(BINARY)
+        let child = Command::new(binary())
             .args(["run", "--config"])
             .arg(&config)
             .stdin(Stdio::null())
@@ -192,13 +197,13 @@ impl Group {
         Some(leader)
     }
 
-    /// Long polls on every replica but one, already waiting when this returns.
-    pub async fn watch_others(&self, leader: usize) -> Watch {
+    /// Apps beside every replica but one, already waiting for its lead in this way when this returns.
+    pub async fn watch_others(&self, leader: usize, way: Way) -> Watch {
         let mut tasks = JoinSet::new();
         for (at, replica) in self.replicas.iter().enumerate().filter(|(at, _)| *at != leader) {
             let (follows, following) = oneshot::channel();
             let mut client = replica.client().await;
-            tasks.spawn(async move { client.until_leading(follows).await.map(|moment| (at, moment)) });
+            tasks.spawn(async move { client.until_leading(way, follows).await.map(|moment| (at, moment)) });
             // Lost only if it leads already, which the wait below finds.
             let _ = following.await;
         }

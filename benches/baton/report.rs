@@ -1,11 +1,16 @@
-//! What comes out: lines on the terminal, JSON lines in target/bench, and a table in docs/performance.md.
+//! What comes out: lines on the terminal, JSON lines in target/bench, and a section of docs/performance.md.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::json;
+
+use crate::page::Page;
+use crate::part::{Findings, Part, root};
+use crate::plot;
 
 /// What a figure should be.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +26,12 @@ pub struct Row {
     value: f64,
     unit: &'static str,
     goal: Option<Goal>,
+    because: &'static str,
 }
 
 impl Row {
     pub fn new(measure: impl Into<String>, value: f64, unit: &'static str) -> Self {
-        Self { measure: measure.into(), value, unit, goal: None }
+        Self { measure: measure.into(), value, unit, goal: None, because: "" }
     }
 
     pub fn at_least(self, goal: f64) -> Self {
@@ -36,11 +42,17 @@ impl Row {
         Self { goal: Some(Goal::AtMost(goal)), ..self }
     }
 
+    /// Why the goal is missed, when it is: told then, and only then.
+    pub fn because(self, because: &'static str) -> Self {
+        Self { because, ..self }
+    }
+
     fn shown(&self, value: f64) -> String {
         let digits = match value.abs() {
             v if v >= 100.0 || v == v.trunc() => 0,
             v if v >= 10.0 => 1,
-            _ => 2,
+            v if v >= 0.1 => 2,
+            _ => 4,
         };
         let space = if self.unit.is_empty() { "" } else { " " };
         format!("{value:.digits$}{space}{}", self.unit)
@@ -64,7 +76,8 @@ impl Row {
     fn verdict(&self) -> String {
         match (self.met(), self.goal) {
             (Some(false), Some(Goal::AtLeast(goal) | Goal::AtMost(goal))) => {
-                format!("**missed** by {}", self.shown((self.value - goal).abs()))
+                let colon = if self.because.is_empty() { "" } else { ": " };
+                format!("**missed** by {}{colon}{}", self.shown((self.value - goal).abs()), self.because)
             }
             (Some(_), _) => "met".to_owned(),
             (None, _) => String::new(),
@@ -75,6 +88,7 @@ impl Row {
 /// When a part began, and how busy the machine was then with other things.
 pub struct Begun {
     at: jiff::Timestamp,
+    instant: Instant,
     load: String,
 }
 
@@ -82,64 +96,92 @@ impl Begun {
     pub fn now() -> Self {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned();
-        Self { at: jiff::Timestamp::now(), load }
+        Self { at: jiff::Timestamp::now(), instant: Instant::now(), load }
     }
 }
 
 /// See the module.
 pub struct Report {
-    root: PathBuf,
+    /// Where the lines go.
+    lines: PathBuf,
+    /// The folder of the page.
+    pages: PathBuf,
     machine: String,
     commit: String,
 }
 
 impl Report {
-    pub fn begin() -> Self {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let changed = !output("git", &["-C", env!("CARGO_MANIFEST_DIR"), "status", "--porcelain", "src", "Cargo.toml"])
-            .is_empty();
-        let commit = output("git", &["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "--short", "HEAD"]);
+    /// A trial's page is none of the documentation.
+    pub fn begin(trial: bool) -> Self {
+        let (root, folder) = (root(), root().join("target/bench"));
+        let git = |words: &[&str]| output("git", &[&["-C", env!("CARGO_MANIFEST_DIR")], words].concat());
+        let changed = !git(&["status", "--porcelain", "src", "benches", "Cargo.toml"]).is_empty();
+        let commit = git(&["rev-parse", "--short", "HEAD"]);
         let commit = if changed { format!("{commit} with changes") } else { commit };
         let machine = machine();
         println!("{machine}");
-        Self { root, machine, commit }
+        if trial {
+            println!("a trial: its page is target/bench/trial/performance.md");
+            let folder = folder.join("trial");
+            return Self { lines: folder.clone(), pages: folder, machine, commit };
+        }
+        Self { lines: folder, pages: root.join("docs"), machine, commit }
     }
 
     /// Prints and keeps the figures of one part.
-    pub fn finish(&self, part: &str, begun: &Begun, rows: &[Row]) {
-        let Begun { at, load } = begun;
-        let (mut lines, mut table) = (String::new(), "| measure | value | goal | |\n|---|---|---|---|\n".to_owned());
-        for row in rows {
-            println!("  {:<72} {:>14}  {:<12} {}", row.measure, row.shown(row.value), row.goal(), row.verdict());
-            let line = json!({
-                "part": part, "measure": row.measure, "value": row.value, "unit": row.unit, "goal": row.goal(),
-                "met": row.met(), "at": at.to_string(), "commit": self.commit, "load": load, "machine": self.machine,
-            });
-            // Writing into a String does not fail.
-            let _ = writeln!(lines, "{line}");
-            let cells = [row.measure.clone(), row.shown(row.value), row.goal(), row.verdict()];
-            let _ = writeln!(table, "| {} |", cells.join(" | "));
-        }
-        let minute = at.strftime("%Y-%m-%d %H:%M UTC");
-        let _ = write!(table, "\n{minute}, commit {}, load average before: {load}.\n", self.commit);
-        let folder = self.root.join("target/bench");
-        fs::create_dir_all(&folder).expect("target/ can be written");
-        fs::write(folder.join(format!("{part}.jsonl")), lines).expect("target/ can be written");
-        let page = self.root.join("docs/performance.md");
-        replace_section(&page, part, &table);
-        replace_section(&page, "machine", &format!("{}\n", self.machine));
+    pub fn finish(&self, part: &Part, begun: &Begun, findings: &Findings) {
+        let took_s = begun.instant.elapsed().as_secs();
+        fs::create_dir_all(&self.lines).expect("target/ can be written");
+        let lines = self.lines(part, begun, took_s, findings);
+        fs::write(self.lines.join(format!("{}.jsonl", part.name)), lines).expect("target/ can be written");
+        let page = Page::of(&self.pages);
+        page.write(Some((part, &self.section(part, begun, took_s, findings))));
     }
-}
 
-/// Puts `text` between the markers of a section of the page.
-fn replace_section(page: &Path, section: &str, text: &str) {
-    let whole = fs::read_to_string(page).expect("docs/performance.md is there");
-    let (begin, end) = (format!("<!-- bench:{section} -->\n"), format!("<!-- end:{section} -->\n"));
-    let parts = whole.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
-    let (before, after) = parts.unwrap_or_else(|| panic!("docs/performance.md has no markers for {section}"));
-    let new = format!("{before}{begin}{text}{end}{after}");
-    if new != whole {
-        fs::write(page, new).expect("docs/performance.md can be written");
+    fn lines(&self, part: &Part, begun: &Begun, took_s: u64, findings: &Findings) -> String {
+        let Begun { at, load, .. } = begun;
+        let mut lines = vec![json!({
+            "kind": "part", "part": part.name, "at": at.to_string(), "took_s": took_s, "commit": self.commit,
+            "load": load, "machine": self.machine, "with": findings.with,
+        })];
+        for row in &findings.rows {
+            println!("  {:<76} {:>16}  {:<14} {}", row.measure, row.shown(row.value), row.goal(), row.verdict());
+            lines.push(json!({
+                "kind": "row", "part": part.name, "measure": row.measure, "value": row.value, "unit": row.unit,
+                "goal": row.goal(), "met": row.met(),
+            }));
+        }
+        for missing in &findings.missing {
+            println!("  {} is missing: {}", missing.peer, missing.why);
+            lines.push(json!({"kind": "missing", "part": part.name, "peer": missing.peer, "why": missing.why}));
+        }
+        lines.extend(findings.plots.iter().map(|plot| plot.line(part.name)));
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    fn section(&self, part: &Part, begun: &Begun, took_s: u64, findings: &Findings) -> String {
+        let mut text = "| measure | value | goal | |\n|---|---|---|---|\n".to_owned();
+        for row in &findings.rows {
+            let cells = [row.measure.clone(), row.shown(row.value), row.goal(), row.verdict()];
+            // Writing into a String does not fail.
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+        for plot in &findings.plots {
+            let file = format!("performance/{}-{}.svg", part.name, plot.name);
+            plot::draw(plot, &self.pages.join(&file));
+            let _ = write!(text, "\n![{}]({file})\n", plot.title);
+        }
+        for missing in &findings.missing {
+            let _ = write!(text, "\nMissing: {}, for it could not be installed ({}).\n", missing.peer, missing.why);
+        }
+        let with = if findings.with.is_empty() { String::new() } else { format!(" {}.", findings.with.join("; ")) };
+        let minute = begun.at.strftime("%Y-%m-%d %H:%M UTC");
+        let _ = write!(
+            text,
+            "\n{minute}, commit {}, load average before: {}, {took_s} s. {}{with} Again: `make bench PART={}`.\n",
+            self.commit, begun.load, self.machine, part.name,
+        );
+        text
     }
 }
 
@@ -151,13 +193,13 @@ fn machine() -> String {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let redis = output("redis-server", &["--version"]);
     let redis = redis.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("of unknown version");
-    let (rustc, baton) = (output("rustc", &["--version"]), env!("CARGO_PKG_VERSION"));
-    let load = if crate::load::has_wrk() { "wrk" } else { "its own load generator" };
+    let rustc = output("rustc", &["--version"]);
     format!(
-        "{cores} cores of {}, Linux {}; Baton {baton}, {rustc}, Redis {redis}, polled by {load}; all on one machine \
-         over loopback.",
+        "{cores} cores of {}, Linux {}; Baton {}, {}, Redis {redis}.",
         model.unwrap_or("an unknown processor"),
         kernel.trim(),
+        env!("CARGO_PKG_VERSION"),
+        rustc.split(" (").next().unwrap_or_default(),
     )
 }
 

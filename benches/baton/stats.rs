@@ -19,3 +19,14 @@ pub fn median(sample: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
+
+/// The distribution of a sample: for some values, the share of the sample that does not exceed them.
+pub fn distribution(sample: &[f64]) -> Vec<(f64, f64)> {
+    const POINTS: usize = 200;
+    let mut sorted = sample.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let step = n.div_ceil(POINTS).max(1);
+    let ranks = (0..n).filter(|rank| rank % step == 0 || rank + 1 == n);
+    ranks.map(|rank| (sorted[rank], (rank + 1) as f64 / n as f64)).collect()
+}

@@ -7,9 +7,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::part::{Bench, Findings, Part};
 use crate::replica::{Group, Replica, Spec};
 use crate::report::Row;
 use crate::support::redis::RedisServer;
+
+pub const PART: Part = Part {
+    name: "rest",
+    title: "At rest on Redis",
+    about: "\
+Scripts while nothing happens, counted by Redis (`INFO commandstats`). The other commands of a leader are PINGs, which
+notice dead connections.",
+    budget: Duration::from_secs(75),
+    peers: &[],
+    measure: |bench| Box::pin(measure(bench)),
+};
 
 const LEASE: Duration = Duration::from_secs(2);
 const RENEWALS_PER_LEASE: f64 = 3.0;
@@ -82,7 +94,7 @@ fn calls(redis: &RedisServer) -> BTreeMap<String, f64> {
     text.lines().filter_map(line).collect()
 }
 
-pub async fn measure() -> Vec<Row> {
+async fn measure(_: &Bench) -> Findings {
     let (alone, hearing, deaf) =
         tokio::join!(Scene::start(0, false), Scene::start(STANDBYS, false), Scene::start(STANDBYS, true));
     // What a start brings with it is over after two leases.
@@ -96,12 +108,12 @@ pub async fn measure() -> Vec<Row> {
     let standby = |n| (spent(n, |c| c.scripts) - spent(n, |c| c.renewals)) / STANDBYS as f64 / leases;
     let periods = leases * RENEWALS_PER_LEASE;
     let of = format!("{STANDBYS} replicas, {LEASES} leases");
-    vec![
+    Findings::of(vec![
         // One renewal may fall on either side of the window's ends.
         Row::new(format!("leader: scripts in {periods} renewal periods"), spent(0, |c| c.scripts), "")
             .at_most(periods + 1.0),
         Row::new("leader: other commands per lease", spent(0, |c| c.others) / leases, ""),
         Row::new(format!("standby that hears heartbeats: scripts per lease ({of})"), standby(1), "").at_most(0.0),
         Row::new(format!("standby that hears nothing: scripts per lease ({of})"), standby(2), "").at_most(1.3),
-    ]
+    ])
 }

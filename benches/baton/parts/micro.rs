@@ -11,21 +11,32 @@ use baton::protocol::{
 };
 use baton::role::{Heartbeat, RoleHandle, Snapshot};
 
+use crate::part::{Bench, Findings, Part};
 use crate::report::Row;
 use crate::stats::median;
+
+pub const PART: Part = Part {
+    name: "micro",
+    title: "Inside",
+    about: "\
+One step each, without any input or output.",
+    budget: Duration::from_secs(30),
+    peers: &[],
+    measure: |bench| Box::pin(measure(bench)),
+};
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(150);
 const LEASE: Duration = Duration::from_secs(15);
 
-pub fn measure() -> Vec<Row> {
+async fn measure(_: &Bench) -> Findings {
     let row = |measure: &str, ns: f64| Row::new(measure, ns, "ns");
-    vec![
+    Findings::of(vec![
         row("election: a renewal, from its moment to its answer", ns_each(renewal())),
         row("election: a standby hears a heartbeat", ns_each(heartbeat())),
         row("an answer of the leader, promise recorded", ns_each(answer(false))),
         row("the same, written as JSON", ns_each(answer(true))),
-    ]
+    ])
 }
 
 /// The median over some rounds of the time that one step takes.

@@ -4,10 +4,21 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::replica::{BINARY, Group, Replica, Spec};
+use crate::part::{Bench, Findings, Part};
+use crate::replica::{Group, Replica, Spec, binary};
 use crate::report::Row;
 use crate::stats::{median, percentile};
 use crate::support::redis::RedisServer;
+
+pub const PART: Part = Part {
+    name: "footprint",
+    title: "On the machine",
+    about: "\
+One role, the default lease, a Redis. The start is from starting the process until the first answer has been read.",
+    budget: Duration::from_secs(75),
+    peers: &[],
+    measure: |bench| Box::pin(measure(bench)),
+};
 
 const MIB: f64 = 1024.0 * 1024.0;
 const STARTS: usize = 30;
@@ -16,8 +27,9 @@ const LEASE: Duration = Duration::from_secs(15);
 const REST: Duration = Duration::from_secs(20);
 const START_BOUND: Duration = Duration::from_secs(10);
 
-pub async fn measure(redis: &RedisServer) -> Vec<Row> {
-    let binary = std::fs::metadata(BINARY).expect("cargo built it").len();
+async fn measure(bench: &Bench) -> Findings {
+    let redis = &bench.redis;
+    let binary = std::fs::metadata(binary()).expect("cargo built it").len();
     let starts_ms: Vec<f64> = (0..STARTS).map(|_| start_ms(redis)).collect();
     let spec = |n: usize| Spec::redis(&format!("rest-{n}"), &redis.url(), "footprint", LEASE);
     let group = Group::start(vec![spec(0), spec(1)]);
@@ -27,7 +39,7 @@ pub async fn measure(redis: &RedisServer) -> Vec<Row> {
     tokio::time::sleep(REST).await;
     let cpu = |at: usize| (cpu_ticks(pids[at]) - before[at]) / ticks_per_s() / REST.as_secs_f64() * 100.0;
     let rss = |at: usize| status(pids[at], "VmRSS") / 1024.0;
-    vec![
+    Findings::of(vec![
         Row::new("release binary", binary as f64 / MIB, "MiB").at_most(10.0),
         Row::new("resident memory at rest, leader", rss(0), "MiB").at_most(12.0),
         Row::new("resident memory at rest, standby", rss(1), "MiB").at_most(12.0),
@@ -36,7 +48,7 @@ pub async fn measure(redis: &RedisServer) -> Vec<Row> {
         Row::new(format!("processor time at rest, standby, over {REST:?}"), cpu(1), "% of a core"),
         Row::new(format!("start to the first 200 on `/leader`, median of {STARTS}"), median(&starts_ms), "ms"),
         Row::new("start to the first 200, longest", percentile(&starts_ms, 1.0), "ms").at_most(50.0),
-    ]
+    ])
 }
 
 /// From starting the process until its first answer has been read.

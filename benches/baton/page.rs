@@ -1,0 +1,95 @@
+//! docs/performance.md, which is written by nobody else: the prose comes from the parts, the figures from their last
+//! runs.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::part::Part;
+use crate::parts;
+
+const HEAD: &str = "\
+# Performance
+
+This page is written by `make bench`, which takes up to half an hour, besides building; `make bench PART=\"handover
+crash\"` takes only some parts and leaves the others' figures as they are. The figures are JSON lines in
+`target/bench/`, too. They belong to one machine at one moment, named under each table: take them on yours before you
+rely on them. Everything runs on one machine, over loopback, so that the load generators, the servers and Baton share
+its processors: the longest times are the most doubtful ones.
+
+What people would use instead is installed by the benchmark from its own registry (`benches/peers`), behind one line
+protocol, with its default settings unless something else is said. It works on the same servers as Baton and takes
+turns with it.
+";
+
+/// The page, as it stands.
+pub struct Page {
+    path: PathBuf,
+    text: String,
+}
+
+impl Page {
+    /// The page of a folder; there may be none yet.
+    pub fn of(folder: &Path) -> Self {
+        let path = folder.join("performance.md");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        Self { path, text }
+    }
+
+    /// Writes it anew, with the new section of the part that was measured, if one was. What was said of the others'
+    /// figures stays.
+    pub fn write(&self, measured: Option<(&Part, &str)>) {
+        let of = |part: &Part| measured.filter(|(other, _)| other.name == part.name).map(|(_, section)| section);
+        let sections: Vec<(&Part, &str)> =
+            parts::ALL.iter().map(|part| (part, of(part).or(self.section(part)).unwrap_or_default())).collect();
+        let mut text = format!("{HEAD}\n{}", goals(&sections));
+        for (part, section) in sections {
+            let figures = if section.is_empty() { "Not measured yet.\n" } else { section };
+            // Writing into a String does not fail.
+            let _ = write!(
+                text,
+                "\n## {}\n\n{}\n\n{}\n{figures}{}\n",
+                part.title,
+                part.about.trim(),
+                begin(part),
+                end(part)
+            );
+        }
+        fs::write(&self.path, text).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()));
+    }
+
+    fn section(&self, part: &Part) -> Option<&str> {
+        let (_, rest) = self.text.split_once(&format!("{}\n", begin(part)))?;
+        Some(rest.split_once(&format!("{}\n", end(part)))?.0).filter(|section| !section.starts_with("Not measured"))
+    }
+}
+
+fn begin(part: &Part) -> String {
+    format!("<!-- bench:{} -->", part.name)
+}
+
+fn end(part: &Part) -> String {
+    format!("<!-- end:{} -->", part.name)
+}
+
+/// Which goals there are and which of them are missed, from all tables.
+fn goals(sections: &[(&Part, &str)]) -> String {
+    let (mut met, mut missed) = (0, String::new());
+    for (part, section) in sections {
+        for line in section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| measure ")) {
+            let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+            match cells[..] {
+                [_, _, "", ..] => {}
+                [_, _, _, "met"] => met += 1,
+                [measure, value, goal, verdict] => {
+                    let _ = writeln!(missed, "| {} | {measure} | {value} | {goal} | {verdict} |", part.name);
+                }
+                _ => {}
+            }
+        }
+    }
+    let all = met + missed.lines().count();
+    let table = "| part | measure | value | goal | |\n|---|---|---|---|---|\n";
+    let rest = if missed.is_empty() { String::new() } else { format!(" These are missed:\n\n{table}{missed}") };
+    format!("## Goals\n\n{met} of {all} goals are met.{}\n", rest.trim_end())
+}

@@ -1,0 +1,15 @@
+//! The parts, in the order in which they are measured and told.
+
+mod crash;
+mod footprint;
+mod handover;
+mod locks;
+mod micro;
+mod poll;
+mod rest;
+
+use crate::part::Part;
+
+/// All of them. A new one is a file beside these and a word here.
+pub const ALL: [Part; 7] =
+    [poll::PART, handover::PART, crash::PART, rest::PART, locks::PART, footprint::PART, micro::PART];

@@ -1,0 +1,163 @@
+//! `GET /leader` against a bare hyper service, and Go's net/http, that return the same bytes.
+//!
+//! All are processes with one thread for requests. They take turns, so that whatever else the machine does meets both;
+//! what counts is the median of the rounds' ratios. Beside the throughput, the processor time of one request is
+//! compared: it hardly depends on what else runs.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+
+use crate::bare::Bare;
+use crate::load::{self, Round};
+use crate::part::{Bench, Findings, Part};
+use crate::plot::{Axis, Kind, Plot};
+use crate::replica::{Group, Spec};
+use crate::report::Row;
+use crate::stats::median;
+
+pub const PART: Part = Part {
+    name: "poll",
+    title: "Asking who leads",
+    about: "\
+`GET /leader` is made to be asked often, before every step that needs the lead. It is compared with a bare hyper
+service and with Go's net/http, each in a process of its own, on one thread as Baton's, that returns the same bytes
+and headers and does nothing else. All take turns under the same load, on one core, with the load on another where
+there are two; the ratios are medians of the rounds.",
+    budget: Duration::from_secs(100),
+    peers: &["net-http"],
+    measure: |bench| Box::pin(measure(bench)),
+};
+
+const ROUNDS: usize = 6;
+const ROUND: Duration = Duration::from_secs(2);
+const CONNECTIONS: [usize; 2] = [16, 256];
+
+/// One round on one server.
+struct Turn {
+    round: Round,
+    /// Processor time of the server for one request.
+    cpu_us: f64,
+}
+
+async fn measure(bench: &Bench) -> Findings {
+    let lease = Duration::from_secs(15);
+    let spec = Spec { identity: "web-0".to_owned(), store: "{ memory: {} }".to_owned(), lease, answer_validity: None };
+    let group = Group::start(vec![spec]);
+    group.settled().await;
+    let baton = &group.replicas[0];
+    let (status, headers, body) = baton.client().await.send("GET", "/leader", "").await.expect("an answer");
+    assert!(status == 200 && body.contains("\"leader\":true"), "{status}: {body}");
+    let header = |name| headers.get(&name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let answer = [header(CONTENT_TYPE), header(CACHE_CONTROL), body];
+    let mut findings = Findings::default();
+    let mut yardsticks = vec![("bare hyper", Bare::hyper(&answer))];
+    if let Some(peer) = findings.peer(bench.peer("net-http")) {
+        yardsticks.push(("Go net/http", Bare::of(&peer.folder.join("run"), &answer)));
+    }
+    let mut servers = vec![Server { name: "Baton", pid: baton.pid(), address: baton.api, turns: Vec::new() }];
+    servers.extend(yardsticks.iter().map(|(name, bare)| Server {
+        name,
+        pid: bare.pid(),
+        address: bare.address(),
+        turns: Vec::new(),
+    }));
+    if load::can_pin() {
+        // The load generator has another core.
+        servers.iter().for_each(|server| load::pin(server.pid, 0));
+    }
+    for connections in CONNECTIONS {
+        servers.iter_mut().for_each(|server| server.turns.clear());
+        for _ in (0..bench.times(ROUNDS)).take_while(|round| bench.has_time(*round)) {
+            for server in &mut servers {
+                server.turns.push(turn(server.pid, server.address, connections).await);
+            }
+        }
+        findings.rows.extend(compare(connections, &servers));
+        findings.plots.push(plot(connections, &servers));
+    }
+    findings.with.push(if load::has_wrk() {
+        "Load by wrk".to_owned()
+    } else {
+        "Load by the benchmark itself".to_owned()
+    });
+    findings
+}
+
+/// Who is polled.
+struct Server {
+    name: &'static str,
+    pid: u32,
+    address: SocketAddr,
+    turns: Vec<Turn>,
+}
+
+impl Server {
+    fn median(&self, what: fn(&Turn) -> f64) -> f64 {
+        median(&self.turns.iter().map(what).collect::<Vec<_>>())
+    }
+
+    /// The median over the rounds of this one's figure over another's in the same round.
+    fn over(&self, other: &Self, what: fn(&Turn) -> f64) -> f64 {
+        median(&self.turns.iter().zip(&other.turns).map(|(own, other)| what(own) / what(other)).collect::<Vec<_>>())
+    }
+}
+
+async fn turn(pid: u32, address: SocketAddr, connections: usize) -> Turn {
+    let before = cpu_ns(pid);
+    let round = load::poll(address, connections, ROUND).await;
+    let requests = round.requests_per_s * ROUND.as_secs_f64();
+    Turn { round, cpu_us: (cpu_ns(pid) - before) / 1_000.0 / requests }
+}
+
+/// Processor time of all threads of a process.
+fn cpu_ns(pid: u32) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
+    let spent = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    };
+    threads.filter_map(|thread| spent(thread.ok()?)).sum()
+}
+
+fn compare(connections: usize, servers: &[Server]) -> Vec<Row> {
+    let (rate, p99) = (|turn: &Turn| turn.round.requests_per_s, |turn: &Turn| turn.round.p99_ms);
+    let by = format!("{connections} connections");
+    let (baton, yardsticks) = servers.split_first().expect("Baton is the first");
+    let mut rows = Vec::new();
+    for yardstick in yardsticks {
+        let name = yardstick.name;
+        let throughput = Row::new(format!("{by}: throughput, Baton over {name}"), baton.over(yardstick, rate), "");
+        if name == "bare hyper" {
+            rows.push(throughput.at_least(0.95).because(WHY_SLOWER));
+            let p99 = Row::new(format!("{by}: p99, Baton over {name}"), baton.over(yardstick, p99), "");
+            rows.push(p99.at_most(1.2).because(WHY_SLOWER));
+        } else {
+            rows.push(throughput.at_least(1.7).because(WHY_SLOWER));
+        }
+        let cpu = yardstick.over(baton, |turn| turn.cpu_us);
+        rows.push(Row::new(format!("{by}: requests per second of processor time, Baton over {name}"), cpu, ""));
+    }
+    for server in servers {
+        let name = server.name;
+        rows.push(Row::new(format!("{by}: {name}"), server.median(rate), "requests/s"));
+        rows.push(Row::new(format!("{by}: {name}, p99"), server.median(p99), "ms"));
+        let cpu_us = server.median(|turn| turn.cpu_us);
+        rows.push(Row::new(format!("{by}: {name}, processor time of a request"), cpu_us, "µs"));
+    }
+    rows
+}
+
+const WHY_SLOWER: &str = "the JSON is written anew with its expiry, Host and Origin are checked, and each connection \
+                          is kept within bounds of time";
+
+fn plot(connections: usize, servers: &[Server]) -> Plot {
+    let rate = |server: &Server| (server.name.to_owned(), server.median(|turn| turn.round.requests_per_s));
+    Plot {
+        name: if connections == CONNECTIONS[0] { "few" } else { "many" },
+        title: format!("GET /leader on {connections} connections"),
+        x: Axis::linear("requests per second"),
+        kind: Kind::Bars(servers.iter().map(rate).collect()),
+    }
+}

@@ -1,0 +1,57 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderLatchListener;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+
+/** Curator's LeaderLatch behind the line protocol of ../README.md. The lease is the session's timeout. */
+public final class Peer {
+    public static void main(String[] args) throws Exception {
+        CuratorFramework client = CuratorFrameworkFactory.builder()
+                .connectString(args[1])
+                .sessionTimeoutMs(Integer.parseInt(args[4]))
+                .retryPolicy(new ExponentialBackoffRetry(100, 10))
+                .build();
+        client.start();
+        client.blockUntilConnected();
+        String path = "/" + args[2];
+        LeaderLatch latch = campaign(client, path, args[3]);
+        say("ready");
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            switch (line) {
+                case "resign" -> {
+                    latch.close();
+                    say("resigned");
+                }
+                case "campaign" -> latch = campaign(client, path, args[3]);
+                // ZooKeeper does not tell how much of another's session is left.
+                default -> say("left unknown");
+            }
+        }
+        // The harness is gone: nobody waits for an orderly end.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static LeaderLatch campaign(CuratorFramework client, String path, String identity) throws Exception {
+        LeaderLatch latch = new LeaderLatch(client, path, identity);
+        latch.addListener(new LeaderLatchListener() {
+            @Override
+            public void isLeader() {
+                say("leading");
+            }
+
+            @Override
+            public void notLeader() {}
+        });
+        latch.start();
+        return latch;
+    }
+
+    private static synchronized void say(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+}
