@@ -47,7 +47,7 @@ chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks
 	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
 		cargo test --test chaos measure_the_table -- --ignored --nocapture
 
-e2e: deps ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
+e2e: deps ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N, BATON_HANDOVERS=N)
 	tests/e2e/readme.sh
 	.ci/deps prometheus prometheus-alertmanager
 	cargo test --test observability_e2e -- --nocapture --test-threads=1
