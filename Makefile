@@ -9,6 +9,10 @@ BATON_SIM_SEEDS ?= 2000
 chaos: BATON_SIM_SEEDS := $(if $(filter command line environment,$(origin BATON_SIM_SEEDS)),$(BATON_SIM_SEEDS),200000)
 export BATON_SIM_SEEDS
 
+# Most tests wait for leases to end, not for a core: on two cores four at a time take little more than half the time.
+RUST_TEST_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 4 ? cores : 4)))
+export RUST_TEST_THREADS
+
 help: ## this list
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):[^#]*## */\1\t/' | expand -t 10
 

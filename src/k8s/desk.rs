@@ -16,6 +16,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// However long an overloaded server asks to wait, it is asked again after this.
 const REST_MAX: Duration = Duration::from_secs(30);
 
+/// A JSON patch, which may have tests in it.
+pub(super) const STEPS: &str = "application/json-patch+json";
+
 /// What is asked.
 pub(super) struct Ask<'a> {
     pub kind: KubernetesKind,
@@ -67,13 +70,16 @@ pub(super) struct Desk {
     /// The pod's.
     namespace: String,
     telemetry: Telemetry,
+    /// Whose turn it is: labels go one after the other, and so does the rest. So a handover makes no connections in the
+    /// moment in which the label is to move, and the API server has two of each replica at the most.
+    turns: [tokio::sync::Mutex<()>; 2],
     /// What was said to be wrong, by kind, verb and object.
     troubles: Mutex<BTreeMap<Subject, String>>,
 }
 
 impl Desk {
     pub fn new(connector: Connector, namespace: String, telemetry: Telemetry) -> Self {
-        Self { connector, namespace, telemetry, troubles: Mutex::default() }
+        Self { connector, namespace, telemetry, turns: Default::default(), troubles: Mutex::default() }
     }
 
     /// The namespace that everything is written in.
@@ -113,7 +119,9 @@ impl Desk {
         let subject = (kind, ask.verb, ask.below.clone());
         // An outage is one trouble, whatever was asked for.
         let outage = (kind, "", String::new());
+        let turn = self.turns[usize::from(kind == KubernetesKind::Label)].lock().await;
         let answer = tokio::time::timeout(TIMEOUT, self.exchange(&ask)).await;
+        drop(turn);
         let answer = answer.unwrap_or_else(|_| {
             let reason = format!("the API server has not answered within {} s", TIMEOUT.as_secs());
             Err((Refusal::Open { rest: None }, reason))
@@ -172,6 +180,10 @@ impl Desk {
         match code {
             404 => (Refusal::Missing, format!("there is no such object (404{said})")),
             409 => (Refusal::Conflict, format!("somebody else was first (409{said})")),
+            // A test in it failed.
+            422 if ask.body.as_ref().is_some_and(|(kind, _)| *kind == STEPS) => {
+                (Refusal::Conflict, format!("it is not as it was any more (422{said})"))
+            }
             401 => {
                 let why = "check the pod's service account and its token";
                 (Refusal::Denied { rest }, format!("it does not accept these credentials (401{said}): {why}"))

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::desk::{Ask, Desk, Refusal};
+use super::desk::{Ask, Desk, Refusal, STEPS};
 use crate::kube_api::Resource;
 use crate::telemetry::KubernetesKind;
 
@@ -19,7 +19,6 @@ pub(super) const LABEL_PREFIX: &str = "baton.dev/role-";
 pub(super) const LEADER: &str = "leader";
 
 const MERGE: &str = "application/merge-patch+json";
-const STEPS: &str = "application/json-patch+json";
 
 /// What there is of ours on a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

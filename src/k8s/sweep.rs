@@ -18,8 +18,6 @@ use crate::protocol::{Mono, RoleName, Token};
 /// Each pod is looked at twice in a term, the second time after this: a request that was on its way at the first look
 /// is done by then.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
-/// How soon a pod is looked at anew that changed meanwhile.
-const CHANGED_AFTER: Duration = Duration::from_millis(50);
 
 /// How far a pod is done for one role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +83,6 @@ impl Sweep {
                 Ok(())
             }
             Err(Refusal::Missing) => Ok(()),
-            // A test of the patch failed.
-            Err(Refusal::Invalid) => Err(Refusal::Conflict),
             Err(refusal) => Err(refusal),
         }
     }
@@ -131,7 +127,8 @@ impl Keeper for Sweep {
         }
         let (_, later) = self.due(board);
         let next = next.into_iter().chain(later).min().map(|at| at.since(self.clock.now()));
-        Ok(if changed { Some(CHANGED_AFTER) } else { next })
+        // It is looked at anew, after a pause that grows if this goes on.
+        if changed { Err(Refusal::Conflict) } else { Ok(next) }
     }
 }
 

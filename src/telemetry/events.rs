@@ -12,6 +12,7 @@ use tracing::{debug, info, trace, warn};
 
 use super::labels::ReloadOutcome;
 use super::metrics::Metrics;
+use super::roles::RoleCount;
 use crate::clock::wall_time;
 use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 
@@ -101,21 +102,21 @@ impl Telemetry {
     }
 
     fn count(&self, role: &RoleName, event: &Event) {
-        let metrics = &self.metrics;
+        let count = |what| self.metrics.count(role, what);
         match event {
-            Event::Campaigned { outcome } => metrics.campaigned(role, *outcome),
+            Event::Campaigned { outcome } => count(RoleCount::Campaign(*outcome)),
             Event::Contended { token, .. } => {
-                metrics.contended(role);
-                metrics.term_seen(role, *token);
+                count(RoleCount::Contention);
+                count(RoleCount::Term(*token));
             }
-            Event::Elected { token } | Event::Following { token, .. } => metrics.term_seen(role, *token),
-            Event::Renewed { outcome, took, .. } => metrics.renewed(role, *outcome, *took),
-            Event::Lost { reason, .. } => metrics.lost(role, *reason),
-            Event::Released { reason, .. } => metrics.released(role, *reason),
-            Event::Departed { .. } => metrics.released(role, ReleaseReason::Departed),
-            Event::Guarded { cause, .. } => metrics.guarded(role, *cause),
-            Event::IdentityClash { .. } => metrics.identity_clashed(role),
-            Event::StoreClockStepped { .. } => metrics.store_clock_stepped(role),
+            Event::Elected { token } | Event::Following { token, .. } => count(RoleCount::Term(*token)),
+            Event::Renewed { outcome, took, .. } => count(RoleCount::Renewal(*outcome, *took)),
+            Event::Lost { reason, .. } => count(RoleCount::LostLease(*reason)),
+            Event::Released { reason, .. } => count(RoleCount::Release(*reason)),
+            Event::Departed { .. } => count(RoleCount::Release(ReleaseReason::Departed)),
+            Event::Guarded { cause, .. } => count(RoleCount::StoreGuard(*cause)),
+            Event::IdentityClash { .. } => count(RoleCount::IdentityClash),
+            Event::StoreClockStepped { .. } => count(RoleCount::StoreClockStep),
             // A drain is counted by the release or the loss that ends it; an abandoned lease is neither.
             Event::Draining { .. } | Event::Abandoned { .. } => {}
         }

@@ -8,6 +8,7 @@
 //! so a stalled task never shows a stale leadership.
 
 mod events;
+mod help;
 mod jobs;
 mod kubernetes;
 mod labels;
@@ -15,6 +16,7 @@ mod locks;
 pub mod logging;
 mod metrics;
 mod process;
+mod roles;
 
 pub use events::{SystemEvent, Telemetry, Told};
 pub use jobs::{JobReading, ending_word, failure_word, gap_word};
