@@ -94,6 +94,9 @@ fn measure(part: &Part, bench: &Bench) -> Result<Findings, String> {
     match catch_unwind(AssertUnwindSafe(measuring)) {
         Ok(Ok(findings)) => Ok(findings),
         Ok(Err(_)) => Err(format!("not within its budget of {:?}", part.budget)),
-        Err(_) => Err("it broke; see above".to_owned()),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            Err(words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it broke; see above").to_owned())
+        }
     }
 }

@@ -6,9 +6,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::{Value, json};
 
-const SIZE: (u32, u32) = (960, 440);
+const SIZE: (u32, u32) = (980, 440);
 /// The width of the names beside the lines.
-const LEGEND: u32 = 220;
+const LEGEND: u32 = 240;
 /// The backend writes letters a fifth smaller than it is told.
 const CAPTION: (&str, u32) = ("sans-serif", 21);
 const SMALL: (&str, u32) = ("sans-serif", 16);

@@ -1,8 +1,9 @@
 //! Real `baton run` processes, alone and in groups that compete for one role.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -11,7 +12,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Way};
-use crate::support::redis::free_port;
 
 /// The binary that cargo built.
 pub const BUILT: &str = env!("CARGO_BIN_EXE_baton");
@@ -23,6 +23,22 @@ const BOUND: Duration = Duration::from_secs(60);
 /// The binary that is measured.
 pub fn binary() -> String {
     std::env::var("BATON_BENCH_BINARY").unwrap_or_else(|_| BUILT.to_owned())
+}
+
+/// A port that nobody uses, and that no connection takes meanwhile: Linux gives those from 32768 on. The sidecars of a
+/// part are started while thousands of connections come and go.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    loop {
+        // Not where another benchmark of this machine begins.
+        let port =
+            FIRST + (std::process::id() as u16).wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Relaxed)) % COUNT;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// What a replica is started with.
@@ -104,9 +120,14 @@ impl Replica {
 
     /// Connects to the app's side as soon as it listens.
     pub async fn client(&self) -> Client {
+        self.connect(self.api).await
+    }
+
+    /// Connects as soon as it listens there: its two listeners do not open in one moment.
+    async fn connect(&self, address: SocketAddr) -> Client {
         let begun = Instant::now();
         loop {
-            match Client::connect(self.api).await {
+            match Client::connect(address).await {
                 Ok(client) => return client,
                 Err(error) if begun.elapsed() > BOUND => {
                     panic!("{} does not listen: {error}; it says: {}", self.identity, self.log())
@@ -123,13 +144,13 @@ impl Replica {
 
     /// Whether it leads, without making a promise.
     pub async fn leads(&self) -> bool {
-        let mut client = Client::connect(self.telemetry).await.expect("the telemetry listener listens");
+        let mut client = self.connect(self.telemetry).await;
         client.send("GET", "/leading", "").await.expect("it answers").0 == 200
     }
 
     /// The sum of a metric's series whose line contains `labels`.
     pub async fn metric(&self, name: &str, labels: &str) -> f64 {
-        let mut client = Client::connect(self.telemetry).await.expect("the telemetry listener listens");
+        let mut client = self.connect(self.telemetry).await;
         let (_, _, text) = client.send("GET", "/metrics", "").await.expect("it answers");
         let lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(labels));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
@@ -168,21 +189,21 @@ impl Group {
 
     /// Waits until one replica leads and every other one knows it. Makes no promise.
     pub async fn settled(&self) -> usize {
-        let begun = Instant::now();
+        let (begun, mut pause) = (Instant::now(), Duration::from_millis(2));
         loop {
             if let Some(leader) = self.agreed().await {
                 return leader;
             }
             assert!(begun.elapsed() < BOUND, "no leader within {BOUND:?}; the first says: {}", self.replicas[0].log());
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(pause).await;
+            // Who has just started may hear of the leader only at its next heartbeat, and others are being measured.
+            pause = (pause * 2).min(Duration::from_millis(100));
         }
     }
 
     async fn agreed(&self) -> Option<usize> {
         let mut leader = None;
         for (at, replica) in self.replicas.iter().enumerate() {
-            // Until it listens, it knows nothing; the telemetry side comes last.
-            drop(replica.client().await);
             if replica.leads().await {
                 leader = Some(at);
             }

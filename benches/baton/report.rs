@@ -172,7 +172,7 @@ impl Report {
             let _ = write!(text, "\n![{}]({file})\n", plot.title);
         }
         for missing in &findings.missing {
-            let _ = write!(text, "\nMissing: {}, for it could not be installed ({}).\n", missing.peer, missing.why);
+            let _ = write!(text, "\nMissing: {} ({}).\n", missing.peer, missing.why);
         }
         let with = if findings.with.is_empty() { String::new() } else { format!(" {}.", findings.with.join("; ")) };
         let minute = begun.at.strftime("%Y-%m-%d %H:%M UTC");
