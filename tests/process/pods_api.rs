@@ -158,7 +158,6 @@ fn refuse(connection: &mut TcpStream, code: u16, reason: &str, message: &str) ->
                       "reason": reason, "code": code})
     .to_string();
     let length = body.len();
-    let length = body.len();
     write!(
         connection,
         "HTTP/1.1 {code} {reason}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
