@@ -47,10 +47,12 @@ chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks
 	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
 		cargo test --test chaos measure_the_table -- --ignored --nocapture
 
-e2e: deps ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N, BATON_HANDOVERS=N)
+e2e: deps ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N, BATON_HANDOVERS=N)
 	tests/e2e/readme.sh
 	.ci/deps prometheus prometheus-alertmanager
 	cargo test --test observability_e2e -- --nocapture --test-threads=1
+	cargo clippy --features otel --lib --bins --test otel -- -D warnings
+	cargo test --features otel --test otel
 	@if .ci/deps chromedriver; then cargo test --test browser -- --test-threads=1; \
 	else echo "notice: the status page was not tried without Chromium"; fi
 	@if command -v npm >/dev/null; then cargo test --test locks daprs_published_node_client -- --ignored --nocapture; \

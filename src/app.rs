@@ -25,7 +25,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::quorum::{Member, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
 use crate::store::{LeaseStore, LedgerStore, LockStore, StoreHealth};
-use crate::telemetry::{Metrics, SystemEvent, Telemetry};
+use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
 use crate::telemetry_http::{self, Pulse, Sources, TelemetryServer};
 
 /// Why a replica cannot start.
@@ -152,9 +152,10 @@ impl Replica {
     /// Starts to campaign for the roles of `config` in `store`.
     pub async fn start(config: Config, store: Arc<dyn LeaseStore>, ground: &Ground) -> Self {
         let metrics = Arc::new(Metrics::new(wall_time()));
-        let telemetry = Telemetry::new(Arc::clone(&metrics));
-        let store: Arc<dyn LeaseStore> =
-            Arc::new(Measured::new(store, Arc::clone(&metrics), Arc::clone(&ground.clock)));
+        let traces = Traces::from_env(&config.identity);
+        let telemetry = Telemetry::new(Arc::clone(&metrics)).with_traces(traces.clone());
+        let store = Measured::new(store, Arc::clone(&metrics), Arc::clone(&ground.clock)).with_traces(traces);
+        let store: Arc<dyn LeaseStore> = Arc::new(store);
         let (health, store_health) = (store.health(), store.health());
         metrics.store_members(&store.members().borrow());
         tokio::spawn(count_members(store.members(), Arc::clone(&metrics)));
@@ -197,6 +198,11 @@ impl Replica {
         if let Some(extras) = self.extras.take() {
             extras.close().await;
         }
+    }
+
+    /// Hands the last spans to the collector, where there is one. Takes a second at most.
+    pub async fn flush_traces(&self) {
+        self.telemetry.traces().flush().await;
     }
 
     /// The roles, for asking.
@@ -437,7 +443,7 @@ impl App {
         // The listener is gone already if nobody takes this.
         let _ = self.stop_api.send(());
         if !asked_again {
-            let (_, ()) = tokio::join!(self.api, self.telemetry_server.shutdown());
+            let (_, (), ()) = tokio::join!(self.api, self.telemetry_server.shutdown(), self.replica.flush_traces());
         }
         match ended {
             Ok(()) => Exit::Well,

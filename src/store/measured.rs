@@ -20,12 +20,13 @@ use crate::protocol::{
     CampaignReply, CampaignRequest, Member, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
     RoleName, Rules, Stamped,
 };
-use crate::telemetry::{CommandOutcome, Metrics, StoreCommand};
+use crate::telemetry::{CommandOutcome, Metrics, StoreCommand, Traces};
 
-/// A store that feeds `baton_store_command_duration_seconds`. It changes nothing else.
+/// A store that feeds `baton_store_command_duration_seconds`, and traces. It changes nothing else.
 pub struct Measured {
     store: Arc<dyn LeaseStore>,
     stopwatch: Stopwatch,
+    traces: Traces,
 }
 
 /// Times commands by a clock.
@@ -37,7 +38,23 @@ struct Stopwatch {
 impl Measured {
     /// Measures `store` by `clock`.
     pub fn new(store: Arc<dyn LeaseStore>, metrics: Arc<Metrics>, clock: SharedClock) -> Self {
-        Self { store, stopwatch: Stopwatch { metrics, clock } }
+        Self { store, stopwatch: Stopwatch { metrics, clock }, traces: Traces::default() }
+    }
+
+    /// The same, with a span for each command of an election.
+    pub fn with_traces(self, traces: Traces) -> Self {
+        Self { traces, ..self }
+    }
+
+    async fn time<T>(
+        &self,
+        command: StoreCommand,
+        role: &RoleName,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let (result, outcome, took) = self.stopwatch.lap(command, work).await;
+        self.traces.command(command, role, outcome, took);
+        result
     }
 }
 
@@ -47,6 +64,15 @@ impl Stopwatch {
         command: StoreCommand,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        self.lap(command, work).await.0
+    }
+
+    /// The same, with what was measured.
+    async fn lap<T>(
+        &self,
+        command: StoreCommand,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> (Result<T, StoreError>, CommandOutcome, Duration) {
         let sent_at = self.clock.now();
         let result = work.await;
         let outcome = match &result {
@@ -56,23 +82,24 @@ impl Stopwatch {
             Err(StoreError::Refused { .. }) => CommandOutcome::Refused,
             Err(StoreError::Garbage { .. }) => CommandOutcome::Garbage,
         };
-        self.metrics.store_command(command, outcome, self.clock.now().since(sent_at));
-        result
+        let took = self.clock.now().since(sent_at);
+        self.metrics.store_command(command, outcome, took);
+        (result, outcome, took)
     }
 }
 
 #[async_trait]
 impl LeaseStore for Measured {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        self.stopwatch.time(StoreCommand::Campaign, self.store.campaign(role, request)).await
+        self.time(StoreCommand::Campaign, role, self.store.campaign(role, request)).await
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        self.stopwatch.time(StoreCommand::Renew, self.store.renew(role, request)).await
+        self.time(StoreCommand::Renew, role, self.store.renew(role, request)).await
     }
 
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
-        self.stopwatch.time(StoreCommand::Release, self.store.release(role, request)).await
+        self.time(StoreCommand::Release, role, self.store.release(role, request)).await
     }
 
     fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {

@@ -14,6 +14,7 @@ use tracing::{debug, info, trace, warn};
 use super::labels::ReloadOutcome;
 use super::metrics::Metrics;
 use super::roles::RoleCount;
+use super::traces::Traces;
 use crate::clock::wall_time;
 use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 
@@ -56,12 +57,18 @@ pub struct Told {
 pub struct Telemetry {
     metrics: Arc<Metrics>,
     told: broadcast::Sender<Arc<Told>>,
+    traces: Traces,
 }
 
 impl Telemetry {
     /// Counts in `metrics`, logs through `tracing`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, told: broadcast::Sender::new(TOLD_BUFFER) }
+        Self { metrics, told: broadcast::Sender::new(TOLD_BUFFER), traces: Traces::default() }
+    }
+
+    /// The same, exporting spans.
+    pub fn with_traces(self, traces: Traces) -> Self {
+        Self { traces, ..self }
     }
 
     /// Hears what happens to roles from now on. Who does not keep up loses the oldest, and is told how many.
@@ -74,10 +81,16 @@ impl Telemetry {
         &self.metrics
     }
 
+    /// Where its spans go.
+    pub fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
     /// Logs and counts what happened to a role, which had been in its state for `lasted`. Returns the state that the
     /// line says it is in from now on, if it says so.
     pub fn record(&self, role: &RoleName, event: &Event, lasted: Duration) -> Option<State> {
         self.count(role, event);
+        self.traces.role(role, event);
         self.tell(role, event);
         match event {
             Event::Campaigned { .. } | Event::Renewed { .. } => log_attempt(role, event),

@@ -286,7 +286,9 @@ impl Telemetry {
                 info!(%job, %run, attempt, late_ms = ms(*late), "an attempt starts");
             }
             JobEvent::AttemptEnded { slot, attempt, ending, took, note } => {
-                log_attempt(&RunId { job: job.clone(), slot: *slot }, *attempt, *ending, *took, note);
+                let run = RunId { job: job.clone(), slot: *slot };
+                self.traces().attempt(&run, *attempt, *ending, *took);
+                log_attempt(&run, *attempt, *ending, *took, note);
             }
             JobEvent::RunEnded { slot, failure: None, attempts } => {
                 let run = RunId { job: job.clone(), slot: *slot };

@@ -43,6 +43,10 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
         "so that Baton without Kubernetes does not know of it",
     ),
     ("croner", &["src/schedule/"], "so that what a cron expression means is said in one place"),
+    ("opentelemetry", &["src/telemetry/traces/"], "so that a build without traces does not know of it"),
+    ("opentelemetry_http", &["src/telemetry/traces/"], "as opentelemetry"),
+    ("opentelemetry_otlp", &["src/telemetry/traces/"], "as opentelemetry"),
+    ("opentelemetry_sdk", &["src/telemetry/traces/"], "as opentelemetry"),
     ("rustix::time", &["src/clock.rs"], "clocks are read in one place"),
     ("warp", &["src/api/", "src/telemetry_http"], "so that the web framework can be replaced"),
 ];

@@ -196,6 +196,7 @@ impl Supervisor {
         };
         if !abandoned {
             self.replica.take_back().await;
+            self.replica.flush_traces().await;
         }
         match ended {
             Ok(()) => Code(code),
