@@ -27,11 +27,17 @@ const JOB: &str =
     "jobs:\n  - { name: tick, role: scheduler, schedule: '@every 1s', run: { exec: { command: ['true'] } } }\n";
 /// So often that a test need not wait.
 const SOON: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "100");
+/// Less than the SDK would wait for its collector by itself (5 s).
+const END_MAX: Duration = Duration::from_millis(4_500);
 const JSON: (&str, &str) = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
 
 /// A sidecar on a store of its own, which exports to this endpoint.
 fn sidecar(endpoint: &str, env: &[(&str, &str)]) -> Replica {
-    let mut settings = Settings::on_store(1, "{ memory: {} }".to_owned(), Place::here(), Lease::SHORT);
+    sidecar_with(Lease::SHORT, endpoint, env)
+}
+
+fn sidecar_with(lease: Lease, endpoint: &str, env: &[(&str, &str)]) -> Replica {
+    let mut settings = Settings::on_store(1, "{ memory: {} }".to_owned(), Place::here(), lease);
     settings.more = JOB.to_owned();
     settings.env = [&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)], env]
         .concat()
@@ -161,7 +167,24 @@ fn a_collector_that_never_answers_delays_neither_a_release_nor_the_end() {
     until("the lease is given back", || replica.has_logged(&["the lease is given back"]));
     assert_eq!(replica.wait_end().code(), Some(0), "{}", replica.log());
     // The promises given, half a second; the last spans, one. An export would be given up after ten.
-    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < END_MAX, "{:?}", asked.elapsed());
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_a_collector_that_never_answers() {
+    let collector = Collector::silent();
+    // Its promises last longer than it takes to ask a second time.
+    let lease = Lease { duration: 40_000, renew: 12_000, margin: 800, validity: 12_000 };
+    let mut replica = sidecar_with(lease, &collector.endpoint(), &[SOON]);
+    token(&replica);
+    until("it exports", || !collector.posted().is_empty());
+    replica.signal(Signal::TERM);
+    until("it drains", || replica.has_logged(&["handing over"]));
+    let asked = Instant::now();
+    replica.signal(Signal::TERM);
+    assert_eq!(replica.wait_end().code(), Some(0), "{}", replica.log());
+    assert!(asked.elapsed() < END_MAX, "{:?}", asked.elapsed());
+    assert!(replica.has_logged(&["ending at once"]), "{}", replica.log());
 }
 
 #[test]
