@@ -1,5 +1,6 @@
 //! Spans of a real sidecar at a collector that the test is. Only in a build with the feature `otel`: `make e2e`.
 
+mod app;
 #[path = "../support/sidecars/claims.rs"]
 mod claims;
 mod collector;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::app::App;
 use crate::collector::{Collector, Span};
 use crate::replica::{Lease, ROLE, Replica, Settings};
 use crate::support::place::Place;
@@ -33,11 +35,12 @@ const JSON: (&str, &str) = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
 
 /// A sidecar on a store of its own, which exports to this endpoint.
 fn sidecar(endpoint: &str, env: &[(&str, &str)]) -> Replica {
-    sidecar_with(Lease::SHORT, endpoint, env)
+    sidecar_of(Lease::SHORT.role(ROLE, ""), endpoint, env)
 }
 
-fn sidecar_with(lease: Lease, endpoint: &str, env: &[(&str, &str)]) -> Replica {
-    let mut settings = Settings::on_store(1, "{ memory: {} }".to_owned(), Place::here(), lease);
+fn sidecar_of(roles: String, endpoint: &str, env: &[(&str, &str)]) -> Replica {
+    let mut settings = Settings::on_store(1, "{ memory: {} }".to_owned(), Place::here(), Lease::SHORT);
+    settings.roles = roles;
     settings.more = JOB.to_owned();
     settings.env = [&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)], env]
         .concat()
@@ -123,6 +126,20 @@ fn commands_a_term_and_a_job_arrive_with_their_names_and_attributes() {
 }
 
 #[test]
+fn a_lost_lease_has_one_span_that_says_so_although_it_is_given_back_afterwards() {
+    let (collector, app) = (Collector::start(), App::start());
+    let check =
+        format!(", appCheck: {{ httpGet: {{ port: {}, path: / }}, period: 200ms, failureThreshold: 1 }}", app.port());
+    let mut replica = sidecar_of(Lease::SHORT.role(ROLE, &check), &collector.endpoint(), &[SOON, JSON]);
+    token(&replica);
+    app.fall_ill();
+    until("the lease is given back", || !collector.named("release").is_empty());
+    end(&mut replica);
+    let term = one(&collector, "term", |_| true);
+    assert_eq!((term.get("baton.reason").as_deref(), term.failed()), (Some("unhealthy"), true));
+}
+
+#[test]
 fn what_is_queued_at_the_end_arrives_before_the_process_has_ended() {
     let collector = Collector::start();
     // It would export in ten minutes.
@@ -175,7 +192,7 @@ fn a_second_signal_does_not_wait_for_a_collector_that_never_answers() {
     let collector = Collector::silent();
     // Its promises last longer than it takes to ask a second time.
     let lease = Lease { duration: 40_000, renew: 12_000, margin: 800, validity: 12_000 };
-    let mut replica = sidecar_with(lease, &collector.endpoint(), &[SOON]);
+    let mut replica = sidecar_of(lease.role(ROLE, ""), &collector.endpoint(), &[SOON]);
     token(&replica);
     until("it exports", || !collector.posted().is_empty());
     replica.signal(Signal::TERM);
