@@ -9,6 +9,10 @@ BATON_SIM_SEEDS ?= 2000
 chaos: BATON_SIM_SEEDS := $(if $(filter command line environment,$(origin BATON_SIM_SEEDS)),$(BATON_SIM_SEEDS),200000)
 export BATON_SIM_SEEDS
 
+# Most tests wait for leases to end, not for a core: on two cores four at a time take little more than half the time.
+RUST_TEST_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 4 ? cores : 4)))
+export RUST_TEST_THREADS
+
 help: ## this list
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):[^#]*## */\1\t/' | expand -t 10
 
@@ -22,7 +26,7 @@ deps: ## install what the tests need and this machine lacks
 lint: deps ## formatting, clippy (warnings are errors), licences and banned crates
 	cargo fmt --all --check
 	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test kubernetes_e2e -- -D warnings
+	cargo clippy --test kubernetes_e2e --test observability_e2e --test browser -- -D warnings
 	.ci/deny
 
 test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis, chaos, HTTP, clients, charts, house rules, docs
@@ -43,8 +47,12 @@ chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks
 	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
 		cargo test --test chaos measure_the_table -- --ignored --nocapture
 
-e2e: deps ## the README in a fresh clone; Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N)
+e2e: deps ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N, BATON_HANDOVERS=N)
 	tests/e2e/readme.sh
+	.ci/deps prometheus prometheus-alertmanager
+	cargo test --test observability_e2e -- --nocapture --test-threads=1
+	@if .ci/deps chromedriver; then cargo test --test browser -- --test-threads=1; \
+	else echo "notice: the status page was not tried without Chromium"; fi
 	@if command -v npm >/dev/null; then cargo test --test locks daprs_published_node_client -- --ignored --nocapture; \
 	else echo "notice: Dapr's client was not tried without Node and npm"; fi
 	@if server=$$(.ci/valkey); then BATON_REDIS_SERVER=$$server cargo test --test store; \

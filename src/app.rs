@@ -14,6 +14,7 @@ use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher};
 use crate::http::Calls;
 use crate::jobs::{JobCalls, JobDesk};
+use crate::k8s::{Departures, Extras, Will};
 use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
@@ -140,6 +141,11 @@ pub struct Replica {
     clock: SharedClock,
     health: watch::Receiver<StoreHealth>,
     team: Team,
+    extras: Option<Extras>,
+    /// What is left behind for the case that this process ends without a word.
+    will: Option<Will>,
+    /// Who looks whether others have.
+    departures: Option<Departures>,
 }
 
 impl Replica {
@@ -159,12 +165,38 @@ impl Replica {
             stall: Arc::clone(&ground.stall),
         };
         let mut entropy = Entropy::from_system();
-        let membership =
-            Membership { identity: Arc::clone(&config.identity), session: entropy.session(), guard: guards(&config) };
+        let session = entropy.session();
+        let membership = Membership { identity: Arc::clone(&config.identity), session, guard: guards(&config) };
+        // Before it campaigns: whoever leads has left it.
+        let will = Will::leave(&config, session);
+        let departures = Departures::start(&config, &ground.clock, entropy.seed());
         tokio::spawn(tell_health(store_health, telemetry.clone()));
+        // Before the roles, whose first events it is to hear.
+        let extras = Extras::start(&config, &ground.clock, &telemetry, Entropy::from_system());
         let mut team = Team::new(membership, surroundings, entropy);
         team.run(&[], &config.roles, config.default_role.clone()).await;
-        Self { config, telemetry, clock: Arc::clone(&ground.clock), health, team }
+        let clock = Arc::clone(&ground.clock);
+        let replica = Self { config, telemetry, clock, health, team, extras, will, departures };
+        replica.show();
+        replica
+    }
+
+    /// Shows the roles as they are configured now in Kubernetes, and looks after those who lead them, where that is
+    /// switched on.
+    fn show(&self) {
+        if let Some(departures) = &self.departures {
+            departures.follow(self.team.roles());
+        }
+        if let Some(extras) = &self.extras {
+            extras.follow(&self.config.roles, self.team.roles());
+        }
+    }
+
+    /// Takes back what Kubernetes shows of this replica, once it leads nothing any more. Takes a second at most.
+    pub async fn take_back(&mut self) {
+        if let Some(extras) = self.extras.take() {
+            extras.close().await;
+        }
     }
 
     /// The roles, for asking.
@@ -196,10 +228,16 @@ impl Replica {
             self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
             return false;
         }
+        if let Some(Err(error)) = self.will.as_mut().map(|will| will.cover(&new)) {
+            let problem = format!("the termination message for kubernetes.fastFailover cannot be written: {error}");
+            self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
+            return false;
+        }
         self.team.run(&self.config.roles, &new.roles, new.default_role.clone()).await;
         self.config.roles = new.roles;
         self.config.default_role = new.default_role;
         self.config.jobs = new.jobs;
+        self.show();
         let (mut added, mut removed) = (changes.added, changes.removed);
         added.extend(changes.changed.iter().cloned());
         removed.extend(changes.changed);
@@ -392,6 +430,9 @@ impl App {
         }
         if let Some(jobs) = self.jobs.as_ref().filter(|_| !asked_again) {
             jobs.desk.all_ended().await;
+        }
+        if !asked_again {
+            self.replica.take_back().await;
         }
         // The listener is gone already if nobody takes this.
         let _ = self.stop_api.send(());

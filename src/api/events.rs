@@ -3,6 +3,9 @@
 //! An event that says `leader: true` is a promise with an expiry like any other answer, so while this replica leads it
 //! is repeated when half of that time is over. An event is made when the client is ready to take it, never queued: what
 //! it says of time is true when it is sent.
+//!
+//! With `?view=status` the same is told to those who only look (`event: status`, once a second and on every change): it
+//! promises nothing.
 
 use std::convert::Infallible;
 use std::hash::Hasher;
@@ -19,22 +22,27 @@ use warp::reply::Response;
 use warp::sse::Event;
 
 use super::Context;
-use crate::protocol::Mono;
-use crate::role::{Answer, RoleHandle, Snapshot};
+use super::params::EventView;
+use crate::protocol::{Mono, RoleName};
+use crate::role::{Answer, RoleHandle, Snapshot, Status};
 
 /// How soon a client should come back when the stream breaks.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often to look whether a reload has added or removed roles.
 const ROLES_CHECK: Duration = Duration::from_secs(1);
+/// How often those who look are told all of it.
+const STATUS_REPEAT: Duration = Duration::from_secs(1);
 /// No promise is repeated faster than this, however short it is.
 const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Answers with the stream. It ends when the client goes, or when the listener shuts down.
-pub(super) fn stream(context: &Arc<Context>, last_event_id: Option<&HeaderValue>) -> Response {
+pub(super) fn stream(context: &Arc<Context>, view: EventView, last_event_id: Option<&HeaderValue>) -> Response {
     // One place only: the feed waits for the client before it looks at a role.
     let (sender, mut receiver) = mpsc::channel(1);
+    // Who looks wants to see all of it each time.
+    let last_event_id = last_event_id.filter(|_| view == EventView::Answers);
     let known = last_event_id.and_then(|id| id.to_str().ok()).map(str::to_owned);
-    let feed = Feed { context: Arc::clone(context), sender, followed: Vec::new() };
+    let feed = Feed { context: Arc::clone(context), view, sender, followed: Vec::new(), roles_told: None };
     tokio::spawn(async move {
         // A closed stream is how every feed ends; there is nobody left to tell.
         let _ = feed.run(known).await;
@@ -95,8 +103,11 @@ impl Followed {
 
 struct Feed {
     context: Arc<Context>,
+    view: EventView,
     sender: mpsc::Sender<Event>,
     followed: Vec<Followed>,
+    /// The names that who looks was told last.
+    roles_told: Option<Vec<RoleName>>,
 }
 
 impl Feed {
@@ -111,7 +122,7 @@ impl Feed {
             if self.tell_what_is_due().await? {
                 heard_at = self.now();
             }
-            let heartbeat_at = heard_at + self.context.options.heartbeat;
+            let heartbeat_at = heard_at + self.heartbeat();
             if self.now() >= heartbeat_at {
                 self.send(Event::default().comment(" alive")).await?;
                 heard_at = self.now();
@@ -120,6 +131,12 @@ impl Feed {
             self.wait(heartbeat_at).await?;
             self.refresh_roles();
         }
+    }
+
+    /// Who looks wants to know soon that there is nobody left to look at.
+    fn heartbeat(&self) -> Duration {
+        let heartbeat = self.context.options.heartbeat;
+        if self.view == EventView::Status { heartbeat.min(STATUS_REPEAT) } else { heartbeat }
     }
 
     fn now(&self) -> Mono {
@@ -152,20 +169,44 @@ impl Feed {
 
     /// Tells every role that has changed or whose promise is half over. True when there was any.
     async fn tell_what_is_due(&mut self) -> Result<bool, Closed> {
+        self.tell_roles().await?;
         let now = self.now();
         let due: Vec<usize> = (0..self.followed.len()).filter(|at| self.followed[*at].is_due(now)).collect();
         for at in &due {
             // First a place, then the answer: its validity begins now, not when a slow client had read the one before.
             let sender = self.sender.clone();
             let place = self.until_stopped(sender.reserve()).await?.map_err(|_| Closed)?;
-            let answer = self.followed[*at].role.answer();
-            self.followed[*at].told = Some(told(&answer, self.now()));
-            let event = Event::default().event("role").json_data(&answer).map_err(|_| Closed)?;
+            let followed = &mut self.followed[*at];
+            let event = match self.view {
+                EventView::Answers => {
+                    let answer = followed.role.answer();
+                    followed.told = Some(told(&answer, self.context.options.clock.now()));
+                    Event::default().event("role").json_data(&answer)
+                }
+                EventView::Status => {
+                    let status = followed.role.status();
+                    followed.told = Some(shown(&status, self.context.options.clock.now()));
+                    Event::default().event("status").json_data(&status)
+                }
+            };
+            let event = event.map_err(|_| Closed)?;
             // Only the last one of several changes carries the identifier: a client that breaks off before it has not
             // heard of all of them, and shall hear them again.
             place.send(if Some(at) == due.last() { event.id(self.id_of_told()) } else { event });
         }
         Ok(!due.is_empty())
+    }
+
+    /// Tells who looks which roles there are, when that has changed.
+    async fn tell_roles(&mut self) -> Result<(), Closed> {
+        let names: Vec<RoleName> = self.followed.iter().map(|followed| followed.role.name().clone()).collect();
+        if self.view == EventView::Answers || self.roles_told.as_ref() == Some(&names) {
+            return Ok(());
+        }
+        let words: Vec<&str> = names.iter().map(RoleName::as_str).collect();
+        self.send(Event::default().event("roles").json_data(&words).map_err(|_| Closed)?).await?;
+        self.roles_told = Some(names);
+        Ok(())
     }
 
     async fn send(&self, event: Event) -> Result<(), Closed> {
@@ -219,6 +260,12 @@ fn told(answer: &Answer, now: Mono) -> Told {
     let repeat_at = answer.valid_for_ms.map(|ms| now + (Duration::from_millis(ms) / 2).max(REPEAT_MIN));
     let named = answer.holder.is_some();
     Told { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at }
+}
+
+/// What who looks was told: all of it again after a while, for the time that is left moves with every renewal.
+fn shown(status: &Status, now: Mono) -> Told {
+    let (leader, named) = (status.leads, status.holder.is_some());
+    Told { index: status.index, since: status.since, leader, named, repeat_at: Some(now + STATUS_REPEAT) }
 }
 
 /// Sixteen hexadecimal digits over what there is to know. `since` sets one process' indices apart from another's.

@@ -1,23 +1,25 @@
 //! Refuses what does not come from our app, before anything else looks at it.
 //!
 //! Loopback is no protection from a browser on the same machine: any web page may send requests to 127.0.0.1, and with
-//! a name that resolves there (DNS rebinding) even read the answers. Such requests carry a foreign `Origin` or `Host`.
+//! a name that resolves there (DNS rebinding) even read the answers. Such requests carry a foreign `Origin` or `Host`,
+//! or say otherwise where they come from: see [`browser`].
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::Either;
 use hyper::body::Incoming;
-use hyper::header::{HOST, HeaderValue, ORIGIN};
+use hyper::header::{HOST, HeaderValue};
 use hyper::service::Service;
 use hyper::{Request, Version};
 use warp::Reply;
 use warp::reply::Response;
 
 use super::token::TokenCheck;
-use super::{Context, router};
+use super::{Context, browser, router};
 use crate::http::{Ends, Problem, ProblemKind};
 
 const HTTP_PORT: u16 = 80;
@@ -57,16 +59,12 @@ impl<S> Gate<S> {
         if request.uri().path_and_query().is_none() {
             return Err(Problem::new(ProblemKind::UnknownPath, "this is no proxy: a path is wanted"));
         }
-        for origin in headers.get_all(ORIGIN) {
-            let ours = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
-            if !ours.is_some_and(|host| is_ours(host, self.ends)) {
-                return Err(Problem::new(
-                    ProblemKind::ForeignOrigin,
-                    "the request comes from a web page; only this listener's own pages may ask",
-                ));
-            }
+        browser::check(request.method(), request.uri().path(), headers, |host| is_ours(host, self.ends))?;
+        match &self.token {
+            // A browser has no token to open the page with: the page asks for it, and needs it for all it shows.
+            Some(token) if !router::is_page(request.method(), request.uri().path(), headers) => token.check(headers),
+            _ => Ok(()),
         }
-        self.token.as_ref().map_or(Ok(()), |token| token.check(headers))
     }
 
     fn check_host(&self, host: &HeaderValue) -> Result<(), Problem> {
@@ -110,7 +108,8 @@ where
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response, Infallible>>, S::Future>;
+    // Boxed: hyper keeps room for it in every connection, and moves all of it with every poll that needs none of it.
+    type Future = Either<Ready<Result<Response, Infallible>>, Pin<Box<S::Future>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let at_once = match self.check(&request) {
@@ -119,7 +118,7 @@ where
         };
         match at_once {
             Some(response) => Either::Left(ready(Ok(response))),
-            None => Either::Right(self.service.call(request)),
+            None => Either::Right(Box::pin(self.service.call(request))),
         }
     }
 }

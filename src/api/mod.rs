@@ -9,11 +9,14 @@
 //! | `leader` | `/leader`, `/leading`, `/roles` and the leader-elector shapes |
 //! | `events` | `/events` |
 //! | `control` | `/leader/{role}/resign`, `/leader/{role}/drained` |
-//! | `page` | `/` for browsers |
+//! | `status` | `/status` |
+//! | `page` | `/` for browsers, and its two files |
+//! | `browser` | what web pages may ask |
 //! | `part` | what other parts answer: [`crate::http::Calls`] |
 //!
 //! `openapi.yaml` beside this file describes all of it and is served as it is.
 
+mod browser;
 mod control;
 mod events;
 mod gate;
@@ -22,6 +25,7 @@ mod page;
 mod params;
 mod part;
 mod router;
+mod status;
 mod token;
 
 use std::future::Future;

@@ -57,6 +57,29 @@ impl LongPoll {
     }
 }
 
+/// `?view=status`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventView {
+    /// For the app: each event is an answer, and its `leader: true` a promise.
+    Answers,
+    /// For those who look.
+    Status,
+}
+
+impl EventView {
+    /// Reads a query.
+    pub(super) fn parse(query: &str) -> Result<Self, Problem> {
+        match query {
+            "" => Ok(Self::Answers),
+            "view=status" => Ok(Self::Status),
+            other => {
+                let detail = format!("{}: unknown; there is view=status", shown(other));
+                Err(Problem::new(ProblemKind::BadParameter, detail))
+            }
+        }
+    }
+}
+
 /// The body of `resign`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

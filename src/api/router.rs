@@ -10,7 +10,9 @@ use warp::reply::Response;
 use warp::{Buf, Filter, Rejection};
 
 use super::leader::problem;
-use super::{Context, control, events, leader, page, part};
+use super::page::File;
+use super::params::EventView;
+use super::{Context, control, events, leader, part, status};
 use crate::http::{Calls, Problem, ProblemKind, shard_slash};
 
 /// The largest body of any request.
@@ -18,7 +20,7 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Every path of this listener's own with its methods, as `Allow` lists them. `openapi.yaml` has the same, and those of
 /// the other parts; a test compares.
-pub const ROUTES: [(&str, &str); 11] = [
+pub const ROUTES: [(&str, &str); 14] = [
     ("/", "GET"),
     ("/isLeader", "GET"),
     ("/leader", "GET"),
@@ -29,6 +31,9 @@ pub const ROUTES: [(&str, &str); 11] = [
     ("/leading/{role}", "GET, HEAD, OPTIONS"),
     ("/roles", "GET"),
     ("/events", "GET"),
+    ("/status", "GET"),
+    ("/page.css", "GET"),
+    ("/page.js", "GET"),
     ("/openapi.yaml", "GET"),
 ];
 
@@ -45,6 +50,8 @@ enum Route<'a> {
     Leading(Option<&'a str>),
     Roles,
     Events,
+    Status,
+    Page(File),
     OpenApi,
 }
 
@@ -66,6 +73,9 @@ impl<'a> Route<'a> {
             "leading" => Self::Leading(None),
             "roles" => Self::Roles,
             "events" => Self::Events,
+            "status" => Self::Status,
+            "page.css" => Self::Page(File::Style),
+            "page.js" => Self::Page(File::Script),
             "openapi.yaml" => Self::OpenApi,
             _ => {
                 let (call, rest) = path.split_once('/')?;
@@ -156,10 +166,12 @@ async fn answer<B: Buf>(
         Route::Leader(role) => leader::leader(context, role, query).await,
         Route::Leading(role) => leader::leading(context, role),
         Route::Roles => Ok(leader::roles(context)),
-        Route::Events => Ok(events::stream(context, headers.get(LAST_EVENT_ID))),
+        Route::Events => Ok(events::stream(context, EventView::parse(query)?, headers.get(LAST_EVENT_ID))),
+        Route::Status => Ok(status::status(context)),
         Route::Resign(role) => control::resign(context, role, headers, body).await,
         Route::Drained(role) => control::drained(context, role).await,
-        Route::Root if wants_html(headers) => Ok(page::page(context)),
+        Route::Root if wants_html(headers) => Ok(File::Page.response()),
+        Route::Page(file) => Ok(file.response()),
         Route::Root => leader::named(context),
         Route::IsLeader => leader::is_leader(context),
         Route::OpenApi => Ok(openapi()),
@@ -176,6 +188,13 @@ fn find<'a>(context: &'a Context, path: &'a str) -> Result<(Owner<'a>, &'static 
     }
     let shown: String = path.chars().take(100).collect();
     Err(Problem::new(ProblemKind::UnknownPath, format!("there is nothing at {shown:?}; see /openapi.yaml")))
+}
+
+/// Whether a request is for one of the page's files, which hold nothing of this replica.
+pub(super) fn is_page(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let found = Route::find(path);
+    *method == Method::GET
+        && (found == Some(Route::Root) && wants_html(headers) || matches!(found, Some(Route::Page(_))))
 }
 
 /// Browsers name text/html; curl and HTTP libraries say */* or nothing.

@@ -87,19 +87,11 @@ impl ClientError {
     }
 }
 
-/// One role, as the sidecar answers it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// One role, as the sidecar answers it, as far as it is told.
+#[derive(Clone, Debug, Deserialize)]
 pub struct RoleAnswer {
     pub role: String,
-    pub leader: bool,
-    pub state: String,
     pub identity: String,
-    pub holder: Option<String>,
-    pub token: Option<u64>,
-    pub valid_for_ms: Option<u64>,
-    pub since: jiff::Timestamp,
-    pub index: u64,
-    pub reason: Option<String>,
 }
 
 /// An error, as the sidecar answers it.
@@ -159,9 +151,10 @@ impl Api {
         timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err(self.silent(format!("nothing within {PATIENCE:?}"))))
     }
 
-    /// `GET /events`, line by line.
-    pub async fn events(&self) -> Result<Lines, ClientError> {
-        let response = timeout(PATIENCE, self.send(Method::GET, "/events", String::new()))
+    /// `GET /events` with this query, line by line.
+    pub async fn events(&self, query: &str) -> Result<Lines, ClientError> {
+        let path = format!("/events?{query}");
+        let response = timeout(PATIENCE, self.send(Method::GET, &path, String::new()))
             .await
             .unwrap_or_else(|_| Err(self.silent(format!("nothing within {PATIENCE:?}"))))?;
         if response.status() != StatusCode::OK {

@@ -14,6 +14,7 @@
 
 mod check;
 mod environment;
+mod extras;
 mod model;
 mod node;
 mod position;
@@ -33,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use environment::{AbsentFiles, Environment};
+pub use extras::{DOMAIN, ExtrasConfig, PodConfig, dotted, is_object_name, mirror_name, role_label};
 pub use model::{
     AckMode, ApiConfig, AppCheck, Config, ExecRun, Guard, HttpRun, JobConfig, KubernetesConfig, LocksConfig, LogConfig,
     LogFormat, LogLevel, QuorumConfig, RedisConfig, Replication, Required, RoleConfig, RunConfig, Secret, StoreConfig,

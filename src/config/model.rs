@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::extras::ExtrasConfig;
 use crate::protocol::jobs::{JobName, JobPolicy};
 use crate::protocol::{RoleName, Seats, Timing};
 use crate::schedule::Schedule;
@@ -30,6 +31,8 @@ pub struct Config {
     pub roles: Vec<RoleConfig>,
     /// What `/leader` means when there are several roles; one of `roles`.
     pub default_role: Option<RoleName>,
+    /// What is written to the API server for people and Services.
+    pub kubernetes: ExtrasConfig,
     /// Locks for the app, where the store has them ([`StoreConfig::without_locks`]).
     pub locks: LocksConfig,
     /// Scheduled runs, where the store has a ledger for them ([`StoreConfig::without_jobs`]); names are unique.
@@ -67,7 +70,20 @@ pub enum StoreConfig {
     Memory,
 }
 
+/// What keys and objects begin with where nothing else is said.
+pub(super) const PREFIX: &str = "baton";
+
 impl StoreConfig {
+    /// What the names of its keys, or of its objects, begin with.
+    pub fn prefix(&self) -> &str {
+        match self {
+            Self::Redis(redis) => &redis.key_prefix,
+            Self::Quorum(quorum) => quorum.members.first().map_or(PREFIX, |member| &member.key_prefix),
+            Self::Kubernetes(leases) => &leases.name_prefix,
+            Self::Memory => PREFIX,
+        }
+    }
+
     /// Why this store has no locks; none when it has them.
     pub fn without_locks(&self) -> Option<&'static str> {
         match self {

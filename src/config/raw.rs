@@ -36,7 +36,7 @@ pub(super) struct RawConfig {
     /// What `/leader` without a name means when there are several roles.
     #[schemars(with = "Option<leaf::Role>")]
     pub(super) default_role: Option<Scalar>,
-    /// Kubernetes extras. Not supported by this version: only `false` is accepted.
+    /// What the API server is told about who leads: for people and Services, never for the election itself.
     pub(super) kubernetes: Option<RawKubernetes>,
     /// Locks for the app. They are there without this, too, wherever the store has them.
     pub(super) locks: Option<RawLocks>,
@@ -294,20 +294,26 @@ pub(super) struct RawHttpGet {
     pub(super) path: Option<Scalar>,
 }
 
-/// Kubernetes extras; none is in this version.
+/// Kubernetes extras.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Kubernetes")]
 pub(super) struct RawKubernetes {
-    /// Not supported by this version: only false is accepted.
-    #[schemars(with = "Option<leaf::Off>", extend("default" = false))]
+    /// Label the leader's pod with `baton.dev/role-<name>: leader`.
+    #[schemars(with = "Option<leaf::Flag>", extend("default" = false))]
     pub(super) pod_labels: Option<Scalar>,
-    /// Not supported by this version: only false is accepted.
-    #[schemars(with = "Option<leaf::Off>", extend("default" = false))]
+    /// Tell of elections, losses, handovers and guards by Events on the pod.
+    #[schemars(with = "Option<leaf::Flag>", extend("default" = false))]
     pub(super) events: Option<Scalar>,
-    /// Not supported by this version: only false is accepted.
-    #[schemars(with = "Option<leaf::Off>", extend("default" = false))]
+    /// Show each role's leader in a Lease object, for `kubectl get leases`.
+    #[schemars(with = "Option<leaf::Flag>", extend("default" = false))]
     pub(super) lease_mirror: Option<Scalar>,
+    /// Let a role's next leader begin before the lease is over, where the kubelet has seen the last one end.
+    #[schemars(with = "Option<leaf::Flag>", extend("default" = false))]
+    pub(super) fast_failover: Option<Scalar>,
+    /// The container's `terminationMessagePath`, for `fastFailover`.
+    #[schemars(with = "Option<leaf::Text>", extend("default" = "/dev/termination-log"))]
+    pub(super) termination_message_path: Option<Scalar>,
 }
 
 /// Locks for the app.

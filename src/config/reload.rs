@@ -38,13 +38,14 @@ impl Config {
     /// The sections that differ in `new` and are only read at start. Until then the old ones are in force.
     pub fn restart_needed(&self, new: &Self) -> Vec<&'static str> {
         // Taken apart, so that a new section cannot be forgotten here.
-        let Self { identity, api, telemetry, store, roles: _, default_role: _, locks, jobs: _, log } = self;
+        let Self { identity, api, telemetry, store, roles: _, default_role: _, kubernetes, locks, jobs: _, log } = self;
         let sections = [
             ("identity", *identity != new.identity),
             ("api.listen", api.listen != new.api.listen),
             ("api.tokenFile", api.token != new.api.token),
             ("telemetry.listen", telemetry.listen != new.telemetry.listen),
             ("store", !same_store(store, &new.store)),
+            ("kubernetes", *kubernetes != new.kubernetes),
             ("locks", *locks != new.locks),
             ("log", *log != new.log),
         ];
@@ -127,10 +128,11 @@ roles: [{ name: a }, { name: b }]
 defaultRole: a
 log: { level: info }
 locks: { lease: 20s }
+kubernetes: { events: false }
 ";
 
     fn config(text: &str) -> Config {
-        let environment = Environment::new(|_| None, None);
+        let environment = Environment::new(|name| name.starts_with("POD_").then(|| "web-0".to_owned()), None);
         check_text(text, "t.yaml", &environment).unwrap_or_else(|error| panic!("{error}")).config
     }
 
@@ -148,6 +150,7 @@ locks: { lease: 20s }
             ("redis: { url: redis://redis:6379, password: '${PW:-one}', guard: strict }", "memory: {}", "store"),
             ("info", "debug", "log"),
             ("lease: 20s", "lease: 25s", "locks"),
+            ("events: false", "events: true", "kubernetes"),
         ] {
             let changed = config(&BASE.replace(from, to));
             assert_eq!(base.restart_needed(&changed), [section], "{from} to {to}");

@@ -164,11 +164,6 @@ leaf!(
     word_of(&["json", "text"])
 );
 leaf!(
-    /// Something that cannot be switched on.
-    Off,
-    json_schema!({"type": "boolean", "enum": [false]})
-);
-leaf!(
     /// Something that is so or not.
     Flag,
     json_schema!({"type": ["boolean", "string"], "pattern": format!("^{REFERENCE}$")})

@@ -114,7 +114,7 @@ fn the_schema_refuses_typical_mistakes_as_the_check_does() {
         ("identity: web-0", "locks: {dapr: {}}"),
         ("identity: web-0", "locks: {dapr: {stores: []}}"),
         ("identity: web-0", "locks: {dapr: {stores: ['a b']}}"),
-        ("identity: web-0", "kubernetes: {events: true}"),
+        ("identity: web-0", "kubernetes: {events: on call}"),
         ("identity: web-0", "log: {level: loud}"),
         ("    url: redis://redis:6379/0", "    guard: strict"),
         ("redis://redis:6379/0", "http://redis"),

@@ -124,8 +124,7 @@ pub(super) struct InService(Arc<Activity>);
 
 impl Drop for InService {
     fn drop(&mut self) {
-        // The wait for the next request begins here, not when the long poll that just ended had sent its first byte.
-        self.0.moved_at.store(self.0.clock.now().as_nanos(), Ordering::Relaxed);
+        // The wait for the next request begins with the write that follows, which is noted.
         self.0.in_service.fetch_sub(1, Ordering::Relaxed);
     }
 }

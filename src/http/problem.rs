@@ -28,6 +28,8 @@ pub enum ProblemKind {
     ForeignHost,
     /// The request comes from a web page that is not ours.
     ForeignOrigin,
+    /// It would change something, comes from a browser, and lacks what only a page of ours sends.
+    UnmarkedRequest,
     /// This replica has no such role.
     UnknownRole,
     /// There is nothing at this path.
@@ -86,7 +88,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind, for the documentation's tests.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::BadParameter,
         Self::BadBody,
         Self::AmbiguousRole,
@@ -94,6 +96,7 @@ impl ProblemKind {
         Self::Unauthorized,
         Self::ForeignHost,
         Self::ForeignOrigin,
+        Self::UnmarkedRequest,
         Self::UnknownRole,
         Self::UnknownPath,
         Self::MethodNotAllowed,
@@ -140,6 +143,11 @@ impl ProblemKind {
             Self::ForeignOrigin => {
                 ("urn:baton:problem:foreign-origin", StatusCode::FORBIDDEN, "the Origin is not ours")
             }
+            Self::UnmarkedRequest => (
+                "urn:baton:problem:unmarked-request",
+                StatusCode::FORBIDDEN,
+                "a browser's request lacks X-Baton-Request",
+            ),
             Self::UnknownRole => ("urn:baton:problem:unknown-role", StatusCode::NOT_FOUND, "unknown role"),
             Self::UnknownPath => ("urn:baton:problem:unknown-path", StatusCode::NOT_FOUND, "unknown path"),
             Self::MethodNotAllowed => {

@@ -25,8 +25,8 @@ pub struct Want {
     pub names: Vec<LockName>,
     /// The same owner may take the same names again; nobody never.
     pub owner: Option<Arc<str>>,
-    /// Not even the owner may take them again while it has them; it is written down, and can give them back by its name
-    /// ([`LockDesk::release_by_owner`]).
+    /// Not even the owner may take them again while it has them; it is written down, and can give them back by its
+    /// name ([`LockDesk::release_by_owner`]).
     pub once: bool,
     /// How long to wait for it; zero: not at all.
     pub wait: Duration,
@@ -98,7 +98,7 @@ impl LockDesk {
         };
         let bell = match queueing {
             Queueing::No => Arc::new(Notify::new()),
-            _ => core.waiting.enter(id).ok_or(Refusal::TooManyWaiters { max })?,
+            _ => core.waiting.enter(id, &want.names).ok_or(Refusal::TooManyWaiters { max })?,
         };
         let request = AcquireRequest {
             session: core.session,

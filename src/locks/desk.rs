@@ -1,5 +1,6 @@
 //! The desk: where requests for locks are taken, and what all of them share.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,6 +121,17 @@ pub enum Refusal {
     ShuttingDown,
 }
 
+/// A name that is held or waited for through this sidecar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Which.
+    pub name: LockName,
+    /// How many locks were granted here that still stand.
+    pub held: usize,
+    /// How many requests wait here.
+    pub waiting: usize,
+}
+
 /// See the module of its parent. Shared by reference; every future may be dropped at any time.
 #[derive(Debug)]
 pub struct LockDesk {
@@ -198,6 +210,25 @@ impl LockDesk {
         let insight = self.core.chore(async move { core.store.inspect(name).await }).await?.map_err(Refusal::Store)?;
         insight.holders.iter().for_each(|holder| self.core.saw(holder.token));
         Ok(insight)
+    }
+
+    /// The names that are held or waited for through this sidecar: those most waited for first, then by name, `limit`
+    /// of them at the most; and how many there are.
+    pub fn used(&self, limit: usize) -> (Vec<Used>, usize) {
+        let mut names: BTreeMap<LockName, (usize, usize)> = BTreeMap::new();
+        // An entry for each name once, though thousands may wait for the same.
+        let mut count = |name: &LockName, held: usize, waiting: usize| match names.get_mut(name) {
+            Some(counts) => (counts.0, counts.1) = (counts.0 + held, counts.1 + waiting),
+            None => drop(names.insert(name.clone(), (held, waiting))),
+        };
+        self.core.table().each_name(self.core.now(), |name| count(name, 1, 0));
+        self.core.waiting.each_name(|name| count(name, 0, 1));
+        let all = names.len();
+        let used = names.into_iter().map(|(name, (held, waiting))| Used { name, held, waiting });
+        let mut used: Vec<Used> = used.collect();
+        used.sort_by_key(|used| std::cmp::Reverse(used.waiting));
+        used.truncate(limit);
+        (used, all)
     }
 
     /// Takes on nothing new: waiting requests end, and connections that hold a lock are told. Locks that were asked for

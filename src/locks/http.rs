@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use hyper::{Method, Response};
 
 use super::desk::LockDesk;
@@ -15,11 +15,14 @@ use crate::http::{Ask, Calls, Content, Problem, ProblemKind, no_content};
 
 /// Every path of locks with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.
 pub const ROUTES: [(&str, &str); 4] = [
-    ("/locks", "POST"),
+    ("/locks", "GET, POST"),
     ("/locks/{name}", "GET, POST"),
     ("/locks/{name}/hold", "GET"),
     ("/locks/{name}/{id}", "PUT, DELETE"),
 ];
+
+/// How many locks are looked at at once to list them.
+const READS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route<'a> {
@@ -44,8 +47,7 @@ impl<'a> Route<'a> {
 
     fn allow(self) -> &'static str {
         match self {
-            Self::Several => "POST",
-            Self::One(_) => "GET, POST",
+            Self::Several | Self::One(_) => "GET, POST",
             Self::Hold(_) => "GET",
             Self::Granted(..) => "PUT, DELETE",
         }
@@ -84,6 +86,7 @@ impl Calls for LockCalls {
         };
         let settings = desk.settings();
         match (route, ask.method) {
+            (Route::Several, Method::GET) => self.list(desk, words::limit(&ask.query)?).await,
             (Route::Several, _) => self.acquire(desk, words::want_several(&ask.body, settings)?).await,
             (Route::One(name), Method::POST) => {
                 self.acquire(desk, words::want_one(words::name(name)?, &ask.body, settings)?).await
@@ -124,6 +127,17 @@ impl LockCalls {
     async fn acquire(&self, desk: &LockDesk, want: super::Want) -> Result<Response<Content>, Problem> {
         let claim = desk.acquire(want).await.map_err(shapes::refused)?;
         Ok(shapes::granted(&claim.take(), self.clock.now()))
+    }
+
+    /// The locks that are held or waited for here, as the store has them.
+    async fn list(&self, desk: &LockDesk, limit: usize) -> Result<Response<Content>, Problem> {
+        let (used, all) = desk.used(limit);
+        let looks = stream::iter(used).map(|used| async move {
+            let insight = desk.inspect(used.name.clone()).await?;
+            Ok((used, insight))
+        });
+        let seen: Result<Vec<_>, _> = looks.buffered(READS).try_collect().await;
+        Ok(shapes::list(&seen.map_err(shapes::refused)?, all))
     }
 
     /// The lines of a hold. Each is written when the client is ready for it, so what it says of time is true then; and

@@ -35,7 +35,7 @@ mod words;
 
 pub use acquire::{Claim, Want};
 pub use dapr::{DAPR_ROUTES, DaprCalls};
-pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal};
+pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal, Used};
 pub use hold::{Hold, HoldState};
 pub use http::{LockCalls, ROUTES};
 pub use upkeep::ByOwner;

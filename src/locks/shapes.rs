@@ -7,7 +7,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::desk::{Extended, Granted, Refusal};
+use super::desk::{Extended, Granted, Refusal, Used};
 use super::hold::HoldState;
 use super::owner;
 use crate::http::{Content, Problem, ProblemKind, answer, json, no_content};
@@ -111,15 +111,44 @@ struct InsightShape<'a> {
     waiting: u32,
 }
 
+impl<'a> InsightShape<'a> {
+    fn new(name: &'a LockName, insight: &'a LockInsight) -> Self {
+        Self {
+            name: name.as_str(),
+            holders: insight.holders.iter().map(HolderShape::from).collect(),
+            permits: insight.permits,
+            waiting: insight.waiting,
+        }
+    }
+}
+
 /// A lock as it stands.
 pub(super) fn insight(name: &LockName, insight: &LockInsight) -> Response<Content> {
-    let shape = InsightShape {
-        name: name.as_str(),
-        holders: insight.holders.iter().map(HolderShape::from).collect(),
-        permits: insight.permits,
-        waiting: insight.waiting,
-    };
-    json(StatusCode::OK, &shape)
+    json(StatusCode::OK, &InsightShape::new(name, insight))
+}
+
+#[derive(Serialize)]
+struct UsedShape<'a> {
+    #[serde(flatten)]
+    lock: InsightShape<'a>,
+    held_here: usize,
+    waiting_here: usize,
+}
+
+#[derive(Serialize)]
+struct ListShape<'a> {
+    locks: Vec<UsedShape<'a>>,
+    more: usize,
+}
+
+/// 200: the locks that are used here, out of `all`.
+pub(super) fn list(seen: &[(Used, LockInsight)], all: usize) -> Response<Content> {
+    let locks = seen.iter().map(|(used, insight)| UsedShape {
+        lock: InsightShape::new(&used.name, insight),
+        held_here: used.held,
+        waiting_here: used.waiting,
+    });
+    json(StatusCode::OK, &ListShape { locks: locks.collect(), more: all - seen.len() })
 }
 
 /// Why there is no lock.

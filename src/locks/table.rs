@@ -49,6 +49,12 @@ impl Table {
         self.0.len()
     }
 
+    /// Every name that is held, as often as it is.
+    pub(super) fn each_name(&self, now: Mono, tell: impl FnMut(&LockName)) {
+        let held = self.0.values().filter(|entry| now < entry.valid_until);
+        held.flat_map(|entry| &entry.names).for_each(tell);
+    }
+
     /// The lock, while it may be acted upon.
     pub(super) fn get(&self, id: LockId, now: Mono) -> Option<&Entry> {
         self.0.get(&id).filter(|entry| now < entry.valid_until)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::protocol::{LockId, Mono};
+use crate::protocol::{LockId, LockName, Mono};
 use crate::telemetry::Telemetry;
 
 /// How long a request that has been answered is remembered: a wake-up may have been on its way to it.
@@ -25,7 +25,7 @@ pub(super) enum Heard {
 
 #[derive(Debug, Default)]
 struct Inner {
-    bells: HashMap<LockId, Arc<Notify>>,
+    bells: HashMap<LockId, (Arc<Notify>, Vec<LockName>)>,
     answered: VecDeque<(Mono, LockId)>,
     holds: usize,
 }
@@ -61,13 +61,13 @@ impl Waiting {
 
     /// Takes a place for a request that will wait; none when there is no more room. The bell keeps one ring, so that a
     /// wake-up which overtakes the answer it belongs to is not lost.
-    pub(super) fn enter(&self, id: LockId) -> Option<Arc<Notify>> {
+    pub(super) fn enter(&self, id: LockId, names: &[LockName]) -> Option<Arc<Notify>> {
         let mut inner = self.lock();
         if inner.bells.len() + inner.holds >= self.max {
             return None;
         }
         let bell = Arc::new(Notify::new());
-        inner.bells.insert(id, Arc::clone(&bell));
+        inner.bells.insert(id, (Arc::clone(&bell), names.to_vec()));
         self.telemetry.locks_waiting(inner.bells.len());
         Some(bell)
     }
@@ -94,7 +94,7 @@ impl Waiting {
     pub(super) fn wake(&self, id: LockId) -> Heard {
         let inner = self.lock();
         match inner.bells.get(&id) {
-            Some(bell) => {
+            Some((bell, _)) => {
                 bell.notify_one();
                 Heard::Rung
             }
@@ -105,7 +105,12 @@ impl Waiting {
 
     /// Everybody should ask again.
     pub(super) fn wake_all(&self) {
-        self.lock().bells.values().for_each(|bell| bell.notify_one());
+        self.lock().bells.values().for_each(|(bell, _)| bell.notify_one());
+    }
+
+    /// Every name that is waited for, as often as it is.
+    pub(super) fn each_name(&self, tell: impl FnMut(&LockName)) {
+        self.lock().bells.values().flat_map(|(_, names)| names).for_each(tell);
     }
 
     /// How many wait.

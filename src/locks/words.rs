@@ -17,6 +17,11 @@ pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 /// The shortest lease of a lock: below it, ordinary scheduling delays would end it before the app knows of it.
 pub const LEASE_MIN: Duration = Duration::from_millis(100);
 
+/// How many locks are listed when nobody says.
+const LIMIT_DEFAULT: usize = 20;
+/// Each costs a look at the store.
+const LIMIT_MAX: usize = 100;
+
 /// The body of `POST /locks/{name}`, and with `names` of `POST /locks`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +39,23 @@ struct AcquireBody {
 #[serde(deny_unknown_fields)]
 struct ExtendBody {
     lease: Option<String>,
+}
+
+/// How many locks a list has at the most, from its query.
+pub(super) fn limit(query: &str) -> Result<usize, Problem> {
+    let mut limit = None;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name != "limit" {
+            return Err(bad_parameter(format!("{}: unknown; there is limit", shown(name))));
+        }
+        let given = value.parse().ok().filter(|given| (1..=LIMIT_MAX).contains(given));
+        let given = given.ok_or_else(|| bad_parameter(format!("limit={}: 1 to {LIMIT_MAX}", shown(value))))?;
+        if limit.replace(given).is_some() {
+            return Err(bad_parameter("limit is given twice"));
+        }
+    }
+    Ok(limit.unwrap_or(LIMIT_DEFAULT))
 }
 
 /// The name in a path.

@@ -154,11 +154,14 @@ pub enum ReleaseReason {
     Unhealthy,
     /// The grant came too late to be used.
     Unused,
+    /// By another, in the place of the leader's process, which has ended.
+    Departed,
 }
 
 impl ReleaseReason {
     /// Every reason, for registering series at zero.
-    pub const ALL: [Self; 5] = [Self::Shutdown, Self::Resigned, Self::Balanced, Self::Unhealthy, Self::Unused];
+    pub const ALL: [Self; 6] =
+        [Self::Shutdown, Self::Resigned, Self::Balanced, Self::Unhealthy, Self::Unused, Self::Departed];
 
     /// The word in metrics.
     pub const fn as_str(self) -> &'static str {
@@ -168,6 +171,7 @@ impl ReleaseReason {
             Self::Balanced => "balanced",
             Self::Unhealthy => "unhealthy",
             Self::Unused => "unused",
+            Self::Departed => "departed",
         }
     }
 }
@@ -189,6 +193,8 @@ pub enum Event {
     Draining { token: Token, reason: ReleaseReason, remaining: Duration },
     /// The lease was given back. `held_for`: since its grant.
     Released { token: Token, reason: ReleaseReason, held_for: Duration },
+    /// The leader's process has ended, and this replica gave its lease back in its place.
+    Departed { holder: Arc<str>, token: Token },
     /// The lease was left to its TTL because promises stand that nobody waits for (a second signal).
     Abandoned { token: Token, remaining: Duration },
     /// R5 closed the role, as this replica sees it.

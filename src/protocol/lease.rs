@@ -201,7 +201,7 @@ impl LeaseCell {
     pub fn release(&mut self, server: Server<'_>, request: &ReleaseRequest) -> Outcome<ReleaseReply> {
         self.expire(server.now);
         let ours = |lease: &Lease| {
-            lease.candidate == request.candidate && (request.token == Token::NONE || lease.token == request.token)
+            request.is_of(lease.candidate) && (request.token == Token::NONE || lease.token == request.token)
         };
         let Some(lease) = self.lease.take_if(|lease| ours(lease)) else {
             return (ReleaseReply::NotHeld, None);

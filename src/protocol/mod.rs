@@ -52,7 +52,7 @@
 //! 2. A deadline is `sent + leaseDuration − stepDownMargin` of an acknowledged request of the current term, and never
 //!    moves back. A term that is past its deadline, or that stopped leading, never leads again.
 //! 3. No answer promises more than is left until the deadline; every answer is recorded in the step that makes it, and
-//!    a lease is not released before the last one has run out, except by the app's own word (P3, R7).
+//!    a lease is not released before the last one has run out, by whomever, except by the app's own word (P3, R7).
 //! 4. A term is told by session, attempt and token together. No request of one term extends, replaces or releases the
 //!    lease of another, however late it arrives.
 //! 5. A request without an answer is neither granted nor refused: it is repeated under the same attempt, and the same
@@ -73,7 +73,10 @@
 //!     past.
 //! 13. Two terms of a quorum share a member that confirmed both, the later one under the greater token; the quorum's
 //!     own invariants stand on the page of its members and rounds (`quorum/mod.rs`).
-//! 14. Extra calls of [`Election::handle_timeout`], answers nobody asked for and answers that come twice change
+//! 14. Another's lease is only ever given back in the place of a process that has ended for certain, by that process's
+//!     session and token: then no request of that session counts any more, whatever arrives late (R7;
+//!     [`Input::Departed`]).
+//! 15. Extra calls of [`Election::handle_timeout`], answers nobody asked for and answers that come twice change
 //!     nothing.
 mod clockwatch;
 mod dice;

@@ -147,6 +147,10 @@ impl FromStr for SessionId {
 pub struct Attempt(pub u64);
 
 impl Attempt {
+    /// Whichever attempt it was: in a release in the place of a process that has ended, of whose campaigns others know
+    /// only the token. No campaign is this one, for they count from 1.
+    pub const ANY: Self = Self(0);
+
     /// The attempt after this one.
     pub const fn next(self) -> Self {
         Self(self.0 + 1)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::names::{Candidate, SessionId, StoreTime, Token};
+use super::names::{Attempt, Candidate, SessionId, StoreTime, Token};
 
 /// A reply with the store's clock at the moment it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,13 +147,22 @@ pub enum RenewReply {
 /// R7: compare-and-delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleaseRequest {
-    /// Whose lease.
+    /// Whose lease. [`Attempt::ANY`] when another asks in the place of a process that has ended: session and token
+    /// name the term alone then.
     pub candidate: Candidate,
     /// Its token; [`Token::NONE`] when the reply that would have told it never came: session and attempt name the
-    /// lease alone.
+    /// lease alone. One of the two must be told.
     pub token: Token,
     /// How many listened to the last heartbeat.
     pub audience: u32,
+}
+
+impl ReleaseRequest {
+    /// Whether this candidate's lease is meant, if the token fits as well.
+    pub fn is_of(&self, holder: Candidate) -> bool {
+        let any = self.candidate.attempt == Attempt::ANY && self.token != Token::NONE;
+        holder.session == self.candidate.session && (any || holder.attempt == self.candidate.attempt)
+    }
 }
 
 /// The answer to a [`ReleaseRequest`].

@@ -9,11 +9,12 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 
-use super::handle::{Command, CommandError, RoleHandle, Snapshot};
+use super::handle::{Command, CommandError, RoleHandle};
 use super::pulse::Heartbeat;
+use super::status::Snapshot;
 use crate::clock::{SharedClock, wall_time};
 use crate::process::StallWatch;
-use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View};
+use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing};
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
 use crate::telemetry::{SystemEvent, Telemetry};
 
@@ -81,6 +82,10 @@ struct Driver {
     standstills: u64,
     /// Until when news are dropped after a standstill.
     deaf_until: Option<Mono>,
+    /// Since when the state is what was published.
+    turned_at: Mono,
+    /// The state that an event's line told since then.
+    logged: Option<State>,
     /// Why the store refused this role's last request, as it was logged.
     refusal: Option<String>,
 }
@@ -101,7 +106,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
     let standstills = surroundings.stall.standstills(now);
     let mut election = Election::new(profile, now);
     election.handle_input(now, Input::Patience { patience: spec.patience });
-    let first = Snapshot { view: election.view(now), since: wall_time(), index: 1 };
+    let first = Snapshot::first(election.view(now), wall_time());
     let (snapshots, seen) = watch::channel(Arc::new(first));
     let (commands, inbox) = mpsc::channel(COMMANDS);
     let heartbeat = Arc::new(Heartbeat::new(now, PULSE_WITHIN));
@@ -114,7 +119,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         commands,
         Arc::clone(&heartbeat),
     );
-    let driver = Driver {
+    let mut driver = Driver {
         news: surroundings.store.listen(&spec.name),
         name: spec.name,
         election,
@@ -127,17 +132,19 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         orphaned: false,
         standstills,
         deaf_until: None,
+        turned_at: now,
+        logged: None,
         refusal: None,
     };
-    (handle, driver.run())
+    (handle, async move { driver.run().await })
 }
 
 impl Driver {
-    async fn run(mut self) {
+    async fn run(&mut self) {
         loop {
             let now = self.surroundings.clock.now();
             self.election.handle_timeout(now);
-            self.obey();
+            self.obey(now);
             self.publish(now);
             self.heartbeat.beat(now);
             if self.election.is_ended() {
@@ -148,7 +155,7 @@ impl Driver {
     }
 
     /// Does what the election asks for.
-    fn obey(&mut self) {
+    fn obey(&mut self, now: Mono) {
         while let Some(action) = self.election.poll_action() {
             let (store, role) = (Arc::clone(&self.surroundings.store), self.name.clone());
             match action {
@@ -167,13 +174,16 @@ impl Driver {
                     let refusal = refusal(&reply);
                     (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),
-                Action::Tell(event) => self.surroundings.telemetry.record(&self.name, &event),
+                Action::Tell(event) => {
+                    let told = self.surroundings.telemetry.record(&self.name, &event, now.since(self.turned_at));
+                    self.logged = told.or(self.logged);
+                }
             }
         }
     }
 
     /// Shows readers the election's view, and wakes those who wait when it says something new.
-    fn publish(&self, now: Mono) {
+    fn publish(&mut self, now: Mono) {
         let mut view = self.election.view(now);
         if let Some(reason) = &mut view.reason {
             for note in self.surroundings.store.notes() {
@@ -181,13 +191,21 @@ impl Driver {
                 reason.push_str(&note);
             }
         }
+        if self.snapshots.borrow().view.state != view.state {
+            if self.logged != Some(view.state) {
+                let lasted = now.since(self.turned_at);
+                self.surroundings.telemetry.record_state(&self.name, view.state, view.reason.as_deref(), lasted);
+            }
+            (self.turned_at, self.logged) = (now, None);
+        }
+        let token = self.election.standing().remaining(now).map(|(token, _)| token);
         self.snapshots.send_if_modified(|last| {
             if last.view == view {
                 return false;
             }
-            let news = says_more(&last.view, &view);
-            let since = if last.view.state == view.state { last.since } else { wall_time() };
-            *last = Arc::new(Snapshot { view, since, index: last.index + u64::from(news) });
+            let next = last.next(view, token, wall_time());
+            let news = next.index != last.index;
+            *last = Arc::new(next);
             news
         });
         // An app that is unwell keeps the role from asking; that is a state, too.
@@ -232,7 +250,7 @@ impl Driver {
             return;
         }
         let input = match news {
-            News::Said(announcement) => Input::Heard(announcement),
+            News::Said(announcement) => Input::Heard(*announcement),
             News::Gap => Input::Gap,
         };
         self.election.handle_input(now, input);
@@ -277,6 +295,9 @@ impl Driver {
                 let refused = || CommandError::NotDraining { role: self.name.clone() };
                 let _ = done.send(if drains { Ok(()) } else { Err(refused()) });
             }
+            Some(Command::Departed { session, promise }) => {
+                self.election.handle_input(now, Input::Departed { session, promise });
+            }
             Some(Command::AppHealth { healthy }) => self.election.handle_input(now, Input::AppHealth { healthy }),
             Some(Command::Abandon) => self.election.handle_input(now, Input::Abandon),
             Some(Command::Shutdown) => self.election.handle_input(now, Input::Shutdown),
@@ -299,12 +320,6 @@ async fn doze(nap: Duration, clock: &SharedClock) {
     while clock.now() < due {
         tokio::task::yield_now().await;
     }
-}
-
-/// Whether a view tells a reader more than a later time of the same thing.
-fn says_more(old: &View, new: &View) -> bool {
-    let name = |view: &View| view.holder.as_ref().map(|(name, _)| Arc::clone(name));
-    old.state != new.state || old.reason != new.reason || name(old) != name(new)
 }
 
 /// What the store itself said against a request; none when it did not answer, or did what was asked.

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::pulse::Heartbeat;
+use super::status::{Snapshot, Status};
+use super::words::{name, number, text, text_if_any, word};
 use crate::clock::SharedClock;
-use crate::protocol::{Mono, Promise, RoleName, Standing, State, Token, View};
+use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,39 +45,6 @@ pub struct Answer {
     pub reason: Option<String>,
 }
 
-// The floor below knows nothing of serde, and shall not. Texts are written as they are, without the detour over
-// `Display`.
-fn name<S: Serializer>(value: &RoleName, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(value.as_str())
-}
-
-fn word<S: Serializer>(value: &State, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(value.as_str())
-}
-
-fn text<S: Serializer>(value: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(value)
-}
-
-fn text_if_any<S: Serializer>(value: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
-    value.as_deref().serialize(serializer)
-}
-
-fn number<S: Serializer>(value: &Option<Token>, serializer: S) -> Result<S::Ok, S::Error> {
-    value.map(Token::get).serialize(serializer)
-}
-
-/// What the driver published last.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// The election's view.
-    pub view: View,
-    /// Since when the state is what it is.
-    pub since: Timestamp,
-    /// Grows with every change.
-    pub index: u64,
-}
-
 /// What may be asked of a role's task.
 #[derive(Debug)]
 pub enum Command {
@@ -87,6 +56,8 @@ pub enum Command {
     Patience { patience: Duration },
     /// The app has stopped acting as leader.
     Drained { done: oneshot::Sender<Result<(), CommandError>> },
+    /// Another process is known to have ended: see [`Input::Departed`](crate::protocol::Input::Departed).
+    Departed { session: SessionId, promise: Duration },
     /// The app's health check changed its mind.
     AppHealth { healthy: bool },
     /// Drain, release and end the task.
@@ -152,6 +123,32 @@ impl RoleHandle {
         let now = self.shared.clock.now();
         let promise = self.shared.standing.promise(now);
         self.describe(&snapshot, now, promise)
+    }
+
+    /// Tells somebody who only looks. It promises nothing, so no handover waits for it.
+    pub fn status(&self) -> Status {
+        let snapshot = self.snapshot();
+        let now = self.shared.clock.now();
+        let term = self.shared.standing.remaining(now);
+        let (state, holder, reason) = self.told(&snapshot, now, term.is_some());
+        let left = match (term, state) {
+            (Some((_, left)), _) => Some(left),
+            (None, State::Draining) => Some(self.shared.standing.promised_until().since(now)),
+            (None, _) => snapshot.view.holder.as_ref().map(|(_, until)| until.since(now)),
+        };
+        Status {
+            role: self.shared.name.clone(),
+            identity: Arc::clone(&self.shared.identity),
+            state,
+            leads: term.is_some(),
+            holder,
+            token: term.map(|(token, _)| token),
+            time_left_ms: left.filter(|left| !left.is_zero()).map(whole_ms),
+            since: snapshot.since,
+            index: snapshot.index,
+            reason,
+            changes: Arc::clone(&snapshot.changes),
+        }
     }
 
     /// Whether this replica leads at this moment; promises nothing beyond it.
@@ -234,17 +231,22 @@ impl RoleHandle {
         answer.await.map_err(|_| ended())?
     }
 
-    fn describe(&self, snapshot: &Snapshot, now: Mono, promise: Option<Promise>) -> Answer {
-        let Snapshot { view, since, index } = snapshot;
+    /// State, holder and reason as they are now, whatever was published last.
+    fn told(&self, snapshot: &Snapshot, now: Mono, leads: bool) -> (State, Option<Arc<str>>, Option<String>) {
+        let view = &snapshot.view;
         let known_holder = view.holder.as_ref().filter(|(_, until)| now < *until).map(|(name, _)| Arc::clone(name));
-        let (state, holder, reason) = match (promise, view.state) {
-            (Some(_), _) => (State::Leading, Some(Arc::clone(&self.shared.identity)), None),
+        match (leads, view.state) {
+            (true, _) => (State::Leading, Some(Arc::clone(&self.shared.identity)), None),
             // The deadline has passed and the driver has not said so yet: the deadline is right.
-            (None, State::Leading) => {
+            (false, State::Leading) => {
                 (State::Campaigning, None, Some("the lease ran out before it could be renewed".to_owned()))
             }
-            (None, state) => (state, known_holder, view.reason.clone()),
-        };
+            (false, state) => (state, known_holder, view.reason.clone()),
+        }
+    }
+
+    fn describe(&self, snapshot: &Snapshot, now: Mono, promise: Option<Promise>) -> Answer {
+        let (state, holder, reason) = self.told(snapshot, now, promise.is_some());
         Answer {
             role: self.shared.name.clone(),
             leader: promise.is_some(),
@@ -252,12 +254,16 @@ impl RoleHandle {
             identity: Arc::clone(&self.shared.identity),
             holder,
             token: promise.map(|p| p.token),
-            valid_for_ms: promise.map(|p| u64::try_from(p.valid_for.as_millis()).unwrap_or(u64::MAX)),
-            since: *since,
-            index: *index,
+            valid_for_ms: promise.map(|p| whole_ms(p.valid_for)),
+            since: snapshot.since,
+            index: snapshot.index,
             reason,
         }
     }
+}
+
+fn whole_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The roles of this replica, which a reload may change while they are read.

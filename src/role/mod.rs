@@ -5,10 +5,13 @@ mod driver;
 mod handle;
 mod pulse;
 mod shards;
+mod status;
 mod team;
+mod words;
 
 pub use app_check::watch_app;
 pub use driver::{RoleSpec, Surroundings, role};
-pub use handle::{Answer, Command, CommandError, RoleHandle, Roles, Snapshot};
+pub use handle::{Answer, Command, CommandError, RoleHandle, Roles};
 pub use pulse::Heartbeat;
+pub use status::{CHANGES_MAX, Change, Snapshot, Status};
 pub use team::{Broken, Membership, Team};

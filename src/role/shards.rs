@@ -11,7 +11,8 @@ use futures_util::future::{self, Either};
 use tokio::sync::watch;
 
 use super::driver::Surroundings;
-use super::handle::{Command, RoleHandle, Snapshot};
+use super::handle::{Command, RoleHandle};
+use super::status::Snapshot;
 use crate::protocol::{
     Balance, Dice, Member, Mine, Mono, Orders, Portion, PresenceRequest, RoleName, SessionId, State, Timing,
 };

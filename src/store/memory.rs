@@ -89,7 +89,7 @@ impl Place {
 
     /// Tells every listener, and says how many there are.
     fn publish(&mut self, announcement: &Announcement) -> u32 {
-        let said = || News::Said(announcement.clone());
+        let said = || News::Said(Box::new(announcement.clone()));
         self.listeners.retain_mut(|listener| listener.tell(said(), News::Gap));
         u32::try_from(self.listeners.len()).unwrap_or(u32::MAX)
     }

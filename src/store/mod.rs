@@ -168,8 +168,8 @@ pub enum WakeNews {
 /// What a listener hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The store published this.
-    Said(Announcement),
+    /// The store published this. Boxed: a queue has room for many, and as a rule none.
+    Said(Box<Announcement>),
     /// The subscription is new or was renewed: messages may have been missed, so look once.
     Gap,
 }

@@ -1,16 +1,21 @@
 //! One event type owns its log line and its counter.
 //!
 //! Every line carries the same field names: `role`, `token`, `state` (what the role is from now on), `reason`, and
-//! durations in `…_ms`. They are stable: alerts on logs may rely on them.
+//! durations in `…_ms`. They are stable, and `docs/operations.md` lists them: alerts on logs may rely on them. Whatever
+//! changes a role's state, there is one line with the new state in it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use tokio::sync::broadcast;
 use tracing::{debug, info, trace, warn};
 
 use super::labels::ReloadOutcome;
 use super::metrics::Metrics;
-use crate::protocol::{CampaignOutcome, Event, RenewalOutcome, RoleName, State};
+use super::roles::RoleCount;
+use crate::clock::wall_time;
+use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 
 /// What happens to the process rather than to one of its roles. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,16 +37,36 @@ pub enum SystemEvent {
     TokenUnavailable { reason: String },
 }
 
+/// How many events a listener may be behind before the oldest are lost to it.
+const TOLD_BUFFER: usize = 256;
+
+/// What happened to a role, for those who listen: [`Telemetry::listen`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Which role.
+    pub role: RoleName,
+    /// What happened. Never a single attempt ([`Event::Campaigned`], [`Event::Renewed`]).
+    pub event: Event,
+    /// When, by this machine's time of day.
+    pub at: Timestamp,
+}
+
 /// Records events. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
+    told: broadcast::Sender<Arc<Told>>,
 }
 
 impl Telemetry {
     /// Counts in `metrics`, logs through `tracing`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics }
+        Self { metrics, told: broadcast::Sender::new(TOLD_BUFFER) }
+    }
+
+    /// Hears what happens to roles from now on. Who does not keep up loses the oldest, and is told how many.
+    pub fn listen(&self) -> broadcast::Receiver<Arc<Told>> {
+        self.told.subscribe()
     }
 
     /// Where it counts.
@@ -49,39 +74,65 @@ impl Telemetry {
         &self.metrics
     }
 
-    /// Logs and counts what happened to a role.
-    pub fn record(&self, role: &RoleName, event: &Event) {
+    /// Logs and counts what happened to a role, which had been in its state for `lasted`. Returns the state that the
+    /// line says it is in from now on, if it says so.
+    pub fn record(&self, role: &RoleName, event: &Event, lasted: Duration) -> Option<State> {
         self.count(role, event);
+        self.tell(role, event);
         match event {
             Event::Campaigned { .. } | Event::Renewed { .. } => log_attempt(role, event),
             Event::Elected { .. }
             | Event::Lost { .. }
             | Event::Draining { .. }
             | Event::Released { .. }
-            | Event::Abandoned { .. } => log_own_term(role, event),
+            | Event::Abandoned { .. } => log_own_term(role, event, lasted),
             Event::Contended { .. }
+            | Event::Departed { .. }
             | Event::Following { .. }
             | Event::Guarded { .. }
             | Event::IdentityClash { .. }
-            | Event::StoreClockStepped { .. } => log_surroundings(role, event),
+            | Event::StoreClockStepped { .. } => log_surroundings(role, event, lasted),
+        }
+        state_after(event)
+    }
+
+    /// Logs a new state that no event told. `lasted`: how long the role had been in the one before.
+    pub fn record_state(&self, role: &RoleName, state: State, reason: Option<&str>, lasted: Duration) {
+        let (state_word, reason, duration_ms) = (state.as_str(), reason.unwrap_or(""), ms(lasted));
+        match state {
+            State::Unhealthy | State::Unreachable | State::Guarded => {
+                warn!(%role, state = state_word, reason, duration_ms, "this replica cannot lead");
+            }
+            State::Standby | State::Campaigning | State::Leading | State::Draining => {
+                info!(%role, state = state_word, reason, duration_ms, "the role has another state");
+            }
+        }
+    }
+
+    fn tell(&self, role: &RoleName, event: &Event) {
+        let is_attempt = matches!(event, Event::Campaigned { .. } | Event::Renewed { .. });
+        if !is_attempt && self.told.receiver_count() > 0 {
+            // The last listener may have gone meanwhile.
+            let _ = self.told.send(Arc::new(Told { role: role.clone(), event: event.clone(), at: wall_time() }));
         }
     }
 
     fn count(&self, role: &RoleName, event: &Event) {
-        let metrics = &self.metrics;
+        let count = |what| self.metrics.count(role, what);
         match event {
-            Event::Campaigned { outcome } => metrics.campaigned(role, *outcome),
+            Event::Campaigned { outcome } => count(RoleCount::Campaign(*outcome)),
             Event::Contended { token, .. } => {
-                metrics.contended(role);
-                metrics.term_seen(role, *token);
+                count(RoleCount::Contention);
+                count(RoleCount::Term(*token));
             }
-            Event::Elected { token } | Event::Following { token, .. } => metrics.term_seen(role, *token),
-            Event::Renewed { outcome, took, .. } => metrics.renewed(role, *outcome, *took),
-            Event::Lost { reason, .. } => metrics.lost(role, *reason),
-            Event::Released { reason, .. } => metrics.released(role, *reason),
-            Event::Guarded { cause, .. } => metrics.guarded(role, *cause),
-            Event::IdentityClash { .. } => metrics.identity_clashed(role),
-            Event::StoreClockStepped { .. } => metrics.store_clock_stepped(role),
+            Event::Elected { token } | Event::Following { token, .. } => count(RoleCount::Term(*token)),
+            Event::Renewed { outcome, took, .. } => count(RoleCount::Renewal(*outcome, *took)),
+            Event::Lost { reason, .. } => count(RoleCount::LostLease(*reason)),
+            Event::Released { reason, .. } => count(RoleCount::Release(*reason)),
+            Event::Departed { .. } => count(RoleCount::Release(ReleaseReason::Departed)),
+            Event::Guarded { cause, .. } => count(RoleCount::StoreGuard(*cause)),
+            Event::IdentityClash { .. } => count(RoleCount::IdentityClash),
+            Event::StoreClockStepped { .. } => count(RoleCount::StoreClockStep),
             // A drain is counted by the release or the loss that ends it; an abandoned lease is neither.
             Event::Draining { .. } | Event::Abandoned { .. } => {}
         }
@@ -149,42 +200,70 @@ fn log_attempt(role: &RoleName, event: &Event) {
     }
 }
 
-fn log_own_term(role: &RoleName, event: &Event) {
+/// What a role is from an event on; none when that does not change.
+fn state_after(event: &Event) -> Option<State> {
+    match event {
+        Event::Elected { .. } => Some(State::Leading),
+        Event::Lost { .. } | Event::Released { .. } | Event::Abandoned { .. } | Event::Following { .. } => {
+            Some(State::Standby)
+        }
+        Event::Draining { .. } => Some(State::Draining),
+        Event::Guarded { .. } => Some(State::Guarded),
+        Event::Campaigned { .. }
+        | Event::Contended { .. }
+        | Event::Departed { .. }
+        | Event::Renewed { .. }
+        | Event::IdentityClash { .. }
+        | Event::StoreClockStepped { .. } => None,
+    }
+}
+
+fn log_own_term(role: &RoleName, event: &Event, lasted: Duration) {
+    let state = state_after(event).map_or("", State::as_str);
     match event {
         Event::Elected { token } => {
-            info!(%role, %token, state = State::Leading.as_str(), "this replica leads");
+            info!(%role, %token, state, duration_ms = ms(lasted), "this replica leads");
         }
         Event::Lost { token, reason, held_for } => {
             let (reason, duration_ms) = (reason.as_str(), ms(*held_for));
-            warn!(%role, %token, state = State::Standby.as_str(), reason, duration_ms, "the lease is lost");
+            warn!(%role, %token, state, reason, duration_ms, "the lease is lost");
         }
         Event::Draining { token, reason, remaining } => {
-            let (reason, remaining_ms) = (reason.as_str(), ms(*remaining));
-            let state = State::Draining.as_str();
-            info!(%role, %token, state, reason, remaining_ms, "handing over, once the promises given have run out");
+            let (reason, duration_ms, remaining_ms) = (reason.as_str(), ms(lasted), ms(*remaining));
+            info!(
+                %role, %token, state, reason, duration_ms, remaining_ms,
+                "handing over, once the promises given have run out"
+            );
         }
         Event::Released { token, reason, held_for } => {
             let (reason, duration_ms) = (reason.as_str(), ms(*held_for));
-            info!(%role, %token, state = State::Standby.as_str(), reason, duration_ms, "the lease is given back");
+            info!(%role, %token, state, reason, duration_ms, "the lease is given back");
         }
         Event::Abandoned { token, remaining } => {
-            let remaining_ms = ms(*remaining);
-            warn!(%role, %token, state = State::Standby.as_str(), remaining_ms, "the lease is left to run out");
+            let (reason, duration_ms, remaining_ms) = ("abandoned", ms(lasted), ms(*remaining));
+            warn!(%role, %token, state, reason, duration_ms, remaining_ms, "the lease is left to run out");
         }
         _ => {}
     }
 }
 
-fn log_surroundings(role: &RoleName, event: &Event) {
+fn log_surroundings(role: &RoleName, event: &Event, lasted: Duration) {
+    let (state, duration_ms) = (state_after(event).map_or("", State::as_str), ms(lasted));
     match event {
         Event::Contended { winner, token } => debug!(%role, %token, holder = %winner, "another was faster"),
+        Event::Departed { holder, token } => {
+            let reason = ReleaseReason::Departed.as_str();
+            info!(%role, %token, %holder, reason, "the leader's process has ended; its lease is given back");
+        }
         Event::Following { holder, token } => {
-            info!(%role, %token, %holder, state = State::Standby.as_str(), "another replica leads");
+            info!(%role, %token, %holder, state, reason = "held", duration_ms, "another replica leads");
         }
         Event::Guarded { cause, remaining } => {
             let (reason, remaining_ms) = (cause.as_str(), ms(*remaining));
-            let state = State::Guarded.as_str();
-            warn!(%role, state, reason, remaining_ms, "the store may have forgotten a lease; nobody new may lead yet");
+            warn!(
+                %role, state, reason, duration_ms, remaining_ms,
+                "the store may have forgotten a lease; nobody new may lead yet"
+            );
         }
         Event::IdentityClash { session } => {
             warn!(%role, %session, "another process campaigns under this replica's identity; give each its own");
@@ -196,18 +275,20 @@ fn log_surroundings(role: &RoleName, event: &Event) {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use serde_json::Value;
 
     use super::*;
     use crate::config::{LogConfig, LogFormat, LogLevel};
-    use crate::protocol::{GuardCause, LossReason, ReleaseReason, SessionId, Token};
+    use crate::protocol::{GuardCause, LossReason, SessionId, Token};
     use crate::telemetry::logging::caught::logged;
 
     fn line(level: LogLevel, event: &Event) -> Option<Value> {
         let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
         let role = RoleName::new("scheduler").unwrap();
-        let text = logged(LogConfig { level, format: LogFormat::Json }, || telemetry.record(&role, event));
+        let lasted = Duration::from_millis(2_500);
+        let text = logged(LogConfig { level, format: LogFormat::Json }, || {
+            telemetry.record(&role, event, lasted);
+        });
         assert!(text.lines().count() <= 1, "one event, one line: {text}");
         text.lines().next().map(|line| serde_json::from_str(line).unwrap())
     }
@@ -219,13 +300,13 @@ mod tests {
         let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
         let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
         type Fields = &'static [(&'static str, &'static str)];
-        let rows: [(Event, &str, Fields); 10] = [
-            (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading")]),
+        let rows: [(Event, &str, Fields); 11] = [
+            (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading"), ("duration_ms", "2500")]),
             (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
             (
                 Event::Draining { token, reason, remaining: took },
                 "INFO",
-                &[("state", "draining"), ("reason", "resigned")],
+                &[("state", "draining"), ("reason", "resigned"), ("duration_ms", "2500")],
             ),
             (
                 Event::Released { token, reason, held_for: took },
@@ -233,7 +314,8 @@ mod tests {
                 &[("reason", "resigned"), ("duration_ms", "1500")],
             ),
             (Event::Abandoned { token, remaining: took }, "WARN", &[("token", "7"), ("remaining_ms", "1500")]),
-            (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished")]),
+            (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished"), ("duration_ms", "2500")]),
+            (Event::Departed { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("reason", "departed")]),
             (Event::Following { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("token", "7")]),
             (Event::IdentityClash { session: SessionId::from_u128(1) }, "WARN", &[]),
             (Event::StoreClockStepped { by_ms: -5 }, "WARN", &[("by_ms", "-5")]),
@@ -246,6 +328,20 @@ mod tests {
                 let given = line[*name].as_str().map_or_else(|| line[*name].to_string(), str::to_owned);
                 assert_eq!(given, *value, "{name} of {line}");
             }
+        }
+    }
+
+    #[test]
+    fn a_state_that_no_event_told_has_a_line_of_its_own() {
+        let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
+        let role = RoleName::new("scheduler").unwrap();
+        for (state, level) in [(State::Campaigning, "INFO"), (State::Unreachable, "WARN"), (State::Unhealthy, "WARN")] {
+            let text = logged(LogConfig { level: LogLevel::Info, format: LogFormat::Json }, || {
+                telemetry.record_state(&role, state, Some("because"), Duration::from_millis(5));
+            });
+            let line: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((&line["level"], &line["state"]), (&level.into(), &state.as_str().into()));
+            assert_eq!((&line["reason"], &line["duration_ms"]), (&"because".into(), &5.into()));
         }
     }
 

@@ -112,7 +112,8 @@ pub(super) struct JobFamilies {
 
 impl JobFamilies {
     pub(super) fn new(build: &Builder) -> Self {
-        let (job, outcome) = (&["job"], &["job", "outcome"]);
+        // Not `job`: Prometheus has that label itself, and would rename this one.
+        let (job, outcome) = (&["job_name"], &["job_name", "outcome"]);
         Self {
             last_success: build.gauges(
                 "baton_job_last_success_timestamp_seconds",
@@ -370,10 +371,10 @@ mod tests {
         }
         let found = lines(&telemetry);
         for (outcome, count) in [("started", 1), ("late", 1), ("missed", 3), ("skipped", 2), ("suspended", 5)] {
-            let line = format!("baton_job_slots_total{{job=\"nightly\",outcome=\"{outcome}\"}} {count}");
+            let line = format!("baton_job_slots_total{{job_name=\"nightly\",outcome=\"{outcome}\"}} {count}");
             assert!(found.contains(&line), "{line} in {found:?}");
         }
-        assert!(found.contains(&"baton_job_last_start_timestamp_seconds{job=\"nightly\"} 61".to_owned()));
-        assert!(found.contains(&"baton_job_attempts_total{job=\"nightly\",outcome=\"interrupted\"} 2".to_owned()));
+        assert!(found.contains(&"baton_job_last_start_timestamp_seconds{job_name=\"nightly\"} 61".to_owned()));
+        assert!(found.contains(&"baton_job_attempts_total{job_name=\"nightly\",outcome=\"interrupted\"} 2".to_owned()));
     }
 }

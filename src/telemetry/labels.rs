@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::protocol::{RoleName, Token};
 
 /// What a role is at the moment of a scrape.
@@ -9,8 +11,19 @@ use crate::protocol::{RoleName, Token};
 pub struct Reading {
     /// Which role.
     pub role: RoleName,
-    /// Its term's token and the time until its deadline, while this replica leads.
-    pub leading: Option<(Token, Duration)>,
+    /// Its term, while this replica leads.
+    pub leading: Option<TermReading>,
+}
+
+/// A term of this replica's at the moment of a scrape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TermReading {
+    /// Its fencing token.
+    pub token: Token,
+    /// The time until its deadline.
+    pub remaining: Duration,
+    /// When it began.
+    pub since: Timestamp,
 }
 
 /// The commands of a store, as a label.

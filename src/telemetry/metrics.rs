@@ -12,67 +12,30 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+use super::help;
 use super::jobs::JobFamilies;
+use super::kubernetes::KubernetesFamilies;
 use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 use super::locks::LockFamilies;
 use super::process;
-use crate::protocol::{CampaignOutcome, GuardCause, LossReason, ReleaseReason, RenewalOutcome, RoleName, Token};
-
-/// What each family means.
-mod help {
-    pub(super) const CAMPAIGNS: &str = "Campaigns of this replica by outcome: granted, held by another, guarded (the \
-        store may have forgotten a lease), or error (no usable answer).";
-    pub(super) const CONTENTION: &str = "Terms that another replica won while this one was trying to win them.";
-    pub(super) const RENEWALS: &str = "Renewals by outcome: ok, reasserted (the store had lost the lease), lost (the \
-        term is over) or error (no usable answer).";
-    pub(super) const RENEWAL_DURATION: &str = "Time from sending a renewal to its answer, or to giving it up.";
-    pub(super) const LOST_LEASES: &str = "Terms of this replica that ended against its will: expired, superseded by \
-        another, or given up because the app was unhealthy.";
-    pub(super) const RELEASES: &str = "Leases that this replica gave back, by reason.";
-    pub(super) const TRANSITIONS: &str = "Terms of any replica that this one has seen: each fencing token counts once, \
-        when it is first seen, including the term that stood when this replica started.";
-    pub(super) const STORE_GUARDS: &str = "Times that the store was closed to new leaders because it may have \
-        forgotten a lease that still stands, by cause.";
-    pub(super) const IDENTITY_CLASHES: &str =
-        "Times that another process was seen to campaign under this replica's identity.";
-    pub(super) const STORE_CLOCK_STEPS: &str = "Times that the store's clock moved against this replica's.";
-    pub(super) const STORE_COMMAND_DURATION: &str =
-        "Time from sending a command to the store to its answer, or to giving it up.";
-    pub(super) const STORE_MEMBER_UP: &str =
-        "1 while this member of the quorum answers and counts, else 0; members in the order of store.quorum.members.";
-    pub(super) const CONFIG_RELOADS: &str =
-        "Changed configuration files by outcome: ok (in force), or refused (it has problems, the old one stays).";
-}
+use super::roles::{RoleCount, RoleFamily, RoleTable};
+use crate::protocol::RoleName;
 
 /// Upper bounds in seconds, from a local Redis (a quarter of a millisecond) to a command timeout of several seconds.
-const SECONDS_BUCKETS: [f64; 14] =
+pub(super) const SECONDS_BUCKETS: [f64; 14] =
     [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
-
-/// The families with a series for each role.
-struct RoleFamilies {
-    campaigns: IntCounterVec,
-    contention: IntCounterVec,
-    renewals: IntCounterVec,
-    renewal_duration: HistogramVec,
-    lost_leases: IntCounterVec,
-    releases: IntCounterVec,
-    transitions: IntCounterVec,
-    store_guards: IntCounterVec,
-    identity_clashes: IntCounterVec,
-    store_clock_steps: IntCounterVec,
-}
 
 /// Every series of elections and the store, in a registry of its own. Shared by reference; counts from any thread.
 pub struct Metrics {
     registry: Registry,
-    of_roles: RoleFamilies,
     store_command_duration: HistogramVec,
     store_member_up: IntGaugeVec,
     config_reloads: IntCounterVec,
+    config_is_good: IntGauge,
     of_locks: LockFamilies,
     of_jobs: JobFamilies,
-    /// The roles that have series, and the greatest token of each whose beginning was counted.
-    roles: Mutex<BTreeMap<RoleName, Token>>,
+    of_kubernetes: KubernetesFamilies,
+    roles: Mutex<RoleTable>,
     started_at_s: f64,
 }
 
@@ -122,45 +85,12 @@ impl Builder {
     }
 }
 
-impl RoleFamilies {
-    fn new(build: &Builder) -> Self {
-        Self {
-            campaigns: build.counters("baton_campaigns_total", &["role", "outcome"], help::CAMPAIGNS),
-            contention: build.counters("baton_contention_total", &["role"], help::CONTENTION),
-            renewals: build.counters("baton_renewals_total", &["role", "outcome"], help::RENEWALS),
-            renewal_duration: build.seconds("baton_renewal_duration_seconds", &["role"], help::RENEWAL_DURATION),
-            lost_leases: build.counters("baton_lost_leases_total", &["role", "reason"], help::LOST_LEASES),
-            releases: build.counters("baton_releases_total", &["role", "reason"], help::RELEASES),
-            transitions: build.counters("baton_transitions_total", &["role"], help::TRANSITIONS),
-            store_guards: build.counters("baton_store_guards_total", &["role", "cause"], help::STORE_GUARDS),
-            identity_clashes: build.counters("baton_identity_clashes_total", &["role"], help::IDENTITY_CLASHES),
-            store_clock_steps: build.counters("baton_store_clock_steps_total", &["role"], help::STORE_CLOCK_STEPS),
-        }
-    }
-
-    /// The counters, each with the words of its second label, if it has one.
-    fn counters(&self) -> [(&IntCounterVec, Vec<&'static str>); 9] {
-        [
-            (&self.campaigns, CampaignOutcome::ALL.map(CampaignOutcome::as_str).to_vec()),
-            (&self.renewals, RenewalOutcome::ALL.map(RenewalOutcome::as_str).to_vec()),
-            (&self.lost_leases, LossReason::ALL.map(LossReason::as_str).to_vec()),
-            (&self.releases, ReleaseReason::ALL.map(ReleaseReason::as_str).to_vec()),
-            (&self.store_guards, GuardCause::ALL.map(GuardCause::as_str).to_vec()),
-            (&self.contention, Vec::new()),
-            (&self.transitions, Vec::new()),
-            (&self.identity_clashes, Vec::new()),
-            (&self.store_clock_steps, Vec::new()),
-        ]
-    }
-}
-
 impl Metrics {
     /// The series without a role at zero; [`Self::add_role`] adds the others. `started_at`: when this process began.
     pub fn new(started_at: Timestamp) -> Self {
         let build = Builder(Registry::new());
         let command_labels = ["command", "outcome"];
         let metrics = Self {
-            of_roles: RoleFamilies::new(&build),
             store_command_duration: build.seconds(
                 "baton_store_command_duration_seconds",
                 &command_labels,
@@ -168,8 +98,10 @@ impl Metrics {
             ),
             store_member_up: build.gauges("baton_store_member_up", &["member"], help::STORE_MEMBER_UP),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
+            config_is_good: build.gauge("baton_config_last_reload_successful", help::CONFIG_IS_GOOD),
             of_locks: LockFamilies::new(&build),
             of_jobs: JobFamilies::new(&build),
+            of_kubernetes: KubernetesFamilies::new(&build),
             roles: Mutex::default(),
             started_at_s: started_at.as_duration().as_secs_f64(),
             registry: build.0,
@@ -184,47 +116,39 @@ impl Metrics {
                 self.store_command_duration.with_label_values(&[command.as_str(), outcome.as_str()]);
             }
         }
+        // The file that this process started with was good.
+        self.config_is_good.set(1);
         for outcome in ReloadOutcome::ALL {
             self.config_reloads.with_label_values(&[outcome.as_str()]);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RoleName, Token>> {
+    fn lock(&self) -> MutexGuard<'_, RoleTable> {
         // Nothing panics while it is held.
         self.roles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers every series of a role at zero. A role that has them already keeps its counts.
     pub fn add_role(&self, role: &RoleName) {
-        self.lock().entry(role.clone()).or_default();
-        for (family, words) in self.of_roles.counters() {
-            if words.is_empty() {
-                family.with_label_values(&[role.as_str()]);
-            }
-            for word in words {
-                family.with_label_values(&[role.as_str(), word]);
-            }
-        }
-        self.of_roles.renewal_duration.with_label_values(&[role.as_str()]);
+        self.lock().add(role);
     }
 
     /// Removes every series of a role that is no longer configured.
     pub fn remove_role(&self, role: &RoleName) {
         self.lock().remove(role);
-        // Removing what is not there is what was asked for.
-        for (family, words) in self.of_roles.counters() {
-            if words.is_empty() {
-                let _ = family.remove_label_values(&[role.as_str()]);
-            }
-            for word in words {
-                let _ = family.remove_label_values(&[role.as_str(), word]);
-            }
-        }
-        let _ = self.of_roles.renewal_duration.remove_label_values(&[role.as_str()]);
+    }
+
+    /// Counts what happened to a role. Nothing, once the role is removed.
+    pub(super) fn count(&self, role: &RoleName, what: RoleCount) {
+        self.lock().count(role, what);
     }
 
     pub(super) fn of_jobs(&self) -> &JobFamilies {
         &self.of_jobs
+    }
+
+    pub(super) fn of_kubernetes(&self) -> &KubernetesFamilies {
+        &self.of_kubernetes
     }
 
     pub(super) fn of_locks(&self) -> &LockFamilies {
@@ -244,51 +168,9 @@ impl Metrics {
         }
     }
 
-    pub(super) fn campaigned(&self, role: &RoleName, outcome: CampaignOutcome) {
-        self.of_roles.campaigns.with_label_values(&[role.as_str(), outcome.as_str()]).inc();
-    }
-
-    pub(super) fn contended(&self, role: &RoleName) {
-        self.of_roles.contention.with_label_values(&[role.as_str()]).inc();
-    }
-
-    pub(super) fn renewed(&self, role: &RoleName, outcome: RenewalOutcome, took: Duration) {
-        self.of_roles.renewals.with_label_values(&[role.as_str(), outcome.as_str()]).inc();
-        self.of_roles.renewal_duration.with_label_values(&[role.as_str()]).observe(took.as_secs_f64());
-    }
-
-    pub(super) fn lost(&self, role: &RoleName, reason: LossReason) {
-        self.of_roles.lost_leases.with_label_values(&[role.as_str(), reason.as_str()]).inc();
-    }
-
-    pub(super) fn released(&self, role: &RoleName, reason: ReleaseReason) {
-        self.of_roles.releases.with_label_values(&[role.as_str(), reason.as_str()]).inc();
-    }
-
-    pub(super) fn guarded(&self, role: &RoleName, cause: GuardCause) {
-        self.of_roles.store_guards.with_label_values(&[role.as_str(), cause.as_str()]).inc();
-    }
-
-    pub(super) fn identity_clashed(&self, role: &RoleName) {
-        self.of_roles.identity_clashes.with_label_values(&[role.as_str()]).inc();
-    }
-
-    pub(super) fn store_clock_stepped(&self, role: &RoleName) {
-        self.of_roles.store_clock_steps.with_label_values(&[role.as_str()]).inc();
-    }
-
     pub(super) fn config_reloaded(&self, outcome: ReloadOutcome) {
         self.config_reloads.with_label_values(&[outcome.as_str()]).inc();
-    }
-
-    /// Counts a term the first time that its token is seen; tokens only grow.
-    pub(super) fn term_seen(&self, role: &RoleName, token: Token) {
-        let mut roles = self.lock();
-        let counted = roles.entry(role.clone()).or_default();
-        if token > *counted {
-            *counted = token;
-            self.of_roles.transitions.with_label_values(&[role.as_str()]).inc();
-        }
+        self.config_is_good.set(i64::from(outcome == ReloadOutcome::Ok));
     }
 
     /// Everything, in Prometheus' text format. `readings` says who leads now, `store_up` whether the store answers.
@@ -297,56 +179,50 @@ impl Metrics {
     /// Only when two families of one name disagree, which is a bug.
     pub fn render(&self, readings: &[Reading], store_up: bool) -> prometheus::Result<String> {
         let mut families = self.registry.gather();
-        families.extend(self.scraped(readings, store_up)?);
+        families.extend(of_this_build(store_up)?);
         families.extend(process::families(self.started_at_s));
-        families.sort_by(|a, b| a.name().cmp(b.name()));
-        TextEncoder::new().encode_to_string(&families)
-    }
-
-    /// The gauges that are computed when they are scraped. A role without a reading does not lead.
-    fn scraped(&self, readings: &[Reading], store_up: bool) -> prometheus::Result<Vec<MetricFamily>> {
-        let gauges = |name, help, label| GaugeVec::new(Opts::new(name, help), &[label]);
-        let leader = gauges("baton_leader", "1 while this replica leads the role, else 0.", "role")?;
-        let token = gauges(
-            "baton_fencing_token",
-            "The fencing token of this replica's term, 0 while it does not lead. A token only protects a resource that \
-             itself refuses smaller tokens.",
-            "role",
-        )?;
-        let remaining = gauges(
-            "baton_lease_remaining_seconds",
-            "Time until this replica stops leading unless it renews, 0 while it does not lead.",
-            "role",
-        )?;
-        let status = gauges(
-            "leader_election_master_status",
-            "1 while this replica leads the role of this name, else 0; as client-go reports it.",
-            "name",
-        )?;
-        for role in self.lock().keys() {
-            let leading = readings.iter().find(|reading| reading.role == *role).and_then(|reading| reading.leading);
-            let is_leader = if leading.is_some() { 1.0 } else { 0.0 };
-            let (held, left) = leading.unwrap_or((Token::NONE, Duration::ZERO));
-            let label = [role.as_str()];
-            leader.with_label_values(&label).set(is_leader);
-            status.with_label_values(&label).set(is_leader);
-            remaining.with_label_values(&label).set(left.as_secs_f64());
-            // Tokens stay below 2^53, so a double holds them exactly.
-            token.with_label_values(&label).set(held.get() as f64);
+        let built = families.into_iter().map(|family| (family.name().to_owned(), Part::Built(family)));
+        let of_roles = RoleFamily::ALL.map(|family| (family.describe().0.to_owned(), Part::OfRoles(family)));
+        let mut parts: Vec<_> = built.chain(of_roles).collect();
+        parts.sort_by(|a, b| a.0.cmp(&b.0));
+        // Copied, so that no role waits for a scrape.
+        let roles = self.lock().clone();
+        let readings: BTreeMap<_, _> = readings.iter().map(|reading| (&reading.role, reading)).collect();
+        let mut text = String::new();
+        for (_, part) in parts {
+            let family = match part {
+                Part::Built(family) => family,
+                // One at a time: they are large where there are many roles.
+                Part::OfRoles(family) => roles.family(family, &readings),
+            };
+            // A family without a role yet has nothing to say, and its encoder refuses to say it.
+            if !family.get_metric().is_empty() {
+                TextEncoder::new().encode_utf8(&[family], &mut text)?;
+            }
         }
-        let up = Gauge::new("baton_store_up", "1 while the store answers, else 0.")?;
-        up.set(if store_up { 1.0 } else { 0.0 });
-        let build = GaugeVec::new(Opts::new("baton_build_info", "Always 1; the labels tell the build."), &["version"])?;
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
-        let collectors: [&dyn Collector; 6] = [&leader, &token, &remaining, &status, &up, &build];
-        // A family without a role yet has nothing to say, and its encoder refuses to say it.
-        Ok(collectors.into_iter().flat_map(Collector::collect).filter(|f| !f.get_metric().is_empty()).collect())
+        Ok(text)
     }
+}
+
+/// A family of a scrape.
+enum Part {
+    Built(MetricFamily),
+    OfRoles(RoleFamily),
+}
+
+fn of_this_build(store_up: bool) -> prometheus::Result<Vec<MetricFamily>> {
+    let up = Gauge::new("baton_store_up", "1 while the store answers, else 0.")?;
+    up.set(if store_up { 1.0 } else { 0.0 });
+    let build = GaugeVec::new(Opts::new("baton_build_info", "Always 1; the labels tell the build."), &["version"])?;
+    build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
+    Ok([up.collect(), build.collect()].concat())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Token;
+    use crate::telemetry::TermReading;
 
     fn role(name: &str) -> RoleName {
         RoleName::new(name).unwrap()
@@ -365,7 +241,7 @@ mod tests {
             ("baton_campaigns_total{", 4),
             ("baton_renewals_total{", 4),
             ("baton_lost_leases_total{", 3),
-            ("baton_releases_total{", 5),
+            ("baton_releases_total{", 6),
             ("baton_store_guards_total{", 4),
             ("baton_contention_total{", 1),
             ("baton_transitions_total{", 1),
@@ -373,6 +249,7 @@ mod tests {
             ("baton_store_command_duration_seconds_count{", 70),
             ("baton_config_reloads_total{", 2),
             ("baton_leader{", 1),
+            ("baton_leader_since_timestamp_seconds{", 1),
             ("baton_fencing_token{", 1),
             ("baton_lease_remaining_seconds{", 1),
             ("leader_election_master_status{", 1),
@@ -399,11 +276,18 @@ mod tests {
         let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("a"));
         let token = Token::new((1 << 53) - 1).unwrap();
-        let reading = Reading { role: role("a"), leading: Some((token, Duration::from_millis(1_500))) };
+        let term = TermReading {
+            token,
+            remaining: Duration::from_millis(1_500),
+            since: Timestamp::from_millisecond(1_763_680_000_250).unwrap(),
+        };
+        let reading = Reading { role: role("a"), leading: Some(term) };
         let text = metrics.render(&[reading], true).unwrap();
         assert_eq!(lines(&text, "baton_fencing_token{"), ["baton_fencing_token{role=\"a\"} 9007199254740991"]);
         assert_eq!(lines(&text, "baton_lease_remaining"), ["baton_lease_remaining_seconds{role=\"a\"} 1.5"]);
         assert_eq!(lines(&text, "baton_leader{"), ["baton_leader{role=\"a\"} 1"]);
+        let since = "baton_leader_since_timestamp_seconds";
+        assert_eq!(lines(&text, since), [format!("{since}{{role=\"a\"}} 1763680000.25")]);
         let text = metrics.render(&[], true).unwrap();
         assert_eq!(lines(&text, "baton_leader{"), ["baton_leader{role=\"a\"} 0"]);
     }
@@ -413,7 +297,7 @@ mod tests {
         let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("a"));
         for token in [5, 5, 7, 6, 7] {
-            metrics.term_seen(&role("a"), Token::new(token).unwrap());
+            metrics.count(&role("a"), RoleCount::Term(Token::new(token).unwrap()));
         }
         let text = metrics.render(&[], true).unwrap();
         assert_eq!(lines(&text, "baton_transitions_total{"), ["baton_transitions_total{role=\"a\"} 2"]);

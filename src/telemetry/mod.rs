@@ -8,15 +8,19 @@
 //! so a stalled task never shows a stale leadership.
 
 mod events;
+mod help;
 mod jobs;
+mod kubernetes;
 mod labels;
 mod locks;
 pub mod logging;
 mod metrics;
 mod process;
+mod roles;
 
-pub use events::{SystemEvent, Telemetry};
+pub use events::{SystemEvent, Telemetry, Told};
 pub use jobs::{JobReading, ending_word, failure_word, gap_word};
-pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
+pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
+pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;

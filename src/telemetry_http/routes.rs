@@ -19,7 +19,7 @@ use super::{Pulse, Sources};
 use crate::http::{Problem, ProblemKind, shard_slash};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
-use crate::telemetry::Reading;
+use crate::telemetry::{Reading, TermReading};
 
 const METHODS: &str = "GET, HEAD, OPTIONS";
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -106,7 +106,8 @@ fn metrics(state: &State) -> Result<Response<Bytes>, Problem> {
 }
 
 fn reading(role: &RoleHandle) -> Reading {
-    Reading { role: role.name().clone(), leading: role.remaining() }
+    let leads = |(token, remaining)| TermReading { token, remaining, since: role.snapshot().since };
+    Reading { role: role.name().clone(), leading: role.remaining().map(leads) }
 }
 
 #[derive(Serialize)]

@@ -6,15 +6,13 @@ use serde_json::{Value, json};
 pub struct Case {
     pub name: &'static str,
     pub values: Value,
-    /// Whether this version of the sidecar takes the configuration. What it has not yet, it refuses.
-    pub runs: bool,
 }
 
 /// What `BATON_REDIS_URL` is where a Secret has the URL.
 pub const SECRET_URL: &str = "rediss://redis.example.com:6380/0";
 
 fn case(name: &'static str, values: Value) -> Case {
-    Case { name, values, runs: true }
+    Case { name, values }
 }
 
 /// A configuration with another store than the demo's own.
@@ -26,7 +24,7 @@ fn store(store: Value, more: Value) -> Value {
 
 /// All of them.
 pub fn cases() -> Vec<Case> {
-    let mut all = vec![
+    vec![
         case("default", json!({})),
         case("secret", from_a_secret()),
         case("sentinel", sentinel()),
@@ -36,9 +34,9 @@ pub fn cases() -> Vec<Case> {
         case("monitoring", monitoring()),
         case("openshift", json!({"baton": {"platformUser": true}})),
         case("long-names", long_names()),
-    ];
-    all.push(Case { name: "extras", values: extras(), runs: false });
-    all
+        case("extras", extras()),
+        case("failover", json!({"baton": {"config": {"kubernetes": {"fastFailover": true}}}})),
+    ]
 }
 
 fn from_a_secret() -> Value {
@@ -123,7 +121,7 @@ fn long_names() -> Value {
     }})
 }
 
-/// What `docs/configuration.md` lists under "Not in this version".
+/// Whatever the API server may be told about who leads.
 fn extras() -> Value {
     json!({"baton": {
         "config": {"kubernetes": {"podLabels": true, "events": true, "leaseMirror": true}},

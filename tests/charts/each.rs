@@ -88,6 +88,12 @@ fn objects() -> Vec<Row> {
         Row("baton.podMonitor.labels", labelled(), on("podMonitor"), json!(["release"])),
         Row("baton.prometheusRule.enabled", json!(true), json!({}), json!(1)),
         Row("baton.prometheusRule.labels", labelled(), on("prometheusRule"), json!({"release": 1})),
+        Row(
+            "baton.prometheusRule.runbookUrl",
+            json!("https://git.example.com/runbooks"),
+            on("prometheusRule"),
+            json!("git.example.com"),
+        ),
         Row("baton.dashboards.enabled", json!(true), json!({}), json!("on")),
         Row("baton.dashboards.labels", labelled(), on("dashboards"), json!("release")),
         Row("baton.networkPolicy.enabled", json!(true), json!({}), json!({})),

@@ -95,7 +95,7 @@ pub fn check_mounts(pod: &Value) -> Vec<String> {
 }
 
 /// Complaints about the sidecar's place in the pod, its probes and its token.
-pub fn check_sidecar(pod: &Value, native: bool, needs_token: bool) -> Vec<String> {
+pub fn check_sidecar(pod: &Value, native: bool, needs_token: bool, needs_pod: bool) -> Vec<String> {
     let Some(sidecar) = sidecar(pod) else { return vec!["no sidecar".to_owned()] };
     let mut complaints = Vec::new();
     let mut check = |good: bool, complaint: &str| {
@@ -114,9 +114,15 @@ pub fn check_sidecar(pod: &Value, native: bool, needs_token: bool) -> Vec<String
         let wanted = asked["path"] == path && asked["port"] == "baton-telemetry";
         check(wanted || (probe == "readinessProbe" && sidecar[probe].is_null()), probe);
     }
-    let env = list(&sidecar["env"]).iter().find(|variable| variable["name"] == "POD_NAME");
-    let field = env.map(|variable| &variable["valueFrom"]["fieldRef"]["fieldPath"]);
-    check(field.is_some_and(|field| field == "metadata.name"), "does not know its pod's name");
+    for (variable, field, needed) in [
+        ("POD_NAME", "metadata.name", true),
+        ("POD_NAMESPACE", "metadata.namespace", needs_pod),
+        ("POD_UID", "metadata.uid", needs_pod),
+    ] {
+        let env = list(&sidecar["env"]).iter().find(|given| given["name"] == variable);
+        let given = env.map(|given| given["valueFrom"]["fieldRef"]["fieldPath"].as_str());
+        check(given == needed.then_some(Some(field)), variable);
+    }
     for container in containers(pod) {
         let token = list(&container["volumeMounts"]).iter().any(|mount| mount["name"] == "baton-token");
         check(
@@ -146,7 +152,7 @@ fn the_pod_checkers_complain_about_bad_pods() {
         "automountServiceAccountToken": false, "initContainers": [container],
         "volumes": [{"name": "baton-config", "configMap": {"name": "x"}}],
     }});
-    let check = |pod: &Value| [check_security(pod), check_mounts(pod), check_sidecar(pod, true, false)].concat();
+    let check = |pod: &Value| [check_security(pod), check_mounts(pod), check_sidecar(pod, true, false, false)].concat();
     assert_eq!(check(&good), Vec::<String>::new());
     let in_container = |pointer: &str| format!("/spec/initContainers/0{pointer}");
     let bad = [

@@ -29,8 +29,9 @@ fn every_pod_is_restricted_and_the_sidecar_is_where_and_what_it_should_be() {
             let mut complaints = [check_security(pod), check_mounts(pod)].concat();
             if sidecar(pod).is_some() {
                 let native = case.values["baton"]["nativeSidecar"] != false;
-                let needs_token = matches!(case.name, "kubernetes" | "extras");
-                complaints.extend(check_sidecar(pod, native, needs_token));
+                let needs_token = matches!(case.name, "kubernetes" | "extras" | "failover");
+                let knows_its_pod = matches!(case.name, "extras" | "failover");
+                complaints.extend(check_sidecar(pod, native, needs_token, knows_its_pod));
             }
             assert!(complaints.is_empty(), "{}: {} {complaints:#?}", case.name, object["metadata"]["name"]);
         }
@@ -42,6 +43,7 @@ fn every_pod_is_restricted_and_the_sidecar_is_where_and_what_it_should_be() {
         let sidecars = match case.name {
             "sentinel" => 5 + 5 + 1,
             "quorum" => 5 + 1 + 1,
+            "extras" => 5 + 5 + 1 + 1,
             _ => 5 + 5 + 1,
         };
         assert_eq!(seconds, 25 + sidecars, "{}", case.name);
@@ -64,6 +66,16 @@ fn names_and_labels_are_short_enough_and_no_object_is_there_twice() {
             assert!(!kind.starts_with("Cluster") && !kind.contains("Webhook"), "{}: {kind}", case.name);
         }
     }
+}
+
+/// The rule that docs/kubernetes.md tells people to grant for a faster failover.
+fn documented_failover() -> Value {
+    let page = std::fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();
+    let (_, section) = page.split_once("## A faster failover").unwrap();
+    let text = section.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let role: Value = serde_yaml::from_str(text).unwrap();
+    assert_eq!(role["rules"], json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"]}]));
+    role["rules"].clone()
 }
 
 #[test]
@@ -91,6 +103,7 @@ fn rights_are_the_least_and_only_where_something_needs_them() {
                 rules.as_array_mut().unwrap().extend(more);
                 rules
             }
+            "failover" => documented_failover(),
             _ => {
                 assert!(
                     of_kind(objects, "Role").is_empty() && of_kind(objects, "RoleBinding").is_empty(),
@@ -110,6 +123,46 @@ fn rights_are_the_least_and_only_where_something_needs_them() {
         assert_eq!(account["metadata"]["name"], worker["spec"]["serviceAccountName"]);
         assert_eq!(account["automountServiceAccountToken"], false);
     }
+}
+
+#[test]
+fn mirrors_and_shards_have_rights_by_the_names_of_their_objects_in_the_namespace_of_the_pods() {
+    let charts = Charts::copy();
+    let extras = json!({"leaseMirror": true, "events": true});
+    let roles = json!([{"name": "scheduler", "shards": 2}, {"name": "outbox"}]);
+    let sharded = json!({"kubernetes": extras, "roles": roles, "store": {"redis": {"keyPrefix": "shop"}}});
+    let leases = json!({"redis": null, "kubernetes": {"namespace": "elsewhere"}});
+    let elsewhere = json!({"kubernetes": extras, "store": leases});
+    let render = |config| charts.render("baton-demo", &json!({"baton": {"config": config}}));
+    let answers: Vec<Value> = ask(&[render(sharded), render(elsewhere)]).into_iter().map(Result::unwrap).collect();
+    let roles: Vec<Vec<&Value>> =
+        answers.iter().map(|answer| of_kind(answer["objects"].as_array().unwrap(), "Role")).collect();
+    assert_eq!(roles[0].len(), 1);
+    let names = json!(["shop-scheduler.0", "shop-scheduler.1", "shop-outbox"]);
+    assert_eq!(roles[0][0]["rules"][1]["resourceNames"], names);
+    // The leases' rights where they are, the others with the pods.
+    let places: Vec<&Value> = roles[1].iter().map(|role| &role["metadata"]["namespace"]).collect();
+    assert_eq!((places.len(), places[0]), (2, &json!("elsewhere")));
+    assert_ne!(places[0], places[1]);
+    let groups = |role: &Value| {
+        role["rules"].as_array().unwrap().iter().map(|rule| rule["apiGroups"][0].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(groups(roles[1][0]), ["coordination.k8s.io", "coordination.k8s.io"]);
+    assert_eq!(groups(roles[1][1]), ["coordination.k8s.io", "coordination.k8s.io", "events.k8s.io"]);
+    assert_eq!(roles[1][0]["rules"][1]["verbs"], json!(["get", "watch", "update"]));
+    assert_eq!(roles[1][1]["rules"][1]["verbs"], json!(["get", "update"]));
+    let bindings = of_kind(answers[1]["objects"].as_array().unwrap(), "RoleBinding");
+    assert!(bindings.iter().all(|binding| binding["subjects"][0]["namespace"] == *places[1]), "{bindings:?}");
+}
+
+#[test]
+fn the_rights_of_what_kubernetes_is_told_are_the_documented_ones() {
+    let page = std::fs::read_to_string(root().join("docs/kubernetes-integration.md")).unwrap();
+    let text = page.split("```yaml fragment\n").filter_map(|rest| rest.split("```").next());
+    let text = text.into_iter().find(|text| text.starts_with("rules:")).unwrap();
+    let documented: Value = serde_yaml::from_str(text).unwrap();
+    let (.., objects) = rendered().iter().find(|(case, ..)| case.name == "extras").unwrap();
+    assert_eq!(object(objects, "Role", "baton")["rules"], documented["rules"]);
 }
 
 #[test]
@@ -190,15 +243,49 @@ fn the_prometheus_operator_gets_what_it_reads() {
 }
 
 #[test]
-fn the_alerts_of_the_project_reach_prometheus_as_they_are() {
+fn the_alerts_of_the_project_reach_prometheus_as_they_are_and_link_to_where_the_runbooks_are() {
     let charts = Charts::copy();
-    let values = json!({"baton": {"prometheusRule": {"enabled": true}}});
-    let answer = ask(&[charts.render("baton-demo", &values)]).remove(0);
-    let Ok(text) = std::fs::read_to_string(root().join("dashboards/alerts.yaml")) else {
-        assert!(answer.is_err_and(|why| why.contains("this version of the chart has no alerts")));
-        return;
-    };
-    let wanted: Value = serde_yaml::from_str(&text).unwrap();
+    let values = |url: &str| json!({"baton": {"prometheusRule": {"enabled": true, "runbookUrl": url}}});
+    let requests = ["", "https://git.example.com/runbooks/"].map(|url| charts.render("baton-demo", &values(url)));
+    let specs = ask(&requests).into_iter().map(|answer| {
+        object(answer.unwrap()["objects"].as_array().unwrap(), "PrometheusRule", "baton")["spec"].clone()
+    });
+    let text = std::fs::read_to_string(root().join("dashboards/alerts.yaml")).unwrap();
+    let linked = text.replace("docs/runbooks/", "https://git.example.com/runbooks/");
     // Prometheus's templates are not Helm's.
-    assert_eq!(object(answer.unwrap()["objects"].as_array().unwrap(), "PrometheusRule", "baton")["spec"], wanted);
+    let wanted = [text, linked].map(|text| serde_yaml::from_str::<Value>(&text).unwrap());
+    assert_eq!(specs.collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn the_documented_values_give_everything_that_is_looked_at() {
+    let page = std::fs::read_to_string(root().join("docs/monitoring.md")).unwrap();
+    let block = page.split("```yaml fragment\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let values: Value = serde_yaml::from_str(block).unwrap();
+    let answer = ask(&[Charts::copy().render("baton-demo", &values)]).remove(0).unwrap();
+    let objects = answer["objects"].as_array().unwrap();
+    for (kind, ending) in [("PodMonitor", "baton"), ("PrometheusRule", "baton"), ("ConfigMap", "baton-dashboards")] {
+        object(objects, kind, ending);
+    }
+    let rules = object(objects, "PrometheusRule", "baton").to_string();
+    let url = values["baton"]["prometheusRule"]["runbookUrl"].as_str().unwrap();
+    assert!(rules.contains(&format!("{url}/BatonNoLeader.md")) && !rules.contains("\"docs/runbooks/"));
+}
+
+#[test]
+fn the_dashboards_of_the_project_reach_grafana_as_they_are() {
+    let charts = Charts::copy();
+    let values = json!({"baton": {"dashboards": {"enabled": true}}});
+    let answer = ask(&[charts.render("baton-demo", &values)]).remove(0).unwrap();
+    let data = object(answer["objects"].as_array().unwrap(), "ConfigMap", "dashboards")["data"].clone();
+    let names: Vec<String> =
+        crate::stage::names_in("dashboards").into_iter().filter(|name| name.ends_with(".json")).collect();
+    assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), names.iter().collect::<Vec<_>>());
+    for name in &names {
+        let wanted: Value =
+            serde_json::from_str(&std::fs::read_to_string(root().join("dashboards").join(name)).unwrap()).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(data[name].as_str().unwrap()).unwrap(), wanted, "{name}");
+    }
+    // A ConfigMap holds a mebibyte.
+    assert!(data.to_string().len() < 500_000, "{}", data.to_string().len());
 }

@@ -31,7 +31,7 @@ fn a_chart_of_helm_create_with_the_documented_lines_has_a_sidecar() {
         let objects = answer["objects"].as_array().unwrap();
         let deployment = object(objects, "Deployment", "shop");
         let pod = pod(deployment).unwrap();
-        let complaints = [check_sidecar(pod, true, false), check_mounts(pod)].concat();
+        let complaints = [check_sidecar(pod, true, false, false), check_mounts(pod)].concat();
         assert!(complaints.is_empty(), "{complaints:?}");
         let config = object(objects, "ConfigMap", "shop-baton")["data"]["config.yaml"].as_str().unwrap();
         assert!(config.contains("redis://redis:6379/0") && config.contains("name: scheduler"), "{config}");
@@ -68,9 +68,16 @@ fn what_else_the_page_shows_can_be_rendered() {
         &json!({"baton": {"redis": {"existingSecret": "redis-login", "passwordKey": "redis-password"}}}),
     );
     let render = json!({"do": "render", "chart": shop, "name": "shop", "namespace": "shop", "values": values});
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let block = blocks.into_iter().find(|block| block.contains("leaderService:")).unwrap();
+    let leader = over(&made::own_values(), &serde_yaml::from_str(block).unwrap());
+    let leader = json!({"do": "render", "chart": shop, "name": "shop", "namespace": "shop", "values": leader});
     // The demo without Redis, as `--set … =null --set-json …` gives it to Helm.
     let leases = json!({"baton": {"config": {"store": {"redis": null, "kubernetes": {}}}}});
-    let answers = done(&[render, charts.render("baton-demo", &leases)]);
+    let answers = done(&[render, charts.render("baton-demo", &leases), leader]);
+    let service = object(answers[2]["objects"].as_array().unwrap(), "Service", "leader");
+    assert_eq!(service["spec"]["selector"]["baton.dev/role-scheduler"], "leader", "{service}");
+    assert!(service["metadata"]["name"].as_str().unwrap().ends_with("-baton-leader"), "{service}");
     let objects = answers[0]["objects"].as_array().unwrap();
     let spec = &pod(object(objects, "Deployment", "shop")).unwrap()["spec"];
     assert_eq!(

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use crate::support::{wait_until, within};
@@ -78,8 +79,14 @@ impl Bench {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
-        command.args(arguments).env_remove("BATON_API").current_dir(self.folder.path());
+        let mut command = self.program(env!("CARGO_BIN_EXE_baton"));
+        command.args(arguments);
+        command
+    }
+
+    fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env_remove("BATON_API").current_dir(self.folder.path());
         command.envs(self.variables.iter().map(|(name, value)| (*name, value.as_str())));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command
@@ -95,7 +102,19 @@ impl Bench {
 
     /// Runs the binary beside the test.
     pub fn start(&self, arguments: &[&str]) -> Running {
-        let mut child = self.command(arguments).spawn().unwrap();
+        Self::beside(self.command(arguments), arguments)
+    }
+
+    /// The same on a terminal of its own.
+    pub fn on_terminal(&self, arguments: &[&str]) -> Running {
+        let line = format!("exec {} {}", env!("CARGO_BIN_EXE_baton"), arguments.join(" "));
+        let mut command = self.program("script");
+        command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
+        Self::beside(command, arguments)
+    }
+
+    fn beside(mut command: Command, arguments: &[&str]) -> Running {
+        let mut child = command.spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         collect(child.stdout.take().unwrap(), Arc::clone(&lines));
         collect(child.stderr.take().unwrap(), Arc::clone(&lines));
@@ -188,19 +207,33 @@ pub fn dev_port() -> u16 {
     panic!("no free ports");
 }
 
-/// The answer of `baton status` for the only role of a sidecar; none as long as it does not answer.
-pub async fn role_at(bench: &Bench, port: u16) -> Option<serde_json::Value> {
-    let said = within("status", bench.baton(&["status", "-o", "json", "--api", &format!("127.0.0.1:{port}")])).await;
-    (said.code != 69).then(|| said.json()[0].clone())
+/// The only role of a sidecar as it answers an app, which is a promise where it leads; none as long as it does not
+/// answer.
+pub async fn role_at(port: u16) -> Option<serde_json::Value> {
+    let answer = within("an answer", ask(port, "GET /roles", "")).await?;
+    let body = answer.split_once("\r\n\r\n")?.1;
+    let roles: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error} in {answer}"));
+    Some(roles[0].clone())
+}
+
+/// The whole answer to one request of an app; none when nobody listens.
+pub async fn ask(port: u16, line: &str, body: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+    let head = format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n");
+    let head = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(head.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    Some(answer)
 }
 
 /// Waits until exactly one of the replicas leads, and it is not `but`; returns its number and its token.
-pub async fn one_leader(bench: &Bench, port: u16, replicas: u16, but: Option<u16>) -> (u16, u64) {
+pub async fn one_leader(port: u16, replicas: u16, but: Option<u16>) -> (u16, u64) {
     let begun = std::time::Instant::now();
     while begun.elapsed() < PATIENCE {
         let mut leaders = Vec::new();
         for n in 0..replicas {
-            let answer = role_at(bench, port + n).await;
+            let answer = role_at(port + n).await;
             leaders.extend(answer.and_then(|role| role["token"].as_u64()).map(|token| (n, token)));
         }
         match leaders[..] {

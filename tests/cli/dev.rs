@@ -16,13 +16,13 @@ async fn dev(port: u16, more: &[&str]) -> (Bench, Running) {
 #[tokio::test]
 async fn three_replicas_elect_one_at_once_and_ctrl_c_hands_over_and_ends() {
     let port = dev_port();
-    let (bench, mut dev) = dev(port, &[]).await;
-    let (leader, token) = one_leader(&bench, port, 3, None).await;
+    let (_bench, mut dev) = dev(port, &[]).await;
+    let (leader, token) = one_leader(port, 3, None).await;
     dev.says(&format!("dev-{leader} leads (token {token})")).await;
     let others = (0..3).filter(|n| *n != leader);
     for n in others {
         dev.says(&format!("dev-{n} follows dev-{leader}")).await;
-        assert_eq!(role_at(&bench, port + n).await.unwrap()["holder"], format!("dev-{leader}"));
+        assert_eq!(role_at(port + n).await.unwrap()["holder"], format!("dev-{leader}"));
     }
     assert!(!dev.lines().iter().any(|line| line.contains("guarded")), "{:#?}", dev.lines());
     dev.signal(Signal::INT);
@@ -48,14 +48,14 @@ async fn the_first_lines_are_commands_that_work() {
 async fn resign_finds_the_leader_among_the_replicas_and_another_leads() {
     let port = dev_port();
     let (bench, dev) = dev(port, &["--lease", "3s"]).await;
-    let (mut leader, mut token) = one_leader(&bench, port, 3, None).await;
+    let (mut leader, mut token) = one_leader(port, 3, None).await;
     // At least once the leader is not the replica that is asked first.
     for _ in 0..2 {
         let seen = dev.lines().len();
         let said = bench.baton(&["resign", "scheduler"]).await.ends_with(0);
         assert_eq!(said.out, format!("scheduler: dev-{leader} hands over\n"));
         dev.says_after(seen, &format!("dev-{leader} hands over: resigned")).await;
-        let (next, greater) = one_leader(&bench, port, 3, Some(leader)).await;
+        let (next, greater) = one_leader(port, 3, Some(leader)).await;
         assert!(greater > token, "{greater} after {token}");
         (leader, token) = (next, greater);
     }
@@ -65,7 +65,7 @@ async fn resign_finds_the_leader_among_the_replicas_and_another_leads() {
 async fn resign_asks_only_the_replica_that_is_named() {
     let port = dev_port();
     let (bench, _dev) = dev(port, &["--replicas", "2"]).await;
-    let (leader, _) = one_leader(&bench, port, 2, None).await;
+    let (leader, _) = one_leader(port, 2, None).await;
     let follower = format!("127.0.0.1:{}", port + 1 - leader);
     let said = bench.baton(&["resign", "scheduler", "--api", &follower]).await.ends_with(1);
     assert!(said.err.contains(&format!("dev-{leader} does")), "{}", said.err);
@@ -75,19 +75,19 @@ async fn resign_asks_only_the_replica_that_is_named() {
 async fn a_killed_leader_is_followed_after_its_lease_and_replaced_by_a_new_one() {
     let port = dev_port();
     let (bench, dev) = dev(port, &["--lease", "2s"]).await;
-    let (leader, token) = one_leader(&bench, port, 3, None).await;
+    let (leader, token) = one_leader(port, 3, None).await;
     let (number, first) = (leader.to_string(), port.to_string());
     let kill = ["dev", "kill", &number, "--port", &first];
     let said = bench.baton(&kill).await.ends_with(0);
     assert!(said.out.starts_with(&format!("dev-{leader} is gone")), "{}", said.out);
-    assert!(role_at(&bench, port + leader).await.is_none(), "a dead replica answers nothing");
+    assert!(role_at(port + leader).await.is_none(), "a dead replica answers nothing");
     assert!(bench.baton(&kill).await.ends_with(64).err.contains("dead already"));
     dev.says(&format!("dev-{leader} is gone (killed); a new one starts in 3 s")).await;
     dev.says(&format!("nobody leads until the lease of dev-{leader} has run out")).await;
-    let (_, greater) = one_leader(&bench, port, 3, Some(leader)).await;
+    let (_, greater) = one_leader(port, 3, Some(leader)).await;
     assert!(greater > token, "{greater} after {token}");
     dev.says(&format!("dev-{leader} is new")).await;
-    assert_eq!(role_at(&bench, port + leader).await.unwrap()["identity"], format!("dev-{leader}"));
+    assert_eq!(role_at(port + leader).await.unwrap()["identity"], format!("dev-{leader}"));
 }
 
 #[tokio::test]
@@ -125,10 +125,10 @@ async fn flags_that_cannot_be_are_refused_in_the_words_of_the_configuration() {
 async fn over_a_real_redis_the_replicas_elect_through_it() {
     let (server, port) = (RedisServer::start(), dev_port());
     let (bench, dev) = dev(port, &["--redis", &server.url(), "--lease", "2s", "--replicas", "2"]).await;
-    let (leader, token) = one_leader(&bench, port, 2, None).await;
+    let (leader, token) = one_leader(port, 2, None).await;
     assert!(server.command(&["PTTL", "baton:{scheduler}:lease"]).number() > 0);
     bench.baton(&["dev", "kill", &leader.to_string(), "--port", &port.to_string()]).await.ends_with(0);
-    let (_, greater) = one_leader(&bench, port, 2, Some(leader)).await;
+    let (_, greater) = one_leader(port, 2, Some(leader)).await;
     assert!(greater > token, "{greater} after {token}");
     dev.says(&format!("dev-{} leads (token {greater})", 1 - leader)).await;
 }
@@ -136,9 +136,9 @@ async fn over_a_real_redis_the_replicas_elect_through_it() {
 #[tokio::test]
 async fn a_second_signal_ends_it_though_promises_stand() {
     let port = dev_port();
-    let (bench, mut dev) = dev(port, &["--replicas", "1", "--lease", "1h"]).await;
+    let (_bench, mut dev) = dev(port, &["--replicas", "1", "--lease", "1h"]).await;
     // The question is answered with a promise of 20 minutes.
-    assert_eq!(one_leader(&bench, port, 1, None).await.0, 0);
+    assert_eq!(one_leader(port, 1, None).await.0, 0);
     dev.signal(Signal::TERM);
     dev.says("dev-0 hands over: shutdown").await;
     dev.signal(Signal::TERM);

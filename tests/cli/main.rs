@@ -9,5 +9,6 @@ mod audit;
 mod dev;
 mod exec;
 mod leases;
+mod logs;
 mod status;
 mod usage;

@@ -1,6 +1,6 @@
 //! `baton status` and `baton resign` beside a sidecar.
 
-use crate::bench::{Bench, Running, dev_port};
+use crate::bench::{Bench, PATIENCE, Running, ask, dev_port, role_at};
 use crate::support::redis::free_port;
 
 /// A sidecar over memory, or over `store`, with a token file when one is named.
@@ -22,7 +22,41 @@ async fn a_leader_is_shown_with_its_token_and_status_ends_with_0() {
     assert_eq!(lines[0][..3], ["ROLE", "STATE", "HOLDER"], "{}", said.out);
     assert_eq!(lines[1][..3], ["a", "leading", "web-0"], "{}", said.out);
     let json = bench.baton(&["status", "-o", "json"]).await.ends_with(0).json();
-    assert_eq!((&json[0]["leader"], json[0]["token"].to_string()), (&true.into(), lines[1][3].to_owned()));
+    let role = &json["roles"][0];
+    assert_eq!((&role["leads"], role["token"].to_string()), (&true.into(), lines[1][3].to_owned()));
+    assert!(said.out.contains("\nLAST CHANGES ") && lines[1][4].parse::<f64>().is_ok(), "{}", said.out);
+    assert_eq!((&json["jobs"], &json["locks"]["locks"]), (&serde_json::json!([]), &serde_json::json!([])));
+}
+
+#[tokio::test]
+async fn locks_are_shown_with_their_holder_and_who_waits() {
+    let port = dev_port();
+    let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));
+    let running = sidecar(&bench, port, "{ memory: {} }\nlocks: { guard: 1s }", "");
+    running.says("this replica leads").await;
+    let took = ask(port, "POST /locks/orders%2F42", r#"{"owner":"worker-7","lease":"1m"}"#).await.unwrap();
+    assert!(took.contains("201 Created"), "{took}");
+    let said = bench.baton(&["status"]).await.ends_with(0);
+    let row = said.out.lines().find(|line| line.starts_with("orders/42")).map(str::to_owned);
+    let cells: Vec<String> = row.expect("a row").split_whitespace().map(str::to_owned).collect();
+    assert_eq!((cells[1].as_str(), cells[2].as_str(), cells[6].as_str()), ("worker-7", "web-0", "0"), "{}", said.out);
+    assert!(cells[4].parse::<f64>().unwrap() > 1.0, "{cells:?}");
+}
+
+#[tokio::test]
+async fn on_a_terminal_watch_draws_the_tables_anew_until_the_sidecar_ends() {
+    let port = dev_port();
+    let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));
+    let mut running = sidecar(&bench, port, "{ memory: {} }", "");
+    running.says("this replica leads").await;
+    let mut watching = bench.on_terminal(&["status", "--watch"]);
+    watching.says("\u{1b}[2J\u{1b}[HThe sidecar at").await;
+    watching.says("leading").await;
+    let seen = watching.lines().len();
+    bench.baton(&["resign", "a", "--cooldown", "60s"]).await.ends_with(0);
+    watching.says_after(seen, "stays out").await;
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!((running.ends().await, watching.ends().await), (0, 69));
 }
 
 #[tokio::test]
@@ -50,7 +84,9 @@ async fn a_role_that_is_not_settled_ends_status_with_1_and_the_reason() {
     let address = format!("127.0.0.1:{port}");
     let mut said = bench.baton(&["status", "--api", &address]).await.ends_with(1);
     // In its first moments it campaigns.
-    while said.out.contains("campaigning") {
+    let begun = std::time::Instant::now();
+    while said.out.lines().nth(1).is_some_and(|row| row.contains("campaigning")) {
+        assert!(begun.elapsed() < PATIENCE, "{}", said.out);
         said = bench.baton(&["status", "--api", &address]).await.ends_with(1);
     }
     assert!(said.out.contains("unreachable") && said.out.contains("cannot be reached"), "{}", said.out);
@@ -78,6 +114,8 @@ async fn watch_prints_what_is_and_then_every_change() {
     watching.says("leading").await;
     let mut json = bench.start(&["status", "--watch", "-o", "json"]);
     json.says("\"state\":\"leading\"").await;
+    // Without a promise there is nothing to drain.
+    assert_eq!(role_at(port).await.unwrap()["leader"], true);
     let said = bench.baton(&["resign", "a", "--cooldown", "60s"]).await.ends_with(0);
     assert_eq!(said.out, "a: web-0 hands over\n");
     watching.says("handing over: resigned").await;

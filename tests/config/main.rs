@@ -3,6 +3,7 @@
 mod docs;
 mod good;
 mod jobs;
+mod kubernetes;
 mod mutations;
 mod quorum;
 mod samples;

@@ -278,7 +278,8 @@ fn stores_are_one_that_is_known() {
         (redis, "  memory: 1", &[(3, "store.memory", "is a number; write {}")]),
         (redis, "  redis: redis://:hunter2@a", &[(3, "store.redis", "is a text; write a mapping")]),
         (redis, "  etcd: {}", &[(3, "store.etcd", "unknown key; here belong")]),
-        ("identity: web-0", "kubernetes: {events: true}", &[(1, "kubernetes.events", "not supported by this version")]),
+        ("identity: web-0", "kubernetes: {events: 1}", &[(1, "kubernetes.events", "neither true nor false")]),
+        ("identity: web-0", "kubernetes: {event: true}", &[(1, "kubernetes.event", "did you mean `events`")]),
         ("- name: scheduler", "- {name: a, shards: 257}", &[(6, "roles[0].shards", "write a whole number")]),
         ("- name: scheduler", "- {name: a/0}", &[(6, "roles[0].name", "is not a role name")]),
         (

@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("process", 1),
     ("shutdown", 1),
     ("http", 1),
+    ("kube_api", 1),
     ("store", 2),
     ("role", 3),
     ("api", 4),
@@ -36,7 +37,11 @@ const APP: u8 = 5;
 /// What may be named only in some places: the path's beginning, the places, and why.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     ("fred", &["src/store/redis/"], "so that the Redis client can be replaced in one place"),
-    ("kube", &["src/k8s/", "src/store/kubernetes"], "so that Baton without Kubernetes does not know of it"),
+    (
+        "kube",
+        &["src/k8s/", "src/kube_api/", "src/store/kubernetes"],
+        "so that Baton without Kubernetes does not know of it",
+    ),
     ("croner", &["src/schedule/"], "so that what a cron expression means is said in one place"),
     ("rustix::time", &["src/clock.rs"], "clocks are read in one place"),
     ("warp", &["src/api/", "src/telemetry_http"], "so that the web framework can be replaced"),

@@ -127,20 +127,6 @@ async fn another_pod_with_the_same_name_is_not_mistaken_for_this_one() {
 }
 
 #[tokio::test]
-async fn a_browser_gets_a_page_that_runs_and_loads_nothing() {
-    let (_role, server) = leader_fixture().await;
-    let accept = ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
-    let reply = ask_with(server.address, "GET /", &[accept], b"").await;
-    assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/html; charset=utf-8")));
-    assert!(reply.header("content-security-policy").unwrap().starts_with("default-src 'none';"));
-    let page = reply.text();
-    assert!(
-        page.contains("<td>scheduler</td>") && page.contains("<td>web-0</td>") && !page.contains("<script"),
-        "{page}"
-    );
-}
-
-#[tokio::test]
 async fn resigning_hands_over_and_stays_out_for_the_cooldown() {
     let (role, server) = leader_fixture().await;
     let promise = ask(server.address, "GET /leader").await.json();

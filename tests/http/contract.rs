@@ -82,7 +82,7 @@ async fn every_described_call_is_answered_as_described() {
             answered += 1;
         }
     }
-    assert_eq!(answered, 28, "14 calls, asked of a leader and of a follower");
+    assert_eq!(answered, 34, "17 calls, asked of a leader and of a follower");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod limits;
 mod locks;
 mod logs;
 mod long_poll;
+mod page;
 mod schema;
 mod security;
 mod stage;

@@ -58,6 +58,43 @@ async fn a_web_page_cannot_resign_a_leader() {
 }
 
 #[tokio::test]
+async fn what_a_browser_sends_for_another_site_is_refused_whatever_it_carries() {
+    let (role, server) = leader_fixture().await;
+    let link = [("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document"), ("Accept", "text/html")];
+    for line in EVERY_CALL.into_iter().chain(["GET /status", "GET /page.js", "GET /locks/a/hold", "POST /locks/a"]) {
+        for site in ["cross-site", "same-site"] {
+            let mut headers = vec![("Sec-Fetch-Site", site), ("X-Baton-Request", "page")];
+            let reply = ask_with(server.address, line, &headers, b"").await;
+            assert_eq!((reply.status, reply.problem().as_str()), (403, "foreign-origin"), "{line} from {site}");
+            headers.extend(link);
+            let followed = ask_with(server.address, line, &headers, b"").await.status;
+            assert_eq!(followed, if line == "GET /" { 200 } else { 403 }, "a link to {line} from {site}");
+        }
+    }
+    assert!(role.handle.leads(), "nobody resigned it");
+    assert_eq!(ask(server.address, "GET /locks").await.json()["locks"], serde_json::json!([]), "nobody took a lock");
+}
+
+#[tokio::test]
+async fn a_page_of_ours_needs_the_header_to_resign_a_leader_and_a_program_does_not() {
+    let (role, server) = leader_fixture().await;
+    let ours = format!("http://127.0.0.1:{}", server.address.port());
+    let browser = [("Origin", ours.as_str()), ("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Mode", "cors")];
+    let resign = "POST /leader/scheduler/resign";
+    for headers in [&browser[..], &browser[..1], &browser[1..]] {
+        for line in [resign, "POST /jobs/works/run", "POST /locks/a", "DELETE /locks/a/1"] {
+            let reply = ask_with(server.address, line, headers, b"").await;
+            assert_eq!((reply.status, reply.problem().as_str()), (403, "unmarked-request"), "{line} {headers:?}");
+        }
+    }
+    assert!(role.handle.leads());
+    let marked = [&browser[..], &[("X-Baton-Request", "page")]].concat();
+    assert_eq!(ask_with(server.address, resign, &marked, b"").await.status, 202);
+    let (_role, server) = leader_fixture().await;
+    assert_eq!(ask(server.address, resign).await.status, 202, "curl sends none of them");
+}
+
+#[tokio::test]
 async fn the_absolute_form_of_a_target_does_not_get_around_the_host() {
     let (_role, server) = leader_fixture().await;
     let reply = ask(server.address, "GET http://evil.example/leader").await;

@@ -81,8 +81,8 @@ impl Staged {
         };
         let clock = clock();
         let election = Election::new(profile, clock.now());
-        let since = jiff::Timestamp::now();
-        let snapshot = Arc::new(Snapshot { view: election.view(clock.now()), since, index: 0 });
+        let first = Snapshot::first(election.view(clock.now()), jiff::Timestamp::now());
+        let snapshot = Arc::new(Snapshot { index: 0, ..first });
         let (published, snapshots) = watch::channel(snapshot);
         let published = Arc::new(published);
         let watched = Arc::downgrade(&published);
@@ -235,15 +235,11 @@ impl Play {
 
     fn publish(&self) {
         let view = self.election.view(self.clock.now());
+        let token = self.election.standing().remaining(self.clock.now()).map(|(token, _)| token);
         self.published.send_if_modified(|snapshot| {
-            let changed = snapshot.view != view && {
-                // The holder's expiry moves with every renewal and is not part of the answer.
-                let told = |v: &baton::protocol::View| (v.state, v.holder.clone().map(|(h, _)| h), v.reason.clone());
-                told(&snapshot.view) != told(&view)
-            };
-            let index = snapshot.index + u64::from(changed);
-            let since = if snapshot.view.state == view.state { snapshot.since } else { jiff::Timestamp::now() };
-            *snapshot = Arc::new(Snapshot { view, since, index });
+            let next = snapshot.next(view, token, jiff::Timestamp::now());
+            let changed = next.index != snapshot.index;
+            *snapshot = Arc::new(next);
             changed
         });
     }

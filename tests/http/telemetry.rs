@@ -9,7 +9,7 @@ use baton::protocol::jobs::JobName;
 use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseReason, RenewalOutcome, Token};
 use baton::role::Roles;
 use baton::store::StoreHealth;
-use baton::telemetry::{Metrics, SystemEvent, Telemetry};
+use baton::telemetry::{KubernetesKind, Metrics, SystemEvent, Telemetry};
 use baton::telemetry_http::{Pulse, Sources, TelemetryServer, default_limits, spawn_telemetry};
 use serde_json::json;
 use tokio::sync::watch;
@@ -54,6 +54,10 @@ impl Watched {
         let server = spawn_telemetry(listener, sources).unwrap();
         let telemetry = Telemetry::new(metrics);
         telemetry.add_job(&JobName::new("nightly-report").unwrap());
+        // As where everything of `kubernetes:` is on.
+        for kind in [KubernetesKind::Label, KubernetesKind::Event, KubernetesKind::Lease] {
+            telemetry.add_kubernetes(kind);
+        }
         Self { address, telemetry, roles, store, pulses, server }
     }
 
@@ -108,7 +112,7 @@ fn every_event() -> Vec<Event> {
 async fn every_event_counts_once_where_it_should() {
     let (_role, watched) = leader().await;
     for event in every_event() {
-        watched.telemetry.record(&name("scheduler"), &event);
+        watched.telemetry.record(&name("scheduler"), &event, Duration::ZERO);
     }
     watched.telemetry.record_system(&SystemEvent::ConfigReloaded { added: vec![], removed: vec![] });
     watched.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec!["roles: missing".to_owned()] });
@@ -127,6 +131,9 @@ async fn every_event_counts_once_where_it_should() {
         let lines: Vec<_> = text.lines().filter(|line| line.starts_with(family)).collect();
         assert!(!lines.is_empty() && lines.iter().all(|line| line.ends_with(" 1")), "{lines:?}");
     }
+    assert!(text.contains("\nbaton_config_last_reload_successful 0\n"), "the last file was refused");
+    watched.telemetry.record_system(&SystemEvent::ConfigReloaded { added: vec![], removed: vec![] });
+    assert!(watched.metrics().await.contains("\nbaton_config_last_reload_successful 1\n"));
     let transitions = watched.series("baton_transitions_total{role=\"scheduler\"}").await;
     assert!((transitions - 2.0).abs() < f64::EPSILON, "two tokens were seen, one of them three times");
     let renewals = watched.series("baton_renewal_duration_seconds_count{role=\"scheduler\"}").await;
@@ -137,7 +144,7 @@ async fn every_event_counts_once_where_it_should() {
 async fn promtool_finds_nothing_to_say_about_the_metrics() {
     let (_role, watched) = leader().await;
     for event in every_event() {
-        watched.telemetry.record(&name("scheduler"), &event);
+        watched.telemetry.record(&name("scheduler"), &event, Duration::ZERO);
     }
     let text = watched.metrics().await;
     let mut promtool = Command::new("promtool")

@@ -10,12 +10,15 @@ mod charts;
 #[path = "../support/sidecars/claims.rs"]
 mod claims;
 mod client_go;
+mod departures;
 mod elector;
+mod extras;
 mod group;
 #[path = "../support/helm/mod.rs"]
 mod helm;
 #[path = "../support/sidecars/http.rs"]
 mod http;
+mod labels;
 mod people;
 mod rbac;
 #[path = "../support/sidecars/replica.rs"]

@@ -269,7 +269,7 @@ fn a_stale_leaders_word_on_a_run_is_refused() {
     let written = runs(other, "once");
     replicas[first].signal(Signal::CONT);
     until("the first has noticed", || job(&replicas[first], "once")["leader"] == false);
-    let active = || replicas[first].metric("baton_job_active_runs", &[("job", "once")]);
+    let active = || replicas[first].metric("baton_job_active_runs", &[("job_name", "once")]);
     until("nothing goes on there", || active() == Some(0.0));
     last_for(Duration::from_millis(500));
     assert_eq!(runs(other, "once"), written, "nothing that the first leader knew came in between");
@@ -303,6 +303,6 @@ fn a_reload_adds_changes_and_removes_jobs() {
     });
     write(&format!("jobs:\n{}", entry("new", "['true']")));
     until("the first job is gone", || replica.ask("GET /jobs/kept", "").status == 404);
-    assert_eq!(replica.metric("baton_job_active_runs", &[("job", "kept")]), None);
+    assert_eq!(replica.metric("baton_job_active_runs", &[("job_name", "kept")]), None);
     assert_eq!(json(&replica.ask("GET /leader", ""))["token"], term, "the role was left alone");
 }

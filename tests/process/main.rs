@@ -9,14 +9,17 @@ mod claims;
 mod clock;
 mod clock_steps;
 mod crashes;
+mod departures;
 mod group;
 mod handover;
 mod health;
 #[path = "../support/sidecars/http.rs"]
 mod http;
 mod jobs;
+mod kubernetes;
 mod leases;
 mod networks;
+mod pods_api;
 mod proxies;
 mod quorum;
 mod redis_faults;

@@ -122,12 +122,16 @@ impl World {
                 let span = self.span(500 * MS, 25 * SECOND);
                 self.replicas[victim].cut_until = self.now + span;
                 self.at(self.now + span + MS, Happening::Gap(victim));
+                self.lose_sight_of(victim);
                 span
             }
             Fault::Kill => {
+                self.end(victim);
                 self.replicas[victim].alive = false;
                 let span = self.span(0, 5 * SECOND);
-                self.at(self.now + span, Happening::Join);
+                if !self.restarts_in_its_pod(victim) {
+                    self.at(self.now + span, Happening::Join);
+                }
                 span
             }
             Fault::Resign => {

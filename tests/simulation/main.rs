@@ -5,6 +5,7 @@ use std::env;
 
 mod checker;
 mod clockwork;
+mod departures;
 mod faults;
 mod jobs;
 mod jobs_tests;
@@ -17,8 +18,12 @@ mod shards;
 mod world;
 
 use baton::protocol::Rules;
+use departures::Evidence;
 use faults::Fault;
-use run::{ROWS, Verdict, mixed_scenario, run, run_many, storm_scenario, table_scenario};
+use run::{
+    ROWS, Verdict, departures_scenario, departures_table_scenario, mixed_scenario, run, run_many, storm_scenario,
+    table_scenario,
+};
 use world::Scenario;
 
 const SEEDS: u64 = 2_000;
@@ -116,6 +121,38 @@ fn each_rule_switched_off_is_missed() {
     // R6 closes splits, and nothing else does.
     assert!(two_leaders(heartbeats, Split) > half);
     assert_eq!(two_leaders(acknowledged, Split), 0);
+}
+
+#[test]
+fn the_end_of_a_session_ends_its_lease_and_breaks_no_promise() {
+    let play = |seed, log| run(Scenario { log, ..departures_scenario(seed, Evidence::Session) });
+    hold_against_the_promises(seeds() / 4, play, "departures seed SEED");
+}
+
+/// Runs with two leaders, and the share of time with one.
+fn departures(evidence: Evidence, fault: Fault) -> (u64, f64) {
+    let fold = |sum: &mut (u64, f64), _, verdict: Verdict| {
+        sum.0 += u64::from(verdict.two_leaders);
+        sum.1 += verdict.led_share / TABLE_RUNS as f64;
+    };
+    let sums = run_many(TABLE_RUNS, |seed| run(departures_table_scenario(seed, evidence, fault)), || (0, 0.0), fold);
+    sums.into_iter().fold((0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}
+
+/// What else might be taken for the end of a leader makes two of them.
+#[test]
+fn every_lesser_evidence_of_an_end_shows_two_leaders() {
+    let half = TABLE_RUNS / 2;
+    for (evidence, fault) in
+        [(Evidence::Hasty, Fault::Kill), (Evidence::Name, Fault::Kill), (Evidence::Gone, Fault::Cut)]
+    {
+        let (two_leaders, _) = departures(evidence, fault);
+        assert!(two_leaders > half, "{evidence:?}, {}: {two_leaders} of {TABLE_RUNS}", fault.title());
+    }
+    let (_, slow) = departures(Evidence::Nothing, Fault::Kill);
+    let (two_leaders, fast) = departures(Evidence::Session, Fault::Kill);
+    assert_eq!(two_leaders, 0);
+    assert!(1.0 - fast < (1.0 - slow) * 0.7, "it is worth something: a leader for {slow} of the time, now {fast}");
 }
 
 #[test]

@@ -29,6 +29,11 @@ fn faults_one_upon_another_break_no_promise_of_the_quorum() {
 }
 
 #[test]
+fn the_end_of_a_session_ends_its_lease_on_a_quorum_and_breaks_no_promise() {
+    hold(seeds() / 20, "departures");
+}
+
+#[test]
 fn a_quorum_that_needs_every_member_keeps_the_same_promises() {
     hold(seeds() / 20, "all");
 }

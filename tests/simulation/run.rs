@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use baton::protocol::Rules;
 
 use crate::clockwork::{MS, Nanos, SECOND};
+use crate::departures::Evidence;
 use crate::faults::Fault;
 use crate::world::{Happening, LEASE, Scenario, World};
 
@@ -61,6 +62,7 @@ pub fn table_scenario(seed: u64, rules: Rules, acks: bool, fault: Fault) -> Scen
         rules,
         acks,
         fault,
+        evidence: Evidence::Nothing,
         replicas: 4,
         replicas_max: 16,
         fault_gap: (15 * SECOND, 40 * SECOND),
@@ -77,6 +79,7 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
         rules: Rules::REDIS,
         acks: true,
         fault: Fault::Mixed,
+        evidence: Evidence::Nothing,
         replicas: 3 + usize::try_from(seed % 3).expect("small"),
         replicas_max: 12,
         fault_gap: (15 * SECOND, 40 * SECOND),
@@ -89,6 +92,17 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
 /// A harsher run than the table's: a fault every 1 to 12 s, so that several are there at once.
 pub fn storm_scenario(seed: u64) -> Scenario {
     Scenario { acks: false, fault: Fault::Storm, fault_gap: (SECOND, 12 * SECOND), ..mixed_scenario(seed) }
+}
+
+/// A mixed run or a storm in which the ends of processes are told of, and believed on this evidence.
+pub fn departures_scenario(seed: u64, evidence: Evidence) -> Scenario {
+    let scenario = if seed.is_multiple_of(2) { mixed_scenario(seed) } else { storm_scenario(seed) };
+    Scenario { evidence, ..scenario }
+}
+
+/// A run of the table of departures.
+pub fn departures_table_scenario(seed: u64, evidence: Evidence, fault: Fault) -> Scenario {
+    Scenario { evidence, ..table_scenario(seed, Rules::REDIS, true, fault) }
 }
 
 /// Plays one scenario to its end. The same scenario gives the same run.

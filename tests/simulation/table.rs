@@ -2,21 +2,26 @@
 //! worth. `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the
 //! tests with its log; `… -- seed N ROW FAULT` one of the table's. The same for the quorum: `… -- quorum-table [RUNS]`,
 //! `… -- quorum find RUNS …`, `… -- quorum seed N …`, and `… -- quorum duel RUNS`: how soon one of twelve leads. For
-//! jobs: `… -- jobs find RUNS` and `… -- jobs seed N`.
+//! jobs: `… -- jobs find RUNS` and `… -- jobs seed N`. What counts as the end of a leader: `… -- departures table
+//! [RUNS]`, `… -- departures find RUNS` and `… -- departures seed N`.
 
 use std::process::ExitCode;
 
 mod checker;
 mod clockwork;
+mod departures;
 mod faults;
 mod jobs;
 mod quorum;
 mod run;
 mod world;
 
+use departures::Evidence;
 use faults::Fault;
 use quorum::run::SCENARIOS;
-use run::{ROWS, Verdict, mixed_scenario, run, run_many, table_scenario};
+use run::{
+    ROWS, Verdict, departures_scenario, departures_table_scenario, mixed_scenario, run, run_many, table_scenario,
+};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +44,14 @@ fn act(words: &[&str]) -> Option<()> {
         }
         ["jobs", "find", runs] => find_jobs(runs.parse().ok()?),
         ["jobs", "seed", seed] => tell_job(seed.parse().ok()?),
+        ["departures", "table", rest @ ..] => departures_table(runs(rest)?),
+        ["departures", "find", runs] => {
+            find(runs.parse().ok()?, |seed| run(departures_scenario(seed, Evidence::Session)));
+        }
+        ["departures", "seed", seed] => {
+            let scenario = departures_scenario(seed.parse().ok()?, Evidence::Session);
+            tell(run(world::Scenario { log: true, ..scenario }));
+        }
         ["find", runs, what @ ..] => {
             let scenario = scenario(what)?;
             find(runs.parse().ok()?, |seed| run(scenario(seed)));
@@ -59,6 +72,7 @@ fn usage() -> ExitCode {
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
+         {0}simulate departures table [RUNS] | simulate departures find RUNS | simulate departures seed N\n\
          WHAT is one of {1}, or ROW FAULT. Rows and faults are numbers from 0, in the table's order; without them, \
          the mixed runs of the tests",
         "       ",
@@ -181,6 +195,25 @@ fn table(runs: u64) {
     head(&Fault::ALL.map(Fault::title));
     for (name, rules, acks) in ROWS {
         let cells = Fault::ALL.map(|fault| cell(runs, |seed| run(table_scenario(seed, rules, acks, fault))));
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+}
+
+/// The rows of the table of departures.
+const EVIDENCES: [(&str, Evidence); 5] = [
+    ("none: the lease runs out", Evidence::Nothing),
+    ("the end of its session, then the app's last promise", Evidence::Session),
+    ("the end of its session alone", Evidence::Hasty),
+    ("the end of a container of its pod, whichever instance", Evidence::Name),
+    ("the pod's object is gone", Evidence::Gone),
+];
+
+fn departures_table(runs: u64) {
+    let faults = [Fault::Kill, Fault::Cut, Fault::Mixed];
+    let titles = faults.map(Fault::title);
+    println!("| what is taken for an end | {} |\n|---|{}", titles.join(" | "), "---|".repeat(titles.len()));
+    for (name, evidence) in EVIDENCES {
+        let cells = faults.map(|fault| cell(runs, |seed| run(departures_table_scenario(seed, evidence, fault))));
         println!("| {name} | {} |", cells.join(" | "));
     }
 }

@@ -13,13 +13,14 @@ use fastrand::Rng;
 
 use crate::checker::{Checker, Watched};
 use crate::clockwork::{AppHabit, LocalClock, MS, Nanos, SECOND, Timeline};
+use crate::departures::{Account, Evidence, Pod};
 use crate::faults::Fault;
 
 /// The timings of the table in section 1: a lease of 10 s renewed every third, stepping down 0.5 s early, answers good
 /// for 3 s.
 pub const LEASE: Nanos = 10 * SECOND;
 const MARGIN_MS: u64 = 500;
-const ANSWER_VALIDITY_MS: u64 = 3_000;
+pub const ANSWER_VALIDITY_MS: u64 = 3_000;
 /// When a replica gives a request up.
 const COMMAND_TIMEOUT: Nanos = SECOND;
 /// How often the lagging replica of the store catches up, when it does.
@@ -33,6 +34,8 @@ pub struct Scenario {
     /// R6: a write counts once the store's replica has it.
     pub acks: bool,
     pub fault: Fault,
+    /// What is taken for the proof that a process has ended.
+    pub evidence: Evidence,
     /// How many replicas at the start.
     pub replicas: usize,
     /// How many there may ever be, the restarted ones included.
@@ -50,6 +53,8 @@ pub struct Scenario {
 
 pub struct Replica {
     pub election: Election,
+    pub session: SessionId,
+    pub pod: Pod,
     clock: LocalClock,
     pub alive: bool,
     pub paused_until: Nanos,
@@ -112,15 +117,41 @@ impl Store {
 #[derive(Clone, Debug)]
 pub enum Happening {
     Wake(usize),
-    Arrive { from: usize, to: usize, id: RequestId, request: Box<RequestBox> },
-    Answer { to: usize, input: Box<Input>, id: RequestId },
-    GiveUp { to: usize, id: RequestId },
-    News { to: usize, news: Announcement },
+    Arrive {
+        from: usize,
+        to: usize,
+        id: RequestId,
+        request: Box<RequestBox>,
+    },
+    Answer {
+        to: usize,
+        input: Box<Input>,
+        id: RequestId,
+    },
+    GiveUp {
+        to: usize,
+        id: RequestId,
+    },
+    News {
+        to: usize,
+        news: Announcement,
+    },
     Gap(usize),
     AppDrained(usize),
+    /// An account of the end of a process reaches a replica.
+    Departed {
+        to: usize,
+        account: Account,
+    },
+    /// The container starts again in its pod.
+    Restart(Pod),
     Replicate,
     Fault,
-    StoreUp { store: usize, forget: bool, restarted: bool },
+    StoreUp {
+        store: usize,
+        forget: bool,
+        restarted: bool,
+    },
     SplitEnds,
     Join,
     Look,
@@ -140,6 +171,8 @@ pub struct World {
     pub master: usize,
     lagging: Store,
     generation: u64,
+    /// What there is to be read of ends.
+    pub ends: Vec<Account>,
     pub checker: Checker,
     /// When the last fault is over, as far as is known.
     pub faults_end: Nanos,
@@ -167,6 +200,7 @@ impl World {
             master: 0,
             lagging: store,
             generation: 1,
+            ends: Vec::new(),
             checker: Checker::default(),
             faults_end: 0,
             calm: false,
@@ -203,6 +237,11 @@ impl World {
     }
 
     pub fn join(&mut self) {
+        self.start_in(Pod(self.replicas.len()));
+    }
+
+    /// A new process in this pod.
+    pub fn start_in(&mut self, pod: Pod) {
         if self.replicas.len() >= self.scenario.replicas_max {
             return;
         }
@@ -223,6 +262,8 @@ impl World {
         let election = Election::new(profile, clock.shows(self.now));
         self.replicas.push(Replica {
             election,
+            session,
+            pod,
             clock,
             alive: true,
             paused_until: 0,
@@ -235,6 +276,7 @@ impl World {
         });
         let new = self.replicas.len() - 1;
         self.note(|_| format!("replica-{new} joins"));
+        self.watch_from(new);
         self.serve(new);
     }
 
@@ -322,6 +364,12 @@ impl World {
                     self.input(at, Input::Drained);
                 }
             }
+            Happening::Departed { to, account } => {
+                if self.awake(to, Happening::Departed { to, account }) {
+                    self.hear_of_an_end(to, account);
+                }
+            }
+            Happening::Restart(pod) => self.start_in(pod),
             Happening::Replicate => {
                 if self.chance(0.7) {
                     self.lagging = self.stores[self.master].clone();

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use baton::protocol::{Announcement, LeaseCell, Rules, Server, StoreTime};
+use baton::protocol::{Announcement, Attempt, Candidate, LeaseCell, Rules, Server, StoreTime};
 use baton::store::News;
 
 use super::support::cluster::Cluster;
@@ -157,6 +157,8 @@ impl Pair<'_> {
             }
             9..=12 => {
                 let token = if random.one_in(3) { Token::NONE } else { *known.last().expect("zero is known") };
+                let attempt = if random.one_in(4) { Attempt::ANY } else { candidate.attempt };
+                let candidate = Candidate { attempt, ..candidate };
                 Operation::Release(ReleaseRequest { candidate, token, audience })
             }
             13..=16 => Operation::TimePasses(random.pick(&PASSING_MS)),
@@ -295,7 +297,7 @@ impl Pair<'_> {
         let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
         self.same_token(said.token, expected.token);
         let count = said.count + self.count_ahead;
-        assert_eq!(Announcement { count, ..said.clone() }, Announcement { token: said.token, ..expected });
+        assert_eq!(Announcement { count, ..(*said).clone() }, Announcement { token: said.token, ..expected });
     }
 
     fn pass(&mut self, span_ms: u64) {

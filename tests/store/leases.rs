@@ -254,6 +254,22 @@ async fn a_role_is_purged_unless_somebody_has_it() {
 }
 
 #[tokio::test]
+async fn a_mirror_of_that_name_is_no_lease_and_is_left_as_it_is() {
+    let api = FakeApi::start();
+    api.edit(NAME, |lease| {
+        lease["metadata"]["annotations"] = serde_json::json!({"baton.dev/mirror": "7"});
+        lease["spec"] = serde_json::json!({"holderIdentity": "", "leaseDurationSeconds": 1});
+    });
+    let (store, mirror) = (leases_of(&api), api.lease(NAME));
+    let is_named = |error: StoreError| {
+        assert!(matches!(&error, StoreError::Garbage { why, .. } if why.contains("a mirror")), "{error}");
+    };
+    is_named(store.campaign(&role(), unguarded(1, 1)).await.expect_err("no lease"));
+    is_named(store.purge(&role()).await.expect_err("no lease"));
+    assert_eq!(api.lease(NAME), mirror);
+}
+
+#[tokio::test]
 async fn a_service_at_another_address_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig: PathBuf = dir.path().join("kubeconfig");

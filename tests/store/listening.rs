@@ -16,7 +16,7 @@ async fn next(news: &mut mpsc::Receiver<News>) -> News {
 
 fn said(kind: AnnouncementKind, token: Token, count: u64, audience: u32, identity: &str) -> News {
     let holder = Holder { session: SessionId::from_u128(1), identity: Arc::from(identity) };
-    News::Said(Announcement { kind, token, count, holder, audience })
+    News::Said(Box::new(Announcement { kind, token, count, holder, audience }))
 }
 
 fn subscribers(redis: &RedisServer, role: &str) -> i64 {

@@ -295,7 +295,7 @@ impl Pair<'_> {
         self.saw(said.kind.as_str());
         self.same_token(said.token, expected.token);
         let count = said.count + self.count_ahead;
-        assert_eq!(Announcement { count, ..said.clone() }, Announcement { token: said.token, ..expected });
+        assert_eq!(Announcement { count, ..(*said).clone() }, Announcement { token: said.token, ..expected });
     }
 
     fn pass(&mut self, span_ms: u64) {

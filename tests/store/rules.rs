@@ -134,3 +134,18 @@ async fn a_flushed_script_cache_is_filled_again_by_itself() {
     let stats = redis.command(&["INFO", "commandstats"]).text();
     assert!(stats.contains("cmdstat_evalsha:calls=1") && !stats.contains("cmdstat_eval:"), "{stats}");
 }
+
+#[tokio::test]
+async fn a_script_is_sent_once_however_many_roles_find_it_missing() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    redis.command(&["SCRIPT", "FLUSH"]);
+    redis.command(&["CONFIG", "RESETSTAT"]);
+    let names: Vec<RoleName> = (0..200).map(|n| RoleName::new(format!("role-{n}")).expect("a name")).collect();
+    let campaigns = names.iter().map(|name| store.campaign(name, unguarded(1, 1)));
+    for reply in futures_util::future::join_all(campaigns).await {
+        assert!(matches!(reply.expect("it answers").reply, CampaignReply::Granted { .. }));
+    }
+    let stats = redis.command(&["INFO", "commandstats"]).text();
+    assert!(stats.contains("cmdstat_eval:calls=1,"), "{stats}");
+}

@@ -128,7 +128,7 @@ fn answer(written: bool) -> impl FnMut() {
     let clock: SharedClock = Arc::new(BootClock);
     let now = clock.now();
     let election = leading(now);
-    let snapshot = Snapshot { view: election.view(now), since: wall_time(), index: 17 };
+    let snapshot = Snapshot { index: 17, ..Snapshot::first(election.view(now), wall_time()) };
     let (changes, seen) = tokio::sync::watch::channel(Arc::new(snapshot));
     let (commands, inbox) = tokio::sync::mpsc::channel(1);
     let role = RoleHandle::new(

@@ -160,11 +160,25 @@ tls:
 {{- $port -}}
 {{- end -}}
 
+{{/* "yes" when the sidecar tells the API server who leads. */}}
+{{- define "baton.extras" -}}
+{{- $extras := (include "baton.given" . | fromJson).kubernetes | default dict -}}
+{{- if or $extras.podLabels $extras.events $extras.leaseMirror -}}
+yes
+{{- end -}}
+{{- end -}}
+
+{{/* "yes" when it does, or asks it who has ended, and so needs to know its pod. */}}
+{{- define "baton.knowsPod" -}}
+{{- if or (include "baton.extras" .) ((include "baton.given" . | fromJson).kubernetes | default dict).fastFailover -}}
+yes
+{{- end -}}
+{{- end -}}
+
 {{/* "yes" when the sidecar talks to the API server, and so needs a token and rights. */}}
 {{- define "baton.needsApi" -}}
 {{- $config := include "baton.given" . | fromJson -}}
-{{- $extras := $config.kubernetes | default dict -}}
-{{- if or (hasKey $config.store "kubernetes") $extras.podLabels $extras.events $extras.leaseMirror -}}
+{{- if or (hasKey $config.store "kubernetes") (include "baton.knowsPod" .) -}}
 yes
 {{- end -}}
 {{- end -}}

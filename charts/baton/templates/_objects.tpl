@@ -44,66 +44,112 @@ automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}
 
-{{/* The least rights, and only where something needs any. */}}
+{{/* The least rights, and only where something needs any: in the namespace of the leases, and in that of the pods. */}}
 {{- define "baton.role" -}}
 {{- if and .Values.baton.rbac.create (include "baton.needsApi" .) -}}
 {{- $config := include "baton.given" . | fromJson -}}
+{{- $store := "" -}}
+{{- $own := "" -}}
+{{- $namespace := .Release.Namespace -}}
+{{- if hasKey $config.store "kubernetes" -}}
 {{- $leases := $config.store.kubernetes | default dict -}}
-{{- $extras := $config.kubernetes | default dict -}}
-{{- $namespace := $leases.namespace | default .Release.Namespace -}}
+{{- $namespace = $leases.namespace | default .Release.Namespace -}}
 {{- $prefix := $leases.namePrefix | default "baton" -}}
+{{- $store = include "baton.leaseRules" (dict "roles" $config.roles "prefix" $prefix "namespace" $namespace "verbs" "get, watch, update") -}}
+{{- end -}}
+{{- if include "baton.knowsPod" . -}}
+{{- $own = include "baton.extrasRules" . -}}
+{{- end -}}
+{{- if and $store $own (ne $namespace .Release.Namespace) -}}
+{{- include "baton.roleWith" (dict "root" . "namespace" $namespace "rules" $store) }}
+---
+{{ include "baton.roleWith" (dict "root" . "namespace" .Release.Namespace "rules" $own) }}
+{{- else -}}
+{{- include "baton.roleWith" (dict "root" . "namespace" $namespace "rules" (printf "%s\n%s" $store $own | trim)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Lease objects: RBAC cannot name what is not there yet, so `create` stands alone. */}}
+{{- define "baton.leaseRules" -}}
+{{- $prefix := .prefix -}}
 {{- $names := list -}}
-{{- range $config.roles -}}
-{{- $names = append $names (printf "%s-%s" $prefix .name) -}}
+{{- range $role := .roles -}}
+{{- $shards := int ($role.shards | default 1) -}}
+{{- if gt $shards 1 -}}
+{{- range $number := until $shards -}}
+{{- $names = append $names (printf "%s-%s.%d" $prefix $role.name $number) -}}
 {{- end -}}
-{{- if contains "${" (printf "%s %s" $namespace (join " " $names)) -}}
-{{- fail "the Role names Lease objects: write roles, namePrefix and namespace out in baton.config, or set baton.rbac.create to false" -}}
+{{- else -}}
+{{- $names = append $names (printf "%s-%s" $prefix $role.name) -}}
 {{- end -}}
+{{- end -}}
+{{- if contains "${" (printf "%s %s" .namespace (join " " $names)) -}}
+{{- fail "the Role names Lease objects: write roles, keyPrefix, namePrefix and namespace out in baton.config, or set baton.rbac.create to false" -}}
+{{- end -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: {{ toJson $names }}
+  verbs: [{{ .verbs }}]
+{{- end -}}
+
+{{/* What `config.kubernetes` switches on. */}}
+{{- define "baton.extrasRules" -}}
+{{- $config := include "baton.given" . | fromJson -}}
+{{- $extras := $config.kubernetes | default dict -}}
+{{- if $extras.leaseMirror -}}
+{{- $leases := $config.store.kubernetes | default dict -}}
+{{- $prefix := coalesce ($config.store.redis).keyPrefix ($config.store.quorum).keyPrefix $leases.namePrefix "baton" -}}
+{{- include "baton.leaseRules" (dict "roles" $config.roles "prefix" $prefix "namespace" .Release.Namespace "verbs" "get, update") }}
+{{ end -}}
+{{- if $extras.podLabels -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch]
+{{ end -}}
+{{- if $extras.fastFailover -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [watch]
+{{ end -}}
+{{- if $extras.events -}}
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
+{{- end -}}
+
+{{/* A Role and its RoleBinding. */}}
+{{- define "baton.roleWith" -}}
+{{- $root := .root -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ include "baton.fullname" . }}
-  namespace: {{ $namespace }}
+  name: {{ include "baton.fullname" $root }}
+  namespace: {{ .namespace }}
   labels:
-    {{- include "baton.labels" . | nindent 4 }}
+    {{- include "baton.labels" $root | nindent 4 }}
 rules:
-  {{- if or (hasKey $config.store "kubernetes") $extras.leaseMirror }}
-  {{- /* RBAC cannot name what is not there yet. */}}
-  - apiGroups: [coordination.k8s.io]
-    resources: [leases]
-    verbs: [create]
-  - apiGroups: [coordination.k8s.io]
-    resources: [leases]
-    resourceNames: {{ toJson $names }}
-    verbs: [get, {{ ternary "watch, " "" (hasKey $config.store "kubernetes") }}update]
-  {{- end }}
-  {{- if $extras.podLabels }}
-  - apiGroups: [""]
-    resources: [pods]
-    verbs: [patch]
-  {{- end }}
-  {{- if $extras.events }}
-  - apiGroups: [events.k8s.io]
-    resources: [events]
-    verbs: [create]
-  {{- end }}
+  {{- .rules | trim | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ include "baton.fullname" . }}
-  namespace: {{ $namespace }}
+  name: {{ include "baton.fullname" $root }}
+  namespace: {{ .namespace }}
   labels:
-    {{- include "baton.labels" . | nindent 4 }}
+    {{- include "baton.labels" $root | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ include "baton.fullname" . }}
+  name: {{ include "baton.fullname" $root }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "baton.serviceAccountName" . }}
-    namespace: {{ .Release.Namespace }}
-{{- end -}}
+    name: {{ include "baton.serviceAccountName" $root }}
+    namespace: {{ $root.Release.Namespace }}
 {{- end -}}
 
 {{/* Not a ServiceMonitor, which finds ports by a Service: an init container's was not found by older Prometheus. */}}
@@ -138,6 +184,9 @@ spec:
 {{- $rules := .Values.baton.prometheusRule -}}
 {{- if $rules.enabled -}}
 {{- $alerts := .Subcharts.baton.Files.Get "files/alerts.yaml" -}}
+{{- with $rules.runbookUrl -}}
+{{- $alerts = $alerts | replace "runbook_url: docs/runbooks/" (printf "runbook_url: %s/" (trimSuffix "/" .)) -}}
+{{- end -}}
 {{- if not $alerts -}}
 {{- fail "baton.prometheusRule.enabled: this version of the chart has no alerts" -}}
 {{- end -}}

@@ -43,6 +43,16 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: metadata.name
+  {{- if include "baton.knowsPod" . }}
+  - name: POD_NAMESPACE
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.namespace
+  - name: POD_UID
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.uid
+  {{- end }}
   {{- if and $values.redis.existingSecret $values.redis.urlKey }}
   - name: BATON_REDIS_URL
     valueFrom:
@@ -204,7 +214,9 @@ checksum/baton-config: {{ $config | toJson | sha256sum }}
 {{- range $config.store -}}
 {{- $timeout = .commandTimeout | default $timeout -}}
 {{- end -}}
-{{- $drain := addf $longest (include "baton.milliseconds" $timeout) 1000 -}}
+{{- /* What Kubernetes shows of the leader is taken back within a second. */}}
+{{- $extras := ternary 1000 0 (not (empty (include "baton.extras" .))) -}}
+{{- $drain := addf $longest (include "baton.milliseconds" $timeout) 1000 $extras -}}
 {{- add .Values.baton.appDrainSeconds (divf $drain 1000 | ceil) -}}
 {{- end -}}
 

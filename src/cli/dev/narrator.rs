@@ -79,7 +79,7 @@ mod tests {
     fn snapshot(state: State, holder: Option<&str>, reason: Option<&str>) -> Snapshot {
         let holder = holder.map(|name| (Arc::from(name), Mono::default()));
         let view = View { state, holder, reason: reason.map(str::to_owned), stays_out: false };
-        Snapshot { view, since: Timestamp::UNIX_EPOCH, index: 1 }
+        Snapshot::first(view, Timestamp::UNIX_EPOCH)
     }
 
     #[test]

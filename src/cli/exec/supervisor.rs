@@ -185,17 +185,21 @@ impl Supervisor {
         // The promises were the command's, which is gone. An error means that there is nothing to give back.
         let _ = self.role.drained().await;
         let mut abandoned = false;
-        loop {
+        let ended = loop {
             tokio::select! {
-                ended = self.replica.team().all_ended() => return match ended {
-                    Ok(()) => Code(code),
-                    Err(broken) => bug(&broken),
-                },
+                ended = self.replica.team().all_ended() => break ended,
                 signal = self.signals.next(), if !abandoned => if asks_to_end(signal) {
                     abandoned = true;
                     self.replica.team().abandon().await;
                 },
             }
+        };
+        if !abandoned {
+            self.replica.take_back().await;
+        }
+        match ended {
+            Ok(()) => Code(code),
+            Err(broken) => bug(&broken),
         }
     }
 }

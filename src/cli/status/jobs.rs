@@ -4,6 +4,7 @@ use hyper::StatusCode;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::roles::{moment, or_dash};
 use crate::cli::client::{Api, ClientError, Reply};
 
 /// One job, as far as it is shown.
@@ -44,8 +45,7 @@ pub(super) fn rows(reply: &Reply) -> Result<Vec<Vec<String>>, ClientError> {
 }
 
 fn row(job: &JobAnswer) -> Vec<String> {
-    let time =
-        |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let time = |at: Option<Timestamp>| or_dash(at.map(moment).as_deref());
     let last = job.last.as_ref().map_or_else(|| "-".to_owned(), |run| run.reason.clone().unwrap_or(run.phase.clone()));
     vec![
         job.job.clone(),

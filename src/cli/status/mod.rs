@@ -1,34 +1,47 @@
-//! `baton status`: the roles and jobs of a running sidecar.
+//! `baton status`: the roles, jobs and locks of a running sidecar.
 
 mod jobs;
+mod locks;
+mod roles;
+
+use std::io::IsTerminal;
+use std::time::Duration;
 
 use baton::process::Exit;
 use clap::Args;
 use hyper::StatusCode;
+use serde_json::{Value, json};
 
-use super::client::{Api, ApiArgs, ClientError, RoleAnswer};
+use self::roles::{RoleStatus, StatusAnswer};
+use super::client::{Api, ApiArgs, ClientError, Reply};
 use super::output::{columns, complain, say};
 use super::{Code, Format, block_on};
 
-/// Show the roles and jobs of a running sidecar
+/// How often a table on a terminal is drawn anew.
+const REDRAW: Duration = Duration::from_secs(1);
+/// Clears a terminal and goes to its top.
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Show the roles, jobs and locks of a running sidecar
 ///
 /// Asks the sidecar on this machine for its roles: what each is to this replica, who
-/// leads, with which token, and for how long that answer may be acted upon. With
-/// --watch it goes on, and prints a line for every change. Where there are jobs, they
-/// follow: when each is due, when it last succeeded, and how its last run ended.
+/// leads, with which token, and how much time is left of that; and what changed last.
+/// Where there are jobs, they follow: when each is due, when it last succeeded, and how
+/// its last run ended. Then the locks that are held or waited for through this sidecar.
+/// With --watch it goes on: on a terminal the tables are drawn anew every second,
+/// elsewhere there is a line for every change of a role.
 ///
 /// Ends with 0 when every role is settled (leading or standby), with 1 when one is not
 /// (campaigning, draining, guarded, unhealthy, unreachable), with 69 when no sidecar
-/// answers. To ask is to be promised: where this replica leads, a handover waits until
-/// the validity of the answer has run out.
+/// answers. Nothing that is shown is a promise, so no handover waits for who looked.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton status\n  baton status --watch\n  \
-    baton status --api 127.0.0.1:4041 -o json | jq '.[] | select(.leader)'")]
+    baton status --api 127.0.0.1:4041 -o json | jq '.roles[] | select(.leads)'")]
 pub struct StatusArgs {
     #[command(flatten)]
     api: ApiArgs,
-    /// Go on and print every change
+    /// Go on and show every change
     #[arg(short, long, conflicts_with = "jobs")]
     watch: bool,
     /// Only the jobs; ends with 0 when they could be asked for
@@ -43,6 +56,9 @@ pub struct StatusArgs {
 pub fn status(args: StatusArgs) -> Code {
     block_on(async {
         let outcome = match args.api.open() {
+            Ok(api) if args.watch && args.output == Format::Table && std::io::stdout().is_terminal() => {
+                redraw(&api, &args.api.address()).await
+            }
             Ok(api) if args.watch => watch(&api, args.output).await,
             Ok(api) if args.jobs => only_jobs(&api, args.output).await,
             Ok(api) => once(&api, args.output).await,
@@ -55,32 +71,70 @@ pub fn status(args: StatusArgs) -> Code {
     })
 }
 
-async fn once(api: &Api, format: Format) -> Result<Code, ClientError> {
-    let reply = api.get("/roles").await?;
-    if reply.status != StatusCode::OK {
-        return Err(api.foreign(format!("GET /roles is answered with {}", reply.status)));
-    }
-    let roles: Vec<RoleAnswer> = reply.json()?;
-    match format {
-        Format::Json => say(String::from_utf8_lossy(&reply.body)),
-        Format::Table => {
-            let rows: Vec<Vec<String>> = std::iter::once(header()).chain(roles.iter().map(row)).collect();
-            say(columns(&rows).join("\n"));
-            // Whoever reads the roles wants them, whatever is the matter with the jobs.
-            match jobs::ask(api).await.and_then(|reply| reply.as_ref().map(jobs::rows).transpose()) {
-                Ok(rows) => {
-                    let rows = rows.unwrap_or_default();
-                    rows.is_empty() || say(format!("\n{}", columns(&rows).join("\n")))
-                }
-                Err(error) => {
-                    complain(format_args!("baton status: {error}"));
-                    true
-                }
-            }
+/// What a sidecar said of itself.
+struct Seen {
+    roles: Vec<RoleStatus>,
+    said: Reply,
+    jobs: Option<Reply>,
+    locks: Option<Reply>,
+}
+
+impl Seen {
+    /// Asks. What is the matter with the jobs and the locks is told apart: whoever reads the roles wants them all the
+    /// same.
+    async fn ask(api: &Api) -> Result<(Self, Vec<ClientError>), ClientError> {
+        let said = api.get("/status").await?;
+        if said.status != StatusCode::OK {
+            return Err(api.foreign(format!("GET /status is answered with {}", said.status)));
         }
-    };
-    let settled = roles.iter().all(|role| matches!(role.state.as_str(), "leading" | "standby"));
-    Ok(if settled { Exit::Well.into() } else { Code::NO })
+        let StatusAnswer { roles } = said.json()?;
+        let mut troubles = Vec::new();
+        let mut or_trouble = |asked: Result<Option<Reply>, ClientError>| {
+            asked.unwrap_or_else(|trouble| {
+                troubles.push(trouble);
+                None
+            })
+        };
+        let jobs = or_trouble(jobs::ask(api).await);
+        let locks = or_trouble(locks::ask(api).await);
+        Ok((Self { roles, said, jobs, locks }, troubles))
+    }
+
+    /// Tables below each other.
+    fn text(&self) -> Result<String, ClientError> {
+        let roles: Vec<Vec<String>> =
+            std::iter::once(roles::header()).chain(self.roles.iter().map(roles::row)).collect();
+        let jobs = self.jobs.as_ref().map(jobs::rows).transpose()?.unwrap_or_default();
+        let locks = self.locks.as_ref().map(locks::rows).transpose()?.unwrap_or_default();
+        let tables = [roles, roles::changes(&self.roles), jobs, locks];
+        let texts = tables.iter().filter(|rows| !rows.is_empty()).map(|rows| columns(rows).join("\n"));
+        Ok(texts.collect::<Vec<_>>().join("\n\n"))
+    }
+
+    /// The answers as they are: `jobs` and `locks` are null where there are none to be had.
+    fn json(&self) -> Result<String, ClientError> {
+        let mut whole: Value = self.said.json()?;
+        for (name, reply) in [("jobs", &self.jobs), ("locks", &self.locks)] {
+            whole[name] = reply.as_ref().map(Reply::json).transpose()?.unwrap_or(json!(null));
+        }
+        Ok(whole.to_string())
+    }
+
+    fn code(&self) -> Code {
+        if self.roles.iter().all(RoleStatus::is_settled) { Exit::Well.into() } else { Code::NO }
+    }
+}
+
+async fn once(api: &Api, format: Format) -> Result<Code, ClientError> {
+    let (seen, troubles) = Seen::ask(api).await?;
+    say(match format {
+        Format::Json => seen.json()?,
+        Format::Table => seen.text()?,
+    });
+    for trouble in troubles {
+        complain(format_args!("baton status: {trouble}"));
+    }
+    Ok(seen.code())
 }
 
 async fn only_jobs(api: &Api, format: Format) -> Result<Code, ClientError> {
@@ -97,23 +151,40 @@ async fn only_jobs(api: &Api, format: Format) -> Result<Code, ClientError> {
     Ok(Exit::Well.into())
 }
 
+/// Draws the tables again and again, until the sidecar ends or nobody reads any more.
+async fn redraw(api: &Api, address: &str) -> Result<Code, ClientError> {
+    loop {
+        let (seen, troubles) = Seen::ask(api).await?;
+        let troubles: String = troubles.iter().map(|trouble| format!("\n\n{trouble}")).collect();
+        // As one write, so that nothing is seen of a half-drawn table.
+        if !say(format_args!("{CLEAR}The sidecar at {address}\n\n{}{troubles}", seen.text()?)) {
+            return Ok(Exit::Well.into());
+        }
+        tokio::time::sleep(REDRAW).await;
+    }
+}
+
 /// Follows the events until the sidecar ends, or nobody reads any more.
 async fn watch(api: &Api, format: Format) -> Result<Code, ClientError> {
-    let mut lines = api.events().await?;
-    let mut seen: Vec<RoleAnswer> = Vec::new();
+    let mut lines = api.events("view=status").await?;
+    let mut seen: Vec<(String, u64)> = Vec::new();
     if format == Format::Table {
-        say(wide(&header()));
+        say(wide(&roles::header()));
     }
+    let mut is_status = false;
     loop {
         let line = lines.next().await?;
-        let Some(data) = line.strip_prefix("data:") else { continue };
-        let role: RoleAnswer = serde_json::from_str(data).map_err(|error| api.foreign(error.to_string()))?;
-        if !is_news(&mut seen, &role) {
+        if let Some(name) = line.strip_prefix("event:") {
+            is_status = name.trim() == "status";
+        }
+        let Some(data) = line.strip_prefix("data:").filter(|_| is_status) else { continue };
+        let role: RoleStatus = serde_json::from_str(data).map_err(|error| api.foreign(error.to_string()))?;
+        if !is_news(&mut seen, &role.role, role.index) {
             continue;
         }
         let open = match format {
             Format::Json => say(data.trim_start()),
-            Format::Table => say(wide(&row(&role))),
+            Format::Table => say(wide(&roles::row(&role))),
         };
         if !open {
             return Ok(Exit::Well.into());
@@ -121,37 +192,15 @@ async fn watch(api: &Api, format: Format) -> Result<Code, ClientError> {
     }
 }
 
-/// Whether this says more than a later time of the same thing: while a replica leads, its promise is repeated.
-fn is_news(seen: &mut Vec<RoleAnswer>, role: &RoleAnswer) -> bool {
-    let same = |a: &RoleAnswer| RoleAnswer { valid_for_ms: None, ..a.clone() };
-    match seen.iter_mut().find(|last| last.role == role.role) {
-        Some(last) => {
-            let news = same(last) != same(role);
-            *last = role.clone();
-            news
-        }
+/// Whether this says more than a later time of the same thing: every role is told again once a second.
+fn is_news(seen: &mut Vec<(String, u64)>, role: &str, index: u64) -> bool {
+    match seen.iter_mut().find(|(name, _)| name == role) {
+        Some((_, last)) => std::mem::replace(last, index) != index,
         None => {
-            seen.push(role.clone());
+            seen.push((role.to_owned(), index));
             true
         }
     }
-}
-
-fn header() -> Vec<String> {
-    ["ROLE", "STATE", "HOLDER", "TOKEN", "VALID FOR", "SINCE", "REASON"].map(str::to_owned).to_vec()
-}
-
-fn row(role: &RoleAnswer) -> Vec<String> {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    vec![
-        role.role.clone(),
-        role.state.clone(),
-        or_dash(role.holder.clone()),
-        or_dash(role.token.map(|token| token.to_string())),
-        or_dash(role.valid_for_ms.map(|ms| format!("{ms} ms"))),
-        role.since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        role.reason.clone().unwrap_or_default(),
-    ]
 }
 
 /// Columns that do not depend on what comes later.
@@ -166,23 +215,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeated_promise_is_no_news_but_a_new_index_is() {
-        let answer = |index: u64, valid: u64| RoleAnswer {
-            role: "a".to_owned(),
-            leader: true,
-            state: "leading".to_owned(),
-            identity: "web-0".to_owned(),
-            holder: Some("web-0".to_owned()),
-            token: Some(7),
-            valid_for_ms: Some(valid),
-            since: jiff::Timestamp::UNIX_EPOCH,
-            index,
-            reason: None,
-        };
+    fn the_same_again_is_no_news_but_a_new_index_is() {
         let mut seen = Vec::new();
-        let news =
-            [answer(1, 500), answer(1, 400), answer(2, 400), RoleAnswer { role: "b".to_owned(), ..answer(2, 1) }]
-                .map(|role| is_news(&mut seen, &role));
+        let news = [("a", 1), ("a", 1), ("a", 2), ("b", 2)].map(|(role, index)| is_news(&mut seen, role, index));
         assert_eq!(news, [true, false, true, true]);
     }
 }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::Checker;
-use crate::config::model::{KubernetesConfig, RoleConfig};
+use crate::config::model::{KubernetesConfig, PREFIX, RoleConfig};
 use crate::config::position::Path;
 use crate::config::raw::{RawLeases, Scalar};
 use crate::protocol::RoleName;
 
-const NAME_PREFIX: &str = "baton";
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Checker<'_> {
@@ -21,7 +20,7 @@ impl Checker<'_> {
         let guard = self.guard(raw.guard.as_ref(), careless, &path.key("guard"));
         Some(KubernetesConfig {
             namespace,
-            name_prefix: name_prefix.unwrap_or_else(|| NAME_PREFIX.to_owned()),
+            name_prefix: name_prefix.unwrap_or_else(|| PREFIX.to_owned()),
             command_timeout: command_timeout?,
             guard,
         })

@@ -3,6 +3,7 @@
 //! A value that is refused is recorded and left out, and whatever would be judged by it is not judged: one mistake
 //! makes one problem.
 
+mod extras;
 mod jobs;
 mod kubernetes;
 mod locks;
@@ -70,7 +71,13 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
     let default_role = checker.default_role(raw.default_role.as_ref(), &roles, &root);
     let store = checker.store(raw.store.as_ref(), &roles, &root.key("store"));
     checker.shards(raw.roles.as_deref(), store.as_ref(), &root.key("roles"));
-    checker.kubernetes(raw.kubernetes.as_ref(), &root.key("kubernetes"));
+    let beside = extras::Beside {
+        identity: identity.as_deref(),
+        raw_roles: raw.roles.as_deref(),
+        roles: &roles,
+        store: store.as_ref(),
+    };
+    let kubernetes = checker.kubernetes(raw.kubernetes.as_ref(), &beside, &root);
     let locks = checker.locks(raw.locks.as_ref(), store.as_ref(), &root.key("locks"));
     let jobs = checker.jobs(raw.jobs.as_deref(), &roles, store.as_ref(), &root);
     let log = checker.log(raw.log.as_ref(), &root.key("log"));
@@ -81,6 +88,7 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
         store: store?,
         roles,
         default_role,
+        kubernetes,
         locks: locks?,
         jobs,
         log: log?,

@@ -1,4 +1,4 @@
-//! The small sections: identity, listeners, log, and what this version does not have.
+//! The small sections: identity, listeners, log.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Checker;
 use crate::config::model::{ApiConfig, LogConfig, LogFormat, LogLevel, Secret, TelemetryConfig};
 use crate::config::position::Path;
-use crate::config::raw::{RawApi, RawKubernetes, RawLog, RawTelemetry, Scalar};
+use crate::config::raw::{RawApi, RawLog, RawTelemetry, Scalar};
 
 /// The variable that names the pod, set by the downward API.
 const POD_NAME: &str = "POD_NAME";
@@ -102,19 +102,6 @@ impl Checker<'_> {
         let level = self.word(raw.and_then(|log| log.level.as_ref()), &path.key("level"), &levels);
         let format = self.word(raw.and_then(|log| log.format.as_ref()), &path.key("format"), &formats);
         Some(LogConfig { level: level.unwrap_or(LogLevel::Info), format: format.unwrap_or(LogFormat::Json) })
-    }
-
-    /// `kubernetes:` may only say no: nothing of it is built.
-    pub(super) fn kubernetes(&mut self, raw: Option<&RawKubernetes>, path: &Path) {
-        let Some(raw) = raw else { return };
-        for (key, value) in
-            [("podLabels", &raw.pod_labels), ("events", &raw.events), ("leaseMirror", &raw.lease_mirror)]
-        {
-            if value.as_ref().is_some_and(|value| !matches!(value, Scalar::Bool(false))) {
-                let message = "is not supported by this version of Baton; remove it, or write false";
-                self.problem(&path.key(key), message.to_owned());
-            }
-        }
     }
 
     fn listen(&mut self, given: Option<&Scalar>, path: &Path, default: SocketAddr) -> Option<SocketAddr> {

@@ -7,11 +7,12 @@ use secrecy::SecretString;
 use super::Checker;
 use super::scalar::not_empty;
 use super::url::{Deployment, UrlFacts, inspect};
-use crate::config::model::{AckMode, Guard, RedisConfig, Replication, RoleConfig, Secret, StoreConfig, TlsConfig};
+use crate::config::model::{
+    AckMode, Guard, PREFIX, RedisConfig, Replication, RoleConfig, Secret, StoreConfig, TlsConfig,
+};
 use crate::config::position::Path;
 use crate::config::raw::{RawRedis, RawReplication, RawStore, RawTls, Scalar};
 
-const KEY_PREFIX: &str = "baton";
 const KEY_PREFIX_BYTES_MAX: usize = 64;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const ACK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -175,7 +176,7 @@ impl Checker<'_> {
     }
 
     pub(super) fn key_prefix(&mut self, given: Option<&Scalar>, path: &Path) -> Option<String> {
-        let Some(value) = given else { return Some(KEY_PREFIX.to_owned()) };
+        let Some(value) = given else { return Some(PREFIX.to_owned()) };
         let text = self.text(given, path)?;
         let fits = text.len() <= KEY_PREFIX_BYTES_MAX
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(&b));

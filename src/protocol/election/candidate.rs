@@ -26,6 +26,9 @@ impl Election {
     }
 
     pub(super) fn candidate_timeout(&mut self, now: Mono) {
+        if self.vacate_due().is_some_and(|due| now >= due) {
+            self.vacate(now);
+        }
         if self.may_look() && now >= self.look_due() {
             self.campaign(now);
         }
@@ -49,7 +52,7 @@ impl Election {
     }
 
     /// A few random milliseconds, more where many listen, so that they do not all look at once.
-    fn spread(&mut self) -> Duration {
+    pub(super) fn spread(&mut self) -> Duration {
         let most = (SPREAD_PER_LISTENER * self.insight.audience.max(2)).min(SPREAD_MAX);
         self.dice.between(Duration::ZERO, most)
     }
@@ -80,10 +83,7 @@ impl Election {
     pub(super) fn campaigned(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<CampaignReply>, Failure>) {
         let Some(flight) = self.arrive(id, Kind::Campaign) else { return };
         let stepped = self.note_answer(now, flight, &reply);
-        if stepped && matches!(self.phase, Phase::Candidate) {
-            // Whatever lease ended since may have ended early. By the time this is over, its holder has stepped down.
-            self.out_until = self.out_until.max(now + self.profile.timing.lease_duration());
-        }
+        self.mind_step(now, stepped);
         let current = matches!(self.phase, Phase::Candidate) && flight.attempt == self.attempt && !self.unanswered;
         match reply {
             Ok(Stamped { reply: CampaignReply::Granted { token, count }, .. }) => {
@@ -103,6 +103,14 @@ impl Election {
             }
         }
         self.end_if_idle();
+    }
+
+    /// After a step of the store's clock, whatever lease ended since may have ended early. By the time this is over,
+    /// its holder has stepped down.
+    pub(super) fn mind_step(&mut self, now: Mono, stepped: bool) {
+        if stepped && matches!(self.phase, Phase::Candidate) {
+            self.out_until = self.out_until.max(now + self.profile.timing.lease_duration());
+        }
     }
 
     fn granted(&mut self, now: Mono, flight: Flight, token: Token, count: u64, current: bool) {

@@ -181,7 +181,7 @@ impl Election {
     }
 
     pub(super) fn released(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure>) {
-        let Some(flight) = self.arrive(id, Kind::Release) else { return };
+        let Some(flight) = self.arrive(id, Kind::Release) else { return self.vacated(now, id, reply) };
         self.note_answer(now, flight, &reply);
         let Phase::Releasing(release) = self.phase else {
             self.end_if_idle();

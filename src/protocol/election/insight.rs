@@ -89,6 +89,11 @@ impl Insight {
         Some((Arc::clone(&rival.holder.identity), rival.until))
     }
 
+    /// Whose term it is, as far as is known, however old that is.
+    pub(super) fn rival_term(&self) -> Option<(&Holder, Token)> {
+        self.rival.as_ref().map(|rival| (&rival.holder, rival.token))
+    }
+
     /// True once for each other process that uses this replica's name.
     pub(super) fn is_new_clash(&mut self, session: SessionId) -> bool {
         // A handful at most; a hundred restarts under one name say nothing new.

@@ -2,6 +2,7 @@
 //! time go in, actions come out, and somebody else owns the clock, the store and the network. Extra calls are harmless.
 
 mod candidate;
+mod departed;
 mod incumbent;
 mod insight;
 
@@ -19,6 +20,7 @@ use super::wire::{
     Announcement, CampaignReply, CampaignRequest, GuardCause, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
     Stamped,
 };
+use departed::Departures;
 use insight::Insight;
 
 /// Who campaigns, and how.
@@ -86,6 +88,10 @@ pub enum Input {
     /// From now on wait so much longer before each look, so that others may go first. Nothing changes for a leader, nor
     /// for a campaign without an answer, which may have been granted.
     Patience { patience: Duration },
+    /// It is certain that another process of this session has ended, and will send nothing more. What its app was told
+    /// is good for `promise` from now on at the most, by any clock that is up to 1 % off; then a candidate gives the
+    /// lease back in its place. Nothing happens if the session has none.
+    Departed { session: SessionId, promise: Duration },
     /// The app has stopped acting on the promises given. Ignored unless draining.
     Drained,
     /// Hand over and end.
@@ -99,6 +105,8 @@ enum Kind {
     Campaign,
     Renew,
     Release,
+    /// A release in the place of another.
+    Vacate,
 }
 
 /// A request that is out.
@@ -169,6 +177,7 @@ pub struct Election {
     /// The last campaign has no answer: the next request repeats its attempt.
     unanswered: bool,
     insight: Insight,
+    departures: Departures,
     /// When a candidate campaigns next, unless it hears something better.
     look_at: Mono,
     /// How much later than that it looks, to let others go first.
@@ -204,6 +213,7 @@ impl Election {
             attempt: Attempt::default(),
             unanswered: false,
             insight: Insight::default(),
+            departures: Departures::default(),
             look_at: now,
             patience: Duration::ZERO,
             waited: false,
@@ -235,8 +245,11 @@ impl Election {
     /// When [`Self::handle_timeout`] has something to do, if nothing comes in before.
     pub fn poll_timeout(&self) -> Option<Mono> {
         match &self.phase {
-            Phase::Candidate if self.may_look() => Some(self.look_due()),
-            Phase::Candidate | Phase::Ended => None,
+            Phase::Candidate => {
+                let look = self.may_look().then(|| self.look_due());
+                look.into_iter().chain(self.vacate_due()).min()
+            }
+            Phase::Ended => None,
             Phase::Leading(term) => Some(self.renewal_due(term).map_or(term.deadline, |due| due.min(term.deadline))),
             Phase::Draining(drain) => {
                 let due = self.renewal_due(&drain.term).filter(|_| drain.reason != ReleaseReason::Unhealthy);
@@ -279,6 +292,7 @@ impl Election {
             Input::Resign { cooldown } => self.resign(now, ReleaseReason::Resigned, cooldown),
             Input::HandOver { cooldown } => self.resign(now, ReleaseReason::Balanced, cooldown),
             Input::Patience { .. } => {}
+            Input::Departed { session, promise } => self.departed(now, session, promise),
             Input::Drained => self.drained(now),
             Input::Shutdown => self.shutdown(now),
             Input::Abandon => self.abandon(now),

@@ -347,6 +347,20 @@ fn r5_guard_off_asks_nothing() {
 }
 
 #[test]
+fn r7_session_and_token_alone_name_the_term_of_a_process_that_has_ended() {
+    let mut store = Store::new();
+    let mine = store.grant(1, 4);
+    let other = token(mine.get() - 1);
+    for (session, token) in [(2, mine), (1, other), (1, Token::NONE)] {
+        assert_eq!(store.release(session, 0, token), (ReleaseReply::NotHeld, None));
+    }
+    let (reply, news) = store.release(1, 0, mine);
+    assert_eq!((reply, news.map(|news| news.token)), (ReleaseReply::Released, Some(mine)));
+    assert!(matches!(store.renew(1, 4, mine).0, RenewReply::Lost { .. }), "a late renewal");
+    assert!(is_granted(&store.campaign(&ask(2, 1)).0), "as after any release");
+}
+
+#[test]
 fn r7_nobody_releases_anothers_lease() {
     let mut store = Store::new();
     let mine = store.grant(1, 1);

@@ -270,7 +270,7 @@ fn is_mine_or_earlier(record: Option<&LeaseRecord>, request: &RenewRequest) -> b
 pub fn release(observation: &Observation, request: &ReleaseRequest, wall: StoreTime) -> Step<ReleaseReply> {
     if let Some(record) = observation.record()
         && let Tenure::Ours(mark) = record.tenure()
-        && mark.candidate == request.candidate
+        && request.is_of(mark.candidate)
         && (request.token == Token::NONE || mark.token == request.token)
     {
         return Step::Write { record: record.released(mark, wall), reply: ReleaseReply::Released };

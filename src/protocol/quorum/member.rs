@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::guard::Guard;
 use super::super::lease::{Server, TokensExhausted, next_token};
-use super::super::names::{Candidate, StoreTime, Token};
+use super::super::names::{Attempt, Candidate, StoreTime, Token};
 use super::super::rules::Rules;
 use super::super::wire::{
     Announcement, AnnouncementKind, CampaignRequest, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
@@ -198,8 +198,11 @@ impl MemberCell {
         // Confirmed, it has the term's token; a grant has this member's own.
         let token_fits =
             |lease: &Lease| request.token == Token::NONE || !lease.confirmed || lease.token == request.token;
-        let lease = self.lease.take_if(|lease| lease.candidate == request.candidate && token_fits(lease));
-        if lease.is_none() && request.token == Token::NONE {
+        let lease = self.lease.take_if(|lease| request.is_of(lease.candidate) && token_fits(lease));
+        // Of a term that another says is over it is not sure that a majority ever had it: whose renewals do not reach
+        // that far may lead under a smaller token.
+        let ended_by_itself = request.token != Token::NONE && request.candidate.attempt != Attempt::ANY;
+        if lease.is_none() && !ended_by_itself {
             return (ReleaseReply::NotHeld, None);
         }
         let mut record = self.record_or_new(server.now);

@@ -9,8 +9,8 @@
 //! * **Objection.** A member that reports a live, confirmed lease of another vetoes the grant, however many others
 //!   granted: a member whose clock stepped, or that lost the lease, cannot help to a second leader while one of the
 //!   rest still knows better. That is why a round waits for every member, within the command timeout.
-//! * **Silence.** A member that restarted grants nobody new for one lease (R5 *generation*, *empty*). Renewals
-//!   rejoin it at once (R4), so a member is back before it could be missed.
+//! * **Silence.** A member that restarted grants nobody new for one lease (R5 *generation*, *empty*). Renewals rejoin
+//!   it at once (R4), so a member is back before it could be missed.
 //!
 //! ```text
 //!   campaign ──► every member grants? ── a majority, nobody objects ──► raise granters to T ── a majority ──► leads

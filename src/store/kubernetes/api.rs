@@ -6,43 +6,28 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use http_body_util::{BodyExt, Limited};
 use hyper::Request;
-use hyper::header::RETRY_AFTER;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions, WatchParams};
-use kube::core::response::Status;
 use kube::core::{Request as Requests, Resource, WatchEvent};
-use kube::{Client, Config};
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::watch;
 
 use super::audit;
 use super::errors::{self, Failure, Target, Verb};
 use crate::clock::{BootClock, Clock};
+use crate::kube_api::{Connection, Connector, Trouble};
 use crate::protocol::Mono;
 use crate::store::{StoreError, StoreHealth};
 
-/// A Lease is some hundred bytes; an error page is a few thousand.
-const BODY_BYTES_MAX: usize = 1 << 20;
 /// However long an overloaded server asks to wait, it is asked again after this.
 const REST_MAX: Duration = Duration::from_secs(30);
 /// How long a watch lasts before it is opened anew: the server's own bound is a little more.
 const WATCH_SECONDS: u32 = 280;
 
-/// The credentials and the address, once they could be read.
-struct Connected {
-    client: Client,
-    endpoint: String,
-    namespace: String,
-}
-
 /// See the module.
 pub(super) struct Api {
-    connected: OnceCell<Connected>,
-    kubeconfig: Option<PathBuf>,
+    connector: Connector,
     namespace: Option<String>,
     timeout: Duration,
     health: watch::Sender<StoreHealth>,
@@ -56,8 +41,8 @@ pub(super) type Events = BoxStream<'static, Result<WatchEvent<Lease>, kube::Erro
 impl Api {
     pub fn new(kubeconfig: Option<PathBuf>, namespace: Option<String>, timeout: Duration) -> Self {
         let (health, _) = watch::channel(StoreHealth::Down { reason: "not connected yet".to_owned() });
-        let connected = OnceCell::new();
-        Self { connected, kubeconfig, namespace, timeout, health, resting_until: Mutex::default() }
+        let connector = Connector::new(kubeconfig, timeout);
+        Self { connector, namespace, timeout, health, resting_until: Mutex::default() }
     }
 
     pub fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -71,7 +56,7 @@ impl Api {
 
     /// Where it is, once that is known: for messages.
     pub fn endpoint(&self) -> &str {
-        self.connected.get().map_or("the API server", |connected| &connected.endpoint)
+        self.connector.made().map_or("the API server", Connection::endpoint)
     }
 
     /// For how long the server asked not to be asked.
@@ -123,13 +108,12 @@ impl Api {
             ..WatchParams::default()
         };
         let request = self.requests().await?.watch(&params, "");
-        let connected = self.connected().await?;
-        let target = self.target(Verb::Watch, name, connected);
-        let opened = connected.client.request_events::<Lease>(request.map_err(|error| impossible(&error))?);
+        let connection = self.connection().await?;
+        let target = self.target(Verb::Watch, name, connection);
+        let opened = connection.client().request_events::<Lease>(request.map_err(|error| impossible(&error))?);
         let events = match tokio::time::timeout(deadline.since(BootClock.now()), opened).await {
             Ok(Ok(events)) => Ok(events.boxed()),
-            Ok(Err(kube::Error::Api(status))) => Err(errors::judge(status.code, &status, None, target)),
-            Ok(Err(error)) => Err(errors::broken(&error, &connected.endpoint)),
+            Ok(Err(error)) => Err(errors::of(Trouble::of(&error, connection.endpoint()), target)),
             Err(_) => Err(self.unanswered()),
         };
         self.note(events)
@@ -144,7 +128,7 @@ impl Api {
 
     /// Asks whether RBAC lets us do this to the object.
     pub async fn may(&self, verb: Verb, name: &str, deadline: Mono) -> Result<bool, Failure> {
-        let review = audit::review(verb, &self.connected().await?.namespace, name);
+        let review = audit::review(verb, self.namespace(self.connection().await?), name);
         let body = serde_json::to_vec(&review).map_err(|error| impossible(&error))?;
         let reviews = Requests::new(SelfSubjectAccessReview::url_path(&(), None));
         let request = reviews.create(&PostParams::default(), body);
@@ -160,11 +144,11 @@ impl Api {
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
         deadline: Mono,
     ) -> Result<T, Failure> {
-        let connected = self.connected().await?;
+        let connection = self.connection().await?;
         let request = request.map_err(|error| impossible(&error))?;
-        let target = self.target(verb, name, connected);
+        let target = self.target(verb, name, connection);
         // Dropped when it takes too long: its connection is closed then, and what was sent may still be done.
-        let answered = tokio::time::timeout(deadline.since(BootClock.now()), exchange(connected, request, target));
+        let answered = tokio::time::timeout(deadline.since(BootClock.now()), exchange(connection, request, target));
         self.note(answered.await.unwrap_or_else(|_| Err(self.unanswered())))
     }
 
@@ -197,30 +181,16 @@ impl Api {
     }
 
     async fn requests(&self) -> Result<Requests, Failure> {
-        Ok(Requests::new(Lease::url_path(&(), Some(&self.connected().await?.namespace))))
+        Ok(Requests::new(Lease::url_path(&(), Some(self.namespace(self.connection().await?)))))
     }
 
-    fn target<'a>(&self, verb: Verb, name: &'a str, connected: &'a Connected) -> Target<'a> {
-        Target { endpoint: &connected.endpoint, namespace: &connected.namespace, name, verb }
+    fn target<'a>(&'a self, verb: Verb, name: &'a str, connection: &'a Connection) -> Target<'a> {
+        Target { endpoint: connection.endpoint(), namespace: self.namespace(connection), name, verb }
     }
 
-    /// The client, made when it is first needed: a service account that is mounted late is no reason to end.
-    async fn connected(&self) -> Result<&Connected, Failure> {
-        let made = self.connected.get_or_try_init(|| async {
-            let mut config = self.config().await?;
-            // A lease cannot wait for a client's own retries; and what is not answered in time has our bound.
-            config.default_retry = false;
-            config.connect_timeout = Some(self.timeout);
-            let endpoint = config.cluster_url.authority().map_or("?", |authority| authority.as_str());
-            // Without what may stand before the host.
-            let endpoint = endpoint.rsplit('@').next().unwrap_or("?").to_owned();
-            let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.trim().to_owned());
-            let client = Client::try_from(config)
-                .map_err(|error| format!("the client for {endpoint} cannot be made: {}", errors::chain(&error)))?;
-            Ok(Connected { client, endpoint, namespace })
-        });
-        match made.await {
-            Ok(connected) => Ok(connected),
+    async fn connection(&self) -> Result<&Connection, Failure> {
+        match self.connector.connection().await {
+            Ok(connection) => Ok(connection),
             Err(reason) => {
                 let error = StoreError::Unreachable { reason };
                 self.note(Err(Failure::Denied { error, retry_after: None }))
@@ -228,54 +198,23 @@ impl Api {
         }
     }
 
-    /// The pod's service account, else the kubeconfig: a pod that has both is in its own cluster.
-    async fn config(&self) -> Result<Config, String> {
-        let options = KubeConfigOptions::default();
-        if let Some(path) = &self.kubeconfig {
-            let read = Kubeconfig::read_from(path).map_err(|error| errors::chain(&error))?;
-            let config = Config::from_custom_kubeconfig(read, &options).await;
-            return config.map_err(|error| format!("{}: {}", path.display(), errors::chain(&error)));
-        }
-        let incluster = match Config::incluster() {
-            Ok(config) => return Ok(config),
-            Err(error) => errors::chain(&error),
-        };
-        Config::from_kubeconfig(&options).await.map_err(|error| {
-            format!(
-                "there are no credentials: neither a pod's service account ({incluster}) nor a kubeconfig ({}); in a \
-                 pod, check automountServiceAccountToken",
-                errors::chain(&error)
-            )
-        })
+    /// Where the objects are.
+    fn namespace<'a>(&'a self, connection: &'a Connection) -> &'a str {
+        self.namespace.as_deref().unwrap_or(connection.namespace())
     }
 }
 
 /// One request, one answer.
 async fn exchange<T: serde::de::DeserializeOwned>(
-    connected: &Connected,
+    connection: &Connection,
     request: Request<Vec<u8>>,
     target: Target<'_>,
 ) -> Result<T, Failure> {
-    let broken = |error: &kube::Error| errors::broken(error, &connected.endpoint);
-    let response = connected.client.send(request.map(Body::from)).await.map_err(|error| broken(&error))?;
-    let code = response.status();
-    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let body = match Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) => {
-            let reason = format!("{}: the answer broke off: {error}", connected.endpoint);
-            return Err(Failure::Open { error: StoreError::Unreachable { reason }, retry_after: None });
-        }
-    };
-    if code.is_success() {
-        return serde_json::from_slice(&body).map_err(|error| {
-            let reason = format!("{} answers what is no Lease: {error}", connected.endpoint);
-            Failure::Open { error: StoreError::Unreachable { reason }, retry_after: None }
-        });
-    }
-    let status: Status = serde_json::from_slice(&body)
-        .unwrap_or_else(|_| Status { message: String::from_utf8_lossy(&body).into_owned(), ..Status::default() });
-    Err(errors::judge(code.as_u16(), &status, retry_after.map(Duration::from_secs), target))
+    let body = connection.exchange(request).await.map_err(|trouble| errors::of(trouble, target))?;
+    serde_json::from_slice(&body).map_err(|error| {
+        let reason = format!("{} answers what is no Lease: {error}", connection.endpoint());
+        Failure::Open { error: StoreError::Unreachable { reason }, retry_after: None }
+    })
 }
 
 fn json(lease: &Lease) -> Result<Vec<u8>, Failure> {

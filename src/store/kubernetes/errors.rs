@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::core::response::Status;
 
+use crate::kube_api::{Resource, Trouble, missing_rule, said};
 use crate::store::StoreError;
 
 /// What was asked of the API server, for messages.
@@ -71,13 +72,23 @@ impl Failure {
     }
 }
 
-/// An answer with a status that is no success. `retry_after`: the header, if there was one.
-pub(super) fn judge(code: u16, status: &Status, retry_after: Option<Duration>, at: Target<'_>) -> Failure {
+/// What became of a request that was sent to `at`.
+pub(super) fn of(trouble: Trouble, at: Target<'_>) -> Failure {
+    match trouble {
+        Trouble::Status { code, status, retry_after } => judge(code, &status, retry_after, at),
+        Trouble::Credentials(why) => {
+            let reason = format!("the credentials for {} cannot be read: {why}", at.endpoint);
+            Failure::Denied { error: StoreError::Unreachable { reason }, retry_after: None }
+        }
+        Trouble::Broken(reason) => Failure::open(reason, None),
+    }
+}
+
+/// An answer with a status that is no success. `retry_after`: how long it asks to wait.
+fn judge(code: u16, status: &Status, retry_after: Option<Duration>, at: Target<'_>) -> Failure {
     let Target { endpoint, namespace, name, verb } = at;
     let said = said(status);
     let details = status.details.as_ref();
-    let hinted = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
-    let retry_after = retry_after.or_else(|| hinted.map(|seconds| Duration::from_secs(seconds.into())));
     match code {
         404 if details.is_some_and(|details| details.kind == "leases") => Failure::Missing,
         404 if details.is_some_and(|details| details.kind == "namespaces") => Failure::denied(format!(
@@ -114,62 +125,13 @@ pub(super) fn judge(code: u16, status: &Status, retry_after: Option<Duration>, a
 }
 
 fn forbidden(verb: Verb, namespace: &str, name: &str) -> String {
-    let verb = verb.as_str();
     // Only an existing object can be named by a rule.
-    let only = if verb == "create" { String::new() } else { format!(", resourceNames: [{name}]") };
-    format!(
-        "it forbids to {verb} leases.coordination.k8s.io {name} in namespace {namespace} (403): grant its service \
-         account a Role there with apiGroups: [coordination.k8s.io], resources: [leases], verbs: [{verb}]{only}"
-    )
+    let only = Some(name).filter(|_| verb != Verb::Create);
+    missing_rule(verb.as_str(), Resource::LEASES, namespace, name, only)
 }
 
 fn waiting(retry_after: Option<Duration>) -> String {
     retry_after.map(|span| format!(", asks to wait {} s", span.as_secs())).unwrap_or_default()
-}
-
-/// What the server said, short enough for a log line.
-fn said(status: &Status) -> String {
-    const CHARS_MAX: usize = 300;
-    let message = status.message.trim();
-    if message.is_empty() {
-        return String::new();
-    }
-    let shown: String = message.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect();
-    format!(": {shown}")
-}
-
-/// A request that got no answer: the connection cannot be made, or broke.
-pub(super) fn broken(error: &kube::Error, endpoint: &str) -> Failure {
-    match error {
-        kube::Error::Auth(error) => {
-            let reason = format!("the credentials for {endpoint} cannot be read: {}", chain(error));
-            Failure::Denied { error: StoreError::Unreachable { reason }, retry_after: None }
-        }
-        other => {
-            let told = chain(other);
-            let hint = if told.contains("certificate") {
-                "; check the cluster's certificate authority, and that the address is the API server's"
-            } else {
-                ""
-            };
-            Failure::open(format!("{endpoint}: {told}{hint}"), None)
-        }
-    }
-}
-
-/// An error with its causes, each once.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        let text = deeper.to_string();
-        if !told.contains(&text) {
-            told.push_str(": ");
-            told.push_str(&text);
-        }
-        cause = deeper.source();
-    }
-    told
 }
 
 #[cfg(test)]
@@ -220,13 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_wait_is_taken_from_the_header_or_from_the_status() {
-        let body = r#"{"code":429,"details":{"retryAfterSeconds":7}}"#;
-        let (failure, words) = words(429, body, Verb::Update);
+    fn the_time_to_wait_is_told_and_kept() {
+        let failure = judge(429, &Status::default(), Some(Duration::from_secs(7)), at(Verb::Update));
         assert!(matches!(failure, Failure::Denied { retry_after: Some(span), .. } if span.as_secs() == 7));
+        let words = failure.into_error().to_string();
         assert!(words.contains("wait 7 s"), "{words}");
-        let status: Status = serde_json::from_str(body).unwrap();
-        let failure = judge(503, &status, Some(Duration::from_secs(2)), at(Verb::Get));
+        let failure = judge(503, &Status::default(), Some(Duration::from_secs(2)), at(Verb::Get));
         assert!(matches!(failure, Failure::Open { retry_after: Some(span), .. } if span.as_secs() == 2));
     }
 }

@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::kube_api::MIRROR;
 use crate::protocol::observed::{LeaseRecord, Mark};
 use crate::protocol::{Attempt, Candidate, Token};
 
@@ -42,6 +43,12 @@ pub(super) fn read(lease: &Lease) -> Result<LeaseRecord, String> {
 
 fn mark(lease: &Lease) -> Result<Option<Mark>, String> {
     let Some(annotations) = &lease.metadata.annotations else { return Ok(None) };
+    if annotations.contains_key(MIRROR) {
+        return Err(format!(
+            "it is a mirror that another Baton keeps for people (annotation {MIRROR}), not a lease: use another \
+             namePrefix, or delete it once nobody mirrors there"
+        ));
+    }
     if !annotations.keys().any(|key| key.starts_with(PREFIX)) {
         return Ok(None);
     }
@@ -181,6 +188,15 @@ mod tests {
         let record = read(&Lease { spec: Some(spec), ..Lease::default() }).unwrap();
         assert_eq!(record.tenure(), Tenure::Foreign(Some(Duration::from_secs(15))));
         assert_eq!(read(&Lease::default()).unwrap().tenure(), Tenure::Vacant);
+    }
+
+    #[test]
+    fn a_mirror_is_never_taken_for_a_lease() {
+        let mut lease = write(None, "baton-scheduler", &record());
+        lease.metadata.annotations.as_mut().unwrap().insert(MIRROR.to_owned(), "7".to_owned());
+        assert!(read(&lease).unwrap_err().contains("a mirror"));
+        lease.metadata.annotations = Some([(MIRROR.to_owned(), "7".to_owned())].into());
+        assert!(read(&lease).unwrap_err().contains("a mirror"));
     }
 
     #[test]

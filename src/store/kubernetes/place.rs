@@ -220,7 +220,7 @@ impl State {
         }
         match self.observation.record().and_then(|record| news(before.as_ref(), record)) {
             Some(announcement) => {
-                let said = News::Said(announcement);
+                let said = News::Said(Box::new(announcement));
                 for listener in &mut self.listeners {
                     if listener.settle() {
                         listener.gap = listener.news.try_send(said.clone()).is_err();

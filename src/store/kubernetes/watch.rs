@@ -15,6 +15,7 @@ use super::errors::Failure;
 use super::place::{Patience, Place, Sight, version_of};
 use super::{Notes, look};
 use crate::clock::{BootClock, Clock};
+use crate::kube_api::chain;
 use crate::protocol::Dice;
 use crate::protocol::observed::Source;
 
@@ -105,7 +106,7 @@ fn take(place: &Place, event: Result<WatchEvent<super::Lease>, kube::Error>) -> 
         Ok(WatchEvent::Bookmark(_)) => {}
         // 410: the server no longer knows what happened since. The next watch begins with what is.
         Ok(WatchEvent::Error(status)) => return Some(format!("{} ({})", status.message, status.code)),
-        Err(error) => return Some(super::errors::chain(&error)),
+        Err(error) => return Some(chain(&error)),
     }
     None
 }

@@ -106,7 +106,7 @@ mod tests {
     fn said(count: u64) -> News {
         let holder = Holder { session: SessionId::from_u128(1), identity: Arc::from("web-0") };
         let token = Token::new(7).expect("small");
-        News::Said(Announcement { kind: AnnouncementKind::Heartbeat, token, count, audience: 0, holder })
+        News::Said(Box::new(Announcement { kind: AnnouncementKind::Heartbeat, token, count, audience: 0, holder }))
     }
 
     /// The members' ends of a listener.

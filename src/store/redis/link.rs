@@ -9,7 +9,7 @@ use fred::clients::Client;
 use fred::interfaces::{ClientLike, PubsubInterface};
 use fred::types::config::Options;
 use fred::types::{ClusterHash, CustomCommand, Message, Value};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Mutex, MutexGuard, broadcast, watch};
 use tokio::task::AbortHandle;
 
 use super::errors::{Failure, explain};
@@ -35,6 +35,8 @@ pub(super) struct Link {
     unanswered: AtomicU32,
     opened_at: Mono,
     replaced: AtomicBool,
+    /// The scripts' texts that went over it.
+    pub texts: Texts,
 }
 
 impl Link {
@@ -73,6 +75,7 @@ impl Link {
             unanswered: AtomicU32::new(0),
             opened_at: BootClock.now(),
             replaced: AtomicBool::new(false),
+            texts: Texts::default(),
         };
         let timeout = settings.command_timeout;
         tokio::spawn(async move {
@@ -197,6 +200,33 @@ impl Link {
     /// Asks for a sign of life, on the connection that has the subscriptions.
     pub async fn ping(&self, timeout: Duration) -> Result<(), Failure> {
         self.command("PING", Vec::new(), timeout).await.map(drop)
+    }
+}
+
+/// Whose turn it is to bring a script's text to a server that does not know it.
+#[derive(Default)]
+pub(super) struct Texts {
+    turn: Mutex<()>,
+    brought: AtomicU32,
+}
+
+impl Texts {
+    /// How many were brought, over and again; a change means that one was.
+    pub fn brought(&self) -> u32 {
+        self.brought.load(Ordering::Relaxed)
+    }
+
+    /// One was brought, by whose turn it is.
+    pub fn bring(&self) {
+        self.brought.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until nobody else brings one.
+    pub async fn turn(&self, timeout: Duration) -> Result<MutexGuard<'_, ()>, Failure> {
+        tokio::time::timeout(timeout, self.turn.lock()).await.map_err(|_| {
+            let reason = format!("the scripts could not be loaded within {timeout:?}");
+            Failure::because(StoreError::Unreachable { reason }, false)
+        })
     }
 }
 

@@ -44,6 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fred::bytes_utils::Str;
 use fred::types::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -199,16 +200,30 @@ impl RedisStore {
 /// Runs a script by its hash, or by its text when the server has not seen it yet. `asking`: at a node that the slot is
 /// moving to.
 async fn send(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool) -> Result<Value, Failure> {
-    let one = async |command: &'static str, script: &str| {
+    let one = async |command: &'static str, script: &Str| {
         if asking {
             link.command("ASKING", Vec::new(), deadline.left()).await?;
         }
         link.command(command, call.arguments(script), deadline.left()).await
     };
-    match one("EVALSHA", &call.script.sha).await {
-        Err(failure) if failure.script_unknown => one("EVAL", call.script.body).await,
-        reply => reply,
+    let is_known = |reply: &Result<Value, Failure>| !matches!(reply, Err(failure) if failure.script_unknown);
+    let seen = link.texts.brought();
+    let reply = one("EVALSHA", &call.script.sha).await;
+    if is_known(&reply) {
+        return reply;
     }
+    // With many roles there are as many calls whose script is unknown. One brings the text and the others wait for it:
+    // all of their texts at once would keep a Redis that has just started busy for seconds.
+    let turn = link.texts.turn(deadline.left()).await?;
+    if link.texts.brought() == seen {
+        let reply = one("EVAL", &call.script.body).await;
+        link.texts.bring();
+        return reply;
+    }
+    drop(turn);
+    let reply = one("EVALSHA", &call.script.sha).await;
+    // It was another script's text that came.
+    if is_known(&reply) { reply } else { one("EVAL", &call.script.body).await }
 }
 
 /// A script's answer, and what it takes to go on with it.

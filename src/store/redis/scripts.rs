@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fred::bytes_utils::Str;
 use fred::types::Value;
 
 use crate::protocol::{
@@ -14,16 +15,18 @@ use crate::store::{Purge, StoreError};
 
 /// A script's text, and the hash that Redis knows it by.
 pub(super) struct Script {
-    pub body: &'static str,
-    pub sha: LazyLock<String>,
+    pub body: Str,
+    pub sha: LazyLock<Str>,
 }
 
 /// A script of this folder, after what it shares with others; the order is theirs.
 macro_rules! script {
     ($($file:literal),+) => {
         $crate::store::redis::scripts::Script {
-            body: concat!($(include_str!($file), "\n"),+),
-            sha: std::sync::LazyLock::new(|| fred::util::sha1_hash(concat!($(include_str!($file), "\n"),+))),
+            body: fred::bytes_utils::Str::from_static(concat!($(include_str!($file), "\n"),+)),
+            sha: std::sync::LazyLock::new(|| {
+                fred::util::sha1_hash(concat!($(include_str!($file), "\n"),+)).into()
+            }),
         }
     };
 }
@@ -87,8 +90,9 @@ pub(super) struct Call<'a> {
 
 impl Call<'_> {
     /// EVALSHA's or EVAL's arguments: the script, its keys and its arguments.
-    pub fn arguments(&self, script: &str) -> Vec<Value> {
-        let mut all: Vec<Value> = vec![script.into(), self.keys.len().to_string().into()];
+    pub fn arguments(&self, script: &Str) -> Vec<Value> {
+        // A text of many kilobytes is not copied for each of its calls.
+        let mut all = vec![Value::String(script.clone()), self.keys.len().to_string().into()];
         all.extend(self.keys.iter().chain(&self.args).map(|word| Value::from(word.as_str())));
         all.extend(self.body.clone().map(Value::from));
         all

@@ -39,7 +39,7 @@ impl Heard for News {
     const GAP: Self = Self::Gap;
 
     fn parse(message: &str) -> Option<Self> {
-        news::parse(message).map(Self::Said)
+        news::parse(message).map(|said| Self::Said(Box::new(said)))
     }
 }
 

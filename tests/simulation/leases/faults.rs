@@ -10,6 +10,21 @@ use super::world::{Happening, World};
 use super::{Fault, MS, SECOND};
 
 impl World {
+    /// A sidecar has ended, and sometimes its app with it: the others read that, soon or late.
+    fn tell_of_the_end(&mut self, dead: usize) {
+        if !self.scenario.departures {
+            return;
+        }
+        let whole = self.rng.bool();
+        if whole {
+            self.replicas[dead].promised_until = self.replicas[dead].promised_until.min(self.now);
+        }
+        for to in 0..self.replicas.len() {
+            let when = self.now + self.rng.u64(MS..5 * SECOND);
+            self.at(when, Happening::Departed { to, dead, whole });
+        }
+    }
+
     /// Something goes wrong, and the next time is planned.
     pub fn fault(&mut self) {
         if self.now > self.scenario.faults_until {
@@ -36,6 +51,7 @@ impl World {
             }
             Fault::Kill => {
                 self.replicas[victim].alive = false;
+                self.tell_of_the_end(victim);
                 let when = self.now + span / 5;
                 self.at(when, Happening::Join);
                 span / 5

@@ -46,6 +46,8 @@ use Fault::{Cut, Deleted, Emptied, Kill, Pause, Resign, ServerDown, WatchEnds};
 pub struct Scenario {
     pub seed: u64,
     pub faults: &'static [Fault],
+    /// The end of a process gets about, by the word of its kubelet.
+    pub departures: bool,
     pub fault_gap: (Nanos, Nanos),
     pub faults_until: Nanos,
     pub caution: Caution,
@@ -61,6 +63,7 @@ fn mixed(seed: u64) -> Scenario {
     Scenario {
         seed,
         faults: &[Pause, Cut, Kill, Resign, ServerDown, Deleted, Emptied, WatchEnds],
+        departures: false,
         fault_gap: (15 * SECOND, 40 * SECOND),
         faults_until: 150 * SECOND,
         caution: world::ALL,
@@ -83,6 +86,12 @@ fn storm(seed: u64) -> Scenario {
 /// The same with a client-go on the same Lease.
 fn migration(seed: u64) -> Scenario {
     Scenario { stranger: true, fault_gap: (5 * SECOND, 30 * SECOND), ..storm(seed) }
+}
+
+/// Both, and the ends of processes are told of.
+fn departures(seed: u64) -> Scenario {
+    let scenario = if seed.is_multiple_of(2) { mixed(seed) } else { storm(seed) };
+    Scenario { departures: true, ..scenario }
 }
 
 struct Verdict {
@@ -178,6 +187,11 @@ fn faults_one_upon_another_break_no_promise_on_leases() {
 #[test]
 fn a_client_go_on_the_same_lease_is_honoured_and_honours() {
     hold("migration", crate::seeds() / 4, migration);
+}
+
+#[test]
+fn the_end_of_a_session_ends_its_lease_object_and_breaks_no_promise() {
+    hold("departures", crate::seeds() / 8, departures);
 }
 
 #[test]

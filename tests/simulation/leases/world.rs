@@ -18,6 +18,7 @@ use super::replica::{Call, Replica, Reply, Request};
 use super::stranger::Stranger;
 use super::{LEASE, MS, Nanos, SECOND, Scenario};
 
+const ANSWER_VALIDITY_MS: u64 = 3_000;
 const COMMAND_TIMEOUT: Nanos = SECOND;
 const DECISIONS_MAX: u32 = 8;
 /// How often an absent object is looked at.
@@ -50,12 +51,35 @@ enum Answer {
 #[derive(Clone, Debug)]
 pub enum Happening {
     Wake(usize),
-    Arrive { from: usize, id: Option<RequestId>, sent_at: Mono, leg: Box<LegBox> },
-    Back { to: usize, id: Option<RequestId>, sent_at: Mono, answer: Box<AnswerBox> },
-    GiveUp { to: usize, id: RequestId },
-    Told { to: usize, version: u64, record: Option<Box<LeaseRecord>> },
+    Arrive {
+        from: usize,
+        id: Option<RequestId>,
+        sent_at: Mono,
+        leg: Box<LegBox>,
+    },
+    Back {
+        to: usize,
+        id: Option<RequestId>,
+        sent_at: Mono,
+        answer: Box<AnswerBox>,
+    },
+    GiveUp {
+        to: usize,
+        id: RequestId,
+    },
+    Told {
+        to: usize,
+        version: u64,
+        record: Option<Box<LeaseRecord>>,
+    },
     Rewatch(usize),
     Poll(usize),
+    /// A replica reads that the process of another has ended; nobody is left to act when its app has, too.
+    Departed {
+        to: usize,
+        dead: usize,
+        whole: bool,
+    },
     Join,
     Fault,
     ServerUp,
@@ -175,7 +199,7 @@ impl World {
             session: SessionId::from_u128(number as u128 + 1),
             // A restarted container keeps its pod's name.
             identity: Arc::from(format!("web-{}", number % 5)),
-            timing: Timing::new(lease, lease / 3, ms(500), ms(3_000)).expect("the table's timings"),
+            timing: Timing::new(lease, lease / 3, ms(500), ms(ANSWER_VALIDITY_MS)).expect("the table's timings"),
             guard: true,
             app_checked: false,
             rules: Rules::KUBERNETES,
@@ -260,7 +284,8 @@ impl World {
     pub fn happen(&mut self, happening: Happening) {
         let concerns = match &happening {
             Happening::Wake(at) | Happening::Rewatch(at) | Happening::Poll(at) => Some(*at),
-            Happening::Back { to, .. } | Happening::GiveUp { to, .. } | Happening::Told { to, .. } => Some(*to),
+            Happening::Back { to, .. } | Happening::GiveUp { to, .. } => Some(*to),
+            Happening::Told { to, .. } | Happening::Departed { to, .. } => Some(*to),
             _ => None,
         };
         if concerns.is_some_and(|at| !self.awake(at, &happening)) {
@@ -299,6 +324,11 @@ impl World {
                     self.send(at, None, Leg::Look);
                 }
                 self.at(self.now + LOOK_PERIOD, Happening::Poll(at));
+            }
+            Happening::Departed { to, dead, whole } => {
+                let promise = Duration::from_millis(if whole { 0 } else { ANSWER_VALIDITY_MS });
+                let session = SessionId::from_u128(dead as u128 + 1);
+                self.input(to, Input::Departed { session, promise });
             }
             Happening::Join => self.join(),
             Happening::Fault => self.fault(),

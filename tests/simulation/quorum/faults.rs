@@ -148,6 +148,7 @@ impl World {
             }
             Fault::Kill => {
                 self.replicas[victim].alive = false;
+                self.tell_of_the_end(victim);
                 let span = self.span(0, 4 * SECOND);
                 self.at(self.now + span, Happening::Join);
                 span

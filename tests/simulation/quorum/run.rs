@@ -31,6 +31,7 @@ pub fn table_scenario(seed: u64, rules: Rules, fault: Fault) -> Scenario {
         rules,
         seats: Seats::majority(5),
         fault,
+        departures: false,
         silent: 0,
         replicas: 3,
         join_within: SECOND,
@@ -78,13 +79,20 @@ pub fn duel_scenario(seed: u64) -> Scenario {
 pub type Plan = fn(u64) -> Scenario;
 
 /// The scenarios of the tests, by name.
-pub const SCENARIOS: [(&str, Plan); 5] = [
+pub const SCENARIOS: [(&str, Plan); 6] = [
     ("mixed", mixed_scenario),
     ("storm", storm_scenario),
     ("all", all_scenario),
     ("outage", outage_scenario),
     ("duel", duel_scenario),
+    ("departures", departures_scenario),
 ];
+
+/// Mixed runs and storms in which the ends of processes are told of.
+pub fn departures_scenario(seed: u64) -> Scenario {
+    let scenario = if seed.is_multiple_of(2) { mixed_scenario(seed) } else { storm_scenario(seed) };
+    Scenario { departures: true, ..scenario }
+}
 
 /// Plays one scenario to its end. The same scenario gives the same run.
 pub fn run(scenario: Scenario) -> Verdict {

@@ -28,6 +28,8 @@ pub struct Scenario {
     pub rules: Rules,
     pub seats: Seats,
     pub fault: Fault,
+    /// The end of a process gets about, by the word of its kubelet.
+    pub departures: bool,
     /// How many members never answer.
     pub silent: usize,
     /// How many replicas at the start.
@@ -153,6 +155,12 @@ pub enum Happening {
         members: Vec<usize>,
     },
     AppDrained(usize),
+    /// A replica reads that the process of another has ended; nobody is left to act when its app has, too.
+    Departed {
+        to: usize,
+        dead: usize,
+        whole: bool,
+    },
     MemberUp {
         member: usize,
         empty: bool,
@@ -175,6 +183,10 @@ pub struct World {
     pub faults_end: Nanos,
     pub calm: bool,
     pub log: Vec<String>,
+}
+
+fn session(replica: usize) -> SessionId {
+    SessionId::from_u128(replica as u128 + 1)
 }
 
 impl World {
@@ -243,7 +255,7 @@ impl World {
         let ms = Duration::from_millis;
         let lease = Duration::from_nanos(LEASE);
         let profile = Profile {
-            session: SessionId::from_u128(self.replicas.len() as u128 + 1),
+            session: session(self.replicas.len()),
             identity: Arc::from(format!("replica-{}", self.replicas.len())),
             timing: Timing::new(lease, lease / 3, ms(MARGIN_MS), ms(ANSWER_VALIDITY_MS)).expect("the table's timings"),
             guard: true,
@@ -269,6 +281,21 @@ impl World {
         let new = self.replicas.len() - 1;
         self.note(|_| format!("replica-{new} joins"));
         self.serve(new);
+    }
+
+    /// A sidecar has ended, and sometimes its app with it: the others read that, soon or late.
+    pub fn tell_of_the_end(&mut self, dead: usize) {
+        if !self.scenario.departures {
+            return;
+        }
+        let whole = self.chance(0.5);
+        if whole {
+            self.replicas[dead].promised_until = self.replicas[dead].promised_until.min(self.now);
+        }
+        for to in 0..self.replicas.len() {
+            let when = self.now + self.span(MS, 5 * SECOND);
+            self.at(when, Happening::Departed { to, dead, whole });
+        }
     }
 
     /// Lets the apps ask, and holds the answers against the promises.
@@ -340,6 +367,12 @@ impl World {
                 if self.awake(at, Happening::AppDrained(at)).is_some() && self.replicas[at].election.is_draining() {
                     self.replicas[at].promised_until = 0;
                     self.input(at, Input::Drained);
+                }
+            }
+            Happening::Departed { to, dead, whole } => {
+                if self.awake(to, Happening::Departed { to, dead, whole }).is_some() {
+                    let promise = Duration::from_millis(if whole { 0 } else { ANSWER_VALIDITY_MS });
+                    self.input(to, Input::Departed { session: session(dead), promise });
                 }
             }
             Happening::MemberUp { member, empty } => self.member_up(member, empty),

@@ -73,6 +73,11 @@ impl Cluster {
         self.client.clone()
     }
 
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> Kubeconfig {
+        self.kubeconfig.clone()
+    }
+
     /// The Leases of the namespace, for the administrator.
     pub fn leases(&self) -> Api<Lease> {
         Api::namespaced(self.client(), &self.namespace)

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use baton::clock::{BootClock, Clock, wall_time};
 use baton::protocol::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Portion, PresenceRequest,
-    ReleaseReply, RenewReply, RenewRequest, RoleName, SessionId, Stamped, Token,
+    Announcement, AnnouncementKind, Attempt, CampaignReply, CampaignRequest, GuardCause, Holder, Portion,
+    PresenceRequest, ReleaseReply, RenewReply, RenewRequest, RoleName, SessionId, Stamped, Token,
 };
 use baton::store::{LeaseStore, News, StoreError};
 use tokio::sync::mpsc;
@@ -53,6 +53,7 @@ cases! {
     r6_the_attempt_whose_grant_was_not_acknowledged_finds_it_once_it_is [ReplicasSilent];
     r7_nobody_releases_anothers_lease;
     r7_a_released_role_is_granted_at_once_to_who_knows_nothing;
+    r7_the_lease_of_a_process_that_has_ended_is_given_back_by_session_and_token;
     r8_a_listener_is_told_to_look_first if rules rules.heartbeats;
     r8_grants_heartbeats_and_releases_are_heard_in_order if rules rules.heartbeats;
     r8_a_holder_that_is_silent_for_its_whole_lease_is_overdue_whatever_the_ttl_says [LeaseStretched]
@@ -327,6 +328,26 @@ async fn r7_a_released_role_is_granted_at_once_to_who_knows_nothing(stage: &mut 
     assert!(stage.win(ask(2, 1)).await.0 > token);
 }
 
+async fn r7_the_lease_of_a_process_that_has_ended_is_given_back_by_session_and_token(stage: &mut Stage) {
+    let (token, _) = stage.win(unguarded(1, 2)).await;
+    let (any, other) = (Attempt::ANY.0, Token::new(token.get() - 1).expect("below 2^53"));
+    for wrong in [giving_back(2, any, token), giving_back(1, any, other), giving_back(1, any, Token::NONE)] {
+        assert_eq!(stage.release(wrong).await, ReleaseReply::NotHeld);
+    }
+    assert!(matches!(stage.renew(renewal(1, 2, token)).await, RenewReply::Renewed { reasserted: false, .. }));
+    assert_eq!(stage.release(giving_back(1, any, token)).await, ReleaseReply::Released);
+    let late = stage.store().renew(stage.role(), renewal(1, 2, token)).await.map(|stamped| stamped.reply);
+    assert!(!matches!(late, Ok(RenewReply::Renewed { .. })), "one that was on its way: {late:?}");
+    assert_eq!(stage.release(giving_back(1, any, token)).await, ReleaseReply::NotHeld, "another's, a moment later");
+    let (later, _) = stage.win(unguarded(3, 1)).await;
+    assert!(later > token);
+    assert_eq!(stage.release(giving_back(1, any, token)).await, ReleaseReply::NotHeld);
+    // What it had asked for before it ended is granted late, and given back as well.
+    assert_eq!(stage.release(giving_back(3, 1, later)).await, ReleaseReply::Released);
+    let (last, _) = stage.win(unguarded(1, 3)).await;
+    assert_eq!(stage.release(giving_back(1, any, last)).await, ReleaseReply::Released);
+}
+
 async fn r8_a_listener_is_told_to_look_first(stage: &mut Stage) {
     let mut news = stage.store().listen(stage.role());
     assert_eq!(heard(&mut news).await, News::Gap);
@@ -365,7 +386,7 @@ async fn heard(news: &mut mpsc::Receiver<News>) -> News {
 
 async fn said(news: &mut mpsc::Receiver<News>) -> Announcement {
     match heard(news).await {
-        News::Said(said) => said,
+        News::Said(said) => *said,
         News::Gap => panic!("a gap where nothing broke"),
     }
 }

@@ -74,13 +74,17 @@ impl Charts {
         Self::copy_with(&[])
     }
 
-    /// The same with other files in the library's folder: their paths in it, and what is in them.
+    /// The same with these files instead of all that the library has in `files`: their paths in its folder, and what
+    /// is in them.
     pub fn copy_with(files: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary directory");
         for name in ["baton", "baton-demo"] {
             copy(&root().join("charts").join(name), &folder.path().join(name));
         }
         let charts = Self { folder };
+        if !files.is_empty() {
+            fs::remove_dir_all(charts.path("baton").join("files")).expect("it has some");
+        }
         for (path, text) in files {
             let file = charts.path("baton").join(path);
             fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");

@@ -64,10 +64,16 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     /// Another store than these say, as it stands after `store:`.
     pub store: Option<String>,
+    /// Where the bearer token of the app's listener is, if it wants one.
+    pub token_file: Option<PathBuf>,
     /// Where it runs.
     pub place: Place,
     /// The entries of `roles`.
     pub roles: String,
+    /// Further sections, each on its line.
+    pub more: String,
+    /// Variables besides the test's own.
+    pub env: Vec<(String, String)>,
 }
 
 impl Settings {
@@ -80,9 +86,22 @@ impl Settings {
             redis_more: String::new(),
             store: None,
             kubeconfig: None,
+            token_file: None,
             place: Place::here(),
             roles,
+            more: String::new(),
+            env: Vec::new(),
         }
+    }
+
+    /// The same, telling Kubernetes what these keys of `kubernetes:` switch on, for the pod of its identity's name.
+    pub fn telling(mut self, what: &[&str], kubeconfig: PathBuf, namespace: &str, uid: &str) -> Self {
+        let flags: Vec<String> = what.iter().map(|key| format!("{key}: true")).collect();
+        self.more = format!("kubernetes: {{ {} }}\n", flags.join(", "));
+        self.kubeconfig = Some(kubeconfig);
+        let pod = [("POD_NAME", self.identity.as_str()), ("POD_NAMESPACE", namespace), ("POD_UID", uid)];
+        self.env = pod.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        self
     }
 
     /// The same on another store, told by its section of the configuration, at a place of its own.
@@ -148,14 +167,15 @@ impl Replica {
 
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
-        let Settings { identity, redis_url, redis_more, store, .. } = &self.settings;
+        let Settings { identity, redis_url, redis_more, store, token_file, more, .. } = &self.settings;
         let (api, telemetry) = (self.api, self.telemetry);
         let redis = || format!("{{ redis: {{ url: \"{redis_url}\", commandTimeout: 400ms{redis_more} }} }}");
         let store = store.clone().unwrap_or_else(redis);
+        let token = token_file.as_ref().map_or(String::new(), |file| format!(", tokenFile: {}", file.display()));
         format!(
-            "identity: {identity}\napi: {{ listen: {api} }}\ntelemetry: {{ listen: {telemetry} }}\n\
+            "identity: {identity}\napi: {{ listen: {api}{token} }}\ntelemetry: {{ listen: {telemetry} }}\n\
              store: {store}\nroles:\n{roles}\
-             log: {{ level: debug, format: text }}\n"
+             log: {{ level: debug, format: text }}\n{more}"
         )
     }
 
@@ -193,6 +213,7 @@ impl Replica {
         let [out, err] = files.map(Stdio::from);
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
+        command.envs(self.settings.env.iter().cloned());
         if let Some(kubeconfig) = &self.settings.kubeconfig {
             command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
         }

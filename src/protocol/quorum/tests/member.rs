@@ -310,7 +310,7 @@ fn a_release_frees_its_own_lease_only_and_ends_the_term_for_late_renewals() {
     let mut member = Member::new();
     let term = member.elect(1, 1);
     assert_eq!(member.release(2, 1, term), (ReleaseReply::NotHeld, None), "never another's");
-    assert_eq!(member.release(1, 0, term), (ReleaseReply::NotHeld, None), "nor another attempt's");
+    assert_eq!(member.release(1, 2, term), (ReleaseReply::NotHeld, None), "nor another attempt's");
     assert!(member.cell.is_held(member.now));
 
     let mut member = Member::new();
@@ -321,6 +321,27 @@ fn a_release_frees_its_own_lease_only_and_ends_the_term_for_late_renewals() {
     assert_eq!(renewed(&member.renew(1, 1, term)), None, "a late renewal");
     assert!(!member.cell.is_held(member.now));
     assert_eq!(renewed(&member.renew(2, 1, token(term.get() + 1))), Some(true), "a later term is another's");
+}
+
+#[test]
+fn session_and_token_alone_name_the_term_of_a_process_that_has_ended() {
+    let mut member = Member::new();
+    let term = member.elect(1, 3);
+    assert_eq!(member.release(1, 0, Token::NONE).0, ReleaseReply::NotHeld, "one of attempt and token must be told");
+    assert_eq!(member.release(2, 0, term).0, ReleaseReply::NotHeld, "never another's");
+    assert!(member.cell.is_held(member.now));
+    let (reply, news) = member.release(1, 0, term);
+    assert_eq!((reply, news.map(|news| news.kind)), (ReleaseReply::Released, Some(AnnouncementKind::Release)));
+    assert_eq!(renewed(&member.renew(1, 3, term)), None, "a late renewal");
+    member.grant(1, 4);
+    assert_eq!(member.release(1, 0, term), (ReleaseReply::Released, None), "what it was granted since, it cannot use");
+
+    let mut member = Member::new();
+    let leader = member.elect(2, 1);
+    let elsewhere = token(leader.get() + 1);
+    assert_eq!(member.release(1, 0, elsewhere).0, ReleaseReply::NotHeld);
+    member.cell.evict_lease();
+    assert_eq!(renewed(&member.renew(2, 1, leader)), Some(true), "nothing is over where that term never was");
 }
 
 #[test]

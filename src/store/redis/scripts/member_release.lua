@@ -2,6 +2,7 @@
 -- over here too, even if this member never had it. Answers released | notheld, each with the store's clock.
 --
 -- ARGV: channel session attempt token audience. Token 0: there was no term; session and attempt name the grant alone.
+-- Attempt 0: another asks in the place of a process that has ended; session and token name the term alone.
 local session, attempt, token, audience = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 
 local lease, bad = read_lease()
@@ -15,8 +16,9 @@ if bad then
 end
 -- Confirmed, it has the term's token; a grant has this member's own.
 local fits = lease and (token == 0 or lease.confirmed == 0 or lease.token == token)
-local ours = fits and lease.session == session and lease.attempt == attempt
-if not ours and token == 0 then
+local ours = fits and lease.session == session and (lease.attempt == attempt or (attempt == 0 and token ~= 0))
+-- Of a term that another says is over it is not sure that a majority ever had it.
+if not ours and (token == 0 or attempt == 0) then
   return { 'notheld', text(now) }
 end
 record = record or new_record()

@@ -2,7 +2,8 @@
 -- store's clock.
 --
 -- ARGV: channel session attempt token audience. Token 0: the reply that would have told it never came; session and
--- attempt name the lease alone.
+-- attempt name the lease alone. Attempt 0: another asks in the place of a process that has ended; session and token
+-- name the term alone.
 local session, attempt, token, audience = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 
 local lease, bad = read_lease()
@@ -14,7 +15,9 @@ record, bad = read_record()
 if bad then
   return bad
 end
-if not lease or lease.session ~= session or lease.attempt ~= attempt or (token ~= 0 and lease.token ~= token) then
+local fits = lease and (token == 0 or lease.token == token)
+local ours = fits and lease.session == session and (lease.attempt == attempt or (attempt == 0 and token ~= 0))
+if not ours then
   return { 'notheld', text(now) }
 end
 record = record or new_record()

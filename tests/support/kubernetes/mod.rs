@@ -1,5 +1,9 @@
-//! A Kubernetes API server, as much of it as Leases need: objects with versions, real Status bodies, watches; and the
-//! faults that a real one has. On a thread of its own, at a free port, over plain HTTP.
+//! A Kubernetes API server, as much of it as Baton needs: Leases with versions and watches, pods that are patched,
+//! Events that are made, real Status bodies; and the faults that a real one has. On a thread of its own, at a free
+//! port, over plain HTTP.
+
+mod pods;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -9,10 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use futures_util::stream;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -53,6 +56,10 @@ pub struct Meets {
 struct World {
     version: u64,
     leases: BTreeMap<(String, String), Value>,
+    /// The pods of [`NAMESPACE`], by name.
+    pods: BTreeMap<String, Value>,
+    /// The Events that were made, in their order.
+    told: Vec<Value>,
     /// Every change: version, kind, namespace and name, object.
     events: Vec<(u64, &'static str, (String, String), Value)>,
     faults: Vec<(Fault, Meets)>,
@@ -230,6 +237,34 @@ impl FakeApi {
         self.shared.change(|world| world.remove(&key(NAMESPACE, name)).is_some())
     }
 
+    /// Makes a pod with this uid.
+    pub fn make_pod(&self, name: &str, uid: &str) {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
+            "name": name, "namespace": NAMESPACE, "uid": uid, "resourceVersion": "1", "labels": {"app": "web"},
+        }});
+        self.shared.change(|world| world.pods.insert(name.to_owned(), pod));
+    }
+
+    /// Changes a pod, as a person does.
+    pub fn edit_pod(&self, name: &str, edit: impl FnOnce(&mut Value)) {
+        self.shared.change(|world| {
+            let version = world.next_version();
+            let pod = world.pods.get_mut(name).expect("the pod is there");
+            edit(pod);
+            pod["metadata"]["resourceVersion"] = json!(version.to_string());
+        });
+    }
+
+    /// A pod as it is.
+    pub fn pod(&self, name: &str) -> Value {
+        self.shared.world().pods.get(name).cloned().unwrap_or(Value::Null)
+    }
+
+    /// The Events that were made so far.
+    pub fn told(&self) -> Vec<Value> {
+        self.shared.world().told.clone()
+    }
+
     /// How many requests of this verb were made for this object.
     pub fn count(&self, verb: &str, name: &str) -> usize {
         self.shared.world().requests.iter().filter(|(v, n)| *v == verb && n == name).count()
@@ -302,6 +337,7 @@ fn cut() -> io::Error {
 
 /// What a request is about.
 struct Asked {
+    resource: &'static str,
     verb: &'static str,
     namespace: String,
     name: String,
@@ -312,8 +348,18 @@ fn read_path(request: &Request<Incoming>) -> Option<Asked> {
     let query: BTreeMap<String, String> = url::form_urlencoded::parse(request.uri().query().unwrap_or("").as_bytes())
         .map(|(key, value)| (key.into_owned(), value.into_owned()))
         .collect();
-    let mut parts = request.uri().path().strip_prefix("/apis/coordination.k8s.io/v1/namespaces/")?.split('/');
-    let (namespace, "leases", name) = (parts.next()?, parts.next()?, parts.next().unwrap_or("")) else { return None };
+    let path = request.uri().path();
+    let roots = [
+        ("/apis/coordination.k8s.io/v1/namespaces/", "leases"),
+        ("/api/v1/namespaces/", "pods"),
+        ("/apis/events.k8s.io/v1/namespaces/", "events"),
+    ];
+    let (rest, resource) = roots.iter().find_map(|(root, resource)| Some((path.strip_prefix(root)?, *resource)))?;
+    let mut parts = rest.split('/');
+    let (namespace, plural, name) = (parts.next()?, parts.next()?, parts.next().unwrap_or(""));
+    if plural != resource {
+        return None;
+    }
     let watches = query.get("watch").is_some_and(|word| word == "true" || word == "1");
     let verb = match request.method().as_str() {
         "GET" if watches => "watch",
@@ -321,11 +367,12 @@ fn read_path(request: &Request<Incoming>) -> Option<Asked> {
         "POST" => "create",
         "PUT" => "update",
         "DELETE" => "delete",
+        "PATCH" => "patch",
         _ => return None,
     };
     let selected = query.get("fieldSelector").and_then(|text| text.strip_prefix("metadata.name="));
     let name = selected.unwrap_or(name).to_owned();
-    Some(Asked { verb, namespace: namespace.to_owned(), name, query })
+    Some(Asked { resource, verb, namespace: namespace.to_owned(), name, query })
 }
 
 async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply, io::Error> {
@@ -388,7 +435,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply
         }
     }
     if asked.verb == "watch" {
-        return Ok(watch_stream(&asked, &shared));
+        return Ok(watching::watch_stream(&asked, &shared));
     }
     Ok(perform(&asked, object, &shared))
 }
@@ -413,16 +460,16 @@ fn other_path(path: &str, body: &Bytes, shared: &Shared) -> Option<Reply> {
 }
 
 fn denied(world: &World, asked: &Asked) -> Option<Value> {
-    let Asked { verb, namespace, name, .. } = asked;
+    let Asked { resource, verb, namespace, name, .. } = asked;
     if world.rejects_credentials {
         return Some(status(401, "Unauthorized", "", "", "Unauthorized"));
     }
     if world.forbidden.contains(verb) {
         let message = format!(
-            "leases.coordination.k8s.io \"{name}\" is forbidden: User \"system:serviceaccount:{namespace}:web\" cannot \
-             {verb} resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"{namespace}\""
+            "{resource} \"{name}\" is forbidden: User \"system:serviceaccount:{namespace}:web\" cannot {verb} resource \
+             \"{resource}\" in the namespace \"{namespace}\""
         );
-        return Some(status(403, "Forbidden", "leases", name, &message));
+        return Some(status(403, "Forbidden", resource, name, &message));
     }
     if *verb == "create" && namespace != NAMESPACE {
         return Some(status(
@@ -448,6 +495,11 @@ async fn healed(shared: &Shared) {
 }
 
 fn perform(asked: &Asked, mut object: Value, shared: &Shared) -> Reply {
+    match asked.resource {
+        "pods" => return shared.change(|world| pods::patch(world, &asked.name, &object)),
+        "events" => return shared.change(|world| pods::tell(world, object)),
+        _ => {}
+    }
     let (key, name) = (key(&asked.namespace, &asked.name), &asked.name);
     shared.change(|world| {
         let present = world.leases.get(&key).cloned();
@@ -488,93 +540,4 @@ fn perform(asked: &Asked, mut object: Value, shared: &Shared) -> Reply {
             (verb, _) => panic!("{verb} is not performed"),
         }
     })
-}
-
-/// One watch's place in the events.
-struct Watching {
-    shared: Arc<Shared>,
-    key: (String, String),
-    next: usize,
-    first: Option<Value>,
-    changed: watch::Receiver<u64>,
-    ended: watch::Receiver<(u64, bool)>,
-    over: bool,
-}
-
-/// Begins with what there is, unless a version is named, and goes on with every change.
-fn watch_stream(asked: &Asked, shared: &Arc<Shared>) -> Reply {
-    let key = key(&asked.namespace, &asked.name);
-    let (changed, ended) = (shared.changed.subscribe(), shared.ended.subscribe());
-    let world = shared.world();
-    let from = asked.query.get("resourceVersion").and_then(|text| text.parse::<u64>().ok());
-    let first =
-        world.leases.get(&key).filter(|_| from.is_none()).map(|object| json!({"type": "ADDED", "object": object}));
-    let seen = world.events.iter().position(|(version, ..)| from.is_some_and(|from| *version > from));
-    let next = seen.unwrap_or(world.events.len());
-    drop(world);
-    let watching = Watching { shared: Arc::clone(shared), key, next, first, changed, ended, over: false };
-    let lines = stream::unfold(watching, |mut watching| async move {
-        let line = watching.next_line().await?;
-        let frame = Frame::data(Bytes::from(format!("{line}\n")));
-        Some((Ok::<_, Infallible>(frame), watching))
-    });
-    let response = Response::builder().header("content-type", "application/json");
-    response.body(BodyExt::boxed(StreamBody::new(sync_stream(lines)))).expect("a response")
-}
-
-/// A stream that is only ever used by one task, as one that could be shared: bodies have to be.
-fn sync_stream<S>(stream: S) -> impl futures_util::Stream<Item = S::Item> + Send + Sync + 'static
-where
-    S: futures_util::Stream + Send + 'static,
-    S::Item: Send + 'static,
-{
-    let (sender, receiver) = tokio::sync::mpsc::channel(1);
-    tokio::spawn(async move {
-        use futures_util::StreamExt;
-        let mut stream = std::pin::pin!(stream);
-        loop {
-            tokio::select! {
-                item = stream.next() => match item {
-                    Some(item) => if sender.send(item).await.is_err() { return },
-                    None => return,
-                },
-                () = sender.closed() => return,
-            }
-        }
-    });
-    stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
-}
-
-impl Watching {
-    async fn next_line(&mut self) -> Option<Value> {
-        if self.over {
-            return None;
-        }
-        if let Some(first) = self.first.take() {
-            return Some(first);
-        }
-        loop {
-            {
-                let world = self.shared.world();
-                while let Some((_, kind, key, object)) = world.events.get(self.next) {
-                    self.next += 1;
-                    if *key == self.key {
-                        return Some(json!({"type": kind, "object": object}));
-                    }
-                }
-            }
-            tokio::select! {
-                changed = self.changed.changed() => changed.ok()?,
-                ended = self.ended.changed() => {
-                    ended.ok()?;
-                    if !self.ended.borrow_and_update().1 {
-                        return None;
-                    }
-                    self.over = true;
-                    let gone = status(410, "Expired", "leases", "", "too old resource version: 1 (2)");
-                    return Some(json!({"type": "ERROR", "object": gone}));
-                }
-            }
-        }
-    }
 }

@@ -1,0 +1,89 @@
+//! What a pod's object tells of processes of Baton that have ended, and how long what they told their apps is still
+//! good for.
+//!
+//! Only one thing proves an end: the record of a *terminated* container, which the kubelet of its node makes when it
+//! has seen the end, with the termination message that this very process had left (see
+//! [`Testament`](super::testament::Testament)). Neither a missing object nor a node that is not heard of proves
+//! anything.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodSpec, PodStatus};
+
+use super::testament::{Reach, Testament};
+use crate::protocol::SessionId;
+
+/// Why a container ended, in the words of runtimes that have seen it end. Of other words some are made up for a
+/// container that nobody can find any more (`ContainerStatusUnknown`, `Unknown`), so only these count.
+const SEEN_TO_END: [&str; 3] = ["Completed", "Error", "OOMKilled"];
+/// The phases of a pod whose containers are not started again.
+const OVER: [&str; 2] = ["Succeeded", "Failed"];
+
+/// A process that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    /// Which.
+    pub session: SessionId,
+    /// For how long from now, at the most, somebody may act on what it said. Zero when everybody whom it could have
+    /// told has ended as well.
+    pub promise: Duration,
+}
+
+/// The processes of Baton that have ended in this pod, as far as its object proves it.
+pub(super) fn ends(pod: &Pod) -> Vec<End> {
+    let Some(status) = &pod.status else { return Vec::new() };
+    let mut told: BTreeMap<SessionId, Vec<Testament>> = BTreeMap::new();
+    for terminated in statuses(status).flat_map(terminations) {
+        if let Some(testament) = testament(terminated)
+            && pod.metadata.uid.as_ref() == Some(&testament.pod)
+        {
+            told.entry(testament.session).or_default().push(testament);
+        }
+    }
+    let all_ended = pod.spec.as_ref().is_some_and(|spec| has_ended(spec, status));
+    // A session belongs to one instance of one container. Where two claim it, one of them has copied it.
+    let sole = told.into_values().filter_map(|testaments| <[Testament; 1]>::try_from(testaments).ok());
+    sole.map(|[testament]| {
+        let nobody_left = all_ended && testament.reach == Reach::Pod;
+        let promise = if nobody_left { Duration::ZERO } else { testament.promise };
+        End { session: testament.session, promise }
+    })
+    .collect()
+}
+
+fn statuses(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    let kinds = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
+    kinds.into_iter().flatten().flatten()
+}
+
+/// How the present instance of a container ended, and the one before.
+fn terminations(status: &ContainerStatus) -> impl Iterator<Item = &ContainerStateTerminated> {
+    let states = [&status.state, &status.last_state];
+    states.into_iter().flatten().filter_map(|state| state.terminated.as_ref()).filter(|end| was_seen(end))
+}
+
+fn was_seen(terminated: &ContainerStateTerminated) -> bool {
+    terminated.reason.as_deref().is_some_and(|reason| SEEN_TO_END.contains(&reason))
+}
+
+fn testament(terminated: &ContainerStateTerminated) -> Option<Testament> {
+    terminated.message.as_deref()?.parse().ok()
+}
+
+/// Whether every container of the pod was seen to have ended and none will be started again, so that nobody is left in
+/// it who could act on anything. Who shares its node's network, or its processes, is not known: then never.
+fn has_ended(spec: &PodSpec, status: &PodStatus) -> bool {
+    let over = status.phase.as_deref().is_some_and(|phase| OVER.contains(&phase));
+    let shared = [spec.host_network, spec.host_pid, spec.share_process_namespace].contains(&Some(true));
+    let ended: Vec<&str> = statuses(status)
+        .filter(|status| {
+            let state = status.state.as_ref().and_then(|state| state.terminated.as_ref());
+            state.is_some_and(was_seen)
+        })
+        .map(|status| status.name.as_str())
+        .collect();
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten()).map(|one| one.name.as_str());
+    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|one| one.name.as_str());
+    over && !shared && containers.chain(ephemeral).all(|name| ended.contains(&name))
+}

@@ -1,0 +1,289 @@
+//! Events on this pod, which `kubectl describe pod` shows: who was elected, lost a role or handed it over, and what
+//! was guarded.
+//!
+//! They tell what has happened, so these do wait in a queue: a short one, of which the oldest is dropped. Each carries
+//! its own time; one that could not be written for long is of no interest any more. A flapping role uses up an
+//! allowance, and the rest waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
+
+use super::board::Board;
+use super::desk::{Ask, Desk, Refusal};
+use super::keeper::{PAUSE_MIN, Pauses};
+use crate::clock::SharedClock;
+use crate::config::PodConfig;
+use crate::kube_api::Resource;
+use crate::protocol::{Event, LossReason, Mono, ReleaseReason, RoleName};
+use crate::telemetry::{KubernetesDrop, KubernetesKind, Told};
+
+/// How many may wait.
+const QUEUE: usize = 32;
+/// How many may be written at once, and how long each takes to be allowed again.
+const ALLOWANCE: u32 = 32;
+const ALLOWED_EVERY: Duration = Duration::from_secs(2);
+/// For how long one is worth writing.
+const AGE_MAX: Duration = Duration::from_secs(600);
+/// The longest name of an object, and of a reporter.
+const NAME_MAX: usize = 253;
+const INSTANCE_MAX: usize = 128;
+
+/// One that waits.
+struct Waiting {
+    told: Arc<Told>,
+    words: Words,
+    heard_at: Mono,
+    /// Told apart from the pod's others, so that one that is sent twice is there once.
+    name: String,
+}
+
+/// What an Event says.
+struct Words {
+    kind: &'static str,
+    reason: &'static str,
+    action: &'static str,
+    note: String,
+}
+
+/// What is worth an Event.
+fn words(role: &RoleName, event: &Event) -> Option<Words> {
+    let (kind, reason, action, note) = match event {
+        Event::Elected { token } => {
+            ("Normal", "Elected", "Elect", format!("leads the role {role} with the fencing token {token}"))
+        }
+        Event::Lost { token, reason, .. } => {
+            let why = match reason {
+                LossReason::Expired => "it could not be renewed in time",
+                LossReason::Superseded => "another replica's term stands",
+                LossReason::Unhealthy => "the app's health check failed",
+            };
+            let word = reason.as_str();
+            ("Warning", "Lost", "Lose", format!("lost the role {role} (token {token}), {word}: {why}"))
+        }
+        // It never led.
+        Event::Released { reason: ReleaseReason::Unused, .. } => return None,
+        Event::Released { token, reason, .. } => {
+            let why = reason.as_str();
+            ("Normal", "HandedOver", "HandOver", format!("gave the role {role} back (token {token}): {why}"))
+        }
+        Event::Guarded { cause, remaining } => {
+            let (why, ms) = (cause.as_str(), remaining.as_millis());
+            let note = format!(
+                "nobody new may lead the role {role} for up to {ms} ms: the store may have forgotten a lease ({why})"
+            );
+            ("Warning", "Guarded", "Guard", note)
+        }
+        _ => return None,
+    };
+    Some(Words { kind, reason, action, note })
+}
+
+/// How many more may be written now.
+struct Allowance {
+    left: u32,
+    counted_at: Mono,
+}
+
+impl Allowance {
+    fn new(now: Mono) -> Self {
+        Self { left: ALLOWANCE, counted_at: now }
+    }
+
+    /// How long until one may be written; zero when one may.
+    fn wait(&mut self, now: Mono) -> Duration {
+        while self.left < ALLOWANCE && now.since(self.counted_at) >= ALLOWED_EVERY {
+            self.left += 1;
+            self.counted_at = self.counted_at + ALLOWED_EVERY;
+        }
+        if self.left == ALLOWANCE {
+            self.counted_at = now;
+        }
+        if self.left > 0 { Duration::ZERO } else { ALLOWED_EVERY.saturating_sub(now.since(self.counted_at)) }
+    }
+
+    fn take(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+}
+
+/// See the module.
+pub(super) struct Events {
+    desk: Arc<Desk>,
+    clock: SharedClock,
+    pod: PodConfig,
+    queue: VecDeque<Waiting>,
+    allowance: Allowance,
+    pauses: Pauses,
+    /// Not to be tried before.
+    rest_until: Mono,
+    count: u64,
+}
+
+impl Events {
+    pub fn new(desk: Arc<Desk>, clock: SharedClock, pod: PodConfig, seed: u64) -> Self {
+        let now = clock.now();
+        let (allowance, pauses) = (Allowance::new(now), Pauses::new(seed));
+        Self { desk, clock, pod, queue: VecDeque::new(), allowance, pauses, rest_until: now, count: 0 }
+    }
+
+    /// Writes what is heard, until the board closes and what was heard by then is written.
+    pub async fn run(mut self, mut heard: broadcast::Receiver<Arc<Told>>, mut board: watch::Receiver<Board>) {
+        loop {
+            let closing = board.borrow_and_update().closing;
+            if closing && self.queue.is_empty() && heard.is_empty() {
+                return;
+            }
+            let pause = self.pause(closing);
+            tokio::select! {
+                biased;
+                told = heard.recv() => match told {
+                    Ok(told) => self.push(told),
+                    Err(RecvError::Lagged(count)) => self.dropped(KubernetesDrop::Overflow, count),
+                    Err(RecvError::Closed) => return,
+                },
+                changed = board.changed(), if !closing => if changed.is_err() { return },
+                () = tokio::time::sleep(pause), if !self.queue.is_empty() => self.write_first(closing).await,
+            }
+        }
+    }
+
+    /// How long the first has to wait.
+    fn pause(&mut self, closing: bool) -> Duration {
+        let now = self.clock.now();
+        let rest = self.rest_until.since(now);
+        if closing { rest.min(PAUSE_MIN) } else { rest.max(self.allowance.wait(now)) }
+    }
+
+    fn dropped(&self, reason: KubernetesDrop, count: u64) {
+        self.desk.telemetry().kubernetes_events_dropped(reason, count);
+    }
+
+    fn push(&mut self, told: Arc<Told>) {
+        let Some(words) = words(&told.role, &told.event) else { return };
+        if self.queue.len() == QUEUE {
+            self.queue.pop_front();
+            self.dropped(KubernetesDrop::Overflow, 1);
+        }
+        self.count += 1;
+        let tail = format!(".{:x}.{:x}", told.at.as_microsecond(), self.count);
+        let head: String = self.pod.name.chars().take(NAME_MAX - tail.len()).collect();
+        let name = format!("{}{tail}", head.trim_end_matches(['.', '-']));
+        self.queue.push_back(Waiting { told, words, heard_at: self.clock.now(), name });
+    }
+
+    async fn write_first(&mut self, closing: bool) {
+        let Some(first) = self.queue.front() else { return };
+        if self.clock.now().since(first.heard_at) > AGE_MAX {
+            self.queue.pop_front();
+            return self.dropped(KubernetesDrop::Expired, 1);
+        }
+        self.allowance.take();
+        let answer = self.desk.ask(Ask {
+            kind: KubernetesKind::Event,
+            verb: "create",
+            resource: Resource::EVENTS,
+            name: "",
+            method: "POST",
+            below: String::new(),
+            body: Some(("application/json", self.object(first).to_string().into_bytes())),
+            only_looks: false,
+        });
+        match answer.await {
+            // It is there already when it was written without an answer.
+            Ok(_) | Err(Refusal::Conflict) => {
+                self.pauses.reset();
+                self.queue.pop_front();
+            }
+            Err(Refusal::Invalid | Refusal::Missing) => {
+                self.queue.pop_front();
+                self.dropped(KubernetesDrop::Refused, 1);
+            }
+            Err(refusal) => {
+                let pause = self.pauses.next(refusal, closing).max(refusal.rest().unwrap_or_default());
+                self.rest_until = self.clock.now() + pause;
+            }
+        }
+    }
+
+    fn object(&self, event: &Waiting) -> Value {
+        let PodConfig { name, namespace, uid } = &self.pod;
+        let Words { kind, reason, action, note } = &event.words;
+        let instance: String = name.chars().take(INSTANCE_MAX).collect();
+        json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": event.name, "namespace": self.desk.namespace()},
+            "eventTime": format!("{:.6}", event.told.at),
+            "reportingController": "baton.dev/sidecar",
+            "reportingInstance": instance,
+            "regarding": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": uid},
+            "type": kind,
+            "reason": reason,
+            "action": action,
+            "note": note,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{GuardCause, Token};
+
+    #[test]
+    fn what_people_ask_about_is_worth_an_event_and_the_rest_is_not() {
+        let (role, token) = (RoleName::new("scheduler").unwrap(), Token::new(7).unwrap());
+        let span = Duration::from_millis(1_500);
+        let rows = [
+            (Event::Elected { token }, Some(("Elected", "Normal", "token 7"))),
+            (
+                Event::Lost { token, reason: LossReason::Expired, held_for: span },
+                Some(("Lost", "Warning", "expired: it could not be renewed in time")),
+            ),
+            (
+                Event::Released { token, reason: ReleaseReason::Resigned, held_for: span },
+                Some(("HandedOver", "Normal", "resigned")),
+            ),
+            (Event::Released { token, reason: ReleaseReason::Unused, held_for: span }, None),
+            (
+                Event::Guarded { cause: GuardCause::Vanished, remaining: span },
+                Some(("Guarded", "Warning", "1500 ms: the store may have forgotten a lease (vanished)")),
+            ),
+            (Event::Following { holder: "web-1".into(), token }, None),
+            (Event::Draining { token, reason: ReleaseReason::Shutdown, remaining: span }, None),
+        ];
+        for (event, expected) in rows {
+            let told = words(&role, &event);
+            assert_eq!(
+                told.as_ref().map(|told| (told.reason, told.kind)),
+                expected.map(|(r, k, _)| (r, k)),
+                "{event:?}"
+            );
+            if let (Some(told), Some((_, _, part))) = (told, expected) {
+                assert!(told.note.contains(part) && told.note.contains("the role scheduler"), "{}", told.note);
+            }
+        }
+    }
+
+    #[test]
+    fn an_allowance_is_used_up_and_comes_back_one_by_one() {
+        let start = Mono::from_nanos(1_000_000_000_000);
+        let mut allowance = Allowance::new(start);
+        for _ in 0..ALLOWANCE {
+            assert_eq!(allowance.wait(start), Duration::ZERO);
+            allowance.take();
+        }
+        assert_eq!(allowance.wait(start), ALLOWED_EVERY);
+        assert_eq!(allowance.wait(start + ALLOWED_EVERY / 2), ALLOWED_EVERY / 2);
+        assert_eq!(allowance.wait(start + ALLOWED_EVERY), Duration::ZERO);
+        allowance.take();
+        assert!(allowance.wait(start + ALLOWED_EVERY) > Duration::ZERO);
+        assert_eq!(allowance.wait(start + ALLOWED_EVERY * 1_000), Duration::ZERO);
+        assert_eq!(allowance.left, ALLOWANCE, "no more than that");
+    }
+}

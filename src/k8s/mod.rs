@@ -1,0 +1,113 @@
+//! What the API server is told about who leads: a label on the leader's pod, Events, a mirror Lease for each role. For
+//! people and Services; nothing of that decides who leads, and no election ever waits for it. And, apart from that,
+//! what it tells of the end of leaders: [`Departures`].
+//!
+//! ```text
+//!   roles ──changes, deadlines──▶ board ──newest only──▶ labels of this pod   ┐
+//!                                      ├───────────────▶ sweep of others' pods ├─▶ Desk ──▶ API server
+//!                                      ├───────────────▶ mirror                │
+//!   events of the roles ──a short queue┴───────────────▶ Events               ┘
+//! ```
+//!
+//! * *Level-triggered*: the board says what is so now, and each writer makes it so, however many changes it has missed.
+//!   After an outage the newest state is written, and nothing of what was in between.
+//! * *Late writes do nothing*: every write is on the version of the object that was seen, or tests the token beside it.
+//! * *Never longer than `/leader`*: a term is on the board while `/leader` says so; draining is not leading.
+//!
+//! Nothing of kube is in here but its types of objects; requests are `kube_api`'s.
+
+mod board;
+mod departures;
+mod desk;
+mod events;
+mod keeper;
+mod labels;
+mod mirror;
+mod pods;
+mod sweep;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::clock::SharedClock;
+use crate::config::{Config, RoleConfig};
+use crate::kube_api::Connector;
+use crate::process::Entropy;
+use crate::role::Roles;
+use crate::telemetry::{KubernetesKind, Telemetry};
+
+pub use departures::{Departures, Will};
+
+use board::{Board, Watched};
+use desk::Desk;
+use events::Events;
+use labels::Labels;
+use mirror::Mirror;
+use sweep::Sweep;
+
+/// How long the end of the process may take because of what is still shown.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// See the module. Ends when dropped; [`Self::close`] takes back first what is shown.
+pub struct Extras {
+    roles: watch::Sender<Option<Vec<Watched>>>,
+    writers: JoinSet<()>,
+}
+
+impl Extras {
+    /// Starts what `config` switches on; none when nothing is. Must be called inside a tokio runtime, and before the
+    /// roles begin: events are heard from now on, and roles followed once [`Self::follow`] names them.
+    pub fn start(config: &Config, clock: &SharedClock, telemetry: &Telemetry, mut entropy: Entropy) -> Option<Self> {
+        let extras = &config.kubernetes;
+        // Without a pod there was only a check of the file, for another machine.
+        let pod = extras.pod.clone().filter(|_| extras.any())?;
+        let connector = Connector::new(None, CONNECT_TIMEOUT);
+        let desk = Arc::new(Desk::new(connector, pod.namespace.clone(), telemetry.clone()));
+        let (roles, watched) = watch::channel(Some(Vec::new()));
+        let (board, seen) = watch::channel(Board::default());
+        let mut writers = JoinSet::new();
+        writers.spawn(board::observe(watched, board));
+        if extras.pod_labels {
+            telemetry.add_kubernetes(KubernetesKind::Label);
+            let labels = Labels::new(Arc::clone(&desk), Arc::clone(clock), pod.clone());
+            writers.spawn(keeper::run(labels, seen.clone(), entropy.seed()));
+            let sweep = Sweep::new(Arc::clone(&desk), Arc::clone(clock), pod.name.clone());
+            writers.spawn(keeper::run(sweep, seen.clone(), entropy.seed()));
+        }
+        if extras.events {
+            telemetry.add_kubernetes(KubernetesKind::Event);
+            let events = Events::new(Arc::clone(&desk), Arc::clone(clock), pod, entropy.seed());
+            writers.spawn(events.run(telemetry.listen(), seen.clone()));
+        }
+        if extras.lease_mirror {
+            telemetry.add_kubernetes(KubernetesKind::Lease);
+            let (store, identity) = (config.store.clone(), Arc::clone(&config.identity));
+            let mirror = Mirror::new(desk, Arc::clone(clock), store, identity);
+            writers.spawn(keeper::run(mirror, seen, entropy.seed()));
+        }
+        Some(Self { roles, writers })
+    }
+
+    /// Shows these roles from now on; what is shown of others is taken back.
+    pub fn follow(&self, configs: &[RoleConfig], roles: &Roles) {
+        let watched = configs.iter().filter_map(|config| {
+            let handle = roles.get(config.name.as_str())?;
+            Some(Watched { handle, lease: config.timing.lease_duration() })
+        });
+        self.roles.send_replace(Some(watched.collect()));
+    }
+
+    /// Takes back what is shown, and writes the last events, within a second or not at all. To be called once nothing
+    /// is led any more.
+    pub async fn close(mut self) {
+        self.roles.send_replace(None);
+        let ended = async { while self.writers.join_next().await.is_some() {} };
+        if tokio::time::timeout(CLOSE_MAX, ended).await.is_err() {
+            tracing::warn!("what Kubernetes shows of this replica may stay as it is: there was no time left");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What operators see: alerts with their unit tests and runbooks, and dashboards. Every expression is parsed by
+//! `promtool`, every metric and label in it is looked up in what running sidecars tell, and every command in a runbook
+//! is tried. That all of it tells the truth about real faults is shown by tests/observability_e2e.
+
+mod alerts;
+#[path = "../support/sidecars/claims.rs"]
+mod claims;
+mod commands;
+mod dashboards;
+mod files;
+#[path = "../support/sidecars/http.rs"]
+mod http;
+mod live;
+mod panels;
+mod promql;
+mod promtool;
+#[path = "../support/sidecars/replica.rs"]
+mod replica;
+mod rules;
+mod runbooks;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/sidecars/wait.rs"]
+mod wait;
+
+use files::{names_in, path, text};
+
+/// Fails when there are complaints.
+fn assert_none(what: &str, complaints: &[String]) {
+    assert!(complaints.is_empty(), "{what}:\n  {}", complaints.join("\n  "));
+}

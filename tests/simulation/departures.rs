@@ -1,0 +1,125 @@
+//! How replicas learn that the process of another has ended, and what they might wrongly take for that.
+
+use std::time::Duration;
+
+use baton::protocol::{Input, SessionId};
+
+use crate::clockwork::{MS, Nanos, SECOND};
+use crate::world::{ANSWER_VALIDITY_MS, Happening, World};
+
+/// How long what a kubelet saw takes to get to a replica.
+const LATENESS: Nanos = 3 * SECOND;
+/// A watch that is opened anew tells of old ends again.
+const TOLD_AGAIN: (Nanos, Nanos) = (5 * SECOND, 30 * SECOND);
+
+/// What is taken for the proof that a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Nothing: the lease runs out.
+    Nothing,
+    /// The account of its container's end, which names its session. Unless the whole pod has ended, the last promise is
+    /// waited for.
+    Session,
+    /// The same, and no promise is waited for.
+    Hasty,
+    /// The account of the end of a container in the pod of the one that leads, whichever instance of it that was.
+    Name,
+    /// That, or that the pod's object is gone: deleted by force, or because its node was not heard of.
+    Gone,
+}
+
+/// The name of a pod; the processes in it follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pod(pub usize);
+
+/// What a replica reads of an end.
+#[derive(Clone, Copy, Debug)]
+pub struct Account {
+    session: SessionId,
+    pod: Pod,
+    /// The app has ended as well.
+    whole: bool,
+}
+
+impl World {
+    /// A sidecar has ended, and sometimes its app with it: that gets about.
+    pub fn end(&mut self, victim: usize) {
+        if self.scenario.evidence == Evidence::Nothing {
+            return;
+        }
+        let whole = self.chance(0.5);
+        let now = self.now;
+        let dead = &mut self.replicas[victim];
+        if whole {
+            dead.promised_until = dead.promised_until.min(now);
+        }
+        let account = Account { session: dead.session, pod: dead.pod, whole };
+        self.ends.push(account);
+        for to in 0..self.replicas.len() {
+            self.tell_of(account, to);
+        }
+    }
+
+    /// True when the kubelet starts the container again, soon and in the same pod.
+    pub fn restarts_in_its_pod(&mut self, victim: usize) -> bool {
+        if self.scenario.evidence == Evidence::Nothing || !self.chance(0.5) {
+            return false;
+        }
+        let when = self.now + self.span(100 * MS, SECOND);
+        self.at(when, Happening::Restart(self.replicas[victim].pod));
+        true
+    }
+
+    /// A node is cut off: after a while somebody deletes the pod's object, whatever still runs there.
+    pub fn lose_sight_of(&mut self, victim: usize) {
+        if self.scenario.evidence != Evidence::Gone || !self.chance(0.5) {
+            return;
+        }
+        let account = Account { session: self.replicas[victim].session, pod: self.replicas[victim].pod, whole: false };
+        for to in 0..self.replicas.len() {
+            self.tell_of(account, to);
+        }
+    }
+
+    /// A new replica reads what there is to be read.
+    pub fn watch_from(&mut self, new: usize) {
+        for account in self.ends.clone() {
+            self.tell_of(account, new);
+        }
+    }
+
+    fn tell_of(&mut self, account: Account, to: usize) {
+        let when = self.now + self.span(MS, LATENESS);
+        self.at(when, Happening::Departed { to, account });
+        if self.chance(0.3) {
+            let when = self.now + self.span(TOLD_AGAIN.0, TOLD_AGAIN.1);
+            self.at(when, Happening::Departed { to, account });
+        }
+    }
+
+    pub fn hear_of_an_end(&mut self, to: usize, account: Account) {
+        if self.now < self.replicas[to].cut_until {
+            // It is cut off from the API server as well, and reads it when it is back.
+            self.at(self.replicas[to].cut_until + MS, Happening::Departed { to, account });
+            return;
+        }
+        let waits = match self.scenario.evidence {
+            Evidence::Hasty => false,
+            Evidence::Nothing | Evidence::Session | Evidence::Name | Evidence::Gone => !account.whole,
+        };
+        let promise = if waits { Duration::from_millis(ANSWER_VALIDITY_MS) } else { Duration::ZERO };
+        let session = match self.scenario.evidence {
+            // The name says nothing of which process it was: the one that runs there now is taken for it.
+            Evidence::Name => self
+                .replicas
+                .iter()
+                .filter(|replica| replica.pod == account.pod)
+                .map(|replica| replica.session)
+                .next_back(),
+            _ => Some(account.session),
+        };
+        if let Some(session) = session {
+            self.input(to, Input::Departed { session, promise });
+        }
+    }
+}
