@@ -197,7 +197,7 @@ impl Group {
             assert!(begun.elapsed() < BOUND, "no leader within {BOUND:?}; the first says: {}", self.replicas[0].log());
             tokio::time::sleep(pause).await;
             // Who has just started may hear of the leader only at its next heartbeat, and others are being measured.
-            pause = (pause * 2).min(Duration::from_millis(100));
+            pause = (pause * 2).min(Duration::from_millis(250));
         }
     }
 

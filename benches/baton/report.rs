@@ -52,7 +52,7 @@ impl Row {
             v if v >= 100.0 || v == v.trunc() => 0,
             v if v >= 10.0 => 1,
             v if v >= 0.1 => 2,
-            _ => 4,
+            _ => 3,
         };
         let space = if self.unit.is_empty() { "" } else { " " };
         format!("{value:.digits$}{space}{}", self.unit)

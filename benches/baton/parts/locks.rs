@@ -32,7 +32,7 @@ waits by looking again, as redis-py, redsync and rslock do, is then fast in one 
 takes it again before anybody looks. The contender with the fewest cycles, over the mean of all, and the longest wait
 show it. Everybody takes turns on one Redis; the figures are medians of the rounds. *Fair* queues are first come,
 first served.",
-    budget: Duration::from_secs(300),
+    budget: Duration::from_secs(330),
     peers: &["redisson", "redis-py", "redsync", "rslock"],
     measure: |bench| Box::pin(measure(bench)),
 };

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::part::root;
 
 /// How long an installation may take, as `timeout` reads it.
-const BOUND: &str = "360";
+const BOUND: &str = "600";
 
 /// The peers, and the folder of `benches/peers` that each comes from.
 const PEERS: [(&str, &str); 9] = [
