@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_all;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::clock::wall_time;
 use crate::protocol::{RoleName, Token};
-use crate::role::{RoleHandle, Snapshot};
+use crate::role::{RoleHandle, Snapshot, any_changed};
 
 /// Deadlines are looked at this much later, so that they are past by then.
 const GRAIN: Duration = Duration::from_millis(1);
@@ -135,16 +134,5 @@ pub(super) async fn observe(mut roles: watch::Receiver<Option<Vec<Watched>>>, bo
                 () = nap => {}
             }
         }
-    }
-}
-
-/// Waits for the first change. A role whose task has ended is left out from then on.
-async fn any_changed(changes: &mut Vec<watch::Receiver<Arc<Snapshot>>>) {
-    if changes.is_empty() {
-        return std::future::pending().await;
-    }
-    let (outcome, at, _) = select_all(changes.iter_mut().map(|change| Box::pin(change.changed()))).await;
-    if outcome.is_err() {
-        changes.swap_remove(at);
     }
 }

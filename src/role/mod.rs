@@ -13,5 +13,5 @@ pub use app_check::watch_app;
 pub use driver::{RoleSpec, Surroundings, role};
 pub use handle::{Answer, Command, CommandError, RoleHandle, Roles};
 pub use pulse::Heartbeat;
-pub use status::{CHANGES_MAX, Change, Snapshot, Status};
+pub use status::{CHANGES_MAX, Change, Snapshot, Status, any_changed};
 pub use team::{Broken, Membership, Team};

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use futures_util::future::select_all;
 use jiff::Timestamp;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use super::words::{all, name, number, text, text_if_any, word};
 use crate::protocol::{RoleName, State, Token, View};
@@ -107,6 +109,17 @@ fn holder(view: &View) -> Option<&Arc<str>> {
 fn change(view: &View, token: Option<Token>, at: Timestamp) -> Change {
     let token = token.filter(|_| view.state == State::Leading);
     Change { at, state: view.state, holder: holder(view).cloned(), token, reason: view.reason.clone() }
+}
+
+/// Waits for the first change of any of these roles. A role whose task has ended is left out from then on.
+pub async fn any_changed(changes: &mut Vec<watch::Receiver<Arc<Snapshot>>>) {
+    if changes.is_empty() {
+        return std::future::pending().await;
+    }
+    let (outcome, at, _) = select_all(changes.iter_mut().map(|change| Box::pin(change.changed()))).await;
+    if outcome.is_err() {
+        changes.swap_remove(at);
+    }
 }
 
 #[cfg(test)]

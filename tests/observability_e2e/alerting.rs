@@ -12,7 +12,7 @@ use crate::replica::{Lease, ROLE};
 use crate::rules::{divided, rules};
 use crate::server::Server;
 use crate::stage::Stage;
-use crate::wait::until;
+use crate::wait::{last_for, until};
 use crate::webhook::Webhook;
 
 /// Alertmanager with the documented configuration, its receiver being `webhook`, and no wait for more alerts.
@@ -67,7 +67,7 @@ fn a_lost_lease_is_told(rules: &str, quiet: Duration) {
     assert_eq!(annotations["description"], description);
     assert!(path(annotations["runbook_url"].as_str().unwrap()).is_file(), "{annotations}");
 
-    stage.rest(quiet);
+    last_for(quiet);
     let names: BTreeSet<String> =
         webhook.alerts().iter().map(|alert| alert["labels"]["alertname"].as_str().unwrap().to_owned()).collect();
     assert_eq!(names, BTreeSet::from(["BatonLeaseLost".to_owned()]), "{:#?}", webhook.alerts());

@@ -12,7 +12,7 @@ use crate::record::{Dark, Held, Notes, leaders, terms};
 use crate::replica::{Lease, ROLE};
 use crate::rules::divided;
 use crate::stage::Stage;
-use crate::wait::until;
+use crate::wait::{last_for, until};
 
 /// How much faster time passes in the rules.
 const FACTOR: u64 = 12;
@@ -78,7 +78,7 @@ impl Stage {
                 let noticed_s = now_s();
                 until("nobody leads", || self.apps.leads().is_none());
                 // As long as the alerts take that this calls for.
-                self.rest(Duration::from_secs(120 / FACTOR + 4));
+                last_for(Duration::from_secs(120 / FACTOR + 4));
                 let to_s = now_s();
                 self.redis.start_again();
                 self.leader_after(Some(term));
@@ -94,7 +94,7 @@ impl Stage {
             }
         }
         self.until_all_are_scraped();
-        self.rest(Duration::from_secs(4));
+        last_for(Duration::from_secs(4));
     }
 }
 
@@ -281,7 +281,7 @@ fn the_panels_return_what_happened() {
         stage.replicas.iter().map(|replica| replica.log().matches("a run succeeded").count()).sum()
     };
     let runs_before = logged(&stage);
-    stage.rest(Duration::from_secs(600 / FACTOR));
+    last_for(Duration::from_secs(600 / FACTOR));
     take_locks(&stage);
     for fault in script() {
         stage.inflict(fault, &mut notes);

@@ -1,6 +1,6 @@
 //! A Redis, three sidecars on it with an app each, and a Prometheus that has seen all of them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::Signal;
 
@@ -73,11 +73,6 @@ impl Stage {
             self.apps.last_after(lost.who.replica, resumed).is_some_and(|seen| !seen.told.leader)
         });
         (lost, next)
-    }
-
-    /// Lets the sidecars be in peace for a while.
-    pub fn rest(&self, time: Duration) {
-        std::thread::sleep(time);
     }
 
     /// Ends all and checks the promises.

@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::select_all;
 use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::params::WatchParams;
@@ -37,7 +36,7 @@ use crate::clock::SharedClock;
 use crate::config::{Config, is_object_name};
 use crate::kube_api::{Connector, Resource, Trouble, missing_rule};
 use crate::protocol::{Dice, Mono};
-use crate::role::{Command, RoleHandle, Roles, Snapshot};
+use crate::role::{Command, RoleHandle, Roles, any_changed};
 
 pub use testament::Will;
 
@@ -247,17 +246,6 @@ fn leaders(roles: &[RoleHandle], now: Mono) -> BTreeMap<Arc<str>, Mono> {
         }
     }
     leaders
-}
-
-/// Waits for the first change. A role whose task has ended is left out from then on.
-async fn any_changed(changes: &mut Vec<watch::Receiver<Arc<Snapshot>>>) {
-    if changes.is_empty() {
-        return std::future::pending().await;
-    }
-    let (outcome, at, _) = select_all(changes.iter_mut().map(|change| Box::pin(change.changed()))).await;
-    if outcome.is_err() {
-        changes.swap_remove(at);
-    }
 }
 
 async fn sleep(span: Option<Duration>) {
