@@ -1,9 +1,8 @@
 //! Real `baton run` processes, alone and in groups that compete for one role.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -12,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Way};
+use crate::support::ports::free_port;
 
 /// The binary that cargo built.
 pub const BUILT: &str = env!("CARGO_BIN_EXE_baton");
@@ -23,22 +23,6 @@ const BOUND: Duration = Duration::from_secs(60);
 /// The binary that is measured.
 pub fn binary() -> String {
     std::env::var("BATON_BENCH_BINARY").unwrap_or_else(|_| BUILT.to_owned())
-}
-
-/// A port that nobody uses, and that no connection takes meanwhile: Linux gives those from 32768 on. The sidecars of a
-/// part are started while thousands of connections come and go.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 12_000;
-    loop {
-        // Not where another benchmark of this machine begins.
-        let port =
-            FIRST + (std::process::id() as u16).wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Relaxed)) % COUNT;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// What a replica is started with.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::http::Connection;
-use crate::support::redis::free_port;
+use crate::support::ports::free_port;
 use crate::wait::{until, until_some};
 
 /// Keys, as WebDriver numbers them.

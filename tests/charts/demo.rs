@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::helm::root;
 use crate::http::ask;
 use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::support::redis::{RedisServer, free_port};
+use crate::support::ports::free_port;
+use crate::support::redis::RedisServer;
 use crate::wait::{until, until_some};
 
 /// With promises that are longer than a step of the worker.

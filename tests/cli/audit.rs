@@ -1,8 +1,9 @@
 //! `baton audit` and `baton purge` on a real Redis.
 
 use crate::bench::Bench;
+use crate::support::ports::free_port;
 use crate::support::quorum::Members;
-use crate::support::redis::{RedisServer, free_port};
+use crate::support::redis::RedisServer;
 use crate::support::resp::Reply;
 use crate::support::{BOUND, wait_until};
 

@@ -194,11 +194,11 @@ pub fn exists(pid: i32) -> bool {
 /// Ports for `baton dev`: its first one. Below what the system hands out by itself, and in blocks, so that neither
 /// other processes nor other tests are met.
 pub fn dev_port() -> u16 {
-    const BLOCKS: u16 = 100;
+    const BLOCKS: u16 = 60;
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     for _ in 0..BLOCKS {
-        let block = TAKEN.fetch_add(1, Ordering::Relaxed) + u16::try_from(std::process::id() % 100).unwrap();
-        let port = 10_000 + block % BLOCKS * 200;
+        let block = TAKEN.fetch_add(1, Ordering::Relaxed) + u16::try_from(std::process::id() % 60).unwrap();
+        let port = 20_000 + block % BLOCKS * 200;
         let ports = (0..4).flat_map(|n| [port + n, port + 100 + n]);
         if ports.map(|port| std::net::TcpListener::bind(("127.0.0.1", port))).all(|bound| bound.is_ok()) {
             return port;

@@ -9,7 +9,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::http::{Answer, ask};
-use crate::support::redis::{RedisServer, free_port};
+use crate::support::ports::free_port;
+use crate::support::redis::RedisServer;
 use crate::wait::until;
 
 /// The lease of locks whose request names none, in milliseconds.

@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use crate::http::ask;
 use crate::promql::words_of;
 use crate::replica::{Lease, Replica, Settings};
-use crate::support::redis::{RedisServer, free_port};
+use crate::support::ports::free_port;
+use crate::support::redis::RedisServer;
 use crate::wait::until_some;
 
 /// The labels of a target, which Prometheus adds to every series: by itself, or as the Prometheus operator tells it to.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::support::redis::free_port;
+use crate::support::ports::free_port;
 use crate::wait::until;
 
 /// See the module.

@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::replica::{Lease, Replica, Settings};
-use crate::support::redis::{RedisServer, free_port};
+use crate::support::ports::free_port;
+use crate::support::redis::RedisServer;
 use crate::support::resp::Reply;
 use crate::support::sentinel::{SERVICE, Sentinel};
 use crate::support::tls;

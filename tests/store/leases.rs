@@ -273,7 +273,7 @@ async fn a_mirror_of_that_name_is_no_lease_and_is_left_as_it_is() {
 async fn a_service_at_another_address_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig: PathBuf = dir.path().join("kubeconfig");
-    let nobody = support::redis::free_port();
+    let nobody = support::ports::free_port();
     write_kubeconfig(&kubeconfig, nobody, "shop");
     let store = leases_at(kubeconfig, &leases_config());
     let told = store.campaign(&role(), unguarded(1, 1)).await.expect_err("nobody listens").to_string();

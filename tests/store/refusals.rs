@@ -7,7 +7,8 @@ use baton::protocol::{Portion, PresenceRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::replication::knows_waitaof;
-use super::support::redis::{RedisServer, free_port};
+use super::support::ports::free_port;
+use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::support::{wait_until, wait_until_async};
 use super::*;

@@ -1,6 +1,7 @@
 //! Encryption: who is trusted, what is wrong when it does not work, and new files without a restart.
 
-use super::support::redis::{RedisServer, free_port};
+use super::support::ports::free_port;
+use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::support::sentinel::{SERVICE, Sentinel};
 use super::support::tls::{self, fixture, start};

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod conformance;
 pub mod kubernetes;
 pub mod place;
+pub mod ports;
 pub mod proxy;
 pub mod quorum;
 pub mod redis;

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use super::redis::free_port;
+use super::ports::free_port;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// See the module. Cheap to copy.

@@ -1,7 +1,6 @@
 //! A Redis of a test's own: a free port, a directory that goes away, killed when dropped.
 
 use std::cell::RefCell;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -37,11 +36,6 @@ pub struct RedisServer {
 /// The server that the tests start: `redis-server`, or what `BATON_REDIS_SERVER` names, such as a Valkey.
 pub fn program() -> std::ffi::OsString {
     std::env::var_os("BATON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
-}
-
-/// A port that nobody listens on at the moment.
-pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
 impl RedisServer {

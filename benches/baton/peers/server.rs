@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::install::Peer;
-use crate::support::redis::free_port;
+use crate::support::ports::free_port;
 
 const START_MAX: Duration = Duration::from_secs(30);
 

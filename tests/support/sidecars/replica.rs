@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::claims::Who;
 use crate::http::{Answer, ask};
 use crate::support::place::Place;
-use crate::support::redis::free_port;
+use crate::support::ports::free_port;
 use crate::wait::until;
 
 /// The role that every scenario is about.
