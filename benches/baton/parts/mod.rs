@@ -6,10 +6,11 @@ mod handover;
 mod locks;
 mod micro;
 mod poll;
+mod replicas;
 mod rest;
 
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 7] =
-    [poll::PART, handover::PART, crash::PART, rest::PART, locks::PART, footprint::PART, micro::PART];
+pub const ALL: [Part; 8] =
+    [poll::PART, handover::PART, crash::PART, rest::PART, replicas::PART, locks::PART, footprint::PART, micro::PART];
