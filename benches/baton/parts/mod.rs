@@ -7,9 +7,10 @@ mod locks;
 mod micro;
 mod poll;
 mod rest;
+mod roles;
 
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 7] =
-    [poll::PART, handover::PART, crash::PART, rest::PART, locks::PART, footprint::PART, micro::PART];
+pub const ALL: [Part; 8] =
+    [poll::PART, handover::PART, crash::PART, rest::PART, roles::PART, locks::PART, footprint::PART, micro::PART];
