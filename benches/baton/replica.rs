@@ -144,6 +144,18 @@ impl Replica {
         client.send("GET", "/leading", "").await.expect("it answers").0 == 200
     }
 
+    /// Waits until `/readyz` says so.
+    pub async fn ready(&self, bound: Duration) {
+        let (begun, mut pause) = (Instant::now(), Duration::from_millis(1));
+        let mut client = self.connect(self.telemetry).await;
+        while client.send("GET", "/readyz", "").await.expect("it answers").0 != 200 {
+            assert!(begun.elapsed() < bound, "{} is not ready within {bound:?}: {}", self.identity, self.log());
+            tokio::time::sleep(pause).await;
+            // With many roles it is work to answer.
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+
     /// The sum of a metric's series whose line contains `labels`.
     pub async fn metric(&self, name: &str, labels: &str) -> f64 {
         let mut client = self.connect(self.telemetry).await;

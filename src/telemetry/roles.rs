@@ -81,7 +81,8 @@ pub(super) enum RoleCount {
 /// The counts of every role that this process has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoleTable {
-    roles: BTreeMap<RoleName, Counts>,
+    /// Boxed: half of a map's places may be empty.
+    roles: BTreeMap<RoleName, Box<Counts>>,
 }
 
 impl RoleTable {

@@ -1,8 +1,8 @@
 //! R8: what is published is heard, and what may have been missed is told.
 
+use baton::mailbox;
 use baton::protocol::{Announcement, AnnouncementKind, Holder};
 use baton::store::News;
-use tokio::sync::mpsc;
 
 use super::support::proxy::{Network, Proxy};
 use super::support::redis::{Data, RedisServer};
@@ -10,7 +10,7 @@ use super::support::resp::Reply;
 use super::support::wait_until;
 use super::*;
 
-async fn next(news: &mut mpsc::Receiver<News>) -> News {
+async fn next(news: &mut mailbox::Receiver<News>) -> News {
     within("news", news.recv()).await.expect("the store lives")
 }
 

@@ -161,12 +161,19 @@ impl Election {
             self.guarded = None;
             self.waited = false;
             self.insight.forget_rival(token);
-            let next_renewal = now.max(flight.sent_at + self.profile.timing.renew_period());
+            let next_renewal = now.max(flight.sent_at + self.first_period());
             let term = Term { attempt: flight.attempt, token, since: now, deadline, count, next_renewal };
             self.phase = Phase::Leading(term);
             self.standing.open(token, deadline);
             self.tell(Event::Elected { token });
         }
+    }
+
+    /// How long after a grant the first renewal goes out. The roles of a crowd are granted one after the other in a part
+    /// of a period, and renewed all over it from then on.
+    fn first_period(&mut self) -> Duration {
+        let period = self.profile.timing.renew_period();
+        if self.profile.place.is_zero() { period } else { self.dice.between(Duration::ZERO, period) }
     }
 
     fn refused(&mut self, now: Mono, flight: Flight, reply: CampaignReply, current: bool) {
@@ -190,7 +197,7 @@ impl Election {
                     self.tell(Event::Guarded { cause, remaining });
                 }
                 self.guarded = Some((cause, now + remaining));
-                (CampaignOutcome::Guarded, remaining)
+                (CampaignOutcome::Guarded, remaining + self.profile.place)
             }
             CampaignReply::LookAgain { token, count } => {
                 self.insight.learn(token, count, now);
@@ -198,7 +205,7 @@ impl Election {
                 if self.listen_until <= now {
                     self.listen_until = now + timing.listen_span();
                 }
-                (CampaignOutcome::Guarded, self.listen_until.since(now))
+                (CampaignOutcome::Guarded, self.listen_until.since(now) + self.profile.place)
             }
             CampaignReply::Divided { token, after } => {
                 self.insight.floor = self.insight.floor.max(token);
@@ -295,7 +302,7 @@ impl Election {
     pub(super) fn missed_messages(&mut self, now: Mono) {
         if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
             self.look_again = true;
-            self.look_at = self.look_at.min((now + self.spread()).max(self.out_until));
+            self.look_at = self.look_at.min((now + self.profile.place + self.spread()).max(self.out_until));
         }
     }
 }

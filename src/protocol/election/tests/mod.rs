@@ -44,6 +44,7 @@ fn profile() -> Profile {
         guard: true,
         app_checked: false,
         rules: Rules::REDIS,
+        place: Duration::ZERO,
         seed: 7,
     }
 }
