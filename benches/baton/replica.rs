@@ -34,6 +34,8 @@ pub struct Spec {
     pub lease: Duration,
     /// The default when absent.
     pub answer_validity: Option<Duration>,
+    /// Further sections, as YAML.
+    pub more: String,
 }
 
 impl Spec {
@@ -41,17 +43,17 @@ impl Spec {
     pub fn redis(identity: &str, url: &str, prefix: &str, lease: Duration) -> Self {
         let timeout = (lease / 4).min(Duration::from_secs(1)).as_millis();
         let store = format!("{{ redis: {{ url: \"{url}\", keyPrefix: {prefix}, commandTimeout: {timeout}ms }} }}");
-        Self { identity: identity.to_owned(), store, lease, answer_validity: None }
+        Self { identity: identity.to_owned(), store, lease, answer_validity: None, more: String::new() }
     }
 
     fn yaml(&self, api: u16, telemetry: u16) -> String {
-        let Self { identity, store, lease, answer_validity } = self;
+        let Self { identity, store, lease, answer_validity, more } = self;
         let validity = answer_validity.map(|v| format!(", answerValidity: {}ms", v.as_millis())).unwrap_or_default();
         let lease = lease.as_millis();
         format!(
             "identity: {identity}\napi: {{ listen: 127.0.0.1:{api} }}\ntelemetry: {{ listen: 127.0.0.1:{telemetry} }}\n\
              store: {store}\nroles:\n  - {{ name: {ROLE}, leaseDuration: {lease}ms{validity} }}\n\
-             log: {{ level: warn, format: text }}\n"
+             log: {{ level: warn, format: text }}\n{more}"
         )
     }
 }

@@ -82,7 +82,7 @@ fn status(pid: u32, field: &str) -> f64 {
 }
 
 /// Processor time in user and system mode, of all threads.
-fn cpu_ticks(pid: u32) -> f64 {
+pub(super) fn cpu_ticks(pid: u32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
     // The second field is a name in brackets, which may hold anything.
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -91,6 +91,6 @@ fn cpu_ticks(pid: u32) -> f64 {
 }
 
 /// Linux counts processor time for user space in hundredths of a second on every platform that Rust runs on.
-fn ticks_per_s() -> f64 {
+pub(super) fn ticks_per_s() -> f64 {
     100.0
 }

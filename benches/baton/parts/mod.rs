@@ -3,6 +3,7 @@
 mod crash;
 mod footprint;
 mod handover;
+mod jobs;
 mod locks;
 mod micro;
 mod poll;
@@ -11,5 +12,5 @@ mod rest;
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 7] =
-    [poll::PART, handover::PART, crash::PART, rest::PART, locks::PART, footprint::PART, micro::PART];
+pub const ALL: [Part; 8] =
+    [poll::PART, handover::PART, crash::PART, rest::PART, locks::PART, jobs::PART, footprint::PART, micro::PART];

@@ -85,7 +85,7 @@ impl Scene {
 }
 
 /// The calls of each command, those that scripts make included.
-fn calls(redis: &RedisServer) -> BTreeMap<String, f64> {
+pub(super) fn calls(redis: &RedisServer) -> BTreeMap<String, f64> {
     let text = redis.command(&["INFO", "commandstats"]).text();
     let line = |line: &str| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
