@@ -91,7 +91,7 @@ fn status(pid: u32, field: &str) -> f64 {
 
 /// Processor time of all threads, as the scheduler counts it: /proc/PID/stat counts in hundredths of a second, which is
 /// too coarse for what is little.
-fn cpu_s(pid: u32) -> f64 {
+pub(super) fn cpu_s(pid: u32) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs").flatten();
     let of_one = |thread: std::fs::DirEntry| {
         let text =

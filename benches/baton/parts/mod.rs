@@ -3,6 +3,7 @@
 mod crash;
 mod footprint;
 mod handover;
+mod jobs;
 mod locks;
 mod micro;
 mod poll;
@@ -13,7 +14,7 @@ mod roles;
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 9] = [
+pub const ALL: [Part; 10] = [
     poll::PART,
     handover::PART,
     crash::PART,
@@ -21,6 +22,7 @@ pub const ALL: [Part; 9] = [
     replicas::PART,
     roles::PART,
     locks::PART,
+    jobs::PART,
     footprint::PART,
     micro::PART,
 ];

@@ -121,7 +121,7 @@ fn scripts_and_others(commandstats: &str) -> (f64, f64) {
 }
 
 /// The calls of each command, those that scripts make included.
-fn calls(commandstats: &str) -> BTreeMap<String, f64> {
+pub(super) fn calls(commandstats: &str) -> BTreeMap<String, f64> {
     let line = |line: &str| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
