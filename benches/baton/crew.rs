@@ -206,6 +206,7 @@ impl Crew {
                 guard: true,
                 app_checked: false,
                 patience: Duration::ZERO,
+                place: Duration::ZERO,
                 seed,
             };
             let (handle, task) = role(spec, surroundings);
