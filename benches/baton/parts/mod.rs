@@ -8,9 +8,19 @@ mod locks;
 mod micro;
 mod poll;
 mod rest;
+mod safety;
 
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 8] =
-    [poll::PART, handover::PART, crash::PART, rest::PART, locks::PART, jobs::PART, footprint::PART, micro::PART];
+pub const ALL: [Part; 9] = [
+    poll::PART,
+    handover::PART,
+    crash::PART,
+    rest::PART,
+    locks::PART,
+    jobs::PART,
+    safety::PART,
+    footprint::PART,
+    micro::PART,
+];
