@@ -56,7 +56,8 @@ impl Spec {
         }
     }
 
-    fn yaml(&self, api: u16, telemetry: u16) -> String {
+    /// The whole configuration of a replica with these ports.
+    pub fn yaml(&self, api: u16, telemetry: u16) -> String {
         let Self { identity, store, lease, answer_validity, more, roles: _ } = self;
         let validity = answer_validity.map(|v| format!(", answerValidity: {}ms", v.as_millis())).unwrap_or_default();
         let lease = lease.as_millis();
@@ -250,6 +251,12 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// And the app beside this one, which does not lead any more.
+    pub fn also(&mut self, at: usize, mut client: Client, way: Way) {
+        let (follows, _) = oneshot::channel();
+        self.tasks.spawn(async move { client.until_leading(way, follows).await.map(|moment| (at, moment)) });
+    }
+
     /// Which replica says first that it leads, and when that was read.
     pub async fn next_leader(mut self) -> (usize, Instant) {
         let first = tokio::time::timeout(BOUND, self.tasks.join_next()).await;

@@ -10,11 +10,12 @@ mod poll;
 mod replicas;
 mod rest;
 mod roles;
+mod safety;
 
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 10] = [
+pub const ALL: [Part; 11] = [
     poll::PART,
     handover::PART,
     crash::PART,
@@ -23,6 +24,7 @@ pub const ALL: [Part; 10] = [
     roles::PART,
     locks::PART,
     jobs::PART,
+    safety::PART,
     footprint::PART,
     micro::PART,
 ];
