@@ -23,7 +23,7 @@ than Baton's. The leader-elector of Kubernetes' contributors publishes no such f
 [dapr-early]: https://github.com/dapr/dapr/blob/003e842c0efe935b9185c819ee3e4f2d1799dbff/README.md
 [dapr]: https://docs.dapr.io/operations/performance-and-scalability/perf-service-invocation/
 [elector]: https://hub.docker.com/r/gocloudio/leader-elector",
-    budget: Duration::from_secs(75),
+    budget: Duration::from_secs(45),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
 };

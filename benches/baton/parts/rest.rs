@@ -31,7 +31,7 @@ notice a connection that is dead though nobody says so: of subscriptions on whic
 first rows are with a lease of 2 s; the others with the usual timings on both sides, 15 s renewed every 5 s here, and
 15 s, 10 s and 2 s with client-go, whose requests about Leases its API server counts (`apiserver_request_total`),
 without those that it makes by itself. What keeps client-go's connection alive is not counted there.",
-    budget: Duration::from_secs(120),
+    budget: Duration::from_secs(105),
     peers: &["client-go", "apiserver"],
     measure: |bench| Box::pin(measure(bench)),
 };
