@@ -23,7 +23,7 @@ another was granted. *Resign* is from the leader's resignation until whoever wai
 is from the end of the lease, by Redis' own count, of a leader whose task and connections ended without a word. The
 scripts are all that Redis ran from then until every candidate knew the next leader, and a fifth of a second longer.
 Redis' processor time is what it used meanwhile beyond what it uses at rest; most of it is telling every candidate.",
-    budget: Duration::from_secs(180),
+    budget: Duration::from_secs(150),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
 };

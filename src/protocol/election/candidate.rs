@@ -244,10 +244,10 @@ impl Election {
         if news.holder.session == self.profile.session {
             return;
         }
-        if news.kind != AnnouncementKind::Grant {
-            // Whoever has just been granted does not know yet how many listen, and the store does not say.
-            self.insight.audience = news.audience.max(self.insight.audience / 2);
-        }
+        // Whoever has just been granted does not know yet how many listen, and a store need not say.
+        let known = self.insight.audience;
+        let known = if news.kind == AnnouncementKind::Grant { known } else { known / 2 };
+        self.insight.audience = news.audience.max(known);
         match news.kind {
             AnnouncementKind::Release => self.heard_release(now, &news),
             AnnouncementKind::Grant | AnnouncementKind::Heartbeat => self.heard_incumbent(now, news),

@@ -286,6 +286,7 @@ impl<'a> Session<'a> {
         let mut messages = self.link.messages();
         // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
         let mut heartbeat = tokio::time::interval(self.settings.silence_max);
+        heartbeat.reset();
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut tick = tokio::time::interval(TICK_MAX.min(self.settings.unresponsive));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
