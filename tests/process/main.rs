@@ -9,6 +9,7 @@ mod claims;
 mod clock;
 mod clock_steps;
 mod crashes;
+mod crowd;
 mod departures;
 mod group;
 mod handover;
