@@ -9,7 +9,6 @@ mod claims;
 mod clock;
 mod clock_steps;
 mod crashes;
-mod crowd;
 mod departures;
 mod group;
 mod handover;
