@@ -169,8 +169,8 @@ impl Election {
         }
     }
 
-    /// How long after a grant the first renewal goes out. The roles of a crowd are granted one after the other in a part
-    /// of a period, and renewed all over it from then on.
+    /// How long after a grant the first renewal goes out. The roles of a crowd are granted one after the other in a
+    /// part of a period, and renewed all over it from then on.
     fn first_period(&mut self) -> Duration {
         let period = self.profile.timing.renew_period();
         if self.profile.place.is_zero() { period } else { self.dice.between(Duration::ZERO, period) }

@@ -127,8 +127,8 @@ impl Link {
         self.judge(result, timeout)
     }
 
-    /// A place among the scripts that may be out, for whoever sends them. Waits for half of the timeout at most, so that
-    /// what is sent then has time to be answered.
+    /// A place among the scripts that may be out, for whoever sends them. Waits for half of the timeout at most, so
+    /// that what is sent then has time to be answered.
     pub async fn place(&self, timeout: Duration) -> Result<SemaphorePermit<'_>, StoreError> {
         if let Ok(place) = self.places.try_acquire() {
             return Ok(place);
@@ -140,8 +140,8 @@ impl Link {
             Ok(place) = self.places.acquire() => Ok(place),
             why = self.ended() => Err(why),
             () = tokio::time::sleep(patience) => {
-                let reason = format!("{}: {OUT_MAX} scripts before it have no answer after {patience:?}", self.endpoint);
-                Err(StoreError::Unreachable { reason })
+                let before = format!("{OUT_MAX} scripts before it have no answer after {patience:?}");
+                Err(StoreError::Unreachable { reason: format!("{}: {before}", self.endpoint) })
             }
         }
     }
