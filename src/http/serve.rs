@@ -238,8 +238,8 @@ impl Open {
         true
     }
 
-    /// Has those connections look to themselves whose time seems to be up. Returns how long nothing of the kind can come
-    /// about: what begins after this has at least the shortest of the limits.
+    /// Has those connections look to themselves whose time seems to be up. Returns how long nothing of the kind can
+    /// come about: what begins after this has at least the shortest of the limits.
     fn look(&self, limits: &Limits, now: Mono) -> Duration {
         let mut nap = limits.head.min(limits.idle).min(limits.stall);
         for activity in self.lock().connections.values() {
