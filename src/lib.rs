@@ -33,6 +33,7 @@ pub mod jobs;
 pub mod k8s;
 pub mod kube_api;
 pub mod locks;
+pub mod mailbox;
 pub mod process;
 pub mod protocol;
 pub mod role;

@@ -34,6 +34,10 @@ pub struct Spec {
     pub lease: Duration,
     /// The default when absent.
     pub answer_validity: Option<Duration>,
+    /// How many roles it has: only [`ROLE`], or others.
+    pub roles: usize,
+    /// Further sections, as YAML.
+    pub more: String,
 }
 
 impl Spec {
@@ -41,17 +45,28 @@ impl Spec {
     pub fn redis(identity: &str, url: &str, prefix: &str, lease: Duration) -> Self {
         let timeout = (lease / 4).min(Duration::from_secs(1)).as_millis();
         let store = format!("{{ redis: {{ url: \"{url}\", keyPrefix: {prefix}, commandTimeout: {timeout}ms }} }}");
-        Self { identity: identity.to_owned(), store, lease, answer_validity: None }
+        Self { identity: identity.to_owned(), store, lease, answer_validity: None, roles: 1, more: String::new() }
     }
 
-    fn yaml(&self, api: u16, telemetry: u16) -> String {
-        let Self { identity, store, lease, answer_validity } = self;
+    /// Its roles' names.
+    pub fn names(&self) -> Vec<String> {
+        match self.roles {
+            1 => vec![ROLE.to_owned()],
+            roles => (0..roles).map(|n| format!("{ROLE}-{n}")).collect(),
+        }
+    }
+
+    /// The whole configuration of a replica with these ports.
+    pub fn yaml(&self, api: u16, telemetry: u16) -> String {
+        let Self { identity, store, lease, answer_validity, more, roles: _ } = self;
         let validity = answer_validity.map(|v| format!(", answerValidity: {}ms", v.as_millis())).unwrap_or_default();
         let lease = lease.as_millis();
+        let role = |name| format!("  - {{ name: {name}, leaseDuration: {lease}ms{validity} }}\n");
+        let roles: String = self.names().into_iter().map(role).collect();
         format!(
             "identity: {identity}\napi: {{ listen: 127.0.0.1:{api} }}\ntelemetry: {{ listen: 127.0.0.1:{telemetry} }}\n\
-             store: {store}\nroles:\n  - {{ name: {ROLE}, leaseDuration: {lease}ms{validity} }}\n\
-             log: {{ level: warn, format: text }}\n"
+             store: {store}\nroles:\n{roles}\
+             log: {{ level: warn, format: text }}\n{more}"
         )
     }
 }
@@ -130,6 +145,18 @@ impl Replica {
     pub async fn leads(&self) -> bool {
         let mut client = self.connect(self.telemetry).await;
         client.send("GET", "/leading", "").await.expect("it answers").0 == 200
+    }
+
+    /// Waits until `/readyz` says so.
+    pub async fn ready(&self, bound: Duration) {
+        let (begun, mut pause) = (Instant::now(), Duration::from_millis(1));
+        let mut client = self.connect(self.telemetry).await;
+        while client.send("GET", "/readyz", "").await.expect("it answers").0 != 200 {
+            assert!(begun.elapsed() < bound, "{} is not ready within {bound:?}: {}", self.identity, self.log());
+            tokio::time::sleep(pause).await;
+            // With many roles it is work to answer.
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
     }
 
     /// The sum of a metric's series whose line contains `labels`.
@@ -224,6 +251,12 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// And the app beside this one, which does not lead any more.
+    pub fn also(&mut self, at: usize, mut client: Client, way: Way) {
+        let (follows, _) = oneshot::channel();
+        self.tasks.spawn(async move { client.until_leading(way, follows).await.map(|moment| (at, moment)) });
+    }
+
     /// Which replica says first that it leads, and when that was read.
     pub async fn next_leader(mut self) -> (usize, Instant) {
         let first = tokio::time::timeout(BOUND, self.tasks.join_next()).await;

@@ -14,6 +14,7 @@ use super::runner::{Order, grace_of};
 use super::task::{self, Board, Command, Ends, JobSpec, Premises, wall_now};
 use crate::clock::SharedClock;
 use crate::config::{JobConfig, RoleConfig};
+use crate::mailbox;
 use crate::process::Entropy;
 use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest};
 use crate::role::{RoleHandle, Roles};
@@ -330,7 +331,7 @@ async fn retire(entry: Entry) {
     let _ = entry.task.await;
 }
 
-async fn listen(desk: Arc<JobDesk>, mut news: mpsc::Receiver<JobNews>) {
+async fn listen(desk: Arc<JobDesk>, mut news: mailbox::Receiver<JobNews>) {
     let changed = |entry: &Entry| entry.changes.send_modify(|count| *count = count.wrapping_add(1));
     while let Some(news) = news.recv().await {
         let entries = desk.entries();

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::table::Table;
 use super::waiting::{Heard, Waiting};
 use crate::clock::SharedClock;
+use crate::mailbox;
 use crate::process::Entropy;
 use crate::protocol::{
     AcquireReply, Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, TICKET_SPAN, Token,
@@ -359,7 +360,7 @@ impl Drop for Ending {
     }
 }
 
-async fn attend(core: Arc<Core>, mut wakes: mpsc::Receiver<WakeNews>) {
+async fn attend(core: Arc<Core>, mut wakes: mailbox::Receiver<WakeNews>) {
     let mut rounds = tokio::time::interval(ROUND);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut signs = Signs { beaten_at: core.now(), seen_at: Arc::new(AtomicU64::new(core.now().as_nanos())) };

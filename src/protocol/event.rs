@@ -1,5 +1,6 @@
 //! What an election tells about itself: its state for readers, and events for logs and counters.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub struct View {
     /// The last known leader's name, and until when that is worth telling. Never a stale name.
     pub holder: Option<(Arc<str>, Mono)>,
     /// Why this replica does not lead, in words; none while it leads.
-    pub reason: Option<String>,
+    pub reason: Option<Cow<'static, str>>,
     /// It would not take the role now if that were free: it resigned a while ago, hands it over, or ends.
     pub stays_out: bool,
 }

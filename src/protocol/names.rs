@@ -4,14 +4,16 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The name of a role: a DNS label (`a-z`, `0-9`, `-`; at most 63 bytes), so that it fits a key, a metric label,
 /// a Kubernetes label and a path segment unescaped. One shard of a role has the role's name, a slash and its number
 /// (`scheduler/3`); people cannot give that name to a role, and it is a role like any other to everything else.
+/// Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RoleName {
-    text: String,
+    text: Arc<str>,
     /// How long the role's own name is, and the number of the shard, where it is one.
     shard: Option<(u8, u16)>,
 }
@@ -46,7 +48,7 @@ impl RoleName {
             && bytes.iter().all(|b| alphanumeric(*b) || *b == b'-')
             && alphanumeric(bytes[0])
             && alphanumeric(bytes[bytes.len() - 1]);
-        if fits { Ok(Self { text: given, shard: None }) } else { Err(RoleNameError { given }) }
+        if fits { Ok(Self { text: given.into(), shard: None }) } else { Err(RoleNameError { given }) }
     }
 
     /// The name of one shard of this role; of the same role when this is a shard already.
@@ -54,7 +56,7 @@ impl RoleName {
         let role = self.role_str();
         // At most 63 bytes, or there would be no such name.
         let length = u8::try_from(role.len()).unwrap_or(u8::MAX);
-        Self { text: format!("{role}/{number}"), shard: Some((length, number)) }
+        Self { text: format!("{role}/{number}").into(), shard: Some((length, number)) }
     }
 
     /// Which shard this is; none for a whole role.
@@ -64,11 +66,11 @@ impl RoleName {
 
     /// The name of the role that this is a shard of; this name itself when it is none.
     pub fn role(&self) -> Self {
-        Self { text: self.role_str().to_owned(), shard: None }
+        if self.shard.is_none() { self.clone() } else { Self { text: self.role_str().into(), shard: None } }
     }
 
     fn role_str(&self) -> &str {
-        self.shard.map_or(self.text.as_str(), |(length, _)| &self.text[..usize::from(length)])
+        self.shard.map_or(&*self.text, |(length, _)| &self.text[..usize::from(length)])
     }
 
     /// The name as text.
@@ -106,7 +108,7 @@ impl FromStr for RoleName {
         let wrong = || RoleNameError { given: text.to_owned() };
         let shard = Self::new(role).map_err(|_| wrong())?.shard(number.parse().map_err(|_| wrong())?);
         // One name for one shard: neither `01` nor `+1`.
-        if shard.text == text { Ok(shard) } else { Err(wrong()) }
+        if *shard.text == *text { Ok(shard) } else { Err(wrong()) }
     }
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::handle::{Command, CommandError, RoleHandle};
 use super::pulse::Heartbeat;
 use super::status::Snapshot;
 use crate::clock::{SharedClock, wall_time};
+use crate::mailbox;
 use crate::process::StallWatch;
 use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing};
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
@@ -46,6 +47,9 @@ pub struct RoleSpec {
     pub app_checked: bool,
     /// How long it lets others go first, until it is told otherwise ([`Command::Patience`]).
     pub patience: Duration,
+    /// How much later than the first role of its process it does what many would else do at once. Zero where there are
+    /// few.
+    pub place: Duration,
     /// Seeds the spreading of wake-ups and retries.
     pub seed: u64,
 }
@@ -70,8 +74,8 @@ struct Driver {
     name: RoleName,
     election: Election,
     surroundings: Surroundings,
-    commands: mpsc::Receiver<Command>,
-    news: mpsc::Receiver<News>,
+    commands: mailbox::Receiver<Command>,
+    news: mailbox::Receiver<News>,
     replies: FuturesUnordered<Reply>,
     snapshots: watch::Sender<Arc<Snapshot>>,
     heartbeat: Arc<Heartbeat>,
@@ -100,6 +104,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         guard: spec.guard,
         app_checked: spec.app_checked,
         rules: surroundings.store.rules(),
+        place: spec.place,
         seed: spec.seed,
     };
     let now = surroundings.clock.now();
@@ -108,7 +113,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
     election.handle_input(now, Input::Patience { patience: spec.patience });
     let first = Snapshot::first(election.view(now), wall_time());
     let (snapshots, seen) = watch::channel(Arc::new(first));
-    let (commands, inbox) = mpsc::channel(COMMANDS);
+    let (commands, inbox) = mailbox::channel(COMMANDS);
     let heartbeat = Arc::new(Heartbeat::new(now, PULSE_WITHIN));
     let handle = RoleHandle::new(
         spec.name.clone(),
@@ -120,7 +125,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         Arc::clone(&heartbeat),
     );
     let mut driver = Driver {
-        news: surroundings.store.listen(&spec.name),
+        news: surroundings.store.listen_but(&spec.name, spec.session),
         name: spec.name,
         election,
         surroundings,
@@ -187,6 +192,7 @@ impl Driver {
         let mut view = self.election.view(now);
         if let Some(reason) = &mut view.reason {
             for note in self.surroundings.store.notes() {
+                let reason = reason.to_mut();
                 reason.push_str("; ");
                 reason.push_str(&note);
             }
@@ -198,6 +204,7 @@ impl Driver {
             }
             (self.turned_at, self.logged) = (now, None);
         }
+        let state = view.state;
         let token = self.election.standing().remaining(now).map(|(token, _)| token);
         self.snapshots.send_if_modified(|last| {
             if last.view == view {
@@ -209,7 +216,7 @@ impl Driver {
             news
         });
         // An app that is unwell keeps the role from asking; that is a state, too.
-        self.heartbeat.knows_state(self.election.has_answer() || self.election.view(now).state == State::Unhealthy);
+        self.heartbeat.knows_state(self.election.has_answer() || state == State::Unhealthy);
     }
 
     /// Logs why the store refuses this role, once for each reason. A store that is down is logged already.

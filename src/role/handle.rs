@@ -1,5 +1,6 @@
 //! What the rest of the program may do with a role: ask, wait for changes, resign, report drained.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +8,14 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::pulse::Heartbeat;
 use super::status::{Snapshot, Status};
 use super::text::{AnswerText, Written};
 use super::words::{name, number, text, text_if_any, word};
 use crate::clock::SharedClock;
+use crate::mailbox;
 use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
@@ -87,7 +89,7 @@ struct Shared {
     clock: SharedClock,
     standing: Arc<Standing>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    commands: mpsc::Sender<Command>,
+    commands: mailbox::Sender<Command>,
     heartbeat: Arc<Heartbeat>,
     written: Written,
 }
@@ -106,7 +108,7 @@ impl RoleHandle {
         clock: SharedClock,
         standing: Arc<Standing>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
-        commands: mpsc::Sender<Command>,
+        commands: mailbox::Sender<Command>,
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
         let written = Written::default();
@@ -255,7 +257,7 @@ impl RoleHandle {
             (false, State::Leading) => {
                 (State::Campaigning, None, Some("the lease ran out before it could be renewed".to_owned()))
             }
-            (false, state) => (state, known_holder, view.reason.clone()),
+            (false, state) => (state, known_holder, view.reason.clone().map(Cow::into_owned)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a role tells those who only look: who leads, how much of that is left, and what happened last. Nothing in it is
 //! a promise, so that looking never makes a handover wait (R7).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::future::select_all;
@@ -29,7 +30,7 @@ pub struct Change {
     #[serde(serialize_with = "number")]
     pub token: Option<Token>,
     /// Why this replica did not lead.
-    pub reason: Option<String>,
+    pub reason: Option<Cow<'static, str>>,
 }
 
 /// A role for those who look, as `GET /status` tells it.
@@ -129,7 +130,7 @@ mod tests {
 
     fn view(state: State, holder: Option<(&str, u64)>, reason: Option<&str>) -> View {
         let holder = holder.map(|(name, until)| (name.into(), Mono::from_nanos(until)));
-        View { state, holder, reason: reason.map(str::to_owned), stays_out: false }
+        View { state, holder, reason: reason.map(|reason| reason.to_owned().into()), stays_out: false }
     }
 
     fn at(second: i64) -> Timestamp {

@@ -27,6 +27,9 @@ pub struct Membership {
     pub guard: bool,
 }
 
+/// How many roles are told something before others get their turn.
+const AT_ONCE: usize = 64;
+
 /// See the module.
 pub struct Team {
     membership: Membership,
@@ -38,8 +41,8 @@ pub struct Team {
     split: BTreeMap<RoleName, (Timing, watch::Sender<Shards>)>,
     /// One for each role, each health check and each role that is split. A role's task yields its name when it ends.
     tasks: JoinSet<Option<RoleName>>,
-    /// Roles that were told to end.
-    leaving: Vec<RoleName>,
+    /// Roles that were told to end, and how often.
+    leaving: BTreeMap<RoleName, usize>,
 }
 
 /// A role's task ended though nobody had asked it to, or panicked: a bug, after which the process must not go on.
@@ -48,6 +51,33 @@ pub struct Team {
 pub struct Broken {
     /// Which, or the panic.
     pub what: String,
+}
+
+/// Where a role stands among those that start with it: how much later than the first it does what many would else do
+/// at once. A command has a timeout, and thousands in one moment would take longer than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place(Duration);
+
+impl Place {
+    /// How far apart roles stand, where a renewal period is long enough for all of them.
+    const STEP: Duration = Duration::from_micros(500);
+    /// So few are no crowd.
+    const CROWD: usize = 50;
+
+    /// Of the role that is number `at` of `count`. None is later than a renewal period: together they ask no faster
+    /// than they will have to renew.
+    fn among(at: usize, count: usize, timing: &Timing) -> Self {
+        if count < Self::CROWD {
+            return Self(Duration::ZERO);
+        }
+        let nth = |nth: usize| u32::try_from(nth).unwrap_or(u32::MAX);
+        let step = Self::STEP.min(timing.renew_period() / nth(count));
+        Self(step * nth(at + 1))
+    }
+}
+
+fn by_name(roles: &[RoleConfig]) -> BTreeMap<&RoleName, &RoleConfig> {
+    roles.iter().map(|config| (&config.name, config)).collect()
 }
 
 impl Team {
@@ -61,7 +91,7 @@ impl Team {
             running: BTreeMap::new(),
             split: BTreeMap::new(),
             tasks: JoinSet::new(),
-            leaving: Vec::new(),
+            leaving: BTreeMap::new(),
         }
     }
 
@@ -74,10 +104,12 @@ impl Team {
     /// or health check are others before it starts them anew. The rest is left alone.
     pub async fn run(&mut self, old: &[RoleConfig], new: &[RoleConfig], default_role: Option<RoleName>) {
         self.unite(new);
-        self.retire(old.iter().filter(|config| !new.contains(config)), new).await;
+        let (known, wanted) = (by_name(old), by_name(new));
+        self.retire(old.iter().filter(|config| wanted.get(&config.name) != Some(config)), &wanted).await;
         let mut watched: BTreeMap<RoleName, (AppCheck, Vec<RoleHandle>)> = BTreeMap::new();
-        for config in new.iter().filter(|config| !old.contains(config)) {
-            let handle = self.start(config);
+        let added: Vec<&RoleConfig> = new.iter().filter(|config| known.get(&config.name) != Some(config)).collect();
+        for (at, config) in added.iter().enumerate() {
+            let handle = self.start(config, Place::among(at, added.len(), &config.timing));
             if let Some(check) = &config.app_check {
                 let (_, handles) = watched.entry(config.name.role()).or_insert_with(|| (check.clone(), Vec::new()));
                 handles.push(handle);
@@ -93,7 +125,7 @@ impl Team {
         self.split(new);
     }
 
-    fn start(&mut self, config: &RoleConfig) -> RoleHandle {
+    fn start(&mut self, config: &RoleConfig, place: Place) -> RoleHandle {
         self.surroundings.telemetry.metrics().add_role(&config.name);
         let is_shard = config.name.shard_number().is_some();
         let spec = RoleSpec {
@@ -103,6 +135,7 @@ impl Team {
             timing: config.timing,
             guard: self.membership.guard,
             app_checked: config.app_check.is_some(),
+            place: place.0,
             patience: if is_shard { Balance::patience_at_first(&config.timing) } else { Duration::ZERO },
             seed: self.entropy.seed(),
         };
@@ -116,13 +149,13 @@ impl Team {
 
     /// Ends roles by the drain of R7. One that comes back under its name is waited for: two tasks of one session would
     /// take each other's lease for their own.
-    async fn retire(&mut self, gone: impl Iterator<Item = &RoleConfig>, new: &[RoleConfig]) {
+    async fn retire(&mut self, gone: impl Iterator<Item = &RoleConfig>, wanted: &BTreeMap<&RoleName, &RoleConfig>) {
         let mut awaited = Vec::new();
         for RoleConfig { name, .. } in gone {
             let Some(handle) = self.running.remove(name) else { continue };
-            self.leaving.push(name.clone());
+            *self.leaving.entry(name.clone()).or_default() += 1;
             handle.tell(Command::Shutdown).await;
-            if new.iter().any(|other| other.name == *name) {
+            if wanted.contains_key(name) {
                 awaited.push(handle);
             } else {
                 self.surroundings.telemetry.metrics().remove_role(name);
@@ -186,9 +219,13 @@ impl Team {
         for (_, shards) in self.split.values() {
             shards.send_modify(|shards| shards.leaving = true);
         }
-        self.leaving.extend(self.running.keys().cloned());
-        for handle in self.running.values() {
+        for (at, (name, handle)) in self.running.iter().enumerate() {
+            *self.leaving.entry(name.clone()).or_default() += 1;
             handle.tell(command()).await;
+            if at % AT_ONCE == AT_ONCE - 1 {
+                // So that what the first have to say to the store is not answered only after all were told.
+                tokio::task::yield_now().await;
+            }
         }
     }
 
@@ -196,8 +233,9 @@ impl Team {
     pub async fn broken(&mut self) -> Broken {
         loop {
             match self.tasks.join_next().await {
-                Some(Ok(Some(name))) => match self.leaving.iter().position(|leaving| *leaving == name) {
-                    Some(at) => drop(self.leaving.swap_remove(at)),
+                Some(Ok(Some(name))) => match self.leaving.get_mut(&name) {
+                    Some(1) => drop(self.leaving.remove(&name)),
+                    Some(times) => *times -= 1,
                     None => return Broken { what: name.to_string() },
                 },
                 Some(Ok(None)) => {}
@@ -216,5 +254,35 @@ impl Team {
             end.map_err(|error| Broken { what: error.to_string() })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(count: usize, lease: Duration) -> Vec<Duration> {
+        let timing = Timing::from_lease(lease).expect("good timings");
+        (0..count).map(|at| Place::among(at, count, &timing).0).collect()
+    }
+
+    #[test]
+    fn many_roles_do_not_start_in_one_moment_and_a_few_do() {
+        let lease = Duration::from_secs(15);
+        for few in [1, 2, 49] {
+            assert!(places(few, lease).iter().all(Duration::is_zero), "{few}");
+        }
+        for (count, last_ms) in [(50, 25), (1_000, 500), (10_000, 5_000), (50_000, 5_000)] {
+            let places = places(count, lease);
+            assert!(places[0] > Duration::ZERO, "a role of a crowd knows that it is one");
+            assert!(places.windows(2).all(|two| two[0] < two[1]), "{count}");
+            assert_eq!(places[count - 1].as_millis(), last_ms, "{count}");
+        }
+    }
+
+    #[test]
+    fn short_leases_are_not_kept_waiting() {
+        let places = places(10_000, Duration::from_millis(300));
+        assert!(places[9_999] <= Duration::from_millis(100), "{:?}", places[9_999]);
     }
 }

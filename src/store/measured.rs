@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
+use crate::mailbox;
 use crate::protocol::{
     CampaignReply, CampaignRequest, Member, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    RoleName, Rules, Stamped,
+    RoleName, Rules, SessionId, Stamped,
 };
 use crate::telemetry::{CommandOutcome, Metrics, StoreCommand, Traces};
 
@@ -102,8 +103,12 @@ impl LeaseStore for Measured {
         self.time(StoreCommand::Release, role, self.store.release(role, request)).await
     }
 
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
         self.store.listen(role)
+    }
+
+    fn listen_but(&self, role: &RoleName, own: SessionId) -> mailbox::Receiver<News> {
+        self.store.listen_but(role, own)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -157,8 +162,8 @@ mod tests {
             unreachable!("only purges are asked for")
         }
 
-        fn listen(&self, _: &RoleName) -> mpsc::Receiver<News> {
-            mpsc::channel(1).1
+        fn listen(&self, _: &RoleName) -> mailbox::Receiver<News> {
+            mailbox::channel(1).1
         }
 
         fn health(&self) -> watch::Receiver<StoreHealth> {

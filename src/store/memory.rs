@@ -10,12 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use self::ledgers::Ledgers;
 use self::locks::Locks;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
+use crate::mailbox;
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
     ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
@@ -48,15 +49,15 @@ struct Place {
 
 #[derive(Debug)]
 struct Listener<N> {
-    news: mpsc::Sender<N>,
+    news: mailbox::Sender<N>,
     /// It was full once: the next thing it hears is that it missed something.
     missed: bool,
 }
 
 impl<N> Listener<N> {
     /// A listener whose subscription is new, which is the first thing that it hears.
-    fn new(gap: N) -> (Self, mpsc::Receiver<N>) {
-        let (news, listener) = mpsc::channel(LISTENER_BUFFER);
+    fn new(gap: N) -> (Self, mailbox::Receiver<N>) {
+        let (news, listener) = mailbox::channel(LISTENER_BUFFER);
         // A channel that was just made has room.
         let _ = news.try_send(gap);
         (Self { news, missed: false }, listener)
@@ -67,17 +68,17 @@ impl<N> Listener<N> {
         if self.missed {
             match self.news.try_send(gap) {
                 Ok(()) => self.missed = false,
-                Err(mpsc::error::TrySendError::Full(_)) => return true,
-                Err(mpsc::error::TrySendError::Closed(_)) => return false,
+                Err(mailbox::Refused::Full(_)) => return true,
+                Err(mailbox::Refused::Closed(_)) => return false,
             }
         }
         match self.news.try_send(said) {
             Ok(()) => true,
-            Err(mpsc::error::TrySendError::Full(_)) => {
+            Err(mailbox::Refused::Full(_)) => {
                 self.missed = true;
                 true
             }
-            Err(mpsc::error::TrySendError::Closed(_)) => false,
+            Err(mailbox::Refused::Closed(_)) => false,
         }
     }
 }
@@ -154,7 +155,7 @@ impl LeaseStore for MemoryStore {
         }))
     }
 
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
         let (listener, news) = Listener::new(News::Gap);
         let mut roles = self.roles();
         let place = roles.entry(role.clone()).or_insert_with(Place::new);

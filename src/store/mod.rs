@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
+use crate::mailbox;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
@@ -37,7 +38,12 @@ pub trait LeaseStore: Send + Sync + 'static {
 
     /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses messages, then
     /// hears [`News::Gap`]. May be called before the store is reachable.
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News>;
+    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News>;
+
+    /// The same for one to whom it is no news what its own session does: a store may leave that out.
+    fn listen_but(&self, role: &RoleName, _own: SessionId) -> mailbox::Receiver<News> {
+        self.listen(role)
+    }
 
     /// What is known of the store's well-being; changes are pushed.
     fn health(&self) -> watch::Receiver<StoreHealth>;
@@ -102,7 +108,7 @@ pub trait LockStore: Send + Sync + 'static {
 
     /// Begins to hear what is said to a session's waiters, until the receiver is dropped. A slow receiver loses
     /// messages, then hears [`WakeNews::Gap`].
-    fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews>;
+    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews>;
 }
 
 /// The longest ledger that a store takes, in bytes: the history limits keep one far below, and a store that others use,
@@ -139,7 +145,7 @@ pub trait LedgerStore: Send + Sync + 'static {
 
     /// Begins to hear of wishes, until the receiver is dropped. A slow receiver loses messages, then hears
     /// [`JobNews::Gap`].
-    fn changes(&self) -> mpsc::Receiver<JobNews>;
+    fn changes(&self) -> mailbox::Receiver<JobNews>;
 }
 
 /// What is heard about ledgers.

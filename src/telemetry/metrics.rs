@@ -1,6 +1,5 @@
 //! The series of the contract.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Registry,
 };
 
 use super::help;
@@ -18,7 +17,8 @@ use super::kubernetes::KubernetesFamilies;
 use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 use super::locks::LockFamilies;
 use super::process;
-use super::roles::{RoleCount, RoleFamily, RoleTable};
+use super::roles::{RoleCount, RoleTable};
+use super::scrape::Scrape;
 use crate::protocol::RoleName;
 
 /// Upper bounds in seconds, from a local Redis (a quarter of a millisecond) to a command timeout of several seconds.
@@ -178,36 +178,25 @@ impl Metrics {
     /// # Errors
     /// Only when two families of one name disagree, which is a bug.
     pub fn render(&self, readings: &[Reading], store_up: bool) -> prometheus::Result<String> {
+        self.scrape(readings.to_vec(), store_up)?.text(self)
+    }
+
+    /// The same in pieces, each made when it is asked for: with thousands of roles the whole is a hundred times as
+    /// large as what it tells of.
+    ///
+    /// # Errors
+    /// As [`Self::render`].
+    pub fn scrape(&self, readings: Vec<Reading>, store_up: bool) -> prometheus::Result<Scrape> {
         let mut families = self.registry.gather();
         families.extend(of_this_build(store_up)?);
         families.extend(process::families(self.started_at_s));
-        let built = families.into_iter().map(|family| (family.name().to_owned(), Part::Built(family)));
-        let of_roles = RoleFamily::ALL.map(|family| (family.describe().0.to_owned(), Part::OfRoles(family)));
-        let mut parts: Vec<_> = built.chain(of_roles).collect();
-        parts.sort_by(|a, b| a.0.cmp(&b.0));
-        // Copied, so that no role waits for a scrape.
-        let roles = self.lock().clone();
-        let readings: BTreeMap<_, _> = readings.iter().map(|reading| (&reading.role, reading)).collect();
-        let mut text = String::new();
-        for (_, part) in parts {
-            let family = match part {
-                Part::Built(family) => family,
-                // One at a time: they are large where there are many roles.
-                Part::OfRoles(family) => roles.family(family, &readings),
-            };
-            // A family without a role yet has nothing to say, and its encoder refuses to say it.
-            if !family.get_metric().is_empty() {
-                TextEncoder::new().encode_utf8(&[family], &mut text)?;
-            }
-        }
-        Ok(text)
+        Ok(Scrape::new(families, readings))
     }
-}
 
-/// A family of a scrape.
-enum Part {
-    Built(MetricFamily),
-    OfRoles(RoleFamily),
+    /// The counts of some roles, those that come after `after`. Copied, so that no role waits for a scrape.
+    pub(super) fn some_roles(&self, after: Option<&RoleName>, count: usize) -> RoleTable {
+        self.lock().some(after, count)
+    }
 }
 
 fn of_this_build(store_up: bool) -> prometheus::Result<Vec<MetricFamily>> {

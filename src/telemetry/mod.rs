@@ -18,6 +18,7 @@ pub mod logging;
 mod metrics;
 mod process;
 mod roles;
+mod scrape;
 mod traces;
 
 pub use events::{SystemEvent, Telemetry, Told};
@@ -26,4 +27,5 @@ pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;
+pub use scrape::Scrape;
 pub use traces::Traces;

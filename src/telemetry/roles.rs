@@ -3,6 +3,7 @@
 //! the other.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
@@ -81,7 +82,8 @@ pub(super) enum RoleCount {
 /// The counts of every role that this process has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoleTable {
-    roles: BTreeMap<RoleName, Counts>,
+    /// Boxed: half of a map's places may be empty.
+    roles: BTreeMap<RoleName, Box<Counts>>,
 }
 
 impl RoleTable {
@@ -118,8 +120,23 @@ impl RoleTable {
         }
     }
 
+    /// Up to `count` of the roles that come after `after`.
+    pub(super) fn some(&self, after: Option<&RoleName>, count: usize) -> Self {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let roles = self.roles.range::<RoleName, _>((from, Bound::Unbounded)).take(count);
+        Self { roles: roles.map(|(role, counts)| (role.clone(), counts.clone())).collect() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.roles.len()
+    }
+
+    pub(super) fn last(&self) -> Option<&RoleName> {
+        self.roles.last_key_value().map(|(role, _)| role)
+    }
+
     /// One family, with a metric or several for each role. `readings` by role: what it is at this moment.
-    pub(super) fn family(&self, family: RoleFamily, readings: &BTreeMap<&RoleName, &Reading>) -> MetricFamily {
+    pub(super) fn family(&self, family: RoleFamily, readings: &BTreeMap<RoleName, Reading>) -> MetricFamily {
         let (name, help, kind) = family.describe();
         let mut metrics = Vec::new();
         for (role, counts) in &self.roles {

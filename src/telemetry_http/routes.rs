@@ -2,12 +2,14 @@
 
 use std::convert::Infallible;
 use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -19,7 +21,7 @@ use super::{Pulse, Sources};
 use crate::http::{Problem, ProblemKind, shard_slash};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
-use crate::telemetry::{Reading, TermReading};
+use crate::telemetry::{Metrics, Reading, Scrape, TermReading};
 
 const METHODS: &str = "GET, HEAD, OPTIONS";
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -40,7 +42,7 @@ pub(super) async fn serve(listener: TcpListener, sources: Sources, shutdown: imp
         let state = Arc::clone(&state);
         service_fn(move |request: Request<Incoming>| {
             let response = answer(&state, request.method(), request.uri().path());
-            ready(Ok::<_, Infallible>(response.unwrap_or_else(Problem::into_response).map(Full::new)))
+            ready(Ok::<_, Infallible>(response.unwrap_or_else(|problem| whole(problem.into_response()))))
         })
     };
     crate::http::serve(listener, limits, clock, make_service, shutdown).await;
@@ -54,7 +56,7 @@ async fn note_first_contact(mut store: watch::Receiver<StoreHealth>, reached: Ar
     }
 }
 
-fn answer(state: &State, method: &Method, path: &str) -> Result<Response<Bytes>, Problem> {
+fn answer(state: &State, method: &Method, path: &str) -> Result<Response<Text>, Problem> {
     let path = &*shard_slash(path);
     let role = path.strip_prefix("/leading/");
     let known = role.is_some() || matches!(path, "/metrics" | "/livez" | "/readyz" | "/leading");
@@ -67,13 +69,50 @@ fn answer(state: &State, method: &Method, path: &str) -> Result<Response<Bytes>,
         return Err(Problem::method_not_allowed(METHODS));
     }
     match path {
-        "/leading" => leading(state, None),
-        _ if role.is_some() => leading(state, role),
-        _ if *method == Method::OPTIONS => Ok(options()),
+        "/leading" => leading(state, None).map(whole),
+        _ if role.is_some() => leading(state, role).map(whole),
+        _ if *method == Method::OPTIONS => Ok(whole(options())),
         "/metrics" => metrics(state),
-        "/livez" => Ok(livez(state)),
-        _ => Ok(readyz(state)),
+        "/livez" => Ok(whole(livez(state))),
+        _ => Ok(whole(readyz(state))),
     }
+}
+
+/// An answer's text.
+enum Text {
+    Whole(Full<Bytes>),
+    /// Made as it is sent, for it would be large.
+    Pieces(Scrape, Arc<Metrics>),
+}
+
+fn whole(response: Response<Bytes>) -> Response<Text> {
+    response.map(|text| Text::Whole(Full::new(text)))
+}
+
+impl Body for Text {
+    type Data = Bytes;
+    type Error = prometheus::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match self.get_mut() {
+            Self::Whole(text) => Pin::new(text).poll_frame(context).map_err(|never| match never {}),
+            Self::Pieces(scrape, metrics) => {
+                let piece = scrape.next_piece(metrics).inspect_err(|error| cannot_be_written(error));
+                Poll::Ready(piece.transpose().map(|piece| piece.map(|text| Frame::data(text.into()))))
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(text) => text.size_hint(),
+            Self::Pieces(..) => SizeHint::default(),
+        }
+    }
+}
+
+fn cannot_be_written(error: &prometheus::Error) {
+    tracing::error!(%error, "the metrics cannot be written");
 }
 
 fn options() -> Response<Bytes> {
@@ -92,15 +131,21 @@ fn json(fine: bool, value: &impl Serialize) -> Response<Bytes> {
     response
 }
 
-fn metrics(state: &State) -> Result<Response<Bytes>, Problem> {
+fn metrics(state: &State) -> Result<Response<Text>, Problem> {
     let roles = state.sources.roles.all();
     let readings: Vec<_> = roles.iter().map(reading).collect();
     let store_up = *state.sources.store.borrow() == StoreHealth::Up;
-    let text = state.sources.metrics.render(&readings, store_up).map_err(|error| {
-        tracing::error!(%error, "the metrics cannot be written");
+    let failed = |error: prometheus::Error| {
+        cannot_be_written(&error);
         Problem::new(ProblemKind::Internal, "the metrics cannot be written; the log says why")
-    })?;
-    let mut response = Response::new(text.into());
+    };
+    let metrics = &state.sources.metrics;
+    let scrape = metrics.scrape(readings, store_up).map_err(failed)?;
+    let mut response = if scrape.is_long() {
+        Response::new(Text::Pieces(scrape, Arc::clone(metrics)))
+    } else {
+        whole(Response::new(scrape.text(metrics).map_err(failed)?.into()))
+    };
     response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
     Ok(response)
 }

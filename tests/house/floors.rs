@@ -16,6 +16,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("schedule", 1),
     ("process", 1),
     ("shutdown", 1),
+    ("mailbox", 1),
     ("http", 1),
     ("kube_api", 1),
     ("store", 2),

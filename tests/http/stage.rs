@@ -10,6 +10,7 @@ use baton::clock::{BootClock, SharedClock};
 use baton::config::{Environment, check_text};
 use baton::jobs::{JobCalls, JobDesk};
 use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
+use baton::mailbox;
 use baton::process::Entropy;
 use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
@@ -77,6 +78,7 @@ impl Staged {
             app_checked: false,
             // No listening before the first grant: the store's side is the test's, and knows what it does.
             rules: Rules::NONE,
+            place: Duration::ZERO,
             seed: 1,
         };
         let clock = clock();
@@ -86,7 +88,7 @@ impl Staged {
         let (published, snapshots) = watch::channel(snapshot);
         let published = Arc::new(published);
         let watched = Arc::downgrade(&published);
-        let (sender, commands) = mpsc::channel(4);
+        let (sender, commands) = mailbox::channel(4);
         let (cues, cue_receiver) = mpsc::channel(4);
         let standing = Arc::clone(election.standing());
         let heartbeat = Arc::new(Heartbeat::new(clock.now(), PATIENCE));
@@ -152,7 +154,7 @@ struct Play {
 }
 
 impl Play {
-    async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut cues: mpsc::Receiver<Cue>) {
+    async fn run(mut self, mut commands: mailbox::Receiver<Command>, mut cues: mpsc::Receiver<Cue>) {
         loop {
             let now = self.clock.now();
             self.election.handle_timeout(now);

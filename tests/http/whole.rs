@@ -25,6 +25,7 @@ fn replica(identity: &str, store: Arc<dyn LeaseStore>, metrics: &Arc<Metrics>) -
         guard: true,
         app_checked: false,
         patience: Duration::ZERO,
+        place: Duration::ZERO,
         seed: entropy.seed(),
     };
     let surroundings = Surroundings {

@@ -257,6 +257,7 @@ impl World {
             guard: true,
             app_checked: false,
             rules: self.scenario.rules,
+            place: Duration::ZERO,
             seed: self.rng.u64(..),
         };
         let election = Election::new(profile, clock.shows(self.now));

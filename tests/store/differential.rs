@@ -65,7 +65,7 @@ struct Pair<'a> {
     in_cluster: bool,
     redis: &'a RedisServer,
     store: &'a RedisStore,
-    news: tokio::sync::mpsc::Receiver<News>,
+    news: baton::mailbox::Receiver<News>,
     role: RoleName,
     cell: LeaseCell,
     /// How far the reference's clock is ahead.

@@ -148,6 +148,7 @@ fn run(
                 guard: true,
                 app_checked: false,
                 patience: Duration::ZERO,
+                place: Duration::ZERO,
                 seed: own_seed,
             };
             let (handle, task) = make_role(spec, surroundings);

@@ -30,7 +30,7 @@ enum Operation {
 struct Pair<'a> {
     redis: &'a RedisServer,
     member: &'a RedisMember,
-    news: tokio::sync::mpsc::Receiver<News>,
+    news: baton::mailbox::Receiver<News>,
     role: RoleName,
     cell: MemberCell,
     /// How far the reference's clock is ahead.

@@ -61,6 +61,7 @@ fn profile() -> Profile {
         guard: true,
         app_checked: false,
         rules: Rules::REDIS,
+        place: Duration::ZERO,
         seed: 1,
     }
 }
@@ -130,7 +131,7 @@ fn answer(written: bool) -> impl FnMut() {
     let election = leading(now);
     let snapshot = Snapshot { index: 17, ..Snapshot::first(election.view(now), wall_time()) };
     let (changes, seen) = tokio::sync::watch::channel(Arc::new(snapshot));
-    let (commands, inbox) = tokio::sync::mpsc::channel(1);
+    let (commands, inbox) = baton::mailbox::channel(1);
     let role = RoleHandle::new(
         RoleName::new("scheduler").expect("a DNS label"),
         Arc::from("web-0"),

@@ -59,7 +59,7 @@ struct Turn {
 
 async fn measure(bench: &Bench) -> Findings {
     let lease = Duration::from_secs(15);
-    let spec = Spec { identity: "web-0".to_owned(), store: "{ memory: {} }".to_owned(), lease, answer_validity: None };
+    let spec = Spec { store: "{ memory: {} }".to_owned(), ..Spec::redis("web-0", "", "poll", lease) };
     let group = Group::start(vec![spec]);
     group.settled().await;
     let baton = &group.replicas[0];

@@ -44,7 +44,7 @@ async fn follow_role(replica: &str, role: RoleHandle) {
 fn words(replica: &str, last: Option<&Snapshot>, now: &Snapshot, token: Option<u64>) -> Option<String> {
     let holder = |snapshot: &Snapshot| snapshot.view.holder.as_ref().map(|(name, _)| Arc::clone(name));
     let was = last.map(|last| last.view.state);
-    let reason = || now.view.reason.clone().unwrap_or_else(|| "for no reason that it knows".to_owned());
+    let reason = || now.view.reason.clone().unwrap_or("for no reason that it knows".into());
     match now.view.state {
         State::Draining if was == Some(State::Draining) => None,
         // Without promises to wait for, the lease is given back before it could be told why.
@@ -78,7 +78,7 @@ mod tests {
 
     fn snapshot(state: State, holder: Option<&str>, reason: Option<&str>) -> Snapshot {
         let holder = holder.map(|name| (Arc::from(name), Mono::default()));
-        let view = View { state, holder, reason: reason.map(str::to_owned), stays_out: false };
+        let view = View { state, holder, reason: reason.map(|reason| reason.to_owned().into()), stays_out: false };
         Snapshot::first(view, Timestamp::UNIX_EPOCH)
     }
 

@@ -1,5 +1,6 @@
 //! `roles:` and `defaultRole:`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Checker;
@@ -21,19 +22,19 @@ impl Checker<'_> {
         if raw.is_empty() {
             self.problem(path, "is empty; at least one role is needed, such as `- name: scheduler`".to_owned());
         }
-        let mut names: Vec<(RoleName, usize)> = Vec::new();
+        let mut names: BTreeMap<RoleName, usize> = BTreeMap::new();
         let mut roles = Vec::new();
         for (index, raw) in raw.iter().enumerate() {
             let Some(raw) = raw else { continue };
             let path = path.index(index);
             let name = self.role_name(raw.name.as_ref(), &path.key("name"));
             if let Some(name) = &name {
-                match names.iter().find(|(known, _)| known == name) {
-                    Some((_, first)) => {
+                match names.get(name) {
+                    Some(first) => {
                         let message = format!("{name} is the name of roles[{first}] too; each role needs its own");
                         self.problem(&path.key("name"), message);
                     }
-                    None => names.push((name.clone(), index)),
+                    None => drop(names.insert(name.clone(), index)),
                 }
             }
             let timing = self.timing(raw, &path);
@@ -46,6 +47,8 @@ impl Checker<'_> {
             };
             roles.extend(names.into_iter().map(|name| RoleConfig { name, timing, app_check: app_check.clone() }));
         }
+        // They stay for as long as the process.
+        roles.shrink_to_fit();
         roles
     }
 

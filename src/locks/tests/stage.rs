@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::super::{Granted, LockDesk, LockSettings, Refusal, Want};
 use crate::clock::{BootClock, SharedClock};
+use crate::mailbox;
 use crate::process::Entropy;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
@@ -70,8 +71,8 @@ pub struct Scripted {
     acts: Mutex<VecDeque<(Op, Act)>>,
     asked: Mutex<Vec<Asked>>,
     /// Says something to the desk's waiters.
-    pub wakes: mpsc::Sender<WakeNews>,
-    listener: Mutex<Option<mpsc::Receiver<WakeNews>>>,
+    pub wakes: mailbox::Sender<WakeNews>,
+    listener: Mutex<Option<mailbox::Receiver<WakeNews>>>,
 }
 
 impl Scripted {
@@ -137,7 +138,7 @@ impl LockStore for Scripted {
         self.memory.inspect(name).await
     }
 
-    fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews> {
+    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
         let mut heard = self.memory.wakes(session);
         let say = self.wakes.clone();
         tokio::spawn(async move {
@@ -173,7 +174,7 @@ impl Stage {
     pub fn over(memory: Arc<MemoryStore>, waiters_max: usize) -> Self {
         let clock: SharedClock = Arc::new(BootClock);
         let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH)));
-        let (wakes, listener) = mpsc::channel(64);
+        let (wakes, listener) = mailbox::channel(64);
         let store = Arc::new(Scripted {
             memory,
             acts: Mutex::default(),

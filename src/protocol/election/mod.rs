@@ -6,6 +6,7 @@ mod departed;
 mod incumbent;
 mod insight;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,10 @@ pub struct Profile {
     pub app_checked: bool,
     /// The rules in force: the store's, outside the simulation.
     pub rules: Rules,
+    /// Where a process has many roles, how much later than its first it looks when all of them would in one moment:
+    /// after a start, after a period in which none is granted, and when messages may have been missed. Zero where there
+    /// are few.
+    pub place: Duration,
     /// Seeds the spreading of wake-ups and retries.
     pub seed: u64,
 }
@@ -214,7 +219,7 @@ impl Election {
             unanswered: false,
             insight: Insight::default(),
             departures: Departures::default(),
-            look_at: now,
+            look_at: now + profile.place,
             patience: Duration::ZERO,
             waited: false,
             look_again: false,
@@ -239,7 +244,12 @@ impl Election {
 
     /// The next thing to do, until there is none.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if action.is_none() {
+            // A role rests nearly always, and a process may have thousands.
+            self.actions = VecDeque::new();
+        }
+        action
     }
 
     /// When [`Self::handle_timeout`] has something to do, if nothing comes in before.
@@ -334,22 +344,23 @@ impl Election {
         }
     }
 
-    fn describe(&self, now: Mono) -> (State, Option<String>) {
-        let because = |state, reason: &str| (state, Some(reason.to_owned()));
+    fn describe(&self, now: Mono) -> (State, Option<Cow<'static, str>>) {
+        let because = |state, reason| (state, Some(Cow::Borrowed(reason)));
+        let written = |state, reason: String| (state, Some(Cow::Owned(reason)));
         match &self.phase {
             Phase::Leading(_) => (State::Leading, None),
             Phase::Draining(drain) => match drain.reason {
                 ReleaseReason::Unhealthy => because(State::Unhealthy, "the app's health check fails"),
-                reason => (State::Draining, Some(format!("handing over: {}", reason.as_str()))),
+                reason => written(State::Draining, format!("handing over: {}", reason.as_str())),
             },
             Phase::Releasing(_) => because(State::Draining, "giving the lease back"),
             Phase::Ended => because(State::Standby, "this replica no longer takes part"),
             Phase::Candidate if !self.app_healthy => because(State::Unhealthy, "the app's health check fails"),
             Phase::Candidate => {
                 if let Some(trouble) = &self.trouble {
-                    (State::Unreachable, Some(trouble.clone()))
+                    written(State::Unreachable, trouble.clone())
                 } else if let Some((holder, _)) = self.insight.rival(now) {
-                    (State::Standby, Some(format!("{holder} leads")))
+                    written(State::Standby, format!("{holder} leads"))
                 } else if now < self.out_until {
                     because(
                         State::Standby,
@@ -359,7 +370,7 @@ impl Election {
                     let why = format!(
                         "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
                     );
-                    (State::Guarded, Some(why))
+                    written(State::Guarded, why)
                 } else if !self.patience.is_zero() && !self.unanswered && !self.waited {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
                 } else if now < self.listen_until && self.attempt != Attempt::default() {
@@ -393,7 +404,11 @@ impl Election {
     /// Takes back what was noted of a request. None for an answer that was not asked for, or came twice.
     fn arrive(&mut self, id: RequestId, kind: Kind) -> Option<Flight> {
         let at = self.flights.iter().position(|flight| flight.id == id && flight.kind == kind)?;
-        Some(self.flights.swap_remove(at))
+        let flight = self.flights.swap_remove(at);
+        if self.flights.is_empty() {
+            self.flights = Vec::new();
+        }
+        Some(flight)
     }
 
     fn in_flight(&self, kind: Kind, attempt: Attempt) -> bool {

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease;
-use tokio::sync::{mpsc, watch as channel};
+use tokio::sync::watch as channel;
 use tokio::task::AbortHandle;
 
 pub use audit::audit;
@@ -40,6 +40,7 @@ use self::place::{Place, Sight, View};
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock, wall_time};
 use crate::config::KubernetesConfig;
+use crate::mailbox;
 use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
@@ -271,7 +272,7 @@ impl LeaseStore for KubernetesStore {
         .await
     }
 
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
         let place = self.place(role);
         let (listener, first) = place.listen();
         if first {

@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 use super::object;
+use crate::mailbox;
 use crate::protocol::Mono;
 use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, news};
 use crate::store::{News, StoreError};
@@ -39,7 +40,7 @@ struct State {
 }
 
 struct Listener {
-    news: mpsc::Sender<News>,
+    news: mailbox::Sender<News>,
     gap: bool,
 }
 
@@ -146,8 +147,8 @@ impl Place {
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
-    pub fn listen(&self) -> (mpsc::Receiver<News>, bool) {
-        let (news, listener) = mpsc::channel(LISTENER_BUFFER);
+    pub fn listen(&self) -> (mailbox::Receiver<News>, bool) {
+        let (news, listener) = mailbox::channel(LISTENER_BUFFER);
         let mut state = self.state();
         state.listeners.push(Listener { news, gap: true });
         if state.live {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
 use super::Stopwatch;
 use crate::clock::SharedClock;
+use crate::mailbox;
 use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LedgerStore, StoreError};
@@ -45,7 +45,7 @@ impl LedgerStore for MeasuredLedgers {
         self.stopwatch.time(StoreCommand::Purge, self.store.forget(job)).await
     }
 
-    fn changes(&self) -> mpsc::Receiver<JobNews> {
+    fn changes(&self) -> mailbox::Receiver<JobNews> {
         self.store.changes()
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
 
 use super::Stopwatch;
 use crate::clock::SharedClock;
+use crate::mailbox;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
     LockReleaseRequest, SessionId,
@@ -53,7 +53,7 @@ impl LockStore for MeasuredLocks {
         self.stopwatch.time(StoreCommand::LockInspect, self.store.inspect(name)).await
     }
 
-    fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews> {
+    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
         self.store.wakes(session)
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
 use super::{Listener, MemoryStore};
+use crate::mailbox;
 use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{StoreTime, Token};
 use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
@@ -52,7 +52,7 @@ impl LedgerStore for MemoryStore {
         Ok(self.ledgers().cells.remove(job).is_some_and(|cell| cell.read().is_some()))
     }
 
-    fn changes(&self) -> mpsc::Receiver<JobNews> {
+    fn changes(&self) -> mailbox::Receiver<JobNews> {
         let (listener, news) = Listener::new(JobNews::Gap);
         self.ledgers().listeners.push(listener);
         news

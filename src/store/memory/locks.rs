@@ -5,9 +5,9 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
 
 use super::{Listener, MemoryStore, RUN_ID, exhausted};
+use crate::mailbox;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
     LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
@@ -97,7 +97,7 @@ impl LockStore for MemoryStore {
         Ok(self.lock_step(|space, server| (space.inspect(server, &name), Vec::new())))
     }
 
-    fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews> {
+    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
         let (listener, news) = Listener::new(WakeNews::Gap);
         self.locks().listeners.entry(session).or_default().push(listener);
         news

@@ -3,8 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::sync::mpsc;
-
+use crate::mailbox;
 use crate::protocol::Chorus;
 use crate::store::News;
 
@@ -15,8 +14,8 @@ const LISTENER_BUFFER: usize = 256;
 /// while this was slow to hear it, only the last may be told: it holds all that a candidate needs.
 ///
 /// Must be called inside a tokio runtime.
-pub(super) fn listen(members: Vec<mpsc::Receiver<News>>) -> mpsc::Receiver<News> {
-    let (news, listener) = mpsc::channel(LISTENER_BUFFER);
+pub(super) fn listen(members: Vec<mailbox::Receiver<News>>) -> mailbox::Receiver<News> {
+    let (news, listener) = mailbox::channel(LISTENER_BUFFER);
     let ear =
         Ear { chorus: Chorus::new(members.len()), subscribed: vec![false; members.len()], heard: false, gap: false };
     tokio::spawn(run(ear, members, news));
@@ -52,14 +51,15 @@ impl Ear {
     }
 }
 
-async fn run(mut ear: Ear, mut members: Vec<mpsc::Receiver<News>>, listener: mpsc::Sender<News>) {
+async fn run(mut ear: Ear, mut members: Vec<mailbox::Receiver<News>>, listener: mailbox::Sender<News>) {
     loop {
         tokio::select! {
             biased;
             () = listener.closed() => return,
-            room = listener.reserve(), if ear.gap => {
-                let Ok(room) = room else { return };
-                room.send(News::Gap);
+            told = listener.send(News::Gap), if ear.gap => {
+                if told.is_err() {
+                    return;
+                }
                 ear.gap = false;
             }
             next = Next { members: &mut members } => {
@@ -76,7 +76,7 @@ async fn run(mut ear: Ear, mut members: Vec<mpsc::Receiver<News>>, listener: mps
 
 /// The next news of any member, with whose it is; none once all have ended.
 struct Next<'a> {
-    members: &'a mut [mpsc::Receiver<News>],
+    members: &'a mut [mailbox::Receiver<News>],
 }
 
 impl Future for Next<'_> {
@@ -110,12 +110,12 @@ mod tests {
     }
 
     /// The members' ends of a listener.
-    fn stage(members: usize) -> (Vec<mpsc::Sender<News>>, mpsc::Receiver<News>) {
-        let (senders, receivers) = (0..members).map(|_| mpsc::channel(10_000)).unzip();
+    fn stage(members: usize) -> (Vec<mailbox::Sender<News>>, mailbox::Receiver<News>) {
+        let (senders, receivers) = (0..members).map(|_| mailbox::channel(10_000)).unzip();
         (senders, listen(receivers))
     }
 
-    async fn next(listener: &mut mpsc::Receiver<News>) -> Option<News> {
+    async fn next(listener: &mut mailbox::Receiver<News>) -> Option<News> {
         tokio::time::timeout(Duration::from_secs(10), listener.recv()).await.expect("something is heard")
     }
 

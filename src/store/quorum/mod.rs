@@ -21,12 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use self::watching::Shown;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
+use crate::mailbox;
 use crate::protocol::{
     Answer, Ask, CampaignReply, CampaignRequest, CampaignRound, ReleaseReply, ReleaseRequest, ReleaseRound, RenewReply,
     RenewRequest, RenewRound, RoleName, Round, Rules, Seats, Stamped, StoreTime,
@@ -42,7 +43,7 @@ pub trait Member: Send + Sync + 'static {
     async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError>;
 
     /// As [`LeaseStore::listen`].
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News>;
+    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News>;
 
     /// As [`LeaseStore::health`].
     fn health(&self) -> watch::Receiver<StoreHealth>;
@@ -153,7 +154,7 @@ impl LeaseStore for QuorumStore {
         self.decide(role, ReleaseRound::new(self.panel.seats, request)).await
     }
 
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
         listening::listen(self.panel.members.iter().map(|member| member.listen(role)).collect())
     }
 

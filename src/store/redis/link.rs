@@ -8,8 +8,8 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::interfaces::{ClientLike, PubsubInterface};
 use fred::types::config::Options;
-use fred::types::{ClusterHash, CustomCommand, Message, Value};
-use tokio::sync::{Mutex, MutexGuard, broadcast, watch};
+use fred::types::{ClusterHash, CustomCommand, Key, Message, Value};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::task::AbortHandle;
 
 use super::errors::{Failure, explain};
@@ -24,6 +24,9 @@ use crate::store::StoreError;
 const UNANSWERED_MAX: u32 = 2;
 /// fred tells of a connection once; a look at its state in between covers the moment before we listened.
 const STATE_POLL: Duration = Duration::from_millis(20);
+/// How many scripts may be out. More would not be answered any sooner, and those at the end might wait for longer than
+/// their timeout, which would look as if Redis had stopped answering.
+const OUT_MAX: usize = 256;
 
 /// One connection. Closed when dropped.
 pub(super) struct Link {
@@ -33,6 +36,8 @@ pub(super) struct Link {
     /// Why it ended, once it has.
     end: Arc<watch::Sender<Option<StoreError>>>,
     unanswered: AtomicU32,
+    /// For each script that may be out besides those that are.
+    places: Semaphore,
     opened_at: Mono,
     replaced: AtomicBool,
     /// The scripts' texts that went over it.
@@ -73,6 +78,7 @@ impl Link {
             task: handle.abort_handle(),
             end: Arc::clone(&end),
             unanswered: AtomicU32::new(0),
+            places: Semaphore::new(OUT_MAX),
             opened_at: BootClock.now(),
             replaced: AtomicBool::new(false),
             texts: Texts::default(),
@@ -119,6 +125,25 @@ impl Link {
             why = self.ended() => return Err(Failure::because(why, true)),
         };
         self.judge(result, timeout)
+    }
+
+    /// A place among the scripts that may be out, for whoever sends them. Waits for half of the timeout at most, so
+    /// that what is sent then has time to be answered.
+    pub async fn place(&self, timeout: Duration) -> Result<SemaphorePermit<'_>, StoreError> {
+        if let Ok(place) = self.places.try_acquire() {
+            return Ok(place);
+        }
+        let patience = timeout / 2;
+        tokio::select! {
+            biased;
+            // Nobody closes it.
+            Ok(place) = self.places.acquire() => Ok(place),
+            why = self.ended() => Err(why),
+            () = tokio::time::sleep(patience) => {
+                let before = format!("{OUT_MAX} scripts before it have no answer after {patience:?}");
+                Err(StoreError::Unreachable { reason: format!("{}: {before}", self.endpoint) })
+            }
+        }
     }
 
     fn judge(&self, result: Result<Value, fred::error::Error>, waited: Duration) -> Result<Value, Failure> {
@@ -182,18 +207,18 @@ impl Link {
     }
 
     /// Subscribes and waits until that is confirmed: a later command's answer comes after the confirmation.
-    pub async fn subscribe(&self, channels: Vec<String>, timeout: Duration) -> Result<(), Failure> {
+    pub async fn subscribe(&self, channels: &[Arc<str>], timeout: Duration) -> Result<(), Failure> {
         // fred answers a SUBSCRIBE itself and gives a refusal to whichever command is next in line; without one it
         // drops it. So the PING is in line before the refusal can come: neither future waits for anything
         // before it sends.
-        let (sent, confirmed) = tokio::join!(biased; self.client.subscribe(channels), self.ping(timeout));
+        let (sent, confirmed) = tokio::join!(biased; self.client.subscribe(keys(channels)), self.ping(timeout));
         self.judge(sent.map(|()| Value::Null), timeout)?;
         confirmed
     }
 
     /// Ends subscriptions; messages may still come for a moment.
-    pub async fn unsubscribe(&self, channels: Vec<String>, timeout: Duration) -> Result<(), Failure> {
-        let sent = self.client.unsubscribe(channels).await;
+    pub async fn unsubscribe(&self, channels: &[Arc<str>], timeout: Duration) -> Result<(), Failure> {
+        let sent = self.client.unsubscribe(keys(channels)).await;
         self.judge(sent.map(|()| Value::Null), timeout).map(drop)
     }
 
@@ -201,6 +226,10 @@ impl Link {
     pub async fn ping(&self, timeout: Duration) -> Result<(), Failure> {
         self.command("PING", Vec::new(), timeout).await.map(drop)
     }
+}
+
+fn keys(channels: &[Arc<str>]) -> Vec<Key> {
+    channels.iter().map(|channel| Key::from(&**channel)).collect()
 }
 
 /// Whose turn it is to bring a script's text to a server that does not know it.

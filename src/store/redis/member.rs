@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use fred::types::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::RedisStore;
 use super::errors::SetupError;
@@ -12,6 +12,7 @@ use super::scripts::{
     purge_reply, raise_reply, release_reply, renew_reply,
 };
 use crate::config::RedisConfig;
+use crate::mailbox;
 use crate::protocol::{Answer, Ask, RoleName, Stamped};
 use crate::store::quorum::Member;
 use crate::store::{LeaseStore, News, Purge, StoreError, StoreHealth};
@@ -71,7 +72,7 @@ impl Member for RedisMember {
         Ok(self.ask_stamped(role, ask).await?.reply)
     }
 
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
         self.0.listen(role)
     }
 

@@ -44,9 +44,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fred::bytes_utils::Str;
 use fred::types::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, Severity, audit};
@@ -67,9 +66,10 @@ use self::supervisor::Pauses;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock};
 use crate::config::{AckMode, RedisConfig, Replication};
+use crate::mailbox;
 use crate::protocol::{
     CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, Stamped,
+    RenewRequest, RoleName, SessionId, Stamped,
 };
 
 /// See the module.
@@ -132,15 +132,27 @@ impl RedisStore {
 
     /// Runs a script where its keys are.
     async fn call(&self, call: Call<'_>, deadline: Deadline) -> Result<Done<Value>, StoreError> {
-        let mut link = self.routes.link(call.slot, deadline.left()).await?;
+        let link = self.routes.link(call.slot, deadline.left()).await?;
+        let _place = link.place(deadline.left()).await?;
+        // What waits for its place costs little, and what has one much: there may be thousands of the former.
+        Box::pin(self.call_over(Arc::clone(&link), call, deadline)).await
+    }
+
+    async fn call_over(
+        &self,
+        mut link: Arc<Link>,
+        call: Call<'_>,
+        deadline: Deadline,
+    ) -> Result<Done<Value>, StoreError> {
         let mut reply = send(&call, &link, deadline, false).await;
         if let Err(Failure { moving_to: Some(node), .. }) = &reply {
             // The slot is on its way, and these keys are there already. On a connection of its own, so that
             // nobody's command comes between ASKING and the script.
-            let opened = tokio::time::timeout(deadline.left(), Link::open_at(&self.settings, Some(node))).await;
+            let opening = Box::pin(Link::open_at(&self.settings, Some(node)));
+            let opened = tokio::time::timeout(deadline.left(), opening).await;
             let waited = StoreError::Unreachable { reason: format!("{}:{}: no answer", node.host, node.port) };
             link = Arc::new(opened.unwrap_or(Err(waited))?);
-            reply = send(&call, &link, deadline, true).await;
+            reply = Box::pin(send(&call, &link, deadline, true)).await;
         }
         let reply = reply.map_err(|failure| failure.error)?;
         Ok(Done { unconfirmed: scripts::is_unconfirmed(&reply), reply, link, deadline })
@@ -156,7 +168,7 @@ impl RedisStore {
         let reply = self.acknowledged(done).await?;
         if unconfirmed {
             // If it fails the next reply says so again.
-            let _ = send(&confirm, &link, deadline, false).await;
+            let _ = Box::pin(send(&confirm, &link, deadline, false)).await;
         }
         Ok(reply)
     }
@@ -169,10 +181,14 @@ impl RedisStore {
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
     /// server and never becomes another, so these are the acknowledgements of the very write.
     async fn acknowledged<R>(&self, done: Done<R>) -> Result<R, StoreError> {
-        let Replication { acks, mode, timeout } = self.replication;
-        if acks == 0 {
+        if self.replication.acks == 0 {
             return Ok(done.reply);
         }
+        Box::pin(self.enough_acks(done)).await
+    }
+
+    async fn enough_acks<R>(&self, done: Done<R>) -> Result<R, StoreError> {
+        let Replication { acks, mode, timeout } = self.replication;
         let timeout_ms = timeout.min(done.deadline.left()).as_millis().max(1).to_string();
         let (command, args): (_, Vec<Value>) = match mode {
             AckMode::Wait => ("WAIT", vec![acks.to_string().into(), timeout_ms.into()]),
@@ -200,30 +216,44 @@ impl RedisStore {
 /// Runs a script by its hash, or by its text when the server has not seen it yet. `asking`: at a node that the slot is
 /// moving to.
 async fn send(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool) -> Result<Value, Failure> {
-    let one = async |command: &'static str, script: &Str| {
-        if asking {
-            link.command("ASKING", Vec::new(), deadline.left()).await?;
-        }
-        link.command(command, call.arguments(script), deadline.left()).await
-    };
-    let is_known = |reply: &Result<Value, Failure>| !matches!(reply, Err(failure) if failure.script_unknown);
     let seen = link.texts.brought();
-    let reply = one("EVALSHA", &call.script.sha).await;
-    if is_known(&reply) {
-        return reply;
+    let reply = attempt(call, link, deadline, asking, "EVALSHA").await;
+    // Apart, and so are other things that are rare: this is as large as the largest of what it may have to do.
+    if is_known(&reply) { reply } else { Box::pin(bring(call, link, deadline, asking, seen)).await }
+}
+
+fn is_known(reply: &Result<Value, Failure>) -> bool {
+    !matches!(reply, Err(failure) if failure.script_unknown)
+}
+
+async fn attempt(
+    call: &Call<'_>,
+    link: &Link,
+    deadline: Deadline,
+    asking: bool,
+    command: &'static str,
+) -> Result<Value, Failure> {
+    if asking {
+        Box::pin(link.command("ASKING", Vec::new(), deadline.left())).await?;
     }
+    let script = if command == "EVAL" { &call.script.body } else { &*call.script.sha };
+    link.command(command, call.arguments(script), deadline.left()).await
+}
+
+/// The same for a script that the server did not know, when so many texts had been brought as were `seen`.
+async fn bring(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool, seen: u32) -> Result<Value, Failure> {
     // With many roles there are as many calls whose script is unknown. One brings the text and the others wait for it:
     // all of their texts at once would keep a Redis that has just started busy for seconds.
     let turn = link.texts.turn(deadline.left()).await?;
     if link.texts.brought() == seen {
-        let reply = one("EVAL", &call.script.body).await;
+        let reply = attempt(call, link, deadline, asking, "EVAL").await;
         link.texts.bring();
         return reply;
     }
     drop(turn);
-    let reply = one("EVALSHA", &call.script.sha).await;
+    let reply = attempt(call, link, deadline, asking, "EVALSHA").await;
     // It was another script's text that came.
-    if is_known(&reply) { reply } else { one("EVAL", &call.script.body).await }
+    if is_known(&reply) { reply } else { attempt(call, link, deadline, asking, "EVAL").await }
 }
 
 /// A script's answer, and what it takes to go on with it.
@@ -324,8 +354,13 @@ impl LeaseStore for RedisStore {
         Ok(self.run(role, &RELEASE, args, scripts::release_reply).await?.reply)
     }
 
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
         self.listeners.add(Keys::new(&self.prefix, role).channel)
+    }
+
+    /// A leader hears each of its own renewals otherwise.
+    fn listen_but(&self, role: &RoleName, own: SessionId) -> mailbox::Receiver<News> {
+        self.listeners.add_but(Keys::new(&self.prefix, role).channel, own)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {

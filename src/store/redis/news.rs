@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::protocol::jobs::JobName;
-use crate::protocol::{Announcement, AnnouncementKind, Holder, LockName, Token};
+use crate::protocol::{Announcement, AnnouncementKind, Holder, LockName, SessionId, Token};
 use crate::store::{JobNews, WakeNews};
 
 /// The announcement in a message; none when it is not one of ours.
@@ -23,6 +23,11 @@ pub(super) fn parse(message: &str) -> Option<Announcement> {
     Some(Announcement { kind, token, count, audience, holder: Holder { session, identity } })
 }
 
+/// Whose doing an announcement tells; none when it is not one of ours.
+pub(super) fn session(message: &str) -> Option<SessionId> {
+    message.split(' ').nth(5)?.parse().ok()
+}
+
 /// The wake in a message; none when it is not one of ours.
 pub(super) fn parse_wake(message: &str) -> Option<WakeNews> {
     let (id, name) = message.strip_prefix("v1 ")?.split_once(' ')?;
@@ -37,14 +42,13 @@ pub(super) fn parse_wish(message: &str) -> Option<JobNews> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::SessionId;
 
     #[test]
     fn an_identity_is_the_rest_of_the_line() {
         let message = "v1 heartbeat 1763680000123456 17 3 000000000000000000000000000000ff web 0 – é";
         let said = parse(message).unwrap();
         assert_eq!((said.kind, said.token.get()), (AnnouncementKind::Heartbeat, 1_763_680_000_123_456));
-        assert_eq!((said.count, said.audience), (17, 3));
+        assert_eq!((said.count, said.audience, session(message)), (17, 3, Some(SessionId::from_u128(255))));
         assert_eq!(said.holder, Holder { session: SessionId::from_u128(255), identity: Arc::from("web 0 – é") });
     }
 

@@ -157,9 +157,9 @@ impl<'a> Trial<'a> {
     }
 
     async fn listen(&self) -> Result<(), StoreError> {
-        let channels = || vec![self.keys.channel.clone()];
-        self.link.subscribe(channels(), self.timeout).await.map_err(|failure| failure.error)?;
-        self.link.unsubscribe(channels(), self.timeout).await.map_err(|failure| failure.error)
+        let channels = [self.keys.channel.as_str().into()];
+        self.link.subscribe(&channels, self.timeout).await.map_err(|failure| failure.error)?;
+        self.link.unsubscribe(&channels, self.timeout).await.map_err(|failure| failure.error)
     }
 
     async fn script(&self, script: &Script, args: &[String]) -> Result<Vec<String>, StoreError> {

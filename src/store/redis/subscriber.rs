@@ -4,13 +4,13 @@
 //! What is published while a connection is away is lost. So after every subscription that may have missed something its
 //! listeners hear [`News::Gap`], and look for themselves.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::types::Message;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{Notify, broadcast};
 use tokio::time::MissedTickBehavior;
 
 use super::errors::Failure;
@@ -19,10 +19,14 @@ use super::news;
 use super::nodes::Target;
 use super::settings::Settings;
 use super::supervisor::Pauses;
+use crate::mailbox;
+use crate::protocol::SessionId;
 use crate::store::{JobNews, News, StoreError, WakeNews};
 
 /// How many messages a listener may be behind before it is told of a gap instead.
 const LISTENER_BUFFER: usize = 256;
+/// How many channels one command subscribes to.
+const SUBSCRIBE_MAX: usize = 500;
 /// How often listeners that have gone are looked for, at least.
 const TICK_MAX: Duration = Duration::from_secs(1);
 
@@ -33,6 +37,11 @@ pub(super) trait Heard: Clone + Send + 'static {
 
     /// What a message says; none when it is not one of ours.
     fn parse(message: &str) -> Option<Self>;
+
+    /// Whether it tells what this session did.
+    fn is_of(_message: &str, _session: SessionId) -> bool {
+        false
+    }
 }
 
 impl Heard for News {
@@ -40,6 +49,10 @@ impl Heard for News {
 
     fn parse(message: &str) -> Option<Self> {
         news::parse(message).map(|said| Self::Said(Box::new(said)))
+    }
+
+    fn is_of(message: &str, session: SessionId) -> bool {
+        news::session(message) == Some(session)
     }
 }
 
@@ -71,9 +84,11 @@ trait Ear: Send {
 }
 
 struct Listener<N> {
-    news: mpsc::Sender<N>,
+    news: mailbox::Sender<N>,
     /// It missed something, or its subscription is new: the next thing it hears is that.
     gap: bool,
+    /// What this session does is no news to it.
+    own: Option<SessionId>,
 }
 
 impl<N: Heard> Ear for Listener<N> {
@@ -85,6 +100,9 @@ impl<N: Heard> Ear for Listener<N> {
     }
 
     fn hear(&mut self, message: &str) {
+        if self.own.is_some_and(|own| N::is_of(message, own)) {
+            return;
+        }
         match N::parse(message) {
             Some(news) => {
                 if self.settle() {
@@ -104,10 +122,19 @@ impl<N: Heard> Ear for Listener<N> {
     }
 }
 
-/// Who listens to what. Shared between the store, which adds, and the task, which serves.
+/// Who listens to one channel.
+#[derive(Default)]
+struct Channel {
+    ears: Vec<Box<dyn Ear>>,
+    /// Whether the present connection is subscribed to it.
+    subscribed: bool,
+}
+
+/// Who listens to what. Shared between the store, which adds, and the task, which serves. There may be a channel for
+/// each of ten thousand roles.
 #[derive(Default)]
 pub(super) struct Listeners {
-    channels: Mutex<HashMap<String, Vec<Box<dyn Ear>>>>,
+    channels: Mutex<HashMap<Arc<str>, Channel>>,
     changed: Notify,
     /// The connection may lead to a server that is no longer the master.
     suspect: Notify,
@@ -116,13 +143,27 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    fn channels(&self) -> MutexGuard<'_, HashMap<String, Vec<Box<dyn Ear>>>> {
+    fn channels(&self) -> MutexGuard<'_, HashMap<Arc<str>, Channel>> {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add<N: Heard>(&self, channel: String) -> mpsc::Receiver<N> {
-        let (news, listener) = mpsc::channel(LISTENER_BUFFER);
-        self.channels().entry(channel).or_default().push(Box::new(Listener { news, gap: true }));
+    pub fn add<N: Heard>(&self, channel: String) -> mailbox::Receiver<N> {
+        self.add_ear(channel, None)
+    }
+
+    /// The same for one to whom it is no news what its own session does.
+    pub fn add_but<N: Heard>(&self, channel: String, own: SessionId) -> mailbox::Receiver<N> {
+        self.add_ear(channel, Some(own))
+    }
+
+    fn add_ear<N: Heard>(&self, channel: String, own: Option<SessionId>) -> mailbox::Receiver<N> {
+        let (news, listener) = mailbox::channel(LISTENER_BUFFER);
+        let mut channels = self.channels();
+        let ears = &mut channels.entry(channel.into()).or_default().ears;
+        // One, as a rule.
+        ears.reserve_exact(1);
+        ears.push(Box::new(Listener { news, gap: true, own }));
+        drop(channels);
         self.changed.notify_one();
         listener
     }
@@ -148,34 +189,53 @@ impl Listeners {
         *present = refusal;
     }
 
-    /// Forgets listeners that have gone, and says which channels are listened to.
-    fn wanted(&self) -> BTreeSet<String> {
-        let mut channels = self.channels();
-        channels.retain(|_, listeners| {
-            listeners.retain(|listener| !listener.is_gone());
-            !listeners.is_empty()
+    /// A new connection is subscribed to nothing.
+    fn begin(&self) {
+        self.channels().values_mut().for_each(|channel| channel.subscribed = false);
+    }
+
+    /// Forgets listeners that have gone, and says what is to be subscribed to and what is so no longer.
+    fn differences(&self) -> Differences {
+        let (mut new, mut old) = (Vec::new(), Vec::new());
+        self.channels().retain(|name, channel| {
+            channel.ears.retain(|ear| !ear.is_gone());
+            match (channel.ears.is_empty(), channel.subscribed) {
+                (true, true) => old.push(Arc::clone(name)),
+                (false, false) => new.push(Arc::clone(name)),
+                _ => {}
+            }
+            !channel.ears.is_empty()
         });
-        channels.keys().cloned().collect()
+        Differences { new, old }
     }
 
-    fn say(&self, channel: &str, message: &str) {
-        self.channels().get_mut(channel).into_iter().flatten().for_each(|listener| listener.hear(message));
-    }
-
-    /// Tells the listeners of subscribed channels of the gaps that they have not heard of.
-    fn settle(&self, subscribed: &BTreeSet<String>) {
-        for (channel, listeners) in self.channels().iter_mut() {
-            if subscribed.contains(channel) {
-                listeners.iter_mut().for_each(|listener| {
-                    listener.settle();
-                });
+    /// The connection is subscribed to these.
+    fn subscribed(&self, names: &[Arc<str>]) {
+        let mut channels = self.channels();
+        for name in names {
+            if let Some(channel) = channels.get_mut(name) {
+                channel.subscribed = true;
             }
         }
     }
 
+    fn say(&self, channel: &str, message: &str) {
+        let mut channels = self.channels();
+        channels.get_mut(channel).into_iter().flat_map(|channel| &mut channel.ears).for_each(|ear| ear.hear(message));
+    }
+
+    /// Tells the listeners of subscribed channels of the gaps that they have not heard of.
+    fn settle(&self) {
+        let mut channels = self.channels();
+        let subscribed = channels.values_mut().filter(|channel| channel.subscribed);
+        subscribed.flat_map(|channel| &mut channel.ears).for_each(|ear| {
+            ear.settle();
+        });
+    }
+
     /// From here on everybody has missed something.
     fn mark_all(&self) {
-        self.channels().values_mut().flatten().for_each(|listener| listener.miss());
+        self.channels().values_mut().flat_map(|channel| &mut channel.ears).for_each(|ear| ear.miss());
     }
 }
 
@@ -207,19 +267,26 @@ struct Session<'a> {
     settings: &'a Settings,
     listeners: &'a Listeners,
     link: Link,
-    subscribed: BTreeSet<String>,
     was_useful: bool,
+}
+
+/// What a connection is to be subscribed to besides, and what no more.
+struct Differences {
+    new: Vec<Arc<str>>,
+    old: Vec<Arc<str>>,
 }
 
 impl<'a> Session<'a> {
     fn new(settings: &'a Settings, listeners: &'a Listeners, link: Link) -> Self {
-        Self { settings, listeners, link, subscribed: BTreeSet::new(), was_useful: false }
+        listeners.begin();
+        Self { settings, listeners, link, was_useful: false }
     }
 
     async fn run(&mut self) -> StoreError {
         let mut messages = self.link.messages();
-        // Often enough to notice a dead connection within a lease; a PING is cheap.
-        let mut heartbeat = tokio::time::interval(self.settings.unresponsive.min(TICK_MAX * 5));
+        // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
+        let mut heartbeat = tokio::time::interval(self.settings.silence_max);
+        heartbeat.reset();
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut tick = tokio::time::interval(TICK_MAX.min(self.settings.unresponsive));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -234,7 +301,10 @@ impl<'a> Session<'a> {
                 _ = heartbeat.tick() => Next::Heartbeat,
             };
             let step = match next {
-                Next::Message(message) => self.pass_on(message),
+                Next::Message(message) => {
+                    heartbeat.reset();
+                    self.pass_on(message)
+                }
                 Next::Tick => self.update().await,
                 Next::Heartbeat => self.link.ping(self.settings.command_timeout).await,
             };
@@ -254,7 +324,7 @@ impl<'a> Session<'a> {
             }
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 self.listeners.mark_all();
-                self.listeners.settle(&self.subscribed);
+                self.listeners.settle();
                 Ok(())
             }
             Err(broadcast::error::RecvError::Closed) => Err(Failure::unreachable("the connection was closed")),
@@ -263,18 +333,18 @@ impl<'a> Session<'a> {
 
     /// Subscribes to what is new, unsubscribes from what nobody listens to any more, and tells of gaps.
     async fn update(&mut self) -> Result<(), Failure> {
-        let wanted = self.listeners.wanted();
+        let Differences { new, old } = self.listeners.differences();
         let timeout = self.settings.command_timeout;
-        let new: Vec<String> = wanted.difference(&self.subscribed).cloned().collect();
-        if !new.is_empty() {
-            self.link.subscribe(new, timeout).await?;
-        }
-        let old: Vec<String> = self.subscribed.difference(&wanted).cloned().collect();
         if !old.is_empty() {
-            self.link.unsubscribe(old, timeout).await?;
+            self.link.unsubscribe(&old, timeout).await?;
         }
-        self.subscribed = wanted;
-        self.listeners.settle(&self.subscribed);
+        // Not thousands at once: each of them is to look then.
+        for new in new.chunks(SUBSCRIBE_MAX) {
+            self.link.subscribe(new, timeout).await?;
+            self.listeners.subscribed(new);
+            self.listeners.settle();
+        }
+        self.listeners.settle();
         self.listeners.set_refusal(None);
         self.was_useful = true;
         Ok(())
@@ -294,11 +364,17 @@ enum Next {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailbox::Nothing;
     use crate::protocol::jobs::JobName;
     use crate::protocol::{LockId, LockName};
 
     fn said(count: u64) -> String {
         format!("v1 heartbeat 7 {count} 0 {:032x} web-0", 1)
+    }
+
+    fn subscribe(listeners: &Listeners) {
+        listeners.subscribed(&listeners.differences().new);
+        listeners.settle();
     }
 
     fn heard(count: u64) -> News {
@@ -309,7 +385,7 @@ mod tests {
     fn a_slow_listener_hears_of_a_gap_and_the_others_hear_everything() {
         let listeners = Listeners::default();
         let (mut slow, mut quick) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("a".to_owned()));
-        listeners.settle(&listeners.wanted());
+        subscribe(&listeners);
         assert_eq!((slow.try_recv(), quick.try_recv()), (Ok(News::Gap), Ok(News::Gap)));
         for count in 0..1_000 {
             listeners.say("a", &said(count));
@@ -328,7 +404,7 @@ mod tests {
         let mut wakes = listeners.add::<WakeNews>("a".to_owned());
         let mut news = listeners.add::<News>("b".to_owned());
         let mut wishes = listeners.add::<JobNews>("c".to_owned());
-        listeners.settle(&listeners.wanted());
+        subscribe(&listeners);
         let wake = format!("v1 {:032x} orders 42", 5);
         for message in [said(1), wake, "v1 nightly".to_owned()] {
             ["a", "b", "c"].iter().for_each(|channel| listeners.say(channel, &message));
@@ -346,9 +422,40 @@ mod tests {
     fn a_channel_without_listeners_is_not_wanted() {
         let listeners = Listeners::default();
         let (one, other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("a".to_owned()));
+        subscribe(&listeners);
         drop(one);
-        assert_eq!(listeners.wanted().len(), 1);
+        let Differences { new, old } = listeners.differences();
+        assert!(new.is_empty() && old.is_empty(), "the other listens still");
         drop(other);
-        assert!(listeners.wanted().is_empty());
+        let Differences { new, old } = listeners.differences();
+        assert!(new.is_empty() && *old == [Arc::from("a")]);
+        let again = listeners.add::<News>("a".to_owned());
+        let Differences { new, old } = listeners.differences();
+        assert!(*new == [Arc::from("a")] && old.is_empty(), "it was unsubscribed from");
+        drop(again);
+        assert!(listeners.differences().old.is_empty(), "it was not subscribed to yet");
+    }
+
+    #[test]
+    fn a_new_connection_is_to_be_subscribed_to_everything() {
+        let listeners = Listeners::default();
+        let (_one, _other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("b".to_owned()));
+        subscribe(&listeners);
+        assert!(listeners.differences().new.is_empty());
+        listeners.begin();
+        assert_eq!(listeners.differences().new.len(), 2);
+    }
+
+    #[test]
+    fn what_its_own_session_does_is_no_news_to_a_listener() {
+        let listeners = Listeners::default();
+        let (own, another) = (SessionId::from_u128(1), SessionId::from_u128(2));
+        let mut leader = listeners.add_but::<News>("a".to_owned(), own);
+        let mut other = listeners.add_but::<News>("a".to_owned(), another);
+        subscribe(&listeners);
+        listeners.say("a", &said(5));
+        listeners.say("a", "not ours at all");
+        assert_eq!((leader.try_recv(), leader.try_recv()), (Ok(News::Gap), Err(Nothing::Empty)));
+        assert_eq!((other.try_recv(), other.try_recv()), (Ok(News::Gap), Ok(heard(5))));
     }
 }

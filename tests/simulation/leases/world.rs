@@ -203,6 +203,7 @@ impl World {
             guard: true,
             app_checked: false,
             rules: Rules::KUBERNETES,
+            place: Duration::ZERO,
             seed: self.rng.u64(..),
         };
         let (clock_offset, clock_ppm) =

@@ -187,6 +187,7 @@ impl World {
                 guard: true,
                 app_checked: false,
                 rules: Rules::REDIS,
+                place: Duration::ZERO,
                 seed: self.rng.u64(..),
             };
             let mut election = Election::new(profile, local);

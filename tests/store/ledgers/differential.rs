@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use baton::mailbox;
 use baton::protocol::StoreTime;
 use baton::protocol::jobs::{LedgerCell, OpenReply, Revision, WriteReply, WriteRequest};
 use bytes::Bytes;
@@ -36,7 +37,7 @@ enum Operation {
 struct Pair<'a> {
     redis: &'a RedisServer,
     desk: Desk,
-    news: &'a mut mpsc::Receiver<JobNews>,
+    news: &'a mut mailbox::Receiver<JobNews>,
     cell: LedgerCell<Bytes>,
     /// Every revision so far.
     revisions: Vec<Revision>,
@@ -144,7 +145,7 @@ impl Pair<'_> {
 async fn run(
     redis: &RedisServer,
     store: &Arc<RedisStore>,
-    news: &mut mpsc::Receiver<JobNews>,
+    news: &mut mailbox::Receiver<JobNews>,
     seed: u64,
     seen: &mut BTreeMap<&'static str, usize>,
 ) {

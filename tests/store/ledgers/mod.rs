@@ -8,10 +8,10 @@ mod servers;
 use std::sync::Arc;
 
 use baton::clock::BootClock;
+use baton::mailbox;
 use baton::store::memory::MemoryStore;
 use baton::store::redis::RedisStore;
 use baton::store::{JobNews, LedgerStore};
-use tokio::sync::mpsc;
 
 use super::connected;
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
@@ -29,7 +29,7 @@ fn key(desk: &Desk) -> String {
 }
 
 /// Listens, and waits until that has begun.
-async fn listening(store: &RedisStore) -> mpsc::Receiver<JobNews> {
+async fn listening(store: &RedisStore) -> mailbox::Receiver<JobNews> {
     let mut news = store.changes();
     assert_eq!(next(&mut news).await, JobNews::Gap);
     news

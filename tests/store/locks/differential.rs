@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use baton::mailbox;
 use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, Wake};
 
 use super::super::support::cluster::Cluster;
@@ -70,7 +71,7 @@ enum Operation {
 struct Pair<'a> {
     redis: &'a RedisServer,
     store: &'a RedisStore,
-    wakes: &'a mut [mpsc::Receiver<WakeNews>],
+    wakes: &'a mut [mailbox::Receiver<WakeNews>],
     space: LockSpace,
     /// How far the reference's clock is ahead.
     passed_us: u64,
@@ -346,7 +347,7 @@ impl Pair<'_> {
 async fn run(
     redis: &RedisServer,
     store: &RedisStore,
-    wakes: &mut [mpsc::Receiver<WakeNews>],
+    wakes: &mut [mailbox::Receiver<WakeNews>],
     seed: u64,
     seen: &mut BTreeMap<String, usize>,
 ) {
@@ -400,7 +401,7 @@ impl Drop for Trail {
     }
 }
 
-async fn ears(store: &RedisStore) -> Vec<mpsc::Receiver<WakeNews>> {
+async fn ears(store: &RedisStore) -> Vec<mailbox::Receiver<WakeNews>> {
     let mut ears = Vec::new();
     for number in 1..=SESSIONS {
         ears.push(listening(store, number).await);

@@ -10,13 +10,13 @@ mod steps;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton::mailbox;
 use baton::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
     LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,
 };
 use baton::store::redis::RedisStore;
 use baton::store::{LockStore, WakeNews};
-use tokio::sync::mpsc;
 
 use super::support::within;
 
@@ -99,13 +99,13 @@ fn is_extended(reply: &ExtendReply) -> bool {
 }
 
 /// Listens, and waits until that has begun.
-async fn listening(store: &RedisStore, number: u128) -> mpsc::Receiver<WakeNews> {
+async fn listening(store: &RedisStore, number: u128) -> mailbox::Receiver<WakeNews> {
     let mut wakes = store.wakes(session(number));
     assert_eq!(next(&mut wakes).await, WakeNews::Gap);
     wakes
 }
 
-async fn next(wakes: &mut mpsc::Receiver<WakeNews>) -> WakeNews {
+async fn next(wakes: &mut mailbox::Receiver<WakeNews>) -> WakeNews {
     within("a wake", wakes.recv()).await.expect("the store lives")
 }
 

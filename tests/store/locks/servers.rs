@@ -10,7 +10,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A lock that is held and one that waits for it, as the failover finds them.
-async fn before_the_failover(store: &RedisStore) -> (LockGrant, mpsc::Receiver<WakeNews>) {
+async fn before_the_failover(store: &RedisStore) -> (LockGrant, mailbox::Receiver<WakeNews>) {
     let guard = Some(ms(1));
     let mut grant = None;
     wait_until_async(PATIENCE, "the lock is granted", async || {
@@ -26,7 +26,7 @@ async fn before_the_failover(store: &RedisStore) -> (LockGrant, mpsc::Receiver<W
     (grant.expect("granted"), wakes)
 }
 
-async fn after_the_failover(store: &RedisStore, grant: LockGrant, mut wakes: mpsc::Receiver<WakeNews>) {
+async fn after_the_failover(store: &RedisStore, grant: LockGrant, mut wakes: mailbox::Receiver<WakeNews>) {
     let extend = ExtendRequest { restore: known(1, grant.token), ..extension("a", 1) };
     wait_until_async(PATIENCE, "the lock is extended at the new master", async || {
         match store.extend(extend.clone()).await {

@@ -70,7 +70,7 @@ impl LeaseStore for Cuttable {
         LeaseStore::release(&self.memory, role, request).await
     }
 
-    fn listen(&self, role: &RoleName) -> mpsc::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> crate::mailbox::Receiver<News> {
         self.memory.listen(role)
     }
 
@@ -125,6 +125,7 @@ impl Stage {
             guard: true,
             app_checked: false,
             patience: Duration::ZERO,
+            place: Duration::ZERO,
             seed: entropy.seed(),
         };
         let surroundings = Surroundings {

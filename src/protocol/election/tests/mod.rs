@@ -1,6 +1,7 @@
 //! One state, one input, one expectation: the election without a store, a clock or a network.
 
 mod candidate;
+mod crowd;
 mod departed;
 mod incumbent;
 mod shards;
@@ -44,6 +45,7 @@ fn profile() -> Profile {
         guard: true,
         app_checked: false,
         rules: Rules::REDIS,
+        place: Duration::ZERO,
         seed: 7,
     }
 }

@@ -13,11 +13,11 @@ mod wire;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
 use self::wire::{FORGET, LedgerKeys, OPEN, READ, Request, WRITE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
+use crate::mailbox;
 use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
@@ -67,7 +67,7 @@ impl LedgerStore for RedisStore {
         Ok(self.run_ledger(&FORGET, job, Request::default(), wire::forget_reply).await?.reply)
     }
 
-    fn changes(&self) -> mpsc::Receiver<JobNews> {
+    fn changes(&self) -> mailbox::Receiver<JobNews> {
         self.listeners.add(LedgerKeys::new(&self.prefix).wishes())
     }
 }

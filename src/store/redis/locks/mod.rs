@@ -5,11 +5,11 @@ mod wire;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
 
 use self::wire::{ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, INSPECT, LockKeys, RELEASE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
+use crate::mailbox;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
     LockReleaseRequest, SessionId,
@@ -76,7 +76,7 @@ impl LockStore for RedisStore {
         Ok(self.run_lock(&INSPECT, &[name], &[], wire::inspect_reply).await?.reply)
     }
 
-    fn wakes(&self, session: SessionId) -> mpsc::Receiver<WakeNews> {
+    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
         self.listeners.add(LockKeys::new(&self.prefix).wakes_of(session))
     }
 }

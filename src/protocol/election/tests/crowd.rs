@@ -1,0 +1,59 @@
+//! One of thousands of roles in its process.
+
+use super::*;
+
+const PLACE: Duration = Duration::from_millis(300);
+/// Candidates wait a random moment besides.
+const SPREAD: Duration = Duration::from_millis(1);
+
+fn one_of_many(seed: u64) -> Stage {
+    Stage::with(Profile { place: PLACE, seed, ..profile() })
+}
+
+#[test]
+fn a_role_of_a_crowd_takes_its_place_at_the_start_and_when_all_have_listened() {
+    let mut stage = one_of_many(1);
+    assert!(stage.actions().is_empty(), "it does not look at once");
+    assert_eq!(stage.until_due(PERIOD), PLACE);
+    let (id, _) = stage.campaign();
+    stage.answer(id, CampaignReply::LookAgain { token: Token::NONE, count: 0 });
+    let listening = profile().timing.listen_span();
+    let due = stage.until_due(listening * 2);
+    assert!((listening..=listening + SPREAD).contains(&due), "{due:?}: it listened since its start, {PLACE:?} ago");
+}
+
+#[test]
+fn it_takes_its_place_after_a_guard_and_a_gap_too() {
+    let mut stage = one_of_many(1);
+    stage.until_due(PERIOD);
+    let (id, _) = stage.campaign();
+    let (remaining, cause) = (ms(2_000), GuardCause::Generation);
+    stage.answer(id, CampaignReply::Guarded { cause, remaining, token: Token::NONE, count: 0 });
+    let due = stage.election.poll_timeout().expect("it looks again").since(stage.now);
+    assert!((remaining + PLACE..=remaining + PLACE + SPREAD).contains(&due), "{due:?}");
+    stage.input(Input::Gap);
+    let due = stage.election.poll_timeout().expect("it looks sooner").since(stage.now);
+    assert!((PLACE..=PLACE + SPREAD).contains(&due), "{due:?}");
+}
+
+#[test]
+fn a_crowd_is_renewed_all_over_the_period() {
+    let mut first: Vec<Duration> = Vec::new();
+    for seed in 0..200 {
+        let mut stage = one_of_many(seed);
+        stage.until_due(PERIOD);
+        let (id, _) = stage.campaign();
+        stage.answer(id, CampaignReply::Granted { token: token(7), count: 1 });
+        stage.actions();
+        first.push(stage.until_due(PERIOD));
+        let (id, _) = stage.renewal();
+        stage.answer_renewal(id, renewed(2));
+        stage.actions();
+        assert_eq!(stage.until_due(PERIOD), PERIOD, "each period from then on");
+    }
+    for tenth in 0..10 {
+        let within = |due: &&Duration| (PERIOD * tenth / 10..PERIOD * (tenth + 1) / 10).contains(*due);
+        let share = first.iter().filter(within).count();
+        assert!((5..=40).contains(&share), "{share} of 200 in tenth {tenth} of the period");
+    }
+}
