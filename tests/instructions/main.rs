@@ -3,10 +3,10 @@
 //!
 //! valgrind runs this test's own binary, which does the work N times and then 2 N times; the difference is what one
 //! costs, without what starting costs. Callgrind counts the instructions, of the whole process (the client's side,
-//! hyper and tokio are in it) and of Baton's own path alone, DHAT the allocations. What is counted is the development build
-//! that `cargo test` makes: the numbers say nothing of how fast a release is (`make bench` does), but they move when
-//! work is added. `counts.txt` has the numbers as they shall be; what is out of the bounds below fails, the better as
-//! well as the worse, so that the file stays true. After a change that is meant:
+//! hyper and tokio are in it) and of Baton's own path alone, DHAT the allocations. What is counted is the development
+//! build that `cargo test` makes: the numbers say nothing of how fast a release is (`make bench` does), but they move
+//! when work is added. `counts.txt` has the numbers as they shall be; what is out of the bounds below fails, the
+//! better as well as the worse, so that the file stays true. After a change that is meant:
 //!
 //! ```text
 //! BATON_COUNTS_WRITE=1 cargo test --test instructions
@@ -19,9 +19,11 @@ use std::process::Command;
 
 /// How often the work is done the first time; the second time twice as often.
 const TIMES: u64 = 100;
-/// How far instructions may be off. The same binary differs from itself by a ten-thousandth; another processor has
-/// other ways to copy memory.
+/// How far the instructions of the own path may be off. They are the same every time; another processor has other ways
+/// to copy memory.
 const INSTRUCTIONS_OFF_MAX: f64 = 0.01;
+/// How many times as far those of the whole process may be. They depend on how much the kernel hands over at once.
+const PROCESS_FACTOR: f64 = 3.0;
 /// The same with another rustc than the numbers were counted with.
 const INSTRUCTIONS_OFF_MAX_OTHER_RUSTC: f64 = 0.15;
 /// How far allocations may be off. Tables that grow now and then make them no whole number.
@@ -72,14 +74,14 @@ fn what_is_out_of_bounds_is_told_in_both_directions() {
         complaint("x", Some(wanted), Cost { process, path, allocations }, off_max).is_some()
     };
     let (here, elsewhere) = (INSTRUCTIONS_OFF_MAX, INSTRUCTIONS_OFF_MAX_OTHER_RUSTC);
-    for (process, path, allocations) in [(10_000.0, 1_000.0, 4.0), (10_090.0, 991.0, 4.1), (9_910.0, 1_009.0, 3.9)] {
+    for (process, path, allocations) in [(10_000.0, 1_000.0, 4.0), (10_290.0, 991.0, 4.1), (9_710.0, 1_009.0, 3.9)] {
         assert!(!off(process, path, allocations, here), "{process} {path} {allocations}");
     }
-    for (process, path) in [(10_110.0, 1_000.0), (9_890.0, 1_000.0), (10_000.0, 1_011.0), (10_000.0, 989.0)] {
+    for (process, path) in [(10_310.0, 1_000.0), (9_690.0, 1_000.0), (10_000.0, 1_011.0), (10_000.0, 989.0)] {
         assert!(off(process, path, 4.0, here) && !off(process, path, 4.0, elsewhere), "{process} {path}");
     }
     assert!(off(10_000.0, 1_000.0, 5.0, elsewhere) && off(10_000.0, 1_000.0, 3.0, elsewhere), "an allocation");
-    assert!(off(12_000.0, 1_000.0, 4.0, elsewhere) && off(10_000.0, 1_200.0, 4.0, elsewhere));
+    assert!(off(15_000.0, 1_000.0, 4.0, elsewhere) && off(10_000.0, 1_200.0, 4.0, elsewhere));
     assert!(complaint("x", None, wanted, 1.0).is_some(), "nothing is known of it");
 }
 
@@ -116,9 +118,9 @@ fn complaint(name: &str, wanted: Option<Cost>, found: Cost, off_max: f64) -> Opt
     let Some(wanted) = wanted else {
         return Some(format!("counts.txt has no line for {name}"));
     };
-    let fits = |wanted: f64, found: f64| (found / wanted - 1.0).abs() <= off_max;
-    if fits(wanted.process, found.process)
-        && fits(wanted.path, found.path)
+    let fits = |wanted: f64, found: f64, off_max: f64| (found / wanted - 1.0).abs() <= off_max;
+    if fits(wanted.process, found.process, off_max * PROCESS_FACTOR)
+        && fits(wanted.path, found.path, off_max)
         && (found.allocations - wanted.allocations).abs() <= ALLOCATIONS_OFF_MAX
     {
         return None;

@@ -40,7 +40,7 @@ without link-time optimisation, on a machine that was busy with other things):
 Between two changes of a role only the milliseconds of an answer are another, so the rest of its JSON is kept; one
 answer allocates once. `make test` counts the instructions and the allocations of one answer and of one renewal
 (`tests/instructions`, by valgrind, in the development build, the whole process and Baton's own path alone), so that
-what makes them dearer by more than a hundredth, or by one allocation, fails without a clock.",
+what makes the path dearer by more than a twentieth, or either by an allocation, fails without a clock.",
     budget: Duration::from_secs(90),
     peers: &["net-http"],
     measure: |bench| Box::pin(measure(bench)),
