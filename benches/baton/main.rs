@@ -24,6 +24,7 @@
 mod apiserver;
 mod bare;
 mod client;
+mod crew;
 mod load;
 mod page;
 mod part;
@@ -34,6 +35,7 @@ mod raw;
 mod replica;
 mod report;
 mod stats;
+mod supervisor;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -52,6 +54,9 @@ fn main() -> ExitCode {
     if args.iter().any(|arg| arg == "--page") {
         page::Page::of(&part::root().join("docs")).write(None);
         return ExitCode::SUCCESS;
+    }
+    if let Some(code) = supervisor::supervise() {
+        return code;
     }
     // Cargo adds `--bench`.
     let wanted: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with('-')).collect();

@@ -18,8 +18,11 @@ rely on them. Everything runs on one machine, over loopback, so that the load ge
 its processors: the longest times are the most doubtful ones.
 
 What people would use instead is installed by the benchmark from its own registry (`benches/peers`), behind one line
-protocol, with its default settings unless something else is said. It works on the same servers as Baton and takes
-turns with it.
+protocol, with its default settings unless something else is said. What works on Redis works on the same server as
+Baton, the others on servers of their own; all take turns. The Redis keeps nothing on disk, and the etcd below the API
+server does not wait for its disk, while etcd itself and ZooKeeper do before they answer: a part of the difference is
+that. Every server is alone, without replicas and without TLS but the API server's. What the peers promise when a store
+forgets or a process is paused, for example, differs as well and is not measured here.
 ";
 
 /// The page, as it stands.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::peers::install::{self, Missing, Peer};
 use crate::plot::Plot;
-use crate::report::Row;
+use crate::report::{Row, Table};
 use crate::support::redis::RedisServer;
 
 /// One part: a file of `parts/`, and a line in [`crate::parts::ALL`].
@@ -19,8 +19,8 @@ pub struct Part {
     pub title: &'static str,
     /// What is measured and how: Markdown above its figures.
     pub about: &'static str,
-    /// How long it may take; what takes longer is ended, and its earlier figures stay. All together stay below the half
-    /// hour that the whole run may take.
+    /// How long it may take; what takes longer is ended, and its earlier figures stay. All together stay below the
+    /// half hour that the whole run may take.
     pub budget: Duration,
     /// The folders of `benches/peers` that are installed before it begins.
     pub peers: &'static [&'static str],
@@ -35,6 +35,8 @@ pub type Measuring<'a> = Pin<Box<dyn Future<Output = Findings> + 'a>>;
 #[derive(Default)]
 pub struct Findings {
     pub rows: Vec<Row>,
+    /// Told after the rows.
+    pub tables: Vec<Table>,
     pub plots: Vec<Plot>,
     /// What took part besides Baton, with versions.
     pub with: Vec<String>,

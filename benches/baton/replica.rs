@@ -36,6 +36,8 @@ pub struct Spec {
     pub answer_validity: Option<Duration>,
     /// How many roles it has: only [`ROLE`], or others.
     pub roles: usize,
+    /// Further sections, as YAML.
+    pub more: String,
 }
 
 impl Spec {
@@ -43,7 +45,7 @@ impl Spec {
     pub fn redis(identity: &str, url: &str, prefix: &str, lease: Duration) -> Self {
         let timeout = (lease / 4).min(Duration::from_secs(1)).as_millis();
         let store = format!("{{ redis: {{ url: \"{url}\", keyPrefix: {prefix}, commandTimeout: {timeout}ms }} }}");
-        Self { identity: identity.to_owned(), store, lease, answer_validity: None, roles: 1 }
+        Self { identity: identity.to_owned(), store, lease, answer_validity: None, roles: 1, more: String::new() }
     }
 
     /// Its roles' names.
@@ -54,8 +56,9 @@ impl Spec {
         }
     }
 
-    fn yaml(&self, api: u16, telemetry: u16) -> String {
-        let Self { identity, store, lease, answer_validity, roles: _ } = self;
+    /// The whole configuration of a replica with these ports.
+    pub fn yaml(&self, api: u16, telemetry: u16) -> String {
+        let Self { identity, store, lease, answer_validity, more, roles: _ } = self;
         let validity = answer_validity.map(|v| format!(", answerValidity: {}ms", v.as_millis())).unwrap_or_default();
         let lease = lease.as_millis();
         let role = |name| format!("  - {{ name: {name}, leaseDuration: {lease}ms{validity} }}\n");
@@ -63,7 +66,7 @@ impl Spec {
         format!(
             "identity: {identity}\napi: {{ listen: 127.0.0.1:{api} }}\ntelemetry: {{ listen: 127.0.0.1:{telemetry} }}\n\
              store: {store}\nroles:\n{roles}\
-             log: {{ level: warn, format: text }}\n"
+             log: {{ level: warn, format: text }}\n{more}"
         )
     }
 }
@@ -248,6 +251,12 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// And the app beside this one, which does not lead any more.
+    pub fn also(&mut self, at: usize, mut client: Client, way: Way) {
+        let (follows, _) = oneshot::channel();
+        self.tasks.spawn(async move { client.until_leading(way, follows).await.map(|moment| (at, moment)) });
+    }
+
     /// Which replica says first that it leads, and when that was read.
     pub async fn next_leader(mut self) -> (usize, Instant) {
         let first = tokio::time::timeout(BOUND, self.tasks.join_next()).await;

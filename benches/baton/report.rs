@@ -85,6 +85,23 @@ impl Row {
     }
 }
 
+/// Figures that say more beside each other. None of them has a goal: those are rows.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// At least five, so that nobody takes a line of it for a row.
+    pub columns: Vec<&'static str>,
+    pub lines: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let head: Vec<String> = self.columns.iter().map(|column| (*column).to_owned()).collect();
+        let rule = format!("|{}\n", "---|".repeat(head.len()));
+        std::iter::once(line(&head) + &rule).chain(self.lines.iter().map(|cells| line(cells))).collect()
+    }
+}
+
 /// When a part began, and how busy the machine was then with other things.
 pub struct Begun {
     at: jiff::Timestamp,
@@ -151,6 +168,12 @@ impl Report {
                 "goal": row.goal(), "met": row.met(),
             }));
         }
+        for table in &findings.tables {
+            println!("\n{}", table.markdown());
+            lines.push(json!({
+                "kind": "table", "part": part.name, "columns": table.columns, "lines": table.lines,
+            }));
+        }
         for missing in &findings.missing {
             println!("  {} is missing: {}", missing.peer, missing.why);
             lines.push(json!({"kind": "missing", "part": part.name, "peer": missing.peer, "why": missing.why}));
@@ -165,6 +188,9 @@ impl Report {
             let cells = [row.measure.clone(), row.shown(row.value), row.goal(), row.verdict()];
             // Writing into a String does not fail.
             let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+        for table in &findings.tables {
+            let _ = write!(text, "\n{}", table.markdown());
         }
         for plot in &findings.plots {
             let file = format!("performance/{}-{}.svg", part.name, plot.name);

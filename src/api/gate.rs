@@ -4,19 +4,21 @@
 //! a name that resolves there (DNS rebinding) even read the answers. Such requests carry a foreign `Origin` or `Host`,
 //! or say otherwise where they come from: see [`browser`].
 
+use std::cell::OnceCell;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_util::future::Either;
+use bytes::Bytes;
+use futures_util::TryFutureExt;
+use futures_util::future::{Either, MapOk};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderValue};
 use hyper::service::Service;
-use hyper::{Request, Version};
-use warp::Reply;
-use warp::reply::Response;
+use hyper::{Request, Response, Version};
 
 use super::token::TokenCheck;
 use super::{Context, browser, router};
@@ -24,30 +26,46 @@ use crate::http::{Ends, Problem, ProblemKind};
 
 const HTTP_PORT: u16 = 80;
 
+/// The longest `Host` that is remembered; ours are shorter.
+const HOST_KEPT_BYTES: usize = 64;
+
+/// An answer: made at the gate, or the filter's.
+type Sent<W> = http_body_util::Either<Full<Bytes>, W>;
+
 /// One connection's door.
 pub(super) struct Gate<S> {
     service: S,
     context: Arc<Context>,
     ends: Ends,
     token: Option<Arc<TokenCheck>>,
+    /// The first `Host` that was found to be ours. A client says the same with every request.
+    host: OnceCell<Box<[u8]>>,
 }
 
 impl<S> Gate<S> {
     pub(super) fn new(service: S, context: Arc<Context>, ends: Ends, token: Option<Arc<TokenCheck>>) -> Self {
-        Self { service, context, ends, token }
+        Self { service, context, ends, token, host: OnceCell::new() }
     }
 
     fn check(&self, request: &Request<Incoming>) -> Result<(), Problem> {
         let headers = request.headers();
-        let mut hosts = headers.get_all(HOST).iter();
-        match (hosts.next(), hosts.next()) {
-            (Some(host), None) => self.check_host(host)?,
+        // One walk, and no search for what programs do not send.
+        let (mut host, mut hosts, mut is_browsers) = (None, 0, false);
+        for (name, value) in headers {
+            if *name == HOST {
+                (host, hosts) = (Some(value), hosts + 1);
+            } else {
+                is_browsers |= browser::is_browsers(name);
+            }
+        }
+        match (host, hosts) {
+            (Some(host), 1) => self.check_host(host)?,
+            (Some(_), _) => {
+                return Err(Problem::new(ProblemKind::BadHost, "the request has more than one Host header"));
+            }
             // HTTP/1.0 has none, and no browser speaks it.
             (None, _) if request.version() < Version::HTTP_11 => {}
             (None, _) => return Err(Problem::new(ProblemKind::BadHost, "the request has no Host header")),
-            (Some(_), Some(_)) => {
-                return Err(Problem::new(ProblemKind::BadHost, "the request has more than one Host header"));
-            }
         }
         // The absolute form of a request target goes before the header (RFC 9112 §3.2.2).
         if let Some(authority) = request.uri().authority()
@@ -59,7 +77,9 @@ impl<S> Gate<S> {
         if request.uri().path_and_query().is_none() {
             return Err(Problem::new(ProblemKind::UnknownPath, "this is no proxy: a path is wanted"));
         }
-        browser::check(request.method(), request.uri().path(), headers, |host| is_ours(host, self.ends))?;
+        if is_browsers {
+            browser::check(request.method(), request.uri().path(), headers, |host| is_ours(host, self.ends))?;
+        }
         match &self.token {
             // A browser has no token to open the page with: the page asks for it, and needs it for all it shows.
             Some(token) if !router::is_page(request.method(), request.uri().path(), headers) => token.check(headers),
@@ -68,8 +88,17 @@ impl<S> Gate<S> {
     }
 
     fn check_host(&self, host: &HeaderValue) -> Result<(), Problem> {
-        let host = host.to_str().unwrap_or("");
-        if is_ours(host, self.ends) { Ok(()) } else { Err(foreign_host(host)) }
+        if self.host.get().is_some_and(|known| **known == *host.as_bytes()) {
+            return Ok(());
+        }
+        let text = host.to_str().unwrap_or("");
+        if !is_ours(text, self.ends) {
+            return Err(foreign_host(text));
+        }
+        if text.len() <= HOST_KEPT_BYTES {
+            self.host.get_or_init(|| text.as_bytes().into());
+        }
+        Ok(())
     }
 }
 
@@ -102,24 +131,36 @@ fn is_ours(host: &str, ends: Ends) -> bool {
         .is_ok_and(|address| canonical(address).is_loopback() || canonical(address) == canonical(ends.local.ip()))
 }
 
-impl<S> Service<Request<Incoming>> for Gate<S>
+fn filtered<W>(response: Response<W>) -> Response<Sent<W>> {
+    response.map(Sent::Right)
+}
+
+impl<S, W> Service<Request<Incoming>> for Gate<S>
 where
-    S: Service<Request<Incoming>, Response = Response, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<W>, Error = Infallible>,
+    S::Future: Send + 'static,
 {
-    type Response = Response;
+    type Response = Response<Sent<W>>;
     type Error = Infallible;
     // Boxed: hyper keeps room for it in every connection, and moves all of it with every poll that needs none of it.
-    type Future = Either<Ready<Result<Response, Infallible>>, Pin<Box<S::Future>>>;
+    type Future = Either<
+        Ready<Result<Self::Response, Infallible>>,
+        Pin<Box<MapOk<S::Future, fn(Response<W>) -> Response<Sent<W>>>>>,
+    >;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let at_once = match self.check(&request) {
-            Ok(()) => router::at_once(&self.context, request.method(), request.uri()),
-            Err(problem) => Some(problem.into_response().into_response()),
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let answer = match self.check(&request) {
+            Ok(()) => match router::at_once(&self.context, request.method(), request.uri()) {
+                Some(answer) => answer,
+                None => return Either::Right(Box::pin(self.service.call(request).map_ok(filtered as fn(_) -> _))),
+            },
+            Err(problem) => Err(problem),
         };
-        match at_once {
-            Some(response) => Either::Left(ready(Ok(response))),
-            None => Either::Right(Box::pin(self.service.call(request))),
-        }
+        let response = match answer {
+            Ok(told) => told.into_response(std::mem::take(request.headers_mut())),
+            Err(problem) => problem.into_response(),
+        };
+        Either::Left(ready(Ok(response.map(|body| Sent::Left(Full::new(body))))))
     }
 }
 

@@ -2,17 +2,19 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::Serialize;
 use warp::reply::Response;
 
 use super::Context;
 use super::params::LongPoll;
 use crate::http::{Problem, ProblemKind};
-use crate::role::RoleHandle;
+use crate::role::{AnswerText, RoleHandle};
 
 /// More than any answer is long, so that writing one allocates once.
 const ANSWER_BYTES: usize = 384;
+/// More headers than this have a table that is not worth keeping for the connection's next request.
+const HEADERS_KEPT: usize = 32;
 
 /// A JSON answer that nobody may keep.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
@@ -21,11 +23,37 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     if serde_json::to_writer(&mut text, value).is_err() {
         return problem(Problem::new(ProblemKind::Internal, "an answer could not be written"));
     }
-    let mut response = Response::new(Bytes::from(text).into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    whole(Told { status, json: text.into() })
+}
+
+/// JSON that is to be answered.
+pub(super) struct Told {
+    status: StatusCode,
+    json: Bytes,
+}
+
+impl Told {
+    fn from(status: StatusCode, text: AnswerText) -> Self {
+        Self { status, json: text.json.into() }
+    }
+
+    /// An answer that nobody may keep. `spent`: the request's headers, which nobody looks at any more. Their table
+    /// becomes that of the answer's, since a new one would have to be allocated.
+    pub(super) fn into_response(self, spent: HeaderMap) -> hyper::Response<Bytes> {
+        let mut headers = if spent.capacity() <= HEADERS_KEPT { spent } else { HeaderMap::new() };
+        headers.clear();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let mut response = hyper::Response::new(self.json);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+/// An answer of the filter's kind.
+pub(super) fn whole(told: Told) -> Response {
+    told.into_response(HeaderMap::new()).map(Into::into)
 }
 
 /// An error.
@@ -68,8 +96,8 @@ pub(super) fn find(context: &Context, name: Option<&str>) -> Result<RoleHandle, 
 }
 
 /// `GET /leader[/{role}]` without a query.
-pub(super) fn now(context: &Context, name: Option<&str>) -> Result<Response, Problem> {
-    Ok(json(StatusCode::OK, &find(context, name)?.answer()))
+pub(super) fn now(context: &Context, name: Option<&str>) -> Result<Told, Problem> {
+    Ok(Told::from(StatusCode::OK, find(context, name)?.answer_text()))
 }
 
 /// `GET /leader[/{role}]`
@@ -78,7 +106,7 @@ pub(super) async fn leader(context: &Context, name: Option<&str>, query: &str) -
     if let Some(poll) = LongPoll::parse(query)? {
         wait(context, &role, poll).await;
     }
-    Ok(json(StatusCode::OK, &role.answer()))
+    Ok(whole(Told::from(StatusCode::OK, role.answer_text())))
 }
 
 /// Waits for what a long poll waits for. The answer is made afterwards: its validity begins when it is sent.
@@ -96,10 +124,10 @@ async fn wait(context: &Context, role: &RoleHandle, poll: LongPoll) {
 }
 
 /// `GET, HEAD, OPTIONS /leading[/{role}]`. A script acts on a 200 as on `leader: true`, so it is as much of a promise.
-pub(super) fn leading(context: &Context, name: Option<&str>) -> Result<Response, Problem> {
-    let answer = find(context, name)?.answer();
+pub(super) fn leading(context: &Context, name: Option<&str>) -> Result<Told, Problem> {
+    let answer = find(context, name)?.answer_text();
     let status = if answer.leader { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(json(status, &answer))
+    Ok(Told::from(status, answer))
 }
 
 /// `GET /roles`

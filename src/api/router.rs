@@ -9,7 +9,7 @@ use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Buf, Filter, Rejection};
 
-use super::leader::problem;
+use super::leader::{Told, problem};
 use super::page::File;
 use super::params::EventView;
 use super::{Context, control, events, leader, part, status};
@@ -132,17 +132,16 @@ pub(super) fn filter(
 
 /// The answer to a plain poll; none for every other request. Polls are what an app sends before each of its steps. They
 /// have no body to read and nothing to wait for, so they need not pass the filter, which costs more than their answer.
-pub(super) fn at_once(context: &Context, method: &Method, uri: &Uri) -> Option<Response> {
+pub(super) fn at_once(context: &Context, method: &Method, uri: &Uri) -> Option<Result<Told, Problem>> {
     if *method != Method::GET || uri.query().is_some() {
         return None;
     }
     let path = shard_slash(uri.path());
-    let answer = match Route::find(&path)? {
-        Route::Leader(role) => leader::now(context, role),
-        Route::Leading(role) => leader::leading(context, role),
-        _ => return None,
-    };
-    Some(answer.unwrap_or_else(problem))
+    match Route::find(&path)? {
+        Route::Leader(role) => Some(leader::now(context, role)),
+        Route::Leading(role) => Some(leader::leading(context, role)),
+        _ => None,
+    }
 }
 
 async fn answer<B: Buf>(
@@ -164,7 +163,7 @@ async fn answer<B: Buf>(
     };
     match route {
         Route::Leader(role) => leader::leader(context, role, query).await,
-        Route::Leading(role) => leader::leading(context, role),
+        Route::Leading(role) => leader::leading(context, role).map(leader::whole),
         Route::Roles => Ok(leader::roles(context)),
         Route::Events => Ok(events::stream(context, EventView::parse(query)?, headers.get(LAST_EVENT_ID))),
         Route::Status => Ok(status::status(context)),

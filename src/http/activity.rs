@@ -1,18 +1,18 @@
 //! What a connection is doing, so that one which does nothing useful can be told from one that works.
 //!
 //! hyper owns the socket while it serves, so the socket is wrapped to note bytes and stalls, and the service and its
-//! bodies to note requests. The accept loop reads these notes now and then; nothing here costs a timer per request.
+//! bodies to note requests. The accept loop reads these notes now and then and tells the connection what to do; nothing
+//! here costs a timer, per request or per connection.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
 
 use super::serve::Limits;
 use crate::clock::SharedClock;
@@ -21,20 +21,47 @@ use crate::protocol::Mono;
 /// Nobody reads a moment before boot, so zero can stand for "not now".
 const NONE: u64 = 0;
 
-/// The notes about one connection. Written by its own task, read by the accept loop too when it needs room.
+/// The notes about one connection. All but the orders are written by its own task alone, so that nothing of them needs
+/// an atomic addition; the accept loop only reads them.
 #[derive(Debug)]
 pub(super) struct Activity {
     clock: SharedClock,
     /// Requests whose answer is not complete yet. A stream of events is one for as long as it lasts.
     in_service: AtomicU32,
+    /// What the accept loop has told the connection and it has not done yet: a set of [`Order`]s.
+    orders: AtomicU8,
+    /// The moment of the connection's present turn, or [`NONE`] while nothing has asked for it.
+    turn_at: AtomicU64,
     /// When the first byte of a request came whose head is not complete, or [`NONE`].
     head_since: AtomicU64,
     /// When a byte last moved in either direction.
     moved_at: AtomicU64,
     /// Since when a write waits for the client to read, or [`NONE`].
     stalled_since: AtomicU64,
-    /// Tells the connection to make room for another.
-    pub(super) evict: Notify,
+    /// Wakes the connection's task.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// What the accept loop may tell a connection. Each is a bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Order {
+    /// Make room for another, at once.
+    Leave = 1,
+    /// Finish what is under way, then end.
+    Finish = 2,
+    /// Look whether the time is up.
+    Look = 4,
+}
+
+/// A set of [`Order`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Orders(u8);
+
+impl Orders {
+    pub(super) fn has(self, order: Order) -> bool {
+        self.0 & order as u8 != 0
+    }
 }
 
 /// Why a connection has had its time.
@@ -54,10 +81,12 @@ impl Activity {
         Arc::new(Self {
             clock,
             in_service: AtomicU32::new(0),
+            orders: AtomicU8::new(0),
+            turn_at: AtomicU64::new(NONE),
             head_since: AtomicU64::new(NONE),
             moved_at: AtomicU64::new(now),
             stalled_since: AtomicU64::new(NONE),
-            evict: Notify::new(),
+            waker: Mutex::new(None),
         })
     }
 
@@ -66,15 +95,54 @@ impl Activity {
         self.clock.now()
     }
 
+    /// The connection's task runs: what it does until it waits again is of one moment, for which the clock is read once
+    /// at the most.
+    pub(super) fn begin_turn(&self) {
+        self.turn_at.store(NONE, Ordering::Relaxed);
+    }
+
+    fn turn_at(&self) -> u64 {
+        let known = self.turn_at.load(Ordering::Relaxed);
+        if known != NONE {
+            return known;
+        }
+        let now = self.clock.now().as_nanos();
+        self.turn_at.store(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Says what wakes the connection's task. To be called before its first look at [`Self::take_orders`], and whenever
+    /// it is another.
+    pub(super) fn wakes(&self, waker: &Waker) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+    }
+
+    /// Tells the connection. From any task.
+    pub(super) fn tell(&self, order: Order) {
+        self.orders.fetch_or(order as u8, Ordering::AcqRel);
+        // Before its first turn there is none; it looks at its orders in that turn.
+        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// What the connection was told since it last asked.
+    pub(super) fn take_orders(&self) -> Option<Orders> {
+        if self.orders.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        Some(Orders(self.orders.swap(0, Ordering::AcqRel)))
+    }
+
     /// A request's head is complete; the guard lasts until its answer is.
     pub(super) fn begin_request(self: &Arc<Self>) -> InService {
-        self.in_service.fetch_add(1, Ordering::Relaxed);
+        self.in_service.store(self.in_service.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.head_since.store(NONE, Ordering::Relaxed);
         InService(Arc::clone(self))
     }
 
     fn note_read(&self) {
-        let now = self.clock.now().as_nanos();
+        let now = self.turn_at();
         self.moved_at.store(now, Ordering::Relaxed);
         if self.in_service.load(Ordering::Relaxed) == 0 && self.head_since.load(Ordering::Relaxed) == NONE {
             self.head_since.store(now, Ordering::Relaxed);
@@ -82,7 +150,7 @@ impl Activity {
     }
 
     fn note_write<T>(&self, outcome: &Poll<io::Result<T>>) {
-        let now = self.clock.now().as_nanos();
+        let now = self.turn_at();
         if outcome.is_ready() {
             self.moved_at.store(now, Ordering::Relaxed);
             self.stalled_since.store(NONE, Ordering::Relaxed);
@@ -118,14 +186,15 @@ impl Activity {
     }
 }
 
-/// A request in service; see [`Activity::begin_request`].
+/// A request in service; see [`Activity::begin_request`]. It never leaves the connection's task: hyper holds it, in a
+/// future or a body.
 #[derive(Debug)]
 pub(super) struct InService(Arc<Activity>);
 
 impl Drop for InService {
     fn drop(&mut self) {
         // The wait for the next request begins with the write that follows, which is noted.
-        self.0.in_service.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_service.store(self.0.in_service.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 }
 

@@ -2,28 +2,27 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::activity::{Activity, Overdue, WatchedBody, WatchedStream};
+use super::activity::{Activity, Order, Overdue, WatchedBody, WatchedStream};
 use super::problem::{Problem, ProblemKind};
 use super::refuse::refuse;
 use crate::clock::SharedClock;
+use crate::protocol::Mono;
 
 /// What clients may cost this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +72,8 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long what was sent may stay unacknowledged.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
-/// The shortest pause between two looks at one connection's notes.
-const TICK_MIN: Duration = Duration::from_millis(5);
+/// The shortest pause between two looks at the connections' notes.
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(5);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -93,15 +92,18 @@ pub async fn serve<M, S, B>(
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
-    let (stop, stopping) = watch::channel(false);
     let open = Arc::new(Open::default());
     let mut tasks = JoinSet::new();
     let mut refusals = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
+    let (mut shutdown, mut next_look) = (pin!(shutdown), pin!(tokio::time::sleep(Duration::ZERO)));
     loop {
         tokio::select! {
             biased;
             () = &mut shutdown => break,
+            () = &mut next_look, if !tasks.is_empty() => {
+                let nap = open.look(&limits, clock.now());
+                next_look.set(tokio::time::sleep(nap));
+            }
             Some(_) = tasks.join_next() => {}
             Some(_) = refusals.join_next() => {}
             accepted = listener.accept() => match accepted {
@@ -110,7 +112,7 @@ pub async fn serve<M, S, B>(
                     if open.has_room(&limits, &clock) {
                         let activity = Activity::new(Arc::clone(&clock));
                         let place = Place::take(&open, Arc::clone(&activity));
-                        let conversation = converse(stream, make_service(ends), limits, activity, stopping.clone());
+                        let conversation = converse(stream, make_service(ends), limits, activity);
                         tasks.spawn(async move {
                             conversation.await;
                             drop(place);
@@ -129,8 +131,7 @@ pub async fn serve<M, S, B>(
         }
     }
     drop(listener);
-    // Nobody listens when there is no connection, which is as good.
-    let _ = stop.send(true);
+    open.tell_all(Order::Finish);
     let all_ended = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.grace, all_ended).await.is_err() {
         tasks.shutdown().await;
@@ -147,13 +148,8 @@ fn prepare(stream: &TcpStream, peer: SocketAddr) -> Option<Ends> {
 }
 
 /// One connection, from its first byte to its close.
-async fn converse<S, B>(
-    stream: TcpStream,
-    service: S,
-    limits: Limits,
-    activity: Arc<Activity>,
-    stopping: watch::Receiver<bool>,
-) where
+async fn converse<S, B>(stream: TcpStream, service: S, limits: Limits, activity: Arc<Activity>)
+where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
@@ -167,70 +163,44 @@ async fn converse<S, B>(
     });
     let io = TokioIo::new(WatchedStream::new(stream, Arc::clone(&activity)));
     let mut builder = http1::Builder::new();
-    // The bounds on time are kept below, apart for heads and for idleness, which hyper would count as one.
+    // The bounds on time are kept outside, apart for heads and for idleness, which hyper would count as one.
     builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX).max_header_size(HEAD_BYTES_MAX);
     // Answers are small: copied behind their head and sent in one piece they cost less than a vectored write.
     builder.writev(false);
     let mut connection = builder.serve_connection(io, watched);
-    let tick_max = limits.head.min(limits.idle).min(limits.stall);
-    // Each is looked at only when it has something to say, and not with every request.
-    let mut interrupts = FuturesUnordered::new();
-    interrupts.push(interrupt(activity.evict.notified(), Interrupt::Evict));
-    interrupts.push(interrupt(stopped(stopping), Interrupt::Stop));
-    interrupts.push(interrupt(tokio::time::sleep(tick_max), Interrupt::Tick));
-    let overdue = loop {
-        tokio::select! {
-            // In this order: as a rule it is the connection that has something to do, and a fair choice costs as much
-            // as a request's routing.
-            biased;
+    let mut known: Option<Waker> = None;
+    loop {
+        let turn = poll_fn(|cx| {
+            if !known.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                activity.wakes(cx.waker());
+                known = Some(cx.waker().clone());
+            }
+            activity.begin_turn();
             // An error is the client's: it went away, or it does not speak HTTP, which hyper has told it.
-            _ = &mut connection => return,
-            Some(interrupted) = interrupts.next() => match interrupted {
-                Interrupt::Evict => return,
-                Interrupt::Stop => Pin::new(&mut connection).graceful_shutdown(),
-                Interrupt::Tick => {
-                    let nap = match activity.overdue_at(&limits) {
-                        Some((moment, overdue)) if moment <= activity.now() => break overdue,
-                        Some((moment, _)) => moment.since(activity.now()).clamp(TICK_MIN, tick_max),
-                        None => tick_max,
-                    };
-                    interrupts.push(interrupt(tokio::time::sleep(nap), Interrupt::Tick));
-                }
-            },
+            match Pin::new(&mut connection).poll(cx) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => activity.take_orders().map_or(Poll::Pending, |orders| Poll::Ready(Some(orders))),
+            }
+        });
+        let Some(orders) = turn.await else { return };
+        if orders.has(Order::Leave) {
+            return;
         }
-    };
-    // An idle client is simply left, and a stalled one would not read. One that has begun to ask shall know.
-    if overdue == Overdue::Head {
-        let stream = connection.into_parts().io.into_inner().into_inner();
-        let detail = format!("the request's head took longer than {:?}", limits.head);
-        refuse(stream, &Problem::new(ProblemKind::RequestTimeout, detail)).await;
+        if orders.has(Order::Finish) {
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        // What has come since the accept loop looked counts.
+        match activity.overdue_at(&limits).filter(|(moment, _)| orders.has(Order::Look) && *moment <= activity.now()) {
+            Some((_, Overdue::Head)) => break,
+            // An idle client is simply left, and a stalled one would not read.
+            Some(_) => return,
+            None => {}
+        }
     }
-}
-
-/// What a connection's task does besides serving it.
-#[derive(Clone, Copy, Debug)]
-enum Interrupt {
-    /// Its place is given to another.
-    Evict,
-    /// The listener ends.
-    Stop,
-    /// A look at what it has been doing.
-    Tick,
-}
-
-fn interrupt<'a>(
-    moment: impl Future<Output = ()> + Send + 'a,
-    what: Interrupt,
-) -> Pin<Box<dyn Future<Output = Interrupt> + Send + 'a>> {
-    Box::pin(async move {
-        moment.await;
-        what
-    })
-}
-
-async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // The sender outlives every connection, and a lost one would mean the same.
-    let _ = stopping.wait_for(|stop| *stop).await;
+    // One that has begun to ask shall know.
+    let stream = connection.into_parts().io.into_inner().into_inner();
+    let detail = format!("the request's head took longer than {:?}", limits.head);
+    refuse(stream, &Problem::new(ProblemKind::RequestTimeout, detail)).await;
 }
 
 /// The connections that are open.
@@ -263,9 +233,27 @@ impl Open {
         let longest = waiting.min().filter(|(since, _)| now.since(*since) >= EVICTION_AGE_MIN);
         let Some((_, id)) = longest else { return false };
         if let Some(activity) = table.connections.remove(&id) {
-            activity.evict.notify_one();
+            activity.tell(Order::Leave);
         }
         true
+    }
+
+    /// Has those connections look to themselves whose time seems to be up. Returns how long nothing of the kind can
+    /// come about: what begins after this has at least the shortest of the limits.
+    fn look(&self, limits: &Limits, now: Mono) -> Duration {
+        let mut nap = limits.head.min(limits.idle).min(limits.stall);
+        for activity in self.lock().connections.values() {
+            match activity.overdue_at(limits) {
+                Some((moment, _)) if moment <= now => activity.tell(Order::Look),
+                Some((moment, _)) => nap = nap.min(moment.since(now)),
+                None => {}
+            }
+        }
+        nap.max(LOOK_EVERY_MIN)
+    }
+
+    fn tell_all(&self, order: Order) {
+        self.lock().connections.values().for_each(|activity| activity.tell(order));
     }
 
     fn add(&self, activity: Arc<Activity>) -> u64 {

@@ -87,6 +87,10 @@ pub fn shown(text: &str) -> String {
 /// A path in which the slash of a shard's name was percent-encoded (`/leader/scheduler%2F3`), as clients do that take
 /// the name for one segment, with that slash as it is. All other paths are left alone.
 pub(crate) fn shard_slash(path: &str) -> Cow<'_, str> {
+    // As good as every path.
+    if !path.as_bytes().contains(&b'%') {
+        return Cow::Borrowed(path);
+    }
     let is_it = |at: &usize| matches!(path.as_bytes()[*at + 2..], [b'F' | b'f', b'0'..=b'9', ..]);
     let of_role = path.starts_with("/leader/") || path.starts_with("/leading/");
     match path.match_indices("%2").map(|(at, _)| at).find(is_it) {

@@ -26,6 +26,11 @@ impl Dice {
         let width = u64::try_from(most.saturating_sub(least).as_micros()).unwrap_or(u64::MAX);
         least + Duration::from_micros(if width == 0 { 0 } else { self.roll() % width })
     }
+
+    /// How often in a row a coin shows heads, at most so often: half of all rolls give 0, a quarter gives 1, ….
+    pub fn heads(&mut self, most: u32) -> u32 {
+        self.roll().trailing_ones().min(most)
+    }
 }
 
 #[cfg(test)]
@@ -43,5 +48,17 @@ mod tests {
         assert_eq!(rolls(1), rolls(1));
         assert_ne!(rolls(1), rolls(2));
         assert_eq!(Dice::new(1).between(most, most), most);
+    }
+
+    #[test]
+    fn each_number_of_heads_is_half_as_frequent_as_the_one_before() {
+        let mut dice = Dice::new(1);
+        let mut counts = [0; 4];
+        for _ in 0..8_000 {
+            counts[dice.heads(3) as usize] += 1;
+        }
+        for (count, expected) in counts.into_iter().zip([4_000_i32, 2_000, 1_000, 1_000]) {
+            assert!((expected - count).abs() < expected / 8, "{counts:?}");
+        }
     }
 }

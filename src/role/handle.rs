@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::pulse::Heartbeat;
 use super::status::{Snapshot, Status};
+use super::text::{AnswerText, Written};
 use super::words::{name, number, text, text_if_any, word};
 use crate::clock::SharedClock;
 use crate::mailbox;
@@ -90,6 +91,7 @@ struct Shared {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mailbox::Sender<Command>,
     heartbeat: Arc<Heartbeat>,
+    written: Written,
 }
 
 /// A role of this replica, seen from outside. Cheap to clone, readable from any thread.
@@ -109,7 +111,8 @@ impl RoleHandle {
         commands: mailbox::Sender<Command>,
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat }) }
+        let written = Written::default();
+        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat, written }) }
     }
 
     /// The role's name.
@@ -125,6 +128,17 @@ impl RoleHandle {
         let now = self.shared.clock.now();
         let promise = self.shared.standing.promise(now);
         self.describe(&snapshot, now, promise)
+    }
+
+    /// The same in JSON, and as much of a promise.
+    pub fn answer_text(&self) -> AnswerText {
+        // In this order for the reason above. Nobody publishes while it is borrowed, which is for less than a
+        // microsecond.
+        let snapshot = self.shared.snapshots.borrow();
+        let now = self.shared.clock.now();
+        let promise = self.shared.standing.promise(now);
+        let holder_known = snapshot.view.holder.as_ref().is_some_and(|(_, until)| now < *until);
+        self.shared.written.text(&snapshot, promise, holder_known, || self.describe(&snapshot, now, promise))
     }
 
     /// Tells somebody who only looks. It promises nothing, so no handover waits for it.
@@ -264,7 +278,7 @@ impl RoleHandle {
     }
 }
 
-fn whole_ms(span: Duration) -> u64 {
+pub(super) fn whole_ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -277,7 +291,8 @@ pub struct Roles {
 #[derive(Default)]
 struct RoleTable {
     roles: BTreeMap<RoleName, RoleHandle>,
-    default_role: Option<RoleName>,
+    /// What `/leader` means.
+    default_role: Option<RoleHandle>,
 }
 
 impl Default for Roles {
@@ -289,7 +304,11 @@ impl Default for Roles {
 impl Roles {
     /// The roles from now on; `default_role` is what `/leader` means when there are several.
     pub fn replace(&self, roles: Vec<RoleHandle>, default_role: Option<RoleName>) {
-        let roles = roles.into_iter().map(|role| (role.name().clone(), role)).collect();
+        let roles: BTreeMap<_, _> = roles.into_iter().map(|role| (role.name().clone(), role)).collect();
+        let default_role = match default_role {
+            Some(name) => roles.get(&name).cloned(),
+            None => roles.values().next().filter(|_| roles.len() == 1).cloned(),
+        };
         self.table.store(Arc::new(RoleTable { roles, default_role }));
     }
 
@@ -309,12 +328,7 @@ impl Roles {
 
     /// What `/leader` without a name means: the default role, or the only one. None when that is ambiguous.
     pub fn default_role(&self) -> Option<RoleHandle> {
-        let table = self.table.load();
-        match &table.default_role {
-            Some(name) => table.roles.get(name).cloned(),
-            None if table.roles.len() == 1 => table.roles.values().next().cloned(),
-            None => None,
-        }
+        self.table.load().default_role.clone()
     }
 
     /// Every role, by name.

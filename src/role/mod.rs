@@ -7,6 +7,7 @@ mod pulse;
 mod shards;
 mod status;
 mod team;
+mod text;
 mod words;
 
 pub use app_check::watch_app;
@@ -15,3 +16,4 @@ pub use handle::{Answer, Command, CommandError, RoleHandle, Roles};
 pub use pulse::Heartbeat;
 pub use status::{CHANGES_MAX, Change, Snapshot, Status, any_changed};
 pub use team::{Broken, Membership, Team};
+pub use text::AnswerText;

@@ -5,6 +5,7 @@ use std::env;
 
 mod checker;
 mod clockwork;
+mod crowd;
 mod departures;
 mod faults;
 mod jobs;

@@ -123,6 +123,30 @@ async fn an_idle_subscription_in_a_black_hole_is_noticed() {
 }
 
 #[tokio::test]
+async fn a_subscription_on_which_something_is_heard_asks_for_no_sign_of_life_and_an_idle_one_does() {
+    let redis = RedisServer::start();
+    // It asks after two seconds of silence.
+    let store = RedisStore::connect(&config(&redis.url()), ms(5_000), 7).expect("the configuration is good");
+    let mut news = store.listen(&role());
+    assert_eq!(next(&mut news).await, News::Gap);
+    let pings = || {
+        let stats = redis.command(&["INFO", "commandstats"]).text();
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_ping:calls="));
+        calls.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let message = format!("v1 heartbeat 7 1 0 {:032x} web-1", 1);
+    let before = pings();
+    let mut pace = tokio::time::interval(ms(100));
+    for _ in 0..26 {
+        pace.tick().await;
+        redis.command(&["PUBLISH", "baton:{scheduler}:news", &message]);
+        assert!(matches!(next(&mut news).await, News::Said(_)));
+    }
+    assert_eq!(pings(), before, "in more than two seconds");
+    wait_until(BOUND, "a PING once nothing is heard any more", || pings() > before).await;
+}
+
+#[tokio::test]
 async fn a_gap_is_told_when_the_subscription_alone_was_closed() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;

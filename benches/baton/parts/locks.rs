@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::Value;
 
+use super::rest::calls;
 use crate::part::{Bench, Findings, Part};
 use crate::peers::install::{Missing, Peer};
 use crate::peers::locker::{Kind, Locker, Outcome, Run};
@@ -17,6 +18,7 @@ use crate::raw::{Http, Redis};
 use crate::replica::{Group, Replica, Spec};
 use crate::report::Row;
 use crate::stats::median;
+use crate::support::redis::RedisServer;
 
 pub const PART: Part = Part {
     name: "locks",
@@ -30,8 +32,9 @@ the server's process. *Contended*: a hundred contenders, 25 in each of four proc
 are workers with something else to do; those who never rest ask again the moment they have given it back. Whoever
 waits by looking again, as redis-py, redsync and rslock do, is then fast in one way only: who has just had the lock
 takes it again before anybody looks. The contender with the fewest cycles, over the mean of all, and the longest wait
-show it. Everybody takes turns on one Redis; the figures are medians of the rounds. *Fair* queues are first come,
-first served.",
+show it, and what Redis read from its clients (`total_reads_processed`) and ran for each cycle: two reads are those of
+somebody who met nobody. Everybody takes turns on one Redis; the figures are medians of the rounds. *Fair* queues are
+first come, first served.",
     budget: Duration::from_secs(330),
     peers: &["redisson", "redis-py", "redsync", "rslock"],
     measure: |bench| Box::pin(measure(bench)),
@@ -80,12 +83,17 @@ enum Taker {
 }
 
 /// What somebody came to in each round.
+#[derive(Default)]
 struct Figures {
     name: String,
     cycles_per_s: Vec<f64>,
     /// Of the contender with the fewest cycles, over the mean.
     fewest: Vec<f64>,
     longest_ms: f64,
+    /// What Redis read from its clients and how many scripts it ran, over the cycles of all rounds.
+    reads: f64,
+    scripts: f64,
+    cycles: f64,
 }
 
 async fn measure(bench: &Bench) -> Findings {
@@ -116,7 +124,7 @@ async fn measure(bench: &Bench) -> Findings {
 }
 
 /// Waits until every sidecar gives locks.
-async fn open(replicas: &[Replica]) {
+pub(super) async fn open(replicas: &[Replica]) {
     let begun = Instant::now();
     for replica in replicas {
         let mut client = replica.client().await;
@@ -156,8 +164,9 @@ async fn take_turns(
                 let label = if kind == Kind::Fair { format!("{name}, fair") } else { (*name).to_owned() };
                 // A lock of each run's own: nothing of an earlier one is in its way.
                 let lock = format!("{}-{kind:?}-{}-{round}", name.replace(' ', "-"), all.len());
+                let before = Counts::of(&bench.redis);
                 match taker.run(kind, scene, span, &lock).await {
-                    Ok(outcome) => note(&mut all, label, span, outcome),
+                    Ok(outcome) => note(&mut all, label, span, outcome, Counts::of(&bench.redis).since(&before)),
                     Err(why) => broken.push((*name, why)),
                 }
             }
@@ -170,17 +179,40 @@ async fn take_turns(
     all
 }
 
-fn note(all: &mut Vec<Figures>, name: String, span: Duration, outcome: Outcome) {
+/// What Redis has counted.
+struct Counts {
+    reads: f64,
+    scripts: f64,
+}
+
+impl Counts {
+    fn of(redis: &RedisServer) -> Self {
+        let stats = redis.command(&["INFO", "stats"]).text();
+        let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:")?.trim().parse().ok());
+        let calls = calls(redis);
+        let scripts = ["eval", "evalsha"].iter().filter_map(|name| calls.get(*name)).sum();
+        Self { reads: reads.expect("Redis counts what it reads"), scripts }
+    }
+
+    fn since(self, before: &Self) -> Self {
+        Self { reads: self.reads - before.reads, scripts: self.scripts - before.scripts }
+    }
+}
+
+fn note(all: &mut Vec<Figures>, name: String, span: Duration, outcome: Outcome, counts: Counts) {
     let cycles: f64 = outcome.cycles.iter().sum();
     let mean = cycles / outcome.cycles.len() as f64;
     let fewest = outcome.cycles.iter().copied().fold(f64::INFINITY, f64::min) / mean.max(f64::MIN_POSITIVE);
     let at = all.iter().position(|figures| figures.name == name).unwrap_or_else(|| {
-        all.push(Figures { name, cycles_per_s: Vec::new(), fewest: Vec::new(), longest_ms: 0.0 });
+        all.push(Figures { name, ..Figures::default() });
         all.len() - 1
     });
     all[at].cycles_per_s.push(cycles / span.as_secs_f64());
     all[at].fewest.push(fewest);
     all[at].longest_ms = all[at].longest_ms.max(outcome.longest_ms);
+    all[at].reads += counts.reads;
+    all[at].scripts += counts.scripts;
+    all[at].cycles += cycles;
 }
 
 impl Taker {
@@ -217,7 +249,7 @@ impl Taker {
 }
 
 /// One contender, through a sidecar.
-async fn contend(sidecar: SocketAddr, name: String, run: Run, end: Instant) -> Result<Outcome, String> {
+pub(super) async fn contend(sidecar: SocketAddr, name: String, run: Run, end: Instant) -> Result<Outcome, String> {
     let failed = |error: std::io::Error| format!("{sidecar}: {error}");
     let mut http = Http::connect(sidecar).await.map_err(failed)?;
     let fair = run.kind == Kind::Fair;
@@ -350,6 +382,9 @@ fn tell_contended(rest: Duration, all: &[Figures], findings: &mut Findings) {
         }
         findings.rows.push(Row::new(format!("{who}: fewest cycles over the mean"), median(&figures.fewest), ""));
         findings.rows.push(Row::new(format!("{who}: longest wait"), figures.longest_ms, "ms"));
+        let each = |count: f64| count / figures.cycles.max(1.0);
+        findings.rows.push(Row::new(format!("{who}: Redis reads per cycle"), each(figures.reads), ""));
+        findings.rows.push(Row::new(format!("{who}: scripts per cycle"), each(figures.scripts), ""));
     }
     findings.plots.push(Plot {
         name: if rest.is_zero() { "contended" } else { "contended-rest" },
@@ -359,5 +394,8 @@ fn tell_contended(rest: Duration, all: &[Figures], findings: &mut Findings) {
     });
 }
 
-const WHY_CONTENDED: &str = "who polls takes the lock again before anybody else looks, which is fast, and starves the \
-                             others: see their fewest cycles and longest wait";
+const WHY_CONTENDED: &str = "who polls takes the lock again, in its own process, before anybody else looks: two \
+                             exchanges with Redis, and none with anybody who waits, who starve: see their fewest \
+                             cycles and longest wait. With Baton it goes to the next in the queue, mostly beside \
+                             another sidecar: a script that gives back and wakes, one that takes, one that queues \
+                             again, and two exchanges over HTTP, one after the other in five processes";

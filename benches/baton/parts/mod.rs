@@ -3,14 +3,28 @@
 mod crash;
 mod footprint;
 mod handover;
+mod jobs;
 mod locks;
 mod micro;
 mod poll;
+mod replicas;
 mod rest;
 mod roles;
+mod safety;
 
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 8] =
-    [poll::PART, handover::PART, crash::PART, rest::PART, roles::PART, locks::PART, footprint::PART, micro::PART];
+pub const ALL: [Part; 11] = [
+    poll::PART,
+    handover::PART,
+    crash::PART,
+    rest::PART,
+    replicas::PART,
+    roles::PART,
+    locks::PART,
+    jobs::PART,
+    safety::PART,
+    footprint::PART,
+    micro::PART,
+];

@@ -23,6 +23,7 @@ pub struct Contest {
 /// See the module. Whatever it is told to do fails with words when a candidate ends or says nothing for long.
 pub struct Electorate {
     contest: Contest,
+    size: usize,
     candidates: Vec<(u64, Process)>,
     leader: usize,
     next_mark: u64,
@@ -40,16 +41,21 @@ pub struct Crash {
 }
 
 impl Electorate {
-    /// Starts the candidates and waits until one of them leads.
+    /// Starts three candidates and waits until one of them leads.
     pub async fn start(contest: Contest) -> Result<Self, String> {
+        Self::start_many(contest, CANDIDATES).await
+    }
+
+    /// Starts so many candidates and waits until one of them leads.
+    pub async fn start_many(contest: Contest, size: usize) -> Result<Self, String> {
         let (tell, said) = unbounded_channel();
-        let mut all = Self { contest, candidates: Vec::new(), leader: 0, next_mark: 0, tell, said };
-        for _ in 0..CANDIDATES {
+        let mut all = Self { contest, size, candidates: Vec::new(), leader: 0, next_mark: 0, tell, said };
+        for _ in 0..size {
             let candidate = all.candidate()?;
             all.candidates.push(candidate);
         }
         let (mut ready, mut leader) = (0, None);
-        while ready < CANDIDATES || leader.is_none() {
+        while ready < size || leader.is_none() {
             let (at, _, line) = all.hear().await?;
             match line.as_str() {
                 "ready" => ready += 1,
@@ -131,7 +137,7 @@ impl Electorate {
 
     /// Starts a candidate in the place of each that was killed, and waits until it campaigns.
     pub async fn fill_up(&mut self) -> Result<(), String> {
-        while self.candidates.len() < CANDIDATES {
+        while self.candidates.len() < self.size {
             let candidate = self.candidate()?;
             self.candidates.push(candidate);
             let (_, _, line) = self.hear().await?;

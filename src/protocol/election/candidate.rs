@@ -11,6 +11,15 @@ use super::{Action, Election, Failure, Flight, Kind, Phase, RequestId, Term};
 const SPREAD_PER_LISTENER: Duration = Duration::from_micros(300);
 /// The widest spread, whatever the audience.
 const SPREAD_MAX: Duration = Duration::from_millis(50);
+/// Enough for a hundred million listeners.
+const DOUBLINGS_MAX: u32 = 24;
+
+/// How many times a spread that is as wide as it may be is doubled in density (see [`Election::turn`]): so often that
+/// its first part is not denser than [`SPREAD_PER_LISTENER`] asks for.
+fn doublings(audience: u32) -> u32 {
+    let thin = |doublings: u32| SPREAD_MAX * 2u32.pow(doublings) >= SPREAD_PER_LISTENER * audience * (doublings + 1);
+    (0..DOUBLINGS_MAX).find(|doublings| thin(*doublings)).unwrap_or(DOUBLINGS_MAX)
+}
 
 /// How long after the end of the known TTL a candidate looks that hears nothing. The lease ends in the very moment of a
 /// later renewal, which comes some milliseconds late: a look just before it would find two thirds of a lease left each
@@ -48,13 +57,30 @@ impl Election {
             None
         };
         let soonest = quiet.filter(|until| now < *until).map_or(at, |until| until.max(at)).max(self.out_until);
-        self.look_at = soonest + self.spread();
+        self.look_at = soonest + self.turn();
     }
 
     /// A few random milliseconds, more where many listen, so that they do not all look at once.
     pub(super) fn spread(&mut self) -> Duration {
         let most = (SPREAD_PER_LISTENER * self.insight.audience.max(2)).min(SPREAD_MAX);
         self.dice.between(Duration::ZERO, most)
+    }
+
+    /// The same where one shall go first and the others stand down when they hear it.
+    ///
+    /// Of many, spread evenly over the widest spread, more would have looked than the first one takes to be heard of.
+    /// So that spread is divided into parts of which the first two are for the same few, and each later one for twice
+    /// as many as the one before. However many there are, a few go first; and if only a few of those who listen want
+    /// the role, they still wait no longer than [`SPREAD_MAX`] (truncated exponential timers: Nonnenmacher and
+    /// Biersack, "Scalable Feedback for Large Groups", 1999).
+    fn turn(&mut self) -> Duration {
+        let doublings = doublings(self.insight.audience);
+        if doublings == 0 {
+            return self.spread();
+        }
+        let width = SPREAD_MAX / (doublings + 1);
+        let part = doublings - self.dice.heads(doublings);
+        self.dice.between(width * part, width * (part + 1))
     }
 
     fn campaign(&mut self, now: Mono) {
@@ -218,7 +244,10 @@ impl Election {
         if news.holder.session == self.profile.session {
             return;
         }
-        self.insight.audience = news.audience.max(self.insight.audience / 2);
+        // Whoever has just been granted does not know yet how many listen, and a store need not say.
+        let known = self.insight.audience;
+        let known = if news.kind == AnnouncementKind::Grant { known } else { known / 2 };
+        self.insight.audience = news.audience.max(known);
         match news.kind {
             AnnouncementKind::Release => self.heard_release(now, &news),
             AnnouncementKind::Grant | AnnouncementKind::Heartbeat => self.heard_incumbent(now, news),

@@ -27,6 +27,8 @@ use crate::store::StoreError;
 const MESSAGES_MAX: usize = 256;
 /// No sooner than this is a connection taken for dead, however short the lease.
 const UNRESPONSIVE_MIN: Duration = Duration::from_millis(100);
+/// The longest silence, however long the leases are: two fifths of the default one.
+const SILENCE_MAX: Duration = Duration::from_secs(6);
 
 /// A TLS handshake takes several round trips and may take longer than a command.
 const CONNECT_TIMEOUT_MIN: Duration = Duration::from_millis(500);
@@ -44,6 +46,9 @@ pub(super) struct Settings {
     pub command_timeout: Duration,
     /// How long a connection may be silent, with something to answer, until it is taken for dead.
     pub unresponsive: Duration,
+    /// After how long without a message the subscription asks for a sign of life: longer than a third of the shortest
+    /// lease, so that the leader's heartbeats are sign enough, and shorter than half.
+    pub silence_max: Duration,
     /// How long a connection is kept, where servers fail over, before missing acknowledgements have the master looked
     /// up again: soon enough for a lease, and not at every attempt where there never are enough replicas.
     pub second_look: Duration,
@@ -83,6 +88,7 @@ impl Settings {
             password: config.password.clone(),
             command_timeout: config.command_timeout,
             unresponsive: (lease_min / 4).max(UNRESPONSIVE_MIN).max(silence),
+            silence_max: (lease_min * 2 / 5).clamp(UNRESPONSIVE_MIN, SILENCE_MAX),
         })
     }
 

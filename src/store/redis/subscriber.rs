@@ -284,8 +284,9 @@ impl<'a> Session<'a> {
 
     async fn run(&mut self) -> StoreError {
         let mut messages = self.link.messages();
-        // Often enough to notice a dead connection within a lease; a PING is cheap.
-        let mut heartbeat = tokio::time::interval(self.settings.unresponsive.min(TICK_MAX * 5));
+        // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
+        let mut heartbeat = tokio::time::interval(self.settings.silence_max);
+        heartbeat.reset();
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut tick = tokio::time::interval(TICK_MAX.min(self.settings.unresponsive));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -300,7 +301,10 @@ impl<'a> Session<'a> {
                 _ = heartbeat.tick() => Next::Heartbeat,
             };
             let step = match next {
-                Next::Message(message) => self.pass_on(message),
+                Next::Message(message) => {
+                    heartbeat.reset();
+                    self.pass_on(message)
+                }
                 Next::Tick => self.update().await,
                 Next::Heartbeat => self.link.ping(self.settings.command_timeout).await,
             };

@@ -231,3 +231,57 @@ fn a_name_is_not_told_past_what_is_known_of_it() {
     assert_eq!(known(stage.now + ms(1_999)), Some(Arc::from("other")));
     assert_eq!(known(stage.now + ms(2_000)), None);
 }
+
+/// When so many candidates look that have heard a release, each since then, the soonest first. All know how many
+/// listen.
+fn looks_after_a_release(listeners: u32, candidates: u64) -> Vec<Duration> {
+    let look = |seed| {
+        let mut stage = Stage::with(Profile { seed, ..profile() });
+        let (id, _) = stage.campaign();
+        stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE, count: 5 });
+        for (kind, count) in [(AnnouncementKind::Heartbeat, 6), (AnnouncementKind::Release, 7)] {
+            let news = Announcement { kind, token: token(10), count, holder: rival(), audience: listeners };
+            stage.input(Input::Heard(news));
+        }
+        stage.actions();
+        stage.until_due(SOON)
+    };
+    let mut looks: Vec<Duration> = (0..candidates).map(look).collect();
+    looks.sort();
+    looks
+}
+
+#[test]
+fn however_many_there_are_a_few_look_soon_and_the_rest_later() {
+    let within = |looks: &[Duration], span| looks.iter().filter(|look| **look <= span).count();
+    for (listeners, soonest, soon_max) in [(3, ms(1), 3), (30, ms(1), 25), (300, ms(3), 25), (1_000, ms(3), 25)] {
+        let looks = looks_after_a_release(listeners, u64::from(listeners));
+        assert!(looks[0] <= soonest, "of {listeners} the first looks after {:?}", looks[0]);
+        let soon = within(&looks, looks[0] + ms(5));
+        assert!(soon <= soon_max, "of {listeners} there are {soon} within five milliseconds of the first");
+        assert!(looks.iter().all(|look| *look <= ms(50)), "{:?}", looks.last());
+    }
+}
+
+#[test]
+fn of_many_that_listen_a_few_that_want_the_role_wait_no_longer_than_the_widest_spread() {
+    let looks = looks_after_a_release(1_000, 2);
+    assert!(looks[0] <= ms(50), "{looks:?}");
+    let looks = looks_after_a_release(u32::MAX, 2);
+    assert!(looks[0] <= ms(50), "{looks:?}");
+}
+
+#[test]
+fn a_grant_does_not_make_a_candidate_forget_how_many_listen() {
+    let mut stage = Stage::standby(LEASE);
+    let mut hear = |kind, value, audience| {
+        let news = Announcement { kind, token: token(value), count: value, holder: rival(), audience };
+        stage.input(Input::Heard(news));
+        stage.election.insight.audience
+    };
+    assert_eq!(hear(AnnouncementKind::Heartbeat, 10, 1_000), 1_000);
+    for value in 11..20 {
+        assert_eq!(hear(AnnouncementKind::Grant, value, 0), 1_000);
+    }
+    assert_eq!(hear(AnnouncementKind::Heartbeat, 20, 0), 500, "a leader that has not been told yet either");
+}
