@@ -68,6 +68,7 @@ impl Leading {
             guard: true,
             app_checked: false,
             patience: Duration::ZERO,
+            place: Duration::ZERO,
             seed: 1,
         };
         let (handle, task) = role(spec, surroundings);
