@@ -29,7 +29,7 @@ here; one that cannot listen adds up to 20 ms on purpose, so as not to look just
 killed in the same way. Their stores tell what is left of a lease with less care: etcd in whole seconds, rounded down,
 so that up to a second of its figure is the lease's; ZooKeeper not at all, so that its figure is all of the time.
 Leases are 3 s, but client-go's, which has its usual timings.",
-    budget: Duration::from_secs(320),
+    budget: Duration::from_secs(250),
     peers: &["redisson", "etcd", "curator", "client-go", "apiserver"],
     measure: |bench| Box::pin(measure(bench)),
 };

@@ -32,7 +32,7 @@ peers, of whom the leader is told to give up its lead, until another says that i
 its lock without a lease, which it renews by itself, is what people use. client-go has its usual timings (15 s, 10 s,
 2 s) and releases on exit (`ReleaseOnCancel`); its candidates look every two seconds or so. Curator's is a
 `LeaderLatch`.",
-    budget: Duration::from_secs(300),
+    budget: Duration::from_secs(270),
     peers: &["redisson", "etcd", "curator", "client-go", "apiserver"],
     measure: |bench| Box::pin(measure(bench)),
 };

@@ -35,7 +35,7 @@ takes it again before anybody looks. The contender with the fewest cycles, over 
 show it, and what Redis read from its clients (`total_reads_processed`) and ran for each cycle: two reads are those of
 somebody who met nobody. Everybody takes turns on one Redis; the figures are medians of the rounds. *Fair* queues are
 first come, first served.",
-    budget: Duration::from_secs(330),
+    budget: Duration::from_secs(300),
     peers: &["redisson", "redis-py", "redsync", "rslock"],
     measure: |bench| Box::pin(measure(bench)),
 };

@@ -41,7 +41,7 @@ Between two changes of a role only the milliseconds of an answer are another, so
 answer allocates once. `make test` counts the instructions and the allocations of one answer and of one renewal
 (`tests/instructions`, by valgrind, in the development build, the whole process and Baton's own path alone), so that
 what makes them dearer by more than a hundredth, or by one allocation, fails without a clock.",
-    budget: Duration::from_secs(100),
+    budget: Duration::from_secs(90),
     peers: &["net-http"],
     measure: |bench| Box::pin(measure(bench)),
 };

@@ -109,7 +109,7 @@ fn scripts_and_others(commandstats: &str) -> (f64, f64) {
     // What scripts do themselves, and what this measurement asks.
     let inside = ["info", "time", "hgetall", "hget", "hmget", "hset", "exists", "pttl", "pexpire", "publish", "type"];
     let (mut scripts, mut others) = (0.0, 0.0);
-    for (name, calls) in calls(commandstats) {
+    for (name, calls) in parsed(commandstats) {
         if name.starts_with("eval") {
             scripts += calls;
         } else if !inside.contains(&name.as_str()) {
@@ -119,8 +119,12 @@ fn scripts_and_others(commandstats: &str) -> (f64, f64) {
     (scripts, others)
 }
 
-/// The calls of each command, those that scripts make included.
-pub(super) fn calls(commandstats: &str) -> BTreeMap<String, f64> {
+/// The calls of each command until now, those that scripts make included.
+pub(super) fn calls(redis: &RedisServer) -> BTreeMap<String, f64> {
+    parsed(&redis.command(&["INFO", "commandstats"]).text())
+}
+
+fn parsed(commandstats: &str) -> BTreeMap<String, f64> {
     let line = |line: &str| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))

@@ -22,7 +22,7 @@ One sidecar that leads all its roles, with the default lease of 15 s, renewed ev
 longer than that after the one before it reaches Redis. The time until all roles are led has half a lease in it, for
 which a replica listens before its first grant. Memory is the resident set at the end, and the most that it ever was,
 the reading of the configuration included; a scrape of `/metrics` comes after that.",
-    budget: Duration::from_secs(240),
+    budget: Duration::from_secs(220),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
 };
