@@ -5,8 +5,8 @@
 //! costs, without what starting costs. Callgrind counts the instructions, of the whole process (the client's side,
 //! hyper and tokio are in it) and of Baton's own path alone, DHAT the allocations. What is counted is the development
 //! build that `cargo test` makes: the numbers say nothing of how fast a release is (`make bench` does), but they move
-//! when work is added. `counts.txt` has the numbers as they shall be; what is out of the bounds below fails, the better as
-//! well as the worse, so that the file stays true. After a change that is meant:
+//! when work is added. `counts.txt` has the numbers as they shall be; what is out of the bounds below fails, the better
+//! as well as the worse, so that the file stays true. After a change that is meant:
 //!
 //! ```text
 //! BATON_COUNTS_WRITE=1 cargo test --test instructions
