@@ -97,7 +97,7 @@ impl Body for Text {
         match self.get_mut() {
             Self::Whole(text) => Pin::new(text).poll_frame(context).map_err(|never| match never {}),
             Self::Pieces(scrape, metrics) => {
-                let piece = scrape.next_piece(metrics).inspect_err(|error| cannot_be_written(error));
+                let piece = scrape.next_piece(metrics).inspect_err(cannot_be_written);
                 Poll::Ready(piece.transpose().map(|piece| piece.map(|text| Frame::data(text.into()))))
             }
         }

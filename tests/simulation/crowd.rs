@@ -108,6 +108,7 @@ impl Crowd {
             guard: true,
             app_checked: false,
             rules: Rules::REDIS,
+            place: Duration::ZERO,
             seed: self.rng.u64(..),
         };
         let election = Election::new(profile, Mono::from_nanos(self.now));
