@@ -250,6 +250,7 @@ fn requests_that_cannot_be_are_told() {
             (url, "'http://u:p@app/n'", 10, ".run.http.url", "give them in a header"),
             (url, "'http://app/n#top'", 10, ".run.http.url", "holds a `#…`"),
             (url, "'http://'", 10, ".run.http.url", "is not a URL: empty host"),
+            (url, "'http://bücher.example/n'", 10, ".run.http.url", "is not a URL: invalid international domain name"),
             (end, "/n', method: post }", 10, ".run.http.method", "`post` is not known here; write one of `GET`"),
             (end, "/n', method: GET, body: a }", 10, ".run.http.body", "a GET request has no body"),
             (end, "/n', timeout: 0s }", 10, ".run.http.timeout", "is zero"),

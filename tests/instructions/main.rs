@@ -19,15 +19,15 @@ use std::process::Command;
 
 /// How often the work is done the first time; the second time twice as often.
 const TIMES: u64 = 100;
-/// How far the instructions of the own path may be off. They are the same every time; another processor has other ways
-/// to copy memory.
-const INSTRUCTIONS_OFF_MAX: f64 = 0.01;
+/// How far the instructions of the own path may be off. They are the same every time on one machine; another processor
+/// has other ways to copy memory.
+const INSTRUCTIONS_OFF_MAX: f64 = 0.05;
 /// How many times as far those of the whole process may be. They depend on how much the kernel hands over at once.
 const PROCESS_FACTOR: f64 = 3.0;
 /// The same with another rustc than the numbers were counted with.
 const INSTRUCTIONS_OFF_MAX_OTHER_RUSTC: f64 = 0.15;
 /// How far allocations may be off. Tables that grow now and then make them no whole number.
-const ALLOCATIONS_OFF_MAX: f64 = 0.2;
+const ALLOCATIONS_OFF_MAX: f64 = 0.5;
 
 /// The functions in which an answer is made, and everything that they call.
 const ANSWER_PATH: &str = "*Gate*::call";
@@ -74,10 +74,10 @@ fn what_is_out_of_bounds_is_told_in_both_directions() {
         complaint("x", Some(wanted), Cost { process, path, allocations }, off_max).is_some()
     };
     let (here, elsewhere) = (INSTRUCTIONS_OFF_MAX, INSTRUCTIONS_OFF_MAX_OTHER_RUSTC);
-    for (process, path, allocations) in [(10_000.0, 1_000.0, 4.0), (10_290.0, 991.0, 4.1), (9_710.0, 1_009.0, 3.9)] {
+    for (process, path, allocations) in [(10_000.0, 1_000.0, 4.0), (11_400.0, 951.0, 4.4), (8_600.0, 1_049.0, 3.6)] {
         assert!(!off(process, path, allocations, here), "{process} {path} {allocations}");
     }
-    for (process, path) in [(10_310.0, 1_000.0), (9_690.0, 1_000.0), (10_000.0, 1_011.0), (10_000.0, 989.0)] {
+    for (process, path) in [(11_600.0, 1_000.0), (8_400.0, 1_000.0), (10_000.0, 1_051.0), (10_000.0, 949.0)] {
         assert!(off(process, path, 4.0, here) && !off(process, path, 4.0, elsewhere), "{process} {path}");
     }
     assert!(off(10_000.0, 1_000.0, 5.0, elsewhere) && off(10_000.0, 1_000.0, 3.0, elsewhere), "an allocation");

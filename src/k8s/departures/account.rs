@@ -9,8 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodSpec, PodStatus};
-
+use super::pod::{ContainerStatus, Pod, Spec, Status, Terminated};
 use super::testament::{Reach, Testament};
 use crate::protocol::SessionId;
 
@@ -52,28 +51,28 @@ pub(super) fn ends(pod: &Pod) -> Vec<End> {
     .collect()
 }
 
-fn statuses(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+fn statuses(status: &Status) -> impl Iterator<Item = &ContainerStatus> {
     let kinds = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
     kinds.into_iter().flatten().flatten()
 }
 
 /// How the present instance of a container ended, and the one before.
-fn terminations(status: &ContainerStatus) -> impl Iterator<Item = &ContainerStateTerminated> {
+fn terminations(status: &ContainerStatus) -> impl Iterator<Item = &Terminated> {
     let states = [&status.state, &status.last_state];
     states.into_iter().flatten().filter_map(|state| state.terminated.as_ref()).filter(|end| was_seen(end))
 }
 
-fn was_seen(terminated: &ContainerStateTerminated) -> bool {
+fn was_seen(terminated: &Terminated) -> bool {
     terminated.reason.as_deref().is_some_and(|reason| SEEN_TO_END.contains(&reason))
 }
 
-fn testament(terminated: &ContainerStateTerminated) -> Option<Testament> {
+fn testament(terminated: &Terminated) -> Option<Testament> {
     terminated.message.as_deref()?.parse().ok()
 }
 
 /// Whether every container of the pod was seen to have ended and none will be started again, so that nobody is left in
 /// it who could act on anything. Who shares its node's network, or its processes, is not known: then never.
-fn has_ended(spec: &PodSpec, status: &PodStatus) -> bool {
+fn has_ended(spec: &Spec, status: &Status) -> bool {
     let over = status.phase.as_deref().is_some_and(|phase| OVER.contains(&phase));
     let shared = [spec.host_network, spec.host_pid, spec.share_process_namespace].contains(&Some(true));
     let ended: Vec<&str> = statuses(status)
@@ -83,7 +82,7 @@ fn has_ended(spec: &PodSpec, status: &PodStatus) -> bool {
         })
         .map(|status| status.name.as_str())
         .collect();
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten()).map(|one| one.name.as_str());
-    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|one| one.name.as_str());
-    over && !shared && containers.chain(ephemeral).all(|name| ended.contains(&name))
+    let kinds = [&spec.containers, &spec.init_containers, &spec.ephemeral_containers];
+    let mut containers = kinds.into_iter().flatten().flatten();
+    over && !shared && containers.all(|one| ended.contains(&one.name.as_str()))
 }

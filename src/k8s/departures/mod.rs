@@ -15,6 +15,7 @@
 //! What follows from an end is the election's ([`crate::protocol::Input::Departed`]).
 
 mod account;
+mod pod;
 mod testament;
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1 as core;
 use kube::core::params::WatchParams;
 use kube::core::{Request, Resource as _, WatchEvent};
 use tokio::sync::watch;
@@ -39,6 +40,8 @@ use crate::protocol::{Dice, Mono};
 use crate::role::{Command, RoleHandle, Roles, any_changed};
 
 pub use testament::Will;
+
+use pod::Pod;
 
 /// When a request counts as unanswered.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -180,7 +183,7 @@ impl Lookout {
             bookmarks: false,
             ..WatchParams::default()
         };
-        let request = Request::new(Pod::url_path(&(), Some(&self.namespace))).watch(&params, "");
+        let request = Request::new(core::Pod::url_path(&(), Some(&self.namespace))).watch(&params, "");
         let request = request.map_err(|error| format!("the request cannot be made: {error}"))?;
         let opened = connection.client().request_events::<Pod>(request);
         match tokio::time::timeout(TIMEOUT, opened).await {
