@@ -1,56 +1,73 @@
-//! The steps inside, without any I/O: how far they are from mattering.
+//! The steps inside, without any I/O: how far they are from mattering. Measured by criterion, which keeps its samples
+//! in `target/criterion` and says on the terminal what has changed since the last time.
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use baton::clock::{BootClock, Clock, SharedClock, wall_time};
+use baton::config::{Environment, check_text};
 use baton::protocol::{
-    Action, Announcement, AnnouncementKind, CampaignReply, Election, Holder, Input, Mono, Profile, RenewReply,
-    RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
+    Action, Announcement, AnnouncementKind, CampaignReply, Election, Event, Holder, Input, Mono, Profile, RenewReply,
+    RenewalOutcome, RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
 };
 use baton::role::{Heartbeat, RoleHandle, Snapshot};
+use baton::telemetry::{Metrics, Telemetry};
+use criterion::Criterion;
 
-use crate::part::{Bench, Findings, Part};
+use crate::part::{Bench, Findings, Part, root};
 use crate::report::Row;
-use crate::stats::median;
 
 pub const PART: Part = Part {
     name: "micro",
     title: "Inside",
     about: "\
-One step each, without any input or output.",
+One step each, without any input or output: medians by criterion.",
     budget: Duration::from_secs(30),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
 };
 
-const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_millis(150);
 const LEASE: Duration = Duration::from_secs(15);
+const SEVERAL_ROLES: &str = include_str!("../../../config/several-roles.yaml");
 
-async fn measure(_: &Bench) -> Findings {
-    let row = |measure: &str, ns: f64| Row::new(measure, ns, "ns");
-    Findings::of(vec![
-        row("election: a renewal, from its moment to its answer", ns_each(renewal())),
-        row("election: a standby hears a heartbeat", ns_each(heartbeat())),
-        row("an answer of the leader, promise recorded", ns_each(answer(false))),
-        row("the same, written as JSON", ns_each(answer(true))),
-    ])
+async fn measure(bench: &Bench) -> Findings {
+    let mut steps = Steps::begin(bench);
+    steps.measure("renewal", "election: a renewal, from its moment to its answer", renewal());
+    steps.measure("heartbeat", "election: a standby hears a heartbeat", heartbeat());
+    steps.measure("answer", "an answer of the leader, promise recorded", answer(|role| drop(black_box(role.answer()))));
+    let text = |role: &RoleHandle| drop(black_box(role.answer_text()));
+    steps.measure("answer-text", "the same, written as JSON", answer(text));
+    steps.measure("metrics-renewal", "metrics: a renewal is counted", counted());
+    steps.measure("metrics-scrape", "metrics: a scrape of three roles is written", scraped());
+    steps.measure("config", "a configuration of three roles is read and checked", configured());
+    Findings::of(steps.rows)
 }
 
-/// The median over some rounds of the time that one step takes.
-fn ns_each(mut step: impl FnMut()) -> f64 {
-    let mut round = || {
-        let (begun, mut steps) = (Instant::now(), 0_u32);
-        while begun.elapsed() < ROUND {
-            // Looking at the clock costs as much as a step; not after each.
-            (0..1_000).for_each(|_| step());
-            steps += 1_000;
-        }
-        begun.elapsed().as_nanos() as f64 / f64::from(steps)
-    };
-    median(&(0..ROUNDS).map(|_| round()).collect::<Vec<_>>())
+struct Steps {
+    criterion: Criterion,
+    rows: Vec<Row>,
+}
+
+impl Steps {
+    fn begin(bench: &Bench) -> Self {
+        let criterion = Criterion::default()
+            .without_plots()
+            .warm_up_time(bench.span(Duration::from_secs(1)))
+            .measurement_time(bench.span(Duration::from_secs(2)))
+            .output_directory(&root().join("target/criterion"));
+        Self { criterion, rows: Vec::new() }
+    }
+
+    /// `id`: its folder among criterion's.
+    fn measure(&mut self, id: &str, what: &str, mut step: impl FnMut()) {
+        self.criterion.bench_function(id, |bencher| bencher.iter(&mut step));
+        let file = root().join("target/criterion").join(id).join("new/estimates.json");
+        let text = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let estimates: serde_json::Value = serde_json::from_slice(&text).expect("criterion writes JSON");
+        let ns = estimates["median"]["point_estimate"].as_f64().expect("criterion estimates the median");
+        self.rows.push(if ns < 10_000.0 { Row::new(what, ns, "ns") } else { Row::new(what, ns / 1_000.0, "µs") });
+    }
 }
 
 fn profile() -> Profile {
@@ -125,7 +142,7 @@ fn heartbeat() -> impl FnMut() {
     }
 }
 
-fn answer(written: bool) -> impl FnMut() {
+fn answer(ask: impl Fn(&RoleHandle)) -> impl FnMut() {
     let clock: SharedClock = Arc::new(BootClock);
     let now = clock.now();
     let election = leading(now);
@@ -145,10 +162,33 @@ fn answer(written: bool) -> impl FnMut() {
     let others = (changes, inbox, election);
     move || {
         let _ = &others;
-        let answer = role.answer();
-        if written {
-            black_box(serde_json::to_vec(&answer).expect("strings and numbers"));
-        }
-        black_box(answer);
+        ask(&role);
     }
+}
+
+/// The counters of three roles, as a scrape finds them.
+fn metrics() -> (Arc<Metrics>, Vec<RoleName>) {
+    let metrics = Arc::new(Metrics::new(wall_time()));
+    let roles = ["scheduler", "outbox", "nightly-report"].map(|name| RoleName::new(name).expect("a DNS label"));
+    roles.iter().for_each(|role| metrics.add_role(role));
+    (metrics, roles.into())
+}
+
+fn counted() -> impl FnMut() {
+    let (metrics, roles) = metrics();
+    let telemetry = Telemetry::new(metrics);
+    let event = Event::Renewed { outcome: RenewalOutcome::Ok, took: Duration::from_micros(300), token: token() };
+    move || {
+        black_box(telemetry.record(&roles[0], &event, LEASE));
+    }
+}
+
+fn scraped() -> impl FnMut() {
+    let (metrics, _) = metrics();
+    move || drop(black_box(metrics.render(&[], true).expect("they can be written")))
+}
+
+fn configured() -> impl FnMut() {
+    let environment = Environment::new(|_| None, Some("web-0".to_owned()));
+    move || drop(black_box(check_text(SEVERAL_ROLES, "several-roles.yaml", &environment).expect("a good sample")))
 }
