@@ -47,10 +47,6 @@ use report::{Begun, Report};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|arg| arg == bare::ARGUMENT) {
-        bare::serve(&args[1..]);
-        return ExitCode::SUCCESS;
-    }
     if args.iter().any(|arg| arg == "--page") {
         page::Page::of(&part::root().join("docs")).write(None);
         return ExitCode::SUCCESS;

@@ -11,7 +11,8 @@ use crate::part::root;
 const BOUND: &str = "600";
 
 /// The peers, and the folder of `benches/peers` that each comes from.
-const PEERS: [(&str, &str); 9] = [
+const PEERS: [(&str, &str); 10] = [
+    ("hyper", "hyper"),
     ("redisson", "redisson"),
     ("redis-py", "redis-py"),
     ("rslock", "rslock"),
