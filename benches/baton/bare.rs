@@ -1,5 +1,5 @@
-//! The yardsticks of polls: an HTTP/1 server and nothing else, with the answer that it is given. A process of its own, as
-//! Baton is, on one thread, as Baton's listener is.
+//! The yardsticks of polls: an HTTP/1 server and nothing else, with the answer that it is given. A process of its own,
+//! as Baton is, on one thread, as Baton's listener is.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
