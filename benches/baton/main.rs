@@ -31,6 +31,7 @@ mod part;
 mod parts;
 mod peers;
 mod plot;
+mod process;
 mod raw;
 mod replica;
 mod report;

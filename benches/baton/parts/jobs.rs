@@ -18,10 +18,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use super::footprint::cpu_s;
 use super::rest::calls;
 use crate::part::{Bench, Findings, Part};
 use crate::plot::{Axis, Kind, Plot};
+use crate::process::cpu_s;
 use crate::replica::{Group, Replica, Spec};
 use crate::report::Row;
 use crate::stats::{distribution, percentile};

@@ -394,7 +394,7 @@ fn tell_contended(rest: Duration, all: &[Figures], findings: &mut Findings) {
     });
 }
 
-const WHY_CONTENDED: &str = "who polls takes the lock again, in its own process, before anybody else looks: two \
+const WHY_CONTENDED: &str = "who does not queue takes the lock again before anybody else looks: two \
                              exchanges with Redis, and none with anybody who waits, who starve: see their fewest \
                              cycles and longest wait. With Baton it goes to the next in the queue, mostly beside \
                              another sidecar: a script that gives back and wakes, one that takes, one that queues \

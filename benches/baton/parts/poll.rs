@@ -13,6 +13,7 @@ use crate::bare::Bare;
 use crate::load::{self, Round};
 use crate::part::{Bench, Findings, Part};
 use crate::plot::{Axis, Kind, Plot};
+use crate::process::cpu_s;
 use crate::replica::{Group, Spec};
 use crate::report::Row;
 use crate::stats::median;
@@ -124,20 +125,10 @@ impl Server {
 }
 
 async fn turn(pid: u32, address: SocketAddr, connections: usize) -> Turn {
-    let before = cpu_ns(pid);
+    let before = cpu_s(pid);
     let round = load::poll(address, connections, ROUND).await;
     let requests = round.requests_per_s * ROUND.as_secs_f64();
-    Turn { round, cpu_us: (cpu_ns(pid) - before) / 1_000.0 / requests }
-}
-
-/// Processor time of all threads of a process.
-fn cpu_ns(pid: u32) -> f64 {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
-    let spent = |thread: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<f64>().ok()
-    };
-    threads.filter_map(|thread| spent(thread.ok()?)).sum()
+    Turn { round, cpu_us: (cpu_s(pid) - before) * 1e6 / requests }
 }
 
 fn compare(connections: usize, servers: &[Server]) -> Vec<Row> {

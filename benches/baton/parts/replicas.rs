@@ -8,6 +8,7 @@ use crate::crew::{Crew, Failover};
 use crate::part::{Bench, Findings, Part};
 use crate::peers::install::Missing;
 use crate::plot::{Axis, Kind, Plot};
+use crate::process::cpu_s;
 use crate::report::Row;
 use crate::stats::{median, percentile};
 
@@ -59,9 +60,9 @@ async fn measure(bench: &Bench) -> Findings {
             findings.missing.push(Missing { peer: "some of the candidates", why });
         }
     }
-    let before_ms = own_cpu_ms();
+    let before_s = cpu_s(std::process::id());
     let at_rest = join_all(crews.iter_mut().map(|(_, crew)| crew.rest(REST))).await;
-    let own_share = (own_cpu_ms() - before_ms) / REST.as_secs_f64() / 1_000.0;
+    let own_share = (cpu_s(std::process::id()) - before_s) / REST.as_secs_f64();
     let candidates: usize = crews.iter().map(|(size, _)| size).sum();
     let mut all = Vec::new();
     for (size, crew) in &mut crews {
@@ -178,13 +179,4 @@ fn open_files_max() -> usize {
     baton::process::raise_file_limit();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
-}
-
-/// Processor time of this process so far.
-fn own_cpu_ms() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").expect("this process runs");
-    // The second field is a name in brackets, which may hold anything. Linux counts in hundredths of a second.
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
-    (ticks(11) + ticks(12)) * 10.0
 }

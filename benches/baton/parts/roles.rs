@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::part::{Bench, Findings, Part};
 use crate::plot::{Axis, Kind, Plot};
+use crate::process::{cpu_s, status};
 use crate::replica::{Replica, Spec};
 use crate::report::Row;
 use crate::stats::percentile;
@@ -94,7 +95,8 @@ async fn of(bench: &Bench, roles: usize) -> Found {
     }
     let (after, span) = (load(), begun.elapsed().as_secs_f64());
     let spent = |at: usize| after[at] - before[at];
-    let (rss_mib, peak_mib) = (memory_mib(replica.pid(), "VmRSS:"), memory_mib(replica.pid(), "VmHWM:"));
+    let memory_mib = |field| status(replica.pid(), field) / 1024.0;
+    let (rss_mib, peak_mib) = (memory_mib("VmRSS"), memory_mib("VmHWM"));
     replica.metric("baton_renewals_total", "").await;
     Found {
         roles,
@@ -104,7 +106,7 @@ async fn of(bench: &Bench, roles: usize) -> Found {
         redis_cpu: spent(1) / span * 100.0,
         rss_mib,
         peak_mib,
-        scraped_mib: memory_mib(replica.pid(), "VmHWM:"),
+        scraped_mib: memory_mib("VmHWM"),
         late_ms: std::mem::take(&mut leases.late_ms),
         renewals_per_read: spent(2) / spent(3).max(1.0),
         trouble: replica.log().lines().filter(|line| line.contains("stopped answering")).count(),
@@ -236,23 +238,4 @@ fn reads(redis: &RedisServer) -> f64 {
 /// Nothing else runs scripts here while all roles are led.
 fn renewals(redis: &RedisServer) -> f64 {
     info(redis, "commandstats", "cmdstat_evalsha:")
-}
-
-/// Processor time in user and system mode, of all threads that are there, in seconds. The kernel counts it in
-/// nanoseconds here.
-fn cpu_s(pid: u32) -> f64 {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
-    let of = |task: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or_default()
-    };
-    tasks.filter_map(Result::ok).map(of).sum::<f64>() / 1e9
-}
-
-/// A number of /proc/PID/status that is in KiB.
-fn memory_mib(pid: u32, field: &str) -> f64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line = text.lines().find_map(|line| line.strip_prefix(field));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-    kib.unwrap_or_else(|| panic!("no {field}: {text}")) / 1024.0
 }
