@@ -58,10 +58,13 @@ local function unreadable(key, failed, kind)
   return failed
 end
 
--- A reply when the key holds something else; pcall answers a number when it does not.
+-- A reply when the key holds something else, and how much is in it when it does not; pcall answers a number then.
 local function not_sorted(key)
   local reply = redis.pcall('ZCARD', key)
-  return type(reply) == 'table' and unreadable(key, reply, 'sorted set') or nil
+  if type(reply) == 'table' then
+    return unreadable(key, reply, 'sorted set')
+  end
+  return nil, reply
 end
 
 -- `session token holds request lease expires_at bytes-of-owner owner identity`, the last two with spaces and all.
@@ -117,7 +120,7 @@ local function parse_cell(cell, hash)
   table.sort(cell.holders, by_token)
 end
 
--- One name; nil and a reply when a key of it is not what we wrote.
+-- One name, and whether anybody may wait for it; nil and a reply when a key of it is not what we wrote.
 local function load(i)
   local cell = {
     key = KEYS[3 * i], queue = KEYS[3 * i + 1], fair = KEYS[3 * i + 2], name = ARGV[2 + i],
@@ -127,7 +130,14 @@ local function load(i)
   if flat.err then
     return nil, unreadable(cell.key, flat, 'hash')
   end
-  local bad = not_sorted(cell.queue) or not_sorted(cell.fair)
+  local bad, tickets, fair
+  bad, tickets = not_sorted(cell.queue)
+  if not bad then
+    bad, fair = not_sorted(cell.fair)
+  end
+  if not bad then
+    cell.has_queue, cell.has_fair = tickets > 0, fair > 0
+  end
   if not bad and #flat > 0 then
     local hash = {}
     for at = 1, #flat, 2 do
@@ -164,8 +174,12 @@ local function touch(cell)
     ttl_ms = math.max(ttl_ms, math.ceil((holder.expires_at - now) / 1000))
   end
   redis.call('PEXPIRE', cell.key, text(ttl_ms))
-  redis.call('PEXPIRE', cell.queue, text(ttl_ms))
-  redis.call('PEXPIRE', cell.fair, text(ttl_ms))
+  if cell.has_queue then
+    redis.call('PEXPIRE', cell.queue, text(ttl_ms))
+  end
+  if cell.has_fair then
+    redis.call('PEXPIRE', cell.fair, text(ttl_ms))
+  end
 end
 
 local function held_under(cell, id)
@@ -200,7 +214,7 @@ local function save(cell, holder)
       redis.call('HDEL', cell.key, field)
     end
   end
-  cell.gone = {}
+  cell.gone, cell.is_saved = {}, true
   touch(cell)
 end
 
@@ -251,7 +265,7 @@ end
 
 -- The first ticket behind this order whose sidecar lives; dead ones on the way are dropped.
 local function meet(cell, order)
-  while true do
+  while cell.has_queue do
     local ticket, bad = ticket_after(cell.queue, order)
     if not ticket or lives(ticket.session) then
       return ticket, bad
@@ -261,15 +275,19 @@ local function meet(cell, order)
 end
 
 local function order_of(cell, ticket)
-  return tonumber(redis.call('ZSCORE', cell.queue, ticket) or '')
+  return cell.has_queue and tonumber(redis.call('ZSCORE', cell.queue, ticket) or '') or nil
 end
 
--- Whether this request may have it now: nobody overtakes a fair ticket.
-local function is_open_to(cell, mine)
+-- Whether this request may have it now: nobody overtakes a fair ticket, and one that yields overtakes none.
+local function is_open_to(cell, mine, yields)
   local free = cell.permits - #cell.holders
-  local my_order, fair, at = order_of(cell, mine) or math.huge, 0, nil
-  while fair < free do
-    local ticket, bad = ticket_after(cell.fair, at)
+  if free > 0 and not cell.has_queue and not cell.has_fair then
+    return true
+  end
+  local queue = yields and cell.queue or cell.fair
+  local my_order, first, at = order_of(cell, mine) or math.huge, 0, nil
+  while first < free do
+    local ticket, bad = ticket_after(queue, at)
     if bad then
       return false, bad
     end
@@ -277,7 +295,7 @@ local function is_open_to(cell, mine)
       return true
     end
     if lives(ticket.session) then
-      fair, at = fair + 1, ticket.order
+      first, at = first + 1, ticket.order
     else
       drop(cell, ticket.text)
     end
@@ -285,14 +303,15 @@ local function is_open_to(cell, mine)
   return false
 end
 
--- Wakes the first in the queue, or the first behind this order, when there is something free. A lost wake-up costs
--- time, and no more: so the work that it belongs to is not called off for a queue that holds something else.
-local function wake_next(cell, order)
-  if cell.permits <= #cell.holders then
+-- Wakes the first in the queue, or the first behind this order, when there is something free; but not this one. A lost
+-- wake-up costs time, and no more: so the work that it belongs to is not called off for a queue that holds something
+-- else.
+local function wake_next(cell, order, except)
+  if cell.permits <= #cell.holders or not cell.has_queue then
     return
   end
   local ticket = meet(cell, order)
-  if ticket then
+  if ticket and ticket.text ~= except then
     redis.call('PUBLISH', ARGV[2] .. ticket.session, 'v1 ' .. ticket.id .. ' ' .. cell.name)
   end
 end
@@ -300,7 +319,9 @@ end
 -- Takes a request's tickets away, and wakes who can go on.
 local function leave_queues(cells, mine)
   for _, cell in ipairs(cells) do
-    drop(cell, mine)
+    if cell.has_queue or cell.has_fair then
+      drop(cell, mine)
+    end
     wake_next(cell)
   end
 end
