@@ -10,7 +10,7 @@ use crate::protocol::{AcquireReply, AcquireRequest, HandOverRequest, LockRelease
 use crate::store::{HandedOver, StoreError};
 
 /// How often in a row a lock is handed over here while others may wait for it elsewhere.
-const TURN_MAX: u32 = 32;
+pub(super) const TURN_MAX: u32 = 32;
 /// For how long, if that is over first.
 const TURN_SPAN: Duration = Duration::from_millis(50);
 

@@ -18,7 +18,7 @@ local store_key, sessions_key = KEYS[1], KEYS[2]
 local names = (#KEYS - 2) / 3
 local first_arg = 2 + names
 
-local DAY_MS = 86400000 -- RECORD_SPAN
+local DAY_MS, DAY_MS_TEXT = 86400000, '86400000' -- RECORD_SPAN
 local TICKET_US = 10000000 -- TICKET_SPAN
 
 local function text(number)
@@ -87,12 +87,14 @@ local function by_token(one, other)
   return one.token < other.token
 end
 
+local NUMBERS = { 'token', 'ended', 'permits' }
+
 -- Reads the fields of a lock's hash into the cell. Returns a reply when it is not what we wrote.
 local function parse_cell(cell, hash)
   if hash.v ~= '1' then
     return garbage(cell.key, 'field v is not 1: another version of Baton, or another program, wrote it')
   end
-  for _, field in ipairs({ 'token', 'ended', 'permits' }) do
+  for _, field in ipairs(NUMBERS) do
     if not is_number(hash[field]) then
       return garbage(cell.key, 'field ' .. field .. ' is not a number')
     end
@@ -103,9 +105,8 @@ local function parse_cell(cell, hash)
   end
   cell.released, cell.is_stored = hash.released, true
   for field, value in pairs(hash) do
-    local id = string.match(field, '^h:(.*)$')
-    if id then
-      local holder = parse_holder(id, value)
+    if string.sub(field, 1, 2) == 'h:' then
+      local holder = parse_holder(string.sub(field, 3), value)
       if not holder then
         return garbage(cell.key, 'field ' .. field .. ' is not a holder')
       end
@@ -117,7 +118,9 @@ local function parse_cell(cell, hash)
       end
     end
   end
-  table.sort(cell.holders, by_token)
+  if cell.holders[2] then
+    table.sort(cell.holders, by_token)
+  end
 end
 
 -- One name, and whether anybody may wait for it; nil and a reply when a key of it is not what we wrote.
@@ -169,16 +172,19 @@ end
 
 -- The keys of a name stay for a day, and for as long as it is held.
 local function touch(cell)
-  local ttl_ms = DAY_MS
+  local ttl_ms, shown = DAY_MS, DAY_MS_TEXT
   for _, holder in ipairs(cell.holders) do
-    ttl_ms = math.max(ttl_ms, math.ceil((holder.expires_at - now) / 1000))
+    local left_ms = math.ceil((holder.expires_at - now) / 1000)
+    if left_ms > ttl_ms then
+      ttl_ms, shown = left_ms, text(left_ms)
+    end
   end
-  redis.call('PEXPIRE', cell.key, text(ttl_ms))
+  redis.call('PEXPIRE', cell.key, shown)
   if cell.has_queue then
-    redis.call('PEXPIRE', cell.queue, text(ttl_ms))
+    redis.call('PEXPIRE', cell.queue, shown)
   end
   if cell.has_fair then
-    redis.call('PEXPIRE', cell.fair, text(ttl_ms))
+    redis.call('PEXPIRE', cell.fair, shown)
   end
 end
 
@@ -250,8 +256,12 @@ end
 -- The first ticket of a queue behind this order, and its own order, whether its sidecar lives or not; nil and a reply
 -- when it is not a ticket.
 local function ticket_after(key, order)
-  local from = order and '(' .. text(order) or '-inf'
-  local found = redis.call('ZRANGE', key, from, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  local found
+  if order then
+    found = redis.call('ZRANGE', key, '(' .. text(order), '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  else
+    found = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
+  end
   if not found[1] then
     return nil
   end
@@ -281,10 +291,13 @@ end
 -- Whether this request may have it now: nobody overtakes a fair ticket, and one that yields overtakes none.
 local function is_open_to(cell, mine, yields)
   local free = cell.permits - #cell.holders
-  if free > 0 and not cell.has_queue and not cell.has_fair then
+  local queue, has_any = cell.fair, cell.has_fair
+  if yields then
+    queue, has_any = cell.queue, cell.has_queue
+  end
+  if free > 0 and not has_any then
     return true
   end
-  local queue = yields and cell.queue or cell.fair
   local my_order, first, at = order_of(cell, mine) or math.huge, 0, nil
   while first < free do
     local ticket, bad = ticket_after(queue, at)
@@ -327,7 +340,9 @@ local function leave_queues(cells, mine)
 end
 
 local function run_id_in(info)
-  return string.match(info, 'run_id:(%w+)') or ''
+  -- Found as plain text first: a pattern would be tried at each of some thousand places.
+  local _, at = string.find(info, 'run_id:', 1, true)
+  return at and string.match(info, '^(%w+)', at + 1) or ''
 end
 
 local function write_store(run_id, guard_until)
