@@ -88,7 +88,8 @@ pub trait LeaseStore: Send + Sync + 'static {
 pub struct HandedOver {
     /// Of the release.
     pub released: LockReleaseReply,
-    /// Of the request that it was for, which may be refused, or be too few replicas' to count, when the release stands.
+    /// Of the request that it was for, which may be refused, or be too few replicas' to count, when the release
+    /// stands.
     pub acquired: Result<AcquireReply, StoreError>,
 }
 

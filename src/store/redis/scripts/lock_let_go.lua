@@ -1,5 +1,5 @@
--- R7: giving a lock back, or one of several holds; never another's. Returns how many holds are left; nil when it was not
--- held. A cell whose lock is given back is marked `freed`: the caller saves it, and wakes who is next.
+-- R7: giving a lock back, or one of several holds; never another's. Returns how many holds are left; nil when it was
+-- not held. A cell whose lock is given back is marked `freed`: the caller saves it, and wakes who is next.
 local function let_go(cells, id, request, entirely)
   local holds_left
   for _, cell in ipairs(cells) do
@@ -10,7 +10,8 @@ local function let_go(cells, id, request, entirely)
         holds_left = holds_left or 0
       end
     elseif not entirely and (holder.request == request or holder.holds > 1) then
-      -- First what is never refused: then the rest is not either, and a Redis whose memory is full can be released, too.
+      -- First what is never refused: then the rest is not either, and a Redis whose memory is full can be released,
+      -- too.
       touch(cell)
       if holder.request ~= request then
         holder.holds, holder.request = holder.holds - 1, request
