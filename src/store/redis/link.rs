@@ -161,12 +161,14 @@ impl Link {
         }
     }
 
-    /// A place among the scripts that may be out, for whoever sends them. Waits for half of the timeout at most, so
-    /// that what is sent then has time to be answered.
+    /// A place among the scripts that may be out, for whoever sends them, if there is one.
+    pub fn free_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.places.try_acquire().ok()
+    }
+
+    /// The same, when there is one. Waits for half of the timeout at most, so that what is sent then has time to be
+    /// answered.
     pub async fn place(&self, timeout: Duration) -> Result<SemaphorePermit<'_>, StoreError> {
-        if let Ok(place) = self.places.try_acquire() {
-            return Ok(place);
-        }
         let patience = timeout / 2;
         tokio::select! {
             biased;
