@@ -118,6 +118,12 @@ impl Waiting {
         self.lock().bells.len()
     }
 
+    /// Whether nobody waits, and nobody is remembered who did.
+    pub(super) fn is_empty(&self) -> bool {
+        let inner = self.lock();
+        inner.bells.is_empty() && inner.answered.is_empty()
+    }
+
     /// Forgets requests that were answered a while ago.
     pub(super) fn tidy(&self, now: Mono) {
         let mut inner = self.lock();

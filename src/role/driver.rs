@@ -25,9 +25,10 @@ const COMMANDS: usize = 64;
 const DEAF_AFTER_STALL: Duration = Duration::from_millis(100);
 /// What tokio's timers can tell apart.
 const TIMER_GRAIN: Duration = Duration::from_millis(1);
-/// The task goes round at least this often, so that its life sign means something.
-const ROUND_MAX: Duration = Duration::from_secs(5);
-/// How long a life sign is good for: some rounds.
+/// The task goes round at least this often, so that its life sign means something. A standby is woken by heartbeats
+/// sooner than that, and so by nothing else.
+const ROUND_MAX: Duration = Duration::from_secs(10);
+/// How long a life sign is good for: three rounds.
 const PULSE_WITHIN: Duration = Duration::from_secs(30);
 
 /// What a role's task is made of.
@@ -108,6 +109,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         seed: spec.seed,
     };
     let now = surroundings.clock.now();
+    surroundings.stall.mind(spec.timing.lease_duration());
     let standstills = surroundings.stall.standstills(now);
     let mut election = Election::new(profile, now);
     election.handle_input(now, Input::Patience { patience: spec.patience });

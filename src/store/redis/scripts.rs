@@ -61,14 +61,21 @@ pub(super) struct Keys {
 impl Keys {
     /// The braces make a cluster keep the keys of one role together.
     pub fn new(prefix: &str, role: &RoleName) -> Self {
-        let key = |what| format!("{prefix}:{{{role}}}:{what}");
+        let key = |what| [prefix, ":{", role.as_str(), "}:", what].concat();
         Self { lease: key("lease"), record: key("record"), channel: key("news") }
     }
 
     /// A script with this role's keys; its channel is the first of the arguments.
     pub fn call<'a>(&self, script: &'a Script, args: Vec<String>) -> Call<'a> {
-        let args = std::iter::once(self.channel.clone()).chain(args).collect();
-        Call { script, keys: vec![self.lease.clone(), self.record.clone()], slot: self.slot(), args, body: None }
+        let Self { lease, record, channel } = self;
+        Self { lease: lease.clone(), record: record.clone(), channel: channel.clone() }.into_call(script, args)
+    }
+
+    /// The same with keys that nobody else needs.
+    pub fn into_call(self, script: &Script, mut args: Vec<String>) -> Call<'_> {
+        let slot = self.slot();
+        args.insert(0, self.channel);
+        Call { script, keys: vec![self.lease, self.record], slot, args, body: None }
     }
 
     /// The slot of the role in a cluster.
@@ -91,9 +98,19 @@ pub(super) struct Call<'a> {
 impl Call<'_> {
     /// EVALSHA's or EVAL's arguments: the script, its keys and its arguments.
     pub fn arguments(&self, script: &Str) -> Vec<Value> {
+        // All words in one piece of memory, of which each is a part: the client shares every one of them with its queue
+        // of what is to be sent, and it would take three pieces for each otherwise.
+        let words = || self.keys.iter().chain(&self.args).map(String::as_bytes);
+        let count = self.keys.len().to_string();
+        let mut text = Vec::with_capacity(count.len() + words().map(<[u8]>::len).sum::<usize>());
+        text.extend_from_slice(count.as_bytes());
+        words().for_each(|word| text.extend_from_slice(word));
+        let mut text = Bytes::from(text);
+        let mut all = Vec::with_capacity(self.keys.len() + self.args.len() + 3);
         // A text of many kilobytes is not copied for each of its calls.
-        let mut all = vec![Value::String(script.clone()), self.keys.len().to_string().into()];
-        all.extend(self.keys.iter().chain(&self.args).map(|word| Value::from(word.as_str())));
+        all.push(Value::String(script.clone()));
+        all.push(Value::Bytes(text.split_to(count.len())));
+        all.extend(words().map(|word| Value::Bytes(text.split_to(word.len()))));
         all.extend(self.body.clone().map(Value::from));
         all
     }
@@ -108,8 +125,11 @@ pub(super) fn flag(on: bool) -> String {
     if on { "1".to_owned() } else { "0".to_owned() }
 }
 
-fn candidate(candidate: Candidate) -> [String; 2] {
-    [candidate.session.to_string(), candidate.attempt.0.to_string()]
+/// The first two arguments of every request, and room for the others: none has more than these and the channel.
+fn room_for(candidate: Candidate) -> Vec<String> {
+    let mut args = Vec::with_capacity(12);
+    args.extend([candidate.session.to_string(), candidate.attempt.0.to_string()]);
+    args
 }
 
 /// R5, and whether it must wait for R6.
@@ -119,7 +139,7 @@ fn guard(on: bool, acks: bool) -> String {
 
 /// `acks`: the reply counts only once replicas have acknowledged it.
 pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
     args.push(request.floor.to_string());
     match request.knowledge {
@@ -137,14 +157,14 @@ pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String
 
 /// What a member of a quorum is asked with: the same without the knowledge. Members have no replicas.
 pub(super) fn member_campaign_args(request: &CampaignRequest) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
     args.push(request.floor.to_string());
     args
 }
 
 pub(super) fn raise_args(request: &RaiseRequest) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
     args.push(request.token.to_string());
     args
@@ -152,14 +172,14 @@ pub(super) fn raise_args(request: &RaiseRequest) -> Vec<String> {
 
 /// `acks` as in [`campaign_args`].
 pub(super) fn renew_args(request: &RenewRequest, acks: bool) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
     args.extend([request.token.to_string(), request.count.to_string(), request.audience.to_string()]);
     args
 }
 
 pub(super) fn release_args(request: &ReleaseRequest) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.token.to_string(), request.audience.to_string()]);
     args
 }
