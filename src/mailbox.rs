@@ -64,8 +64,8 @@ pub fn channel<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
     open(bound, None)
 }
 
-/// The same for one writer with many readers, each with a queue of its own: `gone` is told when this one leaves, so that
-/// nobody has to look at all of them for that.
+/// The same for one writer with many readers, each with a queue of its own: `gone` is told when this one leaves, so
+/// that nobody has to look at all of them for that.
 pub fn channel_of_many<T>(bound: usize, gone: Arc<Notify>) -> (Sender<T>, Receiver<T>) {
     open(bound, Some(gone))
 }

@@ -123,8 +123,8 @@ impl StallWatch {
     }
 
     /// Ticks for ever, at multiples of a tick since the beginning. A process at rest does little else, and each time
-    /// that it wakes up costs more than what it does then: tokio sets a timer in steps of 4 s, 64 ms and 1 ms, and wakes
-    /// up at each of them that is not the last already, so that one which ends on a step of 64 ms costs half.
+    /// that it wakes up costs more than what it does then: tokio sets a timer in steps of 4 s, 64 ms and 1 ms, and
+    /// wakes up at each of them that is not the last already, so that one which ends on a step of 64 ms costs half.
     pub async fn run(&self) {
         loop {
             let nap = self.tick(self.clock.now());
