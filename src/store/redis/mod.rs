@@ -255,7 +255,7 @@ async fn attempt(
     if asking {
         Box::pin(link.command("ASKING", Vec::new(), deadline.left())).await?;
     }
-    let script = if command == "EVAL" { &call.script.body } else { &*call.script.sha };
+    let script = if command == "EVAL" { call.script.body() } else { call.script.sha() };
     link.command(command, call.arguments(script), deadline.left()).await
 }
 

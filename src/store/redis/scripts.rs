@@ -1,6 +1,6 @@
 //! The scripts, what goes into them and what comes out. The scripts say themselves what they do.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,21 +13,53 @@ use crate::protocol::{
 };
 use crate::store::{Purge, StoreError};
 
-/// A script's text, and the hash that Redis knows it by.
+/// A script: the files that it is made of, in this order. Its text is put together when it is first needed, so that
+/// what scripts share is in the program once.
 pub(super) struct Script {
-    pub body: Str,
-    pub sha: LazyLock<Str>,
+    parts: &'static [&'static str],
+    made: OnceLock<(Str, Str)>,
+}
+
+impl Script {
+    pub const fn of(parts: &'static [&'static str]) -> Self {
+        Self { parts, made: OnceLock::new() }
+    }
+
+    /// The text that Redis is given.
+    pub fn body(&self) -> &Str {
+        &self.made().0
+    }
+
+    /// The hash that Redis knows it by.
+    pub fn sha(&self) -> &Str {
+        &self.made().1
+    }
+
+    fn made(&self) -> &(Str, Str) {
+        self.made.get_or_init(|| {
+            let text = without_comments(self.parts);
+            let sha = fred::util::sha1_hash(&text);
+            (text.into(), sha.into())
+        })
+    }
+}
+
+/// The lines of code, not indented: half of the files is comments, for whoever reads them.
+fn without_comments(parts: &[&str]) -> String {
+    let mut text = String::new();
+    for line in parts.iter().flat_map(|part| part.lines()).map(str::trim) {
+        if !line.is_empty() && !line.starts_with("--") {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
 }
 
 /// A script of this folder, after what it shares with others; the order is theirs.
 macro_rules! script {
     ($($file:literal),+) => {
-        $crate::store::redis::scripts::Script {
-            body: fred::bytes_utils::Str::from_static(concat!($(include_str!($file), "\n"),+)),
-            sha: std::sync::LazyLock::new(|| {
-                fred::util::sha1_hash(concat!($(include_str!($file), "\n"),+)).into()
-            }),
-        }
+        $crate::store::redis::scripts::Script::of(&[$(include_str!($file)),+])
     };
 }
 pub(super) use script;
@@ -346,5 +378,21 @@ pub(super) fn purge_reply(reply: Value) -> Result<Purge, StoreError> {
         "absent" => Ok(Purge::Absent),
         "purged" => Ok(Purge::Purged),
         _ => Err(misunderstood()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_the_code_of_its_files_in_their_order_and_nothing_else() {
+        let parts: &[&str] = &["-- why\nlocal a = 1 -- one\n\n  -- in between\nif a then\n", "  a = 2\n--\nend"];
+        assert_eq!(**Script::of(parts).body(), *"local a = 1 -- one\nif a then\na = 2\nend\n");
+        for script in [&CAMPAIGN, &RENEW, &CONFIRM, &RELEASE, &PURGE, &MEMBER_CAMPAIGN, &MEMBER_RAISE] {
+            assert!(script.parts.iter().all(|part| !part.contains("[[")), "a text over several lines would change");
+            assert_eq!(script.sha().len(), 40);
+        }
+        assert_ne!(CAMPAIGN.sha(), RENEW.sha());
     }
 }
