@@ -34,7 +34,8 @@ where
 }
 
 /// Our own lines at the level asked for. Libraries speak up only when something is wrong: at finer levels they write
-/// whole commands and frames, which could hold a password, so no setting lets them.
+/// whole commands and frames, which could hold a password, so no setting lets them. (A release does not even hold those
+/// lines: see the `log` crate in Cargo.toml.)
 fn filter(level: LogLevel) -> Targets {
     let own = match level {
         LogLevel::Error => Level::ERROR,
@@ -46,13 +47,7 @@ fn filter(level: LogLevel) -> Targets {
     let others = LevelFilter::from_level(own).min(LevelFilter::WARN);
     // What the Redis client warns of, a closed connection for example, our own events tell better.
     let redis_client = others.min(LevelFilter::ERROR);
-    // What the Kubernetes client notes of a failed request, our own reasons say, and without its answer's text.
-    let kubernetes_client = LevelFilter::OFF;
-    Targets::new()
-        .with_default(others)
-        .with_target("fred", redis_client)
-        .with_target("kube_client", kubernetes_client)
-        .with_target("baton", own)
+    Targets::new().with_default(others).with_target("fred", redis_client).with_target("baton", own)
 }
 
 /// Catches lines for tests.
