@@ -47,7 +47,13 @@ fn filter(level: LogLevel) -> Targets {
     let others = LevelFilter::from_level(own).min(LevelFilter::WARN);
     // What the Redis client warns of, a closed connection for example, our own events tell better.
     let redis_client = others.min(LevelFilter::ERROR);
-    Targets::new().with_default(others).with_target("fred", redis_client).with_target("baton", own)
+    // What the Kubernetes client notes of a failed request, our own reasons say, and without its answer's text.
+    let kubernetes_client = LevelFilter::OFF;
+    Targets::new()
+        .with_default(others)
+        .with_target("fred", redis_client)
+        .with_target("kube_client", kubernetes_client)
+        .with_target("baton", own)
 }
 
 /// Catches lines for tests.
