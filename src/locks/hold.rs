@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::acquire::{Claim, Want};
 use super::desk::{Core, Granted, LockDesk, Refusal};
+use super::table::Entry;
 use super::upkeep::Extension;
 use super::waiting::HoldPlace;
 use crate::protocol::{LockName, Mono};
@@ -133,16 +134,18 @@ impl Keeper {
     async fn give_back(self) {
         let Self { core, names, granted, .. } = self;
         let now = core.now();
-        {
+        let turn = {
             let mut table = core.table();
+            let turn = table.get(granted.id, now).and_then(Entry::last_turn);
             // From here on nothing puts it back; but its owner may have taken it more than once.
             if table.get(granted.id, now).is_none_or(|entry| entry.holds <= 1) {
                 table.remove(granted.id);
             }
-        }
+            turn
+        };
         let until = granted.valid_until.max(now + RELEASE_SPAN);
         // One that cannot be given back ends by its lease, and one that is lost is nobody's to give.
-        let _ = core.give_back(names, granted.id, until).await;
+        let _ = core.give_back(names, granted.id, turn, until).await;
     }
 
     async fn end(self) {

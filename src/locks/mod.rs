@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `desk` | the desk, what all requests share, its shutdown |
 //! | `acquire` | one request for a lock, until it is granted, refused or abandoned |
-//! | `waiting` | who waits, and who is woken |
+//! | `waiting` | who waits, who is woken, and to whom a lock may be handed over |
+//! | `handover` | a lock that goes from one request of this sidecar to the next |
 //! | `table` | the locks that were granted here |
 //! | `upkeep` | extend, release and cancel, with their retries |
 //! | `hold` | a lock that lasts as long as a connection |
@@ -22,6 +23,7 @@
 mod acquire;
 mod dapr;
 mod desk;
+mod handover;
 mod hold;
 mod http;
 mod owner;
@@ -33,6 +35,8 @@ mod upkeep;
 mod waiting;
 mod words;
 
+use crate::protocol::LockName;
+
 pub use acquire::{Claim, Want};
 pub use dapr::{DAPR_ROUTES, DaprCalls};
 pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal, Used};
@@ -40,3 +44,8 @@ pub use hold::{Hold, HoldState};
 pub use http::{LockCalls, ROUTES};
 pub use upkeep::ByOwner;
 pub use words::{LEASE_MIN, WAIT_MAX};
+
+/// Whether a lock is of one name, and one holder's alone: such a lock can be handed over from request to request.
+fn is_exclusive(names: &[LockName], permits: u32) -> bool {
+    names.len() == 1 && permits == 1
+}

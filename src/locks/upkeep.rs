@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::desk::{Core, Extended, LockDesk, Refusal};
+use super::handover::Turn;
 use super::owner;
+use super::table::Entry;
 use crate::protocol::{
     CancelRequest, ExtendReply, ExtendRequest, LockId, LockName, LockReleaseReply, LockReleaseRequest, Mono,
     TICKET_SPAN, valid_span,
@@ -78,7 +80,7 @@ impl LockDesk {
     pub async fn release(&self, name: LockName, id: LockId) -> Result<u32, Refusal> {
         let core = &self.core;
         let now = core.now();
-        let (names, until) = {
+        let (names, turn, until) = {
             let mut table = core.table();
             let known = table.get(id, now).cloned();
             if known.as_ref().is_some_and(|entry| !entry.names.contains(&name)) {
@@ -89,13 +91,14 @@ impl LockDesk {
                 table.remove(id);
             }
             let until = known.as_ref().map_or(now, |entry| entry.valid_until).max(now + ANSWER_SPAN);
-            (known.map_or_else(|| vec![name], |entry| entry.names), until)
+            let turn = known.as_ref().and_then(Entry::last_turn);
+            (known.map_or_else(|| vec![name], |entry| entry.names), turn, until)
         };
         core.count_held();
         let (outcome, told) = tokio::sync::oneshot::channel();
         let keeper = Arc::clone(core);
         core.start(async move {
-            let result = keeper.give_back(names, id, until).await;
+            let result = keeper.give_back(names, id, turn, until).await;
             // Nobody may be waiting any more.
             let _ = outcome.send(result);
         });
@@ -161,15 +164,29 @@ impl Core {
     pub(super) fn lost(&self, name: &LockName, id: LockId) {
         let entry = self.table().remove(id);
         if let Some(entry) = entry {
+            self.represent(&entry.names);
             self.telemetry.record_lock(&LockEvent::Lost { name: name.clone(), token: entry.token });
             self.count_held();
         }
     }
 
-    /// Releases, until it is answered or `until` has come.
-    pub(super) async fn give_back(&self, names: Vec<LockName>, id: LockId, until: Mono) -> Result<u32, Refusal> {
+    /// Releases, until it is answered or `until` has come. With a `turn` the lock may be handed over to who waits here.
+    pub(super) async fn give_back(
+        &self,
+        names: Vec<LockName>,
+        id: LockId,
+        turn: Option<Turn>,
+        until: Mono,
+    ) -> Result<u32, Refusal> {
         let request = LockReleaseRequest { names, id, request: self.new_id(), entirely: false };
-        let reply = self.insist(until, || self.store.release(request.clone())).await.map_err(Refusal::Store)?;
+        let handed = match turn {
+            Some(turn) => self.hand_over(&request, turn).await,
+            None => None,
+        };
+        let reply = match handed {
+            Some(reply) => reply,
+            None => self.insist(until, || self.store.release(request.clone())).await.map_err(Refusal::Store)?,
+        };
         match reply {
             LockReleaseReply::Released { holds } => {
                 self.table().left(id, holds);
@@ -207,8 +224,14 @@ impl Core {
                 }
                 let _ = core.insist(until, || core.store.cancel(request.clone())).await;
             }
+            core.represent(&request.names);
             core.count_held();
         });
+    }
+
+    /// Somebody has left these names: whoever waits for them here without a ticket must not be forgotten.
+    fn represent(&self, names: &[LockName]) {
+        names.iter().for_each(|name| self.waiting.represent(name));
     }
 
     /// Asks until there is an answer or `until` has come, at least once.

@@ -101,9 +101,9 @@ pub use election::{Action, Election, Failure, Input, Profile, RequestId};
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use lease::{LeaseCell, Outcome, Server, TokensExhausted};
 pub use locks::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockId,
-    LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest, LockSpace, NAMES_MAX, OWNER_BYTES_MAX,
-    PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake, valid_span,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
+    LockId, LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest, LockSpace, NAMES_MAX,
+    OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake, valid_span,
 };
 pub use names::{Attempt, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use quorum::{

@@ -19,8 +19,9 @@ use crate::mailbox;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
-    ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Member, PresenceRequest,
-    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped, Token,
+    ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Member,
+    PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
+    Token,
 };
 
 /// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one
@@ -82,6 +83,15 @@ pub trait LeaseStore: Send + Sync + 'static {
     fn command_timeout(&self) -> Duration;
 }
 
+/// What both halves of a handover came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedOver {
+    /// Of the release.
+    pub released: LockReleaseReply,
+    /// Of the request that it was for, which may be refused, or be too few replicas' to count, when the release stands.
+    pub acquired: Result<AcquireReply, StoreError>,
+}
+
 /// A store of locks. As with leases, every future ends by itself within the adapter's command timeout, and dropping one
 /// early does not undo its request. An error may mean that the request was executed, though never after the answer:
 /// repeat it, or cancel it. Wait for the answer to a request before sending the next about the same id.
@@ -95,6 +105,10 @@ pub trait LockStore: Send + Sync + 'static {
 
     /// Gives a lock back.
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError>;
+
+    /// Gives a lock back and asks for it on behalf of another request, in one step. After an error both halves are
+    /// unknown: each is repeated by itself, by [`Self::release`] with the same request and by [`Self::acquire`].
+    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError>;
 
     /// Ends a request that waited, or whose answer never came.
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError>;

@@ -45,6 +45,8 @@ pub enum StoreCommand {
     LockExtend,
     /// Giving a lock back.
     LockRelease,
+    /// Giving a lock back, and asking for it on behalf of a request that waits.
+    LockHandOver,
     /// Ending a request for a lock that waited, or whose answer never came.
     LockCancel,
     /// A sign of life while requests for locks wait.
@@ -61,7 +63,7 @@ pub enum StoreCommand {
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Campaign,
         Self::Renew,
         Self::Release,
@@ -70,6 +72,7 @@ impl StoreCommand {
         Self::LockAcquire,
         Self::LockExtend,
         Self::LockRelease,
+        Self::LockHandOver,
         Self::LockCancel,
         Self::LockBeat,
         Self::LockInspect,
@@ -89,6 +92,7 @@ impl StoreCommand {
             Self::LockAcquire => "lock_acquire",
             Self::LockExtend => "lock_extend",
             Self::LockRelease => "lock_release",
+            Self::LockHandOver => "lock_hand_over",
             Self::LockCancel => "lock_cancel",
             Self::LockBeat => "lock_beat",
             Self::LockInspect => "lock_inspect",

@@ -289,16 +289,25 @@ struct Scripts {
 impl Scripts {
     async fn load(redis: SocketAddr) -> Result<Self, std::io::Error> {
         let mut connection = Redis::connect(redis).await?;
-        let mut load = async |script: &str| {
+        let mut load = async |parts: [&str; 2]| {
             let common = include_str!("../../../src/store/redis/scripts/lock_common.lua");
-            let reply = connection.command(&["SCRIPT", "LOAD", &format!("{common}\n{script}\n")]).await?;
+            let text = format!("{common}\n{}\n{}\n", parts[0], parts[1]);
+            let reply = connection.command(&["SCRIPT", "LOAD", &text]).await?;
             let text = String::from_utf8_lossy(reply);
             Ok::<_, std::io::Error>(text.lines().nth(1).unwrap_or_default().to_owned())
         };
         Ok(Self {
             redis,
-            acquire: load(include_str!("../../../src/store/redis/scripts/lock_acquire.lua")).await?,
-            release: load(include_str!("../../../src/store/redis/scripts/lock_release.lua")).await?,
+            acquire: load([
+                include_str!("../../../src/store/redis/scripts/lock_take.lua"),
+                include_str!("../../../src/store/redis/scripts/lock_acquire.lua"),
+            ])
+            .await?,
+            release: load([
+                include_str!("../../../src/store/redis/scripts/lock_let_go.lua"),
+                include_str!("../../../src/store/redis/scripts/lock_release.lua"),
+            ])
+            .await?,
         })
     }
 

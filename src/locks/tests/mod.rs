@@ -1,5 +1,6 @@
 //! The desk over a store that answers when a test wants it to: one test for each race.
 
+mod handover;
 mod holds;
 mod races;
 mod rules;

@@ -13,11 +13,11 @@ use crate::clock::{BootClock, SharedClock};
 use crate::mailbox;
 use crate::process::Entropy;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
-    LockReleaseRequest, SessionId,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
+    LockReleaseReply, LockReleaseRequest, SessionId,
 };
 use crate::store::memory::MemoryStore;
-use crate::store::{LockStore, StoreError, WakeNews};
+use crate::store::{HandedOver, LockStore, StoreError, WakeNews};
 use crate::telemetry::{Metrics, Telemetry};
 
 /// Longer than anything here takes.
@@ -31,6 +31,7 @@ pub enum Asked {
     Acquire(AcquireRequest),
     Extend(ExtendRequest),
     Release,
+    HandOver(HandOverRequest),
     Cancel(CancelRequest),
 }
 
@@ -51,6 +52,7 @@ pub enum Op {
     Acquire,
     Extend,
     Release,
+    HandOver,
     Cancel,
 }
 
@@ -60,6 +62,7 @@ impl Asked {
             Self::Acquire(_) => Op::Acquire,
             Self::Extend(_) => Op::Extend,
             Self::Release => Op::Release,
+            Self::HandOver(_) => Op::HandOver,
             Self::Cancel(_) => Op::Cancel,
         }
     }
@@ -124,6 +127,10 @@ impl LockStore for Scripted {
 
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
         self.meet(Asked::Release, LockStore::release(&*self.memory, request)).await
+    }
+
+    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
+        self.meet(Asked::HandOver(request.clone()), self.memory.hand_over(request)).await
     }
 
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Waiting costs nothing: a waiter has a ticket in the store, and a release wakes the first one only, over the channel
-//! of its own sidecar. So 100 waiters cost one request per release, not 100.
+//! of its own sidecar. So 100 waiters cost one request per release, not 100. A sidecar that knows of a waiter of its own
+//! hands the lock over instead: released and asked for in one step, and nobody need be woken.
 //!
 //! Late requests: a store executes no request whose sender has given it up. So what was repeated, cancelled or released
 //! since is not granted, queued or put back to nobody. The adapter sees to that.
@@ -28,8 +29,8 @@ mod wire;
 pub use names::{LockId, LockName, LockNameError, OWNER_BYTES_MAX};
 pub use space::LockSpace;
 pub use wire::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
-    LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
+    LockInsight, LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
 };
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The store's side: what one atomic step does to the locks of one store. This is the reference: the memory store runs
 //! it, the simulation runs it, and the scripts are held against it by random operations.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,168 +9,13 @@ use super::super::lease::{Server, TokensExhausted};
 use super::super::names::{SessionId, StoreTime, Token};
 use super::names::{LockId, LockName};
 use super::wire::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockInsight,
     LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
 };
-use super::{RECORD_SPAN, TICKET_SPAN, TICKETS_CHECKED};
+use super::{RECORD_SPAN, TICKET_SPAN};
+use cell::{Cell, Holder, Living, Ticket, lives};
 
-#[derive(Clone, Debug)]
-struct Holder {
-    id: LockId,
-    session: SessionId,
-    owner: Arc<str>,
-    identity: Arc<str>,
-    token: Token,
-    holds: u32,
-    /// The last request that changed `holds`: a repeated one changes nothing.
-    request: LockId,
-    /// How long it was granted for.
-    lease: Duration,
-    expires_at: StoreTime,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ticket {
-    session: SessionId,
-    id: LockId,
-    fair: bool,
-}
-
-/// One name.
-#[derive(Clone, Debug, Default)]
-struct Cell {
-    /// The last one granted.
-    token: Token,
-    /// The greatest that was given back: neither it nor an earlier one returns.
-    ended: Token,
-    /// The lock that was released last, and by which request.
-    released: Option<(LockId, LockId)>,
-    /// As those agree who hold it or wait.
-    permits: u32,
-    /// At most `permits`, by token.
-    holders: Vec<Holder>,
-    /// In the order of their coming. Those of the dead are dropped when they are met, so that a step costs what it
-    /// drops and not what waits.
-    tickets: Vec<Ticket>,
-    used_at: StoreTime,
-}
-
-/// Sessions that gave a sign of life, and until when that counts.
-type Living = HashMap<SessionId, StoreTime>;
-
-fn lives(living: &Living, session: SessionId, now: StoreTime) -> bool {
-    living.get(&session).is_some_and(|until| now < *until)
-}
-
-impl Cell {
-    /// Leases end by themselves.
-    fn tidy(&mut self, now: StoreTime) {
-        self.holders.retain(|holder| now < holder.expires_at);
-        self.used_at = now;
-    }
-
-    fn held_under(&mut self, id: LockId) -> Option<&mut Holder> {
-        self.holders.iter_mut().find(|holder| holder.id == id)
-    }
-
-    fn place(&self, session: SessionId, id: LockId) -> Option<usize> {
-        self.tickets.iter().position(|ticket| ticket.is(session, id))
-    }
-
-    fn free(&self) -> usize {
-        (self.permits as usize).saturating_sub(self.holders.len())
-    }
-
-    /// The first ticket from this place on whose sidecar lives.
-    fn meet(&mut self, from: usize, now: StoreTime, living: &Living) -> Option<Ticket> {
-        let queue = self.tickets.get(from..)?;
-        let dead = queue.iter().take_while(|ticket| !lives(living, ticket.session, now)).count();
-        self.tickets.drain(from..from + dead);
-        self.tickets.get(from).copied()
-    }
-
-    /// Whether somebody uses the name who must agree with this request on the number of permits.
-    fn in_use_beside(&mut self, session: SessionId, id: LockId, now: StoreTime, living: &Living) -> bool {
-        if !self.holders.is_empty() {
-            return true;
-        }
-        match self.meet(0, now, living) {
-            Some(ticket) if ticket.is(session, id) => self.meet(1, now, living).is_some(),
-            first => first.is_some(),
-        }
-    }
-
-    /// Whether this request may have it now: nobody overtakes a fair ticket.
-    fn is_open_to(&mut self, session: SessionId, id: LockId, now: StoreTime, living: &Living) -> bool {
-        let free = self.free();
-        let (mut fair, mut at) = (0, 0);
-        while fair < free {
-            match self.tickets.get(at) {
-                Some(ticket) if !ticket.is(session, id) => {
-                    if !ticket.fair {
-                        at += 1;
-                    } else if lives(living, ticket.session, now) {
-                        at += 1;
-                        fair += 1;
-                    } else {
-                        self.tickets.remove(at);
-                    }
-                }
-                _ => return true,
-            }
-        }
-        false
-    }
-
-    /// The one to wake when it is free: the first ticket, or the first after this place.
-    fn next(&mut self, name: &LockName, after: Option<usize>, now: StoreTime, living: &Living) -> Option<Wake> {
-        if self.free() == 0 {
-            return None;
-        }
-        let ticket = self.meet(after.map_or(0, |place| place + 1), now, living)?;
-        Some(Wake { session: ticket.session, id: ticket.id, name: name.clone() })
-    }
-
-    fn end(&mut self, id: LockId, request: LockId) {
-        for ended in self.holders.extract_if(.., |holder| holder.id == id) {
-            self.ended = self.ended.max(ended.token);
-        }
-        self.released = Some((id, request));
-    }
-
-    fn first_to_end(&self, now: StoreTime) -> Option<LockHolder> {
-        self.holders.iter().min_by_key(|holder| holder.expires_at).map(|holder| holder.told(now))
-    }
-
-    /// How many wait. So far down the queue the dead are told from the living; behind it, who has not been met counts.
-    fn waiting(&self, now: StoreTime, living: &Living) -> usize {
-        let checked = self.tickets.len().min(TICKETS_CHECKED);
-        let (front, rest) = self.tickets.split_at(checked);
-        front.iter().filter(|ticket| lives(living, ticket.session, now)).count() + rest.len()
-    }
-}
-
-impl Ticket {
-    fn is(&self, session: SessionId, id: LockId) -> bool {
-        (self.session, self.id) == (session, id)
-    }
-}
-
-impl Holder {
-    fn told(&self, now: StoreTime) -> LockHolder {
-        LockHolder {
-            owner: Arc::clone(&self.owner),
-            identity: Arc::clone(&self.identity),
-            token: self.token,
-            holds: self.holds,
-            remaining: self.expires_at.since(now),
-        }
-    }
-
-    fn grant(&self) -> LockGrant {
-        LockGrant { id: self.id, token: self.token, holds: self.holds }
-    }
-}
+mod cell;
 
 /// Which server process the store's locks were written under, and until when it is shut for new grants.
 #[derive(Clone, Debug)]
@@ -202,6 +47,16 @@ impl LockSpace {
         server: Server<'_>,
         request: &AcquireRequest,
     ) -> Result<(AcquireReply, Vec<Wake>), TokensExhausted> {
+        self.take(server, request, false)
+    }
+
+    /// `yields`: it overtakes nobody who waits.
+    fn take(
+        &mut self,
+        server: Server<'_>,
+        request: &AcquireRequest,
+        yields: bool,
+    ) -> Result<(AcquireReply, Vec<Wake>), TokensExhausted> {
         let now = server.now;
         let guarded = self.prepare(server, request.guard);
         if request.queueing != Queueing::No {
@@ -221,7 +76,7 @@ impl LockSpace {
             let cell = self.cells.entry(name.clone()).or_default();
             cell.permits = request.permits;
         }
-        let shut = request.names.iter().find(|name| !self.is_open(name, now, request)).cloned();
+        let shut = request.names.iter().find(|name| !self.is_open(name, now, request, yields)).cloned();
         if shut.is_some() || guarded.is_some() {
             return Ok(self.wait(now, request, shut, guarded));
         }
@@ -284,9 +139,9 @@ impl LockSpace {
         })
     }
 
-    fn is_open(&mut self, name: &LockName, now: StoreTime, request: &AcquireRequest) -> bool {
+    fn is_open(&mut self, name: &LockName, now: StoreTime, request: &AcquireRequest, yields: bool) -> bool {
         let cell = self.cells.get_mut(name);
-        cell.is_some_and(|cell| cell.is_open_to(request.session, request.id, now, &self.living))
+        cell.is_some_and(|cell| cell.is_open_to((request.session, request.id), yields, now, &self.living))
     }
 
     /// Not now: a ticket for who waits. One whose turn it is for a name that it cannot use yet passes the word on.
@@ -305,7 +160,8 @@ impl LockSpace {
                 let place = cell.place(request.session, request.id);
                 if place.is_none() {
                     cell.tickets.push(Ticket { session: request.session, id: request.id, fair });
-                } else if guarded.is_none() && cell.is_open_to(request.session, request.id, now, &self.living) {
+                } else if guarded.is_none() && cell.is_open_to((request.session, request.id), false, now, &self.living)
+                {
                     // The dead before it may have gone.
                     let place = cell.place(request.session, request.id);
                     wakes.extend(cell.next(name, place, now, &self.living));
@@ -358,7 +214,7 @@ impl LockSpace {
                 cell.token = cell.token.max(lost.token);
                 cell.permits = lost.permits;
                 cell.used_at = now;
-                cell.holders.push(put_back(request.id, lost, now));
+                cell.holders.push(Holder::put_back(request.id, lost, now));
                 cell.holders.sort_by_key(|holder| holder.token);
             }
         }
@@ -392,10 +248,16 @@ impl LockSpace {
 
     /// R7: gives a lock back, or one of several holds. Never another's.
     pub fn release(&mut self, server: Server<'_>, request: &LockReleaseRequest) -> (LockReleaseReply, Vec<Wake>) {
-        let (mut reply, mut wakes) = (LockReleaseReply::NotHeld, Vec::new());
+        let (reply, freed) = self.let_go(server.now, request);
+        (reply, self.wake(server.now, &freed))
+    }
+
+    /// Returns the names besides whose lock is now another's to have.
+    fn let_go(&mut self, now: StoreTime, request: &LockReleaseRequest) -> (LockReleaseReply, Vec<LockName>) {
+        let (mut reply, mut freed) = (LockReleaseReply::NotHeld, Vec::new());
         for name in &request.names {
             let Some(cell) = self.cells.get_mut(name) else { continue };
-            cell.tidy(server.now);
+            cell.tidy(now);
             if let Some(holder) = cell.held_under(request.id) {
                 if holder.request != request.request && holder.holds > 1 && !request.entirely {
                     holder.holds -= 1;
@@ -406,14 +268,44 @@ impl LockSpace {
                     reply = LockReleaseReply::Released { holds: holder.holds };
                 } else {
                     cell.end(request.id, request.request);
-                    wakes.extend(cell.next(name, None, server.now, &self.living));
+                    freed.push(name.clone());
                     reply = LockReleaseReply::Released { holds: 0 };
                 }
             } else if cell.released == Some((request.id, request.request)) && reply == LockReleaseReply::NotHeld {
                 reply = LockReleaseReply::Released { holds: 0 };
             }
         }
-        (reply, wakes)
+        (reply, freed)
+    }
+
+    /// Who is first in the queues of these names, where something is free.
+    fn wake(&mut self, now: StoreTime, names: &[LockName]) -> Vec<Wake> {
+        let Self { cells, living, .. } = self;
+        names.iter().filter_map(|name| cells.get_mut(name)?.next(name, None, now, living)).collect()
+    }
+
+    /// R7 and then R1, in one step: gives a lock back and asks for it on behalf of another request of the same sidecar.
+    /// Whoever is first in the queue is only woken when that request does not get it.
+    ///
+    /// Each half is what it is alone. So a lock that was not held any more is asked for all the same, and what is given
+    /// back stays so whatever the other half comes to.
+    pub fn hand_over(
+        &mut self,
+        server: Server<'_>,
+        request: &HandOverRequest,
+    ) -> (LockReleaseReply, Result<AcquireReply, TokensExhausted>, Vec<Wake>) {
+        let HandOverRequest { release, acquire, yields } = request;
+        let (released, freed) = self.let_go(server.now, release);
+        let (acquired, mut wakes) = match self.take(server, acquire, *yields) {
+            Ok((reply, wakes)) => (Ok(reply), wakes),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        if !matches!(acquired, Ok(AcquireReply::Granted(_))) {
+            let due = self.wake(server.now, &freed);
+            // It has just been told that it cannot have it.
+            wakes.extend(due.into_iter().filter(|wake| (wake.session, wake.id) != (acquire.session, acquire.id)));
+        }
+        (released, acquired, wakes)
     }
 
     /// Ends a request that waited, or whose answer never came. What it got meanwhile is given back.
@@ -488,20 +380,6 @@ impl LockSpace {
         };
         self.generation = Some(Generation { run_id, guarded_until });
         (server.now < guarded_until).then(|| guarded_until.since(server.now))
-    }
-}
-
-fn put_back(id: LockId, lost: &Restore, now: StoreTime) -> Holder {
-    Holder {
-        id,
-        session: lost.session,
-        owner: Arc::clone(&lost.owner),
-        identity: Arc::clone(&lost.identity),
-        token: lost.token,
-        holds: lost.holds,
-        request: id,
-        lease: lost.lease,
-        expires_at: now.plus(lost.lease),
     }
 }
 

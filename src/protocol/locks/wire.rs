@@ -148,6 +148,19 @@ pub enum LockReleaseReply {
     NotHeld,
 }
 
+/// Gives a lock back, and asks for the same names on behalf of a request that waits beside the same sidecar: one step
+/// instead of a release, a wake-up and a request of whoever was woken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandOverRequest {
+    /// What is given back.
+    pub release: LockReleaseRequest,
+    /// The request that it is for, of the same names: as it would ask by itself.
+    pub acquire: AcquireRequest,
+    /// Whether that request stands back for everybody who has a ticket before it, and not only for fair ones. So a
+    /// sidecar whose requests have had the lock for long lets others have it.
+    pub yields: bool,
+}
+
 /// Ends a request that waited, or whose answer never came: its ticket goes, and what it was granted meanwhile is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelRequest {

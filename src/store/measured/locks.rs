@@ -8,10 +8,10 @@ use super::Stopwatch;
 use crate::clock::SharedClock;
 use crate::mailbox;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
-    LockReleaseRequest, SessionId,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
+    LockReleaseReply, LockReleaseRequest, SessionId,
 };
-use crate::store::{LockStore, StoreError, WakeNews};
+use crate::store::{HandedOver, LockStore, StoreError, WakeNews};
 use crate::telemetry::{Metrics, StoreCommand};
 
 /// A store of locks that feeds `baton_store_command_duration_seconds`. It changes nothing else.
@@ -39,6 +39,10 @@ impl LockStore for MeasuredLocks {
 
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
         self.stopwatch.time(StoreCommand::LockRelease, self.store.release(request)).await
+    }
+
+    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
+        self.stopwatch.time(StoreCommand::LockHandOver, self.store.hand_over(request)).await
     }
 
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {
@@ -71,7 +75,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH));
         let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
         let locks = MeasuredLocks::new(store, Arc::clone(&metrics), clock);
-        let words = ["acquire", "extend", "release", "cancel", "beat", "inspect"];
+        let words = ["acquire", "extend", "release", "hand_over", "cancel", "beat", "inspect"];
         let count = |word: &str| {
             let series =
                 format!("baton_store_command_duration_seconds_count{{command=\"lock_{word}\",outcome=\"ok\"}} ");
@@ -95,11 +99,13 @@ mod tests {
             queueing: Queueing::No,
             guard: None,
         };
-        locks.acquire(asked).await.unwrap();
+        locks.acquire(asked.clone()).await.unwrap();
         let extension = ExtendRequest { names: names.clone(), id, lease: None, restore: None, guard: None };
         locks.extend(extension).await.unwrap();
         locks.inspect(names[0].clone()).await.unwrap();
-        locks.release(LockReleaseRequest { names: names.clone(), id, request: id, entirely: true }).await.unwrap();
+        let release = LockReleaseRequest { names: names.clone(), id, request: id, entirely: true };
+        locks.release(release.clone()).await.unwrap();
+        locks.hand_over(HandOverRequest { release, acquire: asked, yields: false }).await.unwrap();
         locks.cancel(CancelRequest { names, session, id }).await.unwrap();
         locks.beat(session).await.unwrap();
         assert!(words.iter().all(|word| count(word) == Some(1)));

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use super::{Listener, MemoryStore, RUN_ID, exhausted};
 use crate::mailbox;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
-    LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
+    LockReleaseReply, LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
 };
-use crate::store::{LockStore, StoreError, WakeNews};
+use crate::store::{HandedOver, LockStore, StoreError, WakeNews};
 
 /// How often old records are looked for.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
@@ -81,6 +81,13 @@ impl LockStore for MemoryStore {
 
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
         Ok(self.lock_step(|space, server| space.release(server, &request)))
+    }
+
+    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
+        Ok(self.lock_step(|space, server| {
+            let (released, acquired, wakes) = space.hand_over(server, &request);
+            (HandedOver { released, acquired: acquired.map_err(exhausted) }, wakes)
+        }))
     }
 
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {

@@ -243,7 +243,16 @@ pub(super) fn misunderstood() -> StoreError {
 impl Fields {
     pub fn new(reply: Value) -> Result<Self, StoreError> {
         let Value::Array(fields) = reply else { return Err(misunderstood()) };
-        let mut fields = Self { name: String::new(), rest: fields.into_iter(), store_time: StoreTime::default() };
+        Self::of(fields.into_iter())
+    }
+
+    /// What is left, which is another script's answer.
+    pub fn rest(self) -> Result<Self, StoreError> {
+        Self::of(self.rest)
+    }
+
+    fn of(rest: std::vec::IntoIter<Value>) -> Result<Self, StoreError> {
+        let mut fields = Self { name: String::new(), rest, store_time: StoreTime::default() };
         fields.name = fields.text()?;
         fields.store_time = StoreTime(fields.number()?);
         match fields.name.as_str() {

@@ -40,12 +40,14 @@ fn no_mix_of_faults_breaks_a_promise_of_locks() {
         (0..).zip(&verdicts).filter(|(_, verdict)| verdict.first.is_some()).map(|(seed, _)| seed).collect();
     let sum = |what: fn(&Verdict) -> u64| verdicts.iter().map(what).sum::<u64>();
     println!(
-        "{count} runs: {} grants, {} after waiting, {} extensions, {} put back, {} cancelled, {} late requests",
+        "{count} runs: {} grants, {} after waiting, {} extensions, {} put back, {} cancelled, {} handed over, {} late \
+         requests",
         sum(|v| v.grants),
         sum(|v| v.waited),
         sum(|v| v.extended),
         sum(|v| v.restored),
         sum(|v| v.cancelled),
+        sum(|v| v.handed),
         sum(|v| v.late),
     );
     if let Some(seed) = failed.first() {
@@ -53,7 +55,7 @@ fn no_mix_of_faults_breaks_a_promise_of_locks() {
     }
     let happened: [fn(&Verdict) -> u64; 4] = [|v| v.grants, |v| v.waited, |v| v.extended, |v| v.cancelled];
     assert!(happened.into_iter().all(|what| sum(what) > 10 * count), "runs in which little happens show little");
-    assert!(sum(|v| v.restored) > 0 && sum(|v| v.late) > 0);
+    assert!(sum(|v| v.restored) > 0 && sum(|v| v.late) > 0 && sum(|v| v.handed) > count);
 }
 
 /// How many of some runs show this.
@@ -71,6 +73,8 @@ fn each_rule_of_locks_switched_off_is_missed() {
     assert!(broken(Rules { no_late: false, ..Rules::ALL }, false, "to nobody") > 0, "late requests are executed");
     assert!(broken(Rules { wakes: false, ..Rules::ALL }, false, "free for") > 0, "nobody is woken, nobody looks");
     assert!(broken(Rules { fair: false, ..Rules::ALL }, false, "overtook") > 0, "fair requests queue like plain ones");
+    let left = Rules { stays: false, ..Rules::ALL };
+    assert!(broken(left, false, "to nobody") > 0, "who is being handed a lock may have left when it comes");
     assert!(broken(Rules::ALL, true, "may all act") > 0, "the known limit: the store's clock steps forwards");
 }
 

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
-    LockReleaseReply, LockReleaseRequest, Queueing, Restore, Token, valid_span,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
+    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, Token, valid_span,
 };
 
-use super::world::{Answer, Body, GUARD, Happening, LOOK, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of};
+use super::world::{
+    Answer, Beside, Body, GUARD, Happening, LOOK, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -80,7 +82,20 @@ impl Worker {
         self.call == call && self.is(id)
     }
 
-    fn is(&self, id: LockId) -> bool {
+    /// Whether a lock of these names may be handed over to it: it waits for just that, and nothing of it is under way.
+    fn may_be_offered(&self, sidecar: usize, names: &[LockName]) -> bool {
+        let wants = |request: &AcquireRequest| request.names == names && request.queueing != Queueing::No;
+        let is_idle = self.stage == Stage::Asking && self.call == 0;
+        self.sidecar == sidecar && is_idle && self.request.as_ref().is_some_and(wants)
+    }
+
+    /// Whether it is acting on this name, or about to give it back.
+    fn has(&self, sidecar: usize, names: &[LockName]) -> bool {
+        let is_its = self.request.as_ref().is_some_and(|request| request.names == names);
+        self.sidecar == sidecar && self.stage == Stage::Holding && is_its
+    }
+
+    pub fn is(&self, id: LockId) -> bool {
         self.request.as_ref().is_some_and(|request| request.id == id)
     }
 }
@@ -98,6 +113,12 @@ impl World {
 
     fn call(&mut self, worker: usize, body: Body) {
         let sidecar = self.workers[worker].sidecar;
+        let number = self.begin_call(worker);
+        self.send(sidecar, worker, number, None, body);
+    }
+
+    fn begin_call(&mut self, worker: usize) -> u64 {
+        let sidecar = self.workers[worker].sidecar;
         let now = self.local(sidecar);
         let it = &mut self.workers[worker];
         it.calls += 1;
@@ -106,7 +127,7 @@ impl World {
         let number = it.call;
         let timeout = self.true_time(sidecar, now + TIMEOUT);
         self.at(timeout, Happening::GivenUp { worker, number });
-        self.send(sidecar, worker, number, body);
+        number
     }
 
     pub fn rest(&mut self, worker: usize) {
@@ -152,8 +173,14 @@ impl World {
         let wait = if queueing == Queueing::No { 0 } else { self.span(SECOND, 20 * SECOND) };
         let it = &mut self.workers[worker];
         (it.stage, it.wait_until, it.has_waited) = (Stage::Asking, now + wait, false);
-        it.request = Some(request);
-        self.ask(worker);
+        it.request = Some(request.clone());
+        let is_beside = self.workers.iter().any(|it| it.has(sidecar, &request.names));
+        if is_beside && request.queueing == Queueing::Plain && permits_of(&request.names[0]) == 1 {
+            // It counts on being handed the lock.
+            self.plan(worker, 100 * MS);
+        } else {
+            self.ask(worker);
+        }
     }
 
     fn ask(&mut self, worker: usize) {
@@ -202,6 +229,7 @@ impl World {
             Answer::Acquired(reply) => self.not_now(worker, &reply),
             Answer::Extended(reply) => self.extended(worker, reply),
             Answer::Released(LockReleaseReply::Released { .. } | LockReleaseReply::NotHeld) => self.rest(worker),
+            Answer::Handed(..) => unreachable!("each half is told to its own worker"),
             Answer::Cancelled => {
                 self.seen.cancelled += 1;
                 self.rest(worker);
@@ -322,9 +350,36 @@ impl World {
         let AcquireRequest { names, id, .. } = it.request.clone().expect("it asked");
         it.stage = Stage::GivingBack;
         let request = LockReleaseRequest { names, id, request: LockId::from_u128(bits), entirely: true };
-        it.release = Some(request);
+        it.release = Some(request.clone());
+        let sidecar = it.sidecar;
         self.checker.stops(id);
-        self.repeat(worker);
+        let is_exclusive = request.names.len() == 1 && permits_of(&request.names[0]) == 1;
+        match self.workers.iter().position(|it| it.may_be_offered(sidecar, &request.names)) {
+            Some(waiter) if is_exclusive => self.hand_over(worker, waiter, request),
+            _ => self.repeat(worker),
+        }
+    }
+
+    /// Gives the lock back and asks for it on behalf of a waiter, once. Without an answer each goes on by itself.
+    fn hand_over(&mut self, worker: usize, waiter: usize, release: LockReleaseRequest) {
+        let sidecar = self.workers[worker].sidecar;
+        let acquire = self.workers[waiter].request.clone().expect("it waits");
+        if self.one_in(3) {
+            // Its client goes just now.
+            self.workers[waiter].wait_until = self.local(sidecar);
+        }
+        let number = if self.scenario.rules.stays {
+            self.begin_call(waiter)
+        } else {
+            // It goes on as if nothing were under way for it.
+            let now = self.local(sidecar);
+            self.plan(waiter, it_waits(self.workers[waiter].wait_until, now));
+            0
+        };
+        let yields = self.one_in(3);
+        let own = self.begin_call(worker);
+        let body = Body::HandOver(HandOverRequest { release, acquire, yields });
+        self.send(sidecar, worker, own, Some(Beside { worker: waiter, number }), body);
     }
 
     fn cancel(&mut self, worker: usize) {
@@ -356,7 +411,7 @@ impl World {
             // It has left: the next one must hear of it.
             None => {
                 let session = self.sidecars[sidecar].session;
-                self.send(sidecar, 0, 0, Body::Cancel(CancelRequest { names: vec![name], session, id }));
+                self.send(sidecar, 0, 0, None, Body::Cancel(CancelRequest { names: vec![name], session, id }));
             }
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockId, LockName, LockReleaseReply,
-    LockReleaseRequest, LockSpace, Queueing, Server, SessionId, StoreTime, TICKET_SPAN, Token, Wake,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockId, LockName,
+    LockReleaseReply, LockReleaseRequest, LockSpace, Queueing, Server, SessionId, StoreTime, TICKET_SPAN, Token, Wake,
 };
 
 use super::checker::Checker;
@@ -46,10 +46,13 @@ pub struct Rules {
     pub wakes: bool,
     /// Fair requests are queued as such.
     pub fair: bool,
+    /// Who is being handed a lock stays until it is told what came of it.
+    pub stays: bool,
 }
 
 impl Rules {
-    pub const ALL: Self = Self { guard: true, from_sending: true, by_id: true, no_late: true, wakes: true, fair: true };
+    pub const ALL: Self =
+        Self { guard: true, from_sending: true, by_id: true, no_late: true, wakes: true, fair: true, stays: true };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +74,7 @@ pub struct Verdict {
     pub extended: u64,
     pub restored: u64,
     pub cancelled: u64,
+    pub handed: u64,
     pub late: u64,
 }
 
@@ -79,6 +83,7 @@ pub enum Body {
     Acquire(AcquireRequest),
     Extend(ExtendRequest),
     Release(LockReleaseRequest),
+    HandOver(HandOverRequest),
     Cancel(CancelRequest),
 }
 
@@ -87,8 +92,16 @@ pub enum Answer {
     Acquired(AcquireReply),
     Extended(ExtendReply),
     Released(LockReleaseReply),
+    Handed(LockReleaseReply, AcquireReply),
     Cancelled,
     Late,
+}
+
+/// Who is told the other half of a handover: a worker that waits, and the number of its call.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside {
+    pub worker: usize,
+    pub number: u64,
 }
 
 /// A request on its way. `number` tells a worker's calls apart; 0 is a call that nobody waits for.
@@ -97,6 +110,7 @@ pub struct Call {
     pub sidecar: usize,
     pub worker: usize,
     pub number: u64,
+    pub beside: Option<Beside>,
     pub latest: StoreTime,
     pub body: Body,
 }
@@ -146,6 +160,8 @@ pub struct World {
     pub snapshots: VecDeque<LockSpace>,
     /// Until when what went wrong last may still matter.
     pub aftermath: Nanos,
+    /// Requests whose cancellation the store has executed.
+    ended: BTreeSet<LockId>,
     /// The token of every lock that was granted.
     tokens: BTreeMap<LockId, Token>,
     agenda: BTreeMap<(Nanos, u64), Happening>,
@@ -177,6 +193,7 @@ impl World {
             skew_us: 0,
             snapshots: VecDeque::new(),
             aftermath: 0,
+            ended: BTreeSet::new(),
             tokens: BTreeMap::new(),
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -318,7 +335,7 @@ impl World {
     }
 
     /// Puts a request on its way.
-    pub fn send(&mut self, sidecar: usize, worker: usize, number: u64, body: Body) {
+    pub fn send(&mut self, sidecar: usize, worker: usize, number: u64, beside: Option<Beside>, body: Body) {
         let now = self.local(sidecar);
         let asks_anew = self.sidecars[sidecar].heard.is_none_or(|(at, _)| (now - at + TIMEOUT) / 50 > TIMEOUT / 4);
         if asks_anew {
@@ -328,7 +345,7 @@ impl World {
         // As the adapter of Redis does.
         let span = now - heard_at + TIMEOUT;
         let latest = store_time.plus(Duration::from_nanos(span - span / 50));
-        let call = Call { sidecar, worker, number, latest, body };
+        let call = Call { sidecar, worker, number, beside, latest, body };
         let fate = self.rng.u32(0..100);
         if fate < 2 || (asks_anew && !self.is_reached(sidecar)) {
             self.checker.disturbed(call.body.names());
@@ -357,7 +374,14 @@ impl World {
         };
         if call.number > 0 && self.rng.u32(0..100) >= 4 {
             let delay = self.delay();
-            let Call { sidecar, worker, number, .. } = call;
+            let Call { sidecar, worker, number, beside, .. } = call;
+            let (answer, other) = match answer {
+                Answer::Handed(released, acquired) => (Answer::Released(released), Answer::Acquired(acquired)),
+                answer => (answer.clone(), answer),
+            };
+            if let Some(Beside { worker, number }) = beside.filter(|beside| beside.number > 0) {
+                self.after(delay, Happening::Answered { sidecar, worker, number, answer: other, store_time });
+            }
             self.after(delay, Happening::Answered { sidecar, worker, number, answer, store_time });
         }
     }
@@ -375,7 +399,7 @@ impl World {
         let outcome = match &call.body {
             Body::Acquire(request) => {
                 let (reply, wakes) = self.space.acquire(server, request).expect("tokens are left");
-                self.acquired(call, request, &reply);
+                self.acquired(call.sidecar, (call.worker, call.number), request, &reply);
                 (Answer::Acquired(reply), wakes)
             }
             Body::Extend(request) => (Answer::Extended(self.space.extend(server, request)), Vec::new()),
@@ -383,30 +407,44 @@ impl World {
                 let (reply, wakes) = self.space.release(server, &self.mistaken(server, request));
                 (Answer::Released(reply), wakes)
             }
+            Body::HandOver(request) => {
+                let release = self.mistaken(server, &request.release);
+                let request = HandOverRequest { release, ..request.clone() };
+                let (released, acquired, wakes) = self.space.hand_over(server, &request);
+                let acquired = acquired.expect("tokens are left");
+                let Beside { worker, number } = call.beside.expect("it is for somebody");
+                self.acquired(call.sidecar, (worker, number), &request.acquire, &acquired);
+                self.seen.handed += u64::from(matches!(acquired, AcquireReply::Granted(_)));
+                (Answer::Handed(released, acquired), wakes)
+            }
             Body::Cancel(request) => {
                 self.checker.left(request.id);
+                self.ended.insert(request.id);
                 (Answer::Cancelled, self.space.cancel(server, request))
             }
         };
-        let own = self.tokens.get(&call.body.id()).copied();
+        let own: Vec<Token> = call.body.ids().iter().filter_map(|id| self.tokens.get(id).copied()).collect();
         let others = |holders: Vec<(LockName, Token, Duration)>| -> Vec<_> {
-            holders.into_iter().filter(|(_, token, _)| Some(*token) != own).collect()
+            holders.into_iter().filter(|(_, token, _)| !own.contains(token)).collect()
         };
         let after = self.holders(server, call.body.names());
         if others(before) != others(after) {
-            self.checker.complain(self.now, format!("{} changed another's lock", call.body.id()));
+            self.checker.complain(self.now, format!("{:?} changed another's lock", call.body.ids()));
         }
         outcome
     }
 
-    fn acquired(&mut self, call: &Call, request: &AcquireRequest, reply: &AcquireReply) {
+    /// What the store answers to the call of a worker, by its number.
+    fn acquired(&mut self, sidecar: usize, call: (usize, u64), request: &AcquireRequest, reply: &AcquireReply) {
+        let (worker, number) = call;
         if request.queueing != Queueing::No {
             self.checker.sign_of_life(self.now, request.session);
         }
         match reply {
             AcquireReply::Granted(grant) => {
-                let it = &self.workers[call.worker];
-                if self.sidecars[call.sidecar].alive && !it.is_still(call.number, request.id) {
+                let it = &self.workers[worker];
+                let waits = if number == 0 { it.is(request.id) } else { it.is_still(number, request.id) };
+                if self.sidecars[sidecar].alive && (!waits || self.ended.contains(&request.id)) {
                     self.checker.complain(self.now, format!("{} is granted to nobody", request.id));
                 }
                 // Anew, too, when its lease ran out before it heard of the first.
@@ -418,7 +456,7 @@ impl World {
             }
             AcquireReply::Held { .. } | AcquireReply::Guarded { .. } => {
                 if request.queueing != Queueing::No {
-                    let (session, id, is_fair) = (request.session, request.id, self.workers[call.worker].is_fair);
+                    let (session, id, is_fair) = (request.session, request.id, self.workers[worker].is_fair);
                     request.names.iter().for_each(|name| self.checker.queued(name, session, id, is_fair));
                 }
             }
@@ -527,16 +565,18 @@ impl Body {
             Self::Acquire(request) => &request.names,
             Self::Extend(request) => &request.names,
             Self::Release(request) => &request.names,
+            Self::HandOver(request) => &request.release.names,
             Self::Cancel(request) => &request.names,
         }
     }
 
-    fn id(&self) -> LockId {
+    fn ids(&self) -> Vec<LockId> {
         match self {
-            Self::Acquire(request) => request.id,
-            Self::Extend(request) => request.id,
-            Self::Release(request) => request.id,
-            Self::Cancel(request) => request.id,
+            Self::Acquire(request) => vec![request.id],
+            Self::Extend(request) => vec![request.id],
+            Self::Release(request) => vec![request.id],
+            Self::HandOver(request) => vec![request.release.id, request.acquire.id],
+            Self::Cancel(request) => vec![request.id],
         }
     }
 }

@@ -19,7 +19,7 @@ use super::*;
 const SEEDS: u64 = 300;
 /// Where servers are behind more servers.
 const SEEDS_FEW: u64 = 15;
-const OPERATIONS: usize = 60;
+const OPERATIONS: usize = 70;
 /// Longer than the test, so that nothing ends between the two sides' looks at it.
 const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
 const GUARD_MS: u64 = 400_000;
@@ -60,6 +60,7 @@ enum Operation {
     Acquire(AcquireRequest),
     Extend(ExtendRequest),
     Release(LockReleaseRequest),
+    HandOver(HandOverRequest),
     Cancel(CancelRequest),
     Beat(SessionId),
     Inspect(LockName),
@@ -166,9 +167,16 @@ impl Pair<'_> {
         if self.one_in(3) { self.known_token() } else { Token::NONE }
     }
 
+    fn release_of(&mut self, request: AcquireRequest) -> LockReleaseRequest {
+        // Now and then a request that was there before.
+        let request_id = if self.one_in(4) { id(self.requests) } else { self.new_id() };
+        let entirely = self.one_in(3);
+        LockReleaseRequest { names: request.names, id: request.id, request: request_id, entirely }
+    }
+
     fn choose(&mut self) -> Operation {
         let request = self.request();
-        match self.rng.u32(0..40) {
+        match self.rng.u32(0..48) {
             0..=16 => Operation::Acquire(AcquireRequest { floor: self.floor(), ..request }),
             17..=21 => {
                 let restore = self.one_in(2).then(|| {
@@ -181,16 +189,15 @@ impl Pair<'_> {
                 let guard = (!self.one_in(6)).then(|| ms(GUARD_MS));
                 Operation::Extend(ExtendRequest { names: request.names, id: request.id, lease, restore, guard })
             }
-            22..=28 => {
-                // Now and then a request that was there before.
-                let request_id = if self.one_in(4) { id(self.requests) } else { self.new_id() };
-                let entirely = self.one_in(3);
-                Operation::Release(LockReleaseRequest {
-                    names: request.names,
-                    id: request.id,
-                    request: request_id,
-                    entirely,
-                })
+            22..=28 => Operation::Release(self.release_of(request)),
+            40..=47 => {
+                let acquire = AcquireRequest { floor: self.floor(), ..self.request() };
+                // Of the same names, where there is one, so that something is handed over.
+                let is_alike = |other: &&AcquireRequest| other.names == acquire.names && other.id != acquire.id;
+                let alike = self.recent.iter().filter(is_alike).cloned().collect::<Vec<_>>();
+                let from = if alike.is_empty() { request } else { self.pick(&alike) };
+                let release = LockReleaseRequest { names: acquire.names.clone(), ..self.release_of(from) };
+                Operation::HandOver(HandOverRequest { release, acquire, yields: self.one_in(3) })
             }
             29..=31 => {
                 let AcquireRequest { names, session, id, .. } = request;
@@ -231,6 +238,7 @@ impl Pair<'_> {
                 self.saw(expected);
                 wakes
             }
+            Operation::HandOver(request) => self.hand_over(server, request).await,
             Operation::Cancel(request) => {
                 self.store.cancel(request.clone()).await.expect("an answer");
                 self.space.cancel(server, request)
@@ -270,6 +278,27 @@ impl Pair<'_> {
         let twin = AcquireRequest { floor: self.twin(request.floor), ..request.clone() };
         let (expected, wakes) = self.space.acquire(server, &twin).expect("tokens are left");
         self.saw(&expected);
+        self.same_reply(reply, expected);
+        wakes
+    }
+
+    async fn hand_over(&mut self, server: Server<'_>, request: &HandOverRequest) -> Vec<Wake> {
+        let HandedOver { released, acquired } = self.store.hand_over(request.clone()).await.expect("an answer");
+        let acquire = AcquireRequest { floor: self.twin(request.acquire.floor), ..request.acquire.clone() };
+        let twin = HandOverRequest { acquire, ..request.clone() };
+        let (expected_release, expected, wakes) = self.space.hand_over(server, &twin);
+        assert_eq!(released, expected_release);
+        let (reply, expected) = (acquired.expect("an answer"), expected.expect("tokens are left"));
+        match (&released, &expected) {
+            (LockReleaseReply::Released { holds: 0 }, AcquireReply::Granted(_)) => self.saw("Handed"),
+            (LockReleaseReply::Released { holds: 0 }, _) if !wakes.is_empty() => self.saw("Woken instead"),
+            _ => {}
+        }
+        self.same_reply(reply, expected);
+        wakes
+    }
+
+    fn same_reply(&mut self, reply: AcquireReply, expected: AcquireReply) {
         use AcquireReply::{Granted, Guarded, Held, PermitsDiffer};
         match (reply, expected) {
             (Granted(grant), Granted(twin)) => {
@@ -289,7 +318,6 @@ impl Pair<'_> {
             }
             (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
         }
-        wakes
     }
 
     async fn extend(&mut self, server: Server<'_>, request: &ExtendRequest) {
@@ -418,9 +446,19 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
         run(&redis, &store, &mut wakes, seed, &mut seen).await;
     }
     println!("{seen:?}");
-    for outcome in
-        ["Granted", "Held", "Guarded", "PermitsDiffer", "Extended", "Restored", "Lost", "Released", "NotHeld", "Woken"]
-    {
+    for outcome in [
+        "Granted",
+        "Handed",
+        "Held",
+        "Guarded",
+        "PermitsDiffer",
+        "Extended",
+        "Restored",
+        "Lost",
+        "Released",
+        "NotHeld",
+        "Woken",
+    ] {
         assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
     }
 }

@@ -32,6 +32,7 @@ async fn all_refuse(redis: &RedisServer, store: &RedisStore, key: &str, word: &s
     if key != STORE {
         is_garbage(store.acquire(waiting("a", 2)).await, key, word);
         is_garbage(store.release(giving_back("a", 1)).await, key, word);
+        is_garbage(store.hand_over(handing("a", 1, ask("a", 2))).await, key, word);
         is_garbage(store.cancel(cancelling("a", 1)).await, key, word);
         is_garbage(store.inspect(names(&["a"]).remove(0)).await, key, word);
     }

@@ -3,6 +3,7 @@
 mod cost;
 mod differential;
 mod garbage;
+mod handover;
 mod servers;
 mod sides;
 mod steps;
@@ -12,11 +13,11 @@ use std::time::Duration;
 
 use baton::mailbox;
 use baton::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
-    LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
+    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,
 };
 use baton::store::redis::RedisStore;
-use baton::store::{LockStore, WakeNews};
+use baton::store::{HandedOver, LockStore, WakeNews};
 
 use super::support::within;
 
@@ -68,6 +69,11 @@ fn known(number: u128, token: Token) -> Option<Box<Restore>> {
 
 fn giving_back(name: &str, number: u128) -> LockReleaseRequest {
     LockReleaseRequest { names: names(&[name]), id: id(number), request: id(number + 1_000_000), entirely: true }
+}
+
+/// The lock of request `from`, for request `to`.
+fn handing(name: &str, from: u128, to: AcquireRequest) -> HandOverRequest {
+    HandOverRequest { release: giving_back(name, from), acquire: to, yields: false }
 }
 
 fn cancelling(name: &str, number: u128) -> CancelRequest {

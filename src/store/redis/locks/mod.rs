@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::wire::{ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, INSPECT, LockKeys, RELEASE};
+use self::wire::{ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, HAND_OVER, INSPECT, LockKeys, RELEASE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
 use crate::mailbox;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
-    LockReleaseRequest, SessionId,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
+    LockReleaseReply, LockReleaseRequest, SessionId,
 };
-use crate::store::{LockStore, StoreError, WakeNews};
+use crate::store::{HandedOver, LockStore, StoreError, WakeNews};
 
 impl RedisStore {
     /// Runs a script of locks and reads its answer. Nothing is executed after the deadline.
@@ -30,6 +30,15 @@ impl RedisStore {
         self.run_in_time(&self.lock_clock, keys.slot(), call, read).await
     }
 
+    /// The answer to a request for a lock, once it counts.
+    async fn counting(&self, guard: Option<Duration>, done: Done<AcquireReply>) -> Result<AcquireReply, StoreError> {
+        match done.reply {
+            AcquireReply::Granted(_) => self.confirmed_lock(guard, done).await,
+            AcquireReply::Guarded { .. } if done.unconfirmed => self.confirmed_lock(guard, done).await,
+            _ => Ok(done.reply),
+        }
+    }
+
     /// As [`RedisStore::confirmed`], for the guard of all locks.
     async fn confirmed_lock<R>(&self, guard: Option<Duration>, done: Done<R>) -> Result<R, StoreError> {
         let args = wire::confirm_args(guard.unwrap_or_default());
@@ -42,11 +51,7 @@ impl LockStore for RedisStore {
     async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError> {
         let args = wire::acquire_args(&request, self.replication.acks > 0);
         let done = self.run_lock(&ACQUIRE, &request.names, &args, wire::acquire_reply).await?;
-        match done.reply {
-            AcquireReply::Granted(_) => self.confirmed_lock(request.guard, done).await,
-            AcquireReply::Guarded { .. } if done.unconfirmed => self.confirmed_lock(request.guard, done).await,
-            _ => Ok(done.reply),
-        }
+        self.counting(request.guard, done).await
     }
 
     async fn extend(&self, request: ExtendRequest) -> Result<ExtendReply, StoreError> {
@@ -61,6 +66,17 @@ impl LockStore for RedisStore {
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
         let args = wire::release_args(&request);
         Ok(self.run_lock(&RELEASE, &request.names, &args, wire::release_reply).await?.reply)
+    }
+
+    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
+        let args = wire::hand_over_args(&request, self.replication.acks > 0);
+        let done = self.run_lock(&HAND_OVER, &request.release.names, &args, wire::hand_over_reply).await?;
+        let Done { reply: HandedOver { released, acquired }, unconfirmed, link, deadline } = done;
+        let acquired = match acquired {
+            Ok(reply) => self.counting(request.acquire.guard, Done { reply, unconfirmed, link, deadline }).await,
+            Err(error) => Err(error),
+        };
+        Ok(HandedOver { released, acquired })
     }
 
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {

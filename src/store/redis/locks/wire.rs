@@ -4,16 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
-    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
+    LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime,
 };
-use crate::store::StoreError;
 use crate::store::redis::scripts::{Call, Fields, Script, flag, misunderstood, script};
+use crate::store::{HandedOver, StoreError};
 
-pub(super) static ACQUIRE: Script = script!("../scripts/lock_common.lua", "../scripts/lock_acquire.lua");
+pub(super) static ACQUIRE: Script =
+    script!("../scripts/lock_common.lua", "../scripts/lock_take.lua", "../scripts/lock_acquire.lua");
 pub(super) static EXTEND: Script = script!("../scripts/lock_common.lua", "../scripts/lock_extend.lua");
 pub(super) static CONFIRM: Script = script!("../scripts/lock_common.lua", "../scripts/lock_confirm.lua");
-pub(super) static RELEASE: Script = script!("../scripts/lock_common.lua", "../scripts/lock_release.lua");
+pub(super) static RELEASE: Script =
+    script!("../scripts/lock_common.lua", "../scripts/lock_let_go.lua", "../scripts/lock_release.lua");
+pub(super) static HAND_OVER: Script = script!(
+    "../scripts/lock_common.lua",
+    "../scripts/lock_take.lua",
+    "../scripts/lock_let_go.lua",
+    "../scripts/lock_hand_over.lua"
+);
 pub(super) static CANCEL: Script = script!("../scripts/lock_common.lua", "../scripts/lock_cancel.lua");
 pub(super) static BEAT: Script = script!("../scripts/lock_common.lua", "../scripts/lock_beat.lua");
 pub(super) static INSPECT: Script = script!("../scripts/lock_common.lua", "../scripts/lock_inspect.lua");
@@ -109,6 +117,14 @@ pub(super) fn release_args(request: &LockReleaseRequest) -> Vec<String> {
     vec![request.id.to_string(), request.request.to_string(), flag(request.entirely)]
 }
 
+/// `acks` as in [`acquire_args`].
+pub(super) fn hand_over_args(request: &HandOverRequest, acks: bool) -> Vec<String> {
+    let mut args = release_args(&request.release);
+    args.push(flag(request.yields));
+    args.extend(acquire_args(&request.acquire, acks));
+    args
+}
+
 pub(super) fn cancel_args(request: &CancelRequest) -> Vec<String> {
     vec![request.session.to_string(), request.id.to_string()]
 }
@@ -172,6 +188,18 @@ pub(super) fn release_reply(mut fields: Fields) -> Result<LockReleaseReply, Stor
         "notheld" => LockReleaseReply::NotHeld,
         _ => return Err(misunderstood()),
     })
+}
+
+pub(super) fn hand_over_reply(mut fields: Fields) -> Result<HandedOver, StoreError> {
+    if fields.name != "handed" {
+        return Err(misunderstood());
+    }
+    let holds = fields.text()?;
+    let released = match holds.is_empty() {
+        true => LockReleaseReply::NotHeld,
+        false => LockReleaseReply::Released { holds: holds.parse().map_err(|_| misunderstood())? },
+    };
+    Ok(HandedOver { released, acquired: fields.rest().and_then(acquire_reply) })
 }
 
 pub(super) fn cancel_reply(fields: Fields) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ local store_key, sessions_key = KEYS[1], KEYS[2]
 local names = (#KEYS - 2) / 3
 local first_arg = 2 + names
 
-local DAY_MS = 86400000 -- RECORD_SPAN
+local DAY_MS, DAY_MS_TEXT = 86400000, '86400000' -- RECORD_SPAN
 local TICKET_US = 10000000 -- TICKET_SPAN
 
 local function text(number)
@@ -58,10 +58,13 @@ local function unreadable(key, failed, kind)
   return failed
 end
 
--- A reply when the key holds something else; pcall answers a number when it does not.
+-- A reply when the key holds something else, and how much is in it when it does not; pcall answers a number then.
 local function not_sorted(key)
   local reply = redis.pcall('ZCARD', key)
-  return type(reply) == 'table' and unreadable(key, reply, 'sorted set') or nil
+  if type(reply) == 'table' then
+    return unreadable(key, reply, 'sorted set')
+  end
+  return nil, reply
 end
 
 -- `session token holds request lease expires_at bytes-of-owner owner identity`, the last two with spaces and all.
@@ -84,12 +87,14 @@ local function by_token(one, other)
   return one.token < other.token
 end
 
+local NUMBERS = { 'token', 'ended', 'permits' }
+
 -- Reads the fields of a lock's hash into the cell. Returns a reply when it is not what we wrote.
 local function parse_cell(cell, hash)
   if hash.v ~= '1' then
     return garbage(cell.key, 'field v is not 1: another version of Baton, or another program, wrote it')
   end
-  for _, field in ipairs({ 'token', 'ended', 'permits' }) do
+  for _, field in ipairs(NUMBERS) do
     if not is_number(hash[field]) then
       return garbage(cell.key, 'field ' .. field .. ' is not a number')
     end
@@ -100,9 +105,8 @@ local function parse_cell(cell, hash)
   end
   cell.released, cell.is_stored = hash.released, true
   for field, value in pairs(hash) do
-    local id = string.match(field, '^h:(.*)$')
-    if id then
-      local holder = parse_holder(id, value)
+    if string.sub(field, 1, 2) == 'h:' then
+      local holder = parse_holder(string.sub(field, 3), value)
       if not holder then
         return garbage(cell.key, 'field ' .. field .. ' is not a holder')
       end
@@ -114,10 +118,12 @@ local function parse_cell(cell, hash)
       end
     end
   end
-  table.sort(cell.holders, by_token)
+  if cell.holders[2] then
+    table.sort(cell.holders, by_token)
+  end
 end
 
--- One name; nil and a reply when a key of it is not what we wrote.
+-- One name, and whether anybody may wait for it; nil and a reply when a key of it is not what we wrote.
 local function load(i)
   local cell = {
     key = KEYS[3 * i], queue = KEYS[3 * i + 1], fair = KEYS[3 * i + 2], name = ARGV[2 + i],
@@ -127,7 +133,14 @@ local function load(i)
   if flat.err then
     return nil, unreadable(cell.key, flat, 'hash')
   end
-  local bad = not_sorted(cell.queue) or not_sorted(cell.fair)
+  local bad, tickets, fair
+  bad, tickets = not_sorted(cell.queue)
+  if not bad then
+    bad, fair = not_sorted(cell.fair)
+  end
+  if not bad then
+    cell.has_queue, cell.has_fair = tickets > 0, fair > 0
+  end
   if not bad and #flat > 0 then
     local hash = {}
     for at = 1, #flat, 2 do
@@ -159,13 +172,20 @@ end
 
 -- The keys of a name stay for a day, and for as long as it is held.
 local function touch(cell)
-  local ttl_ms = DAY_MS
+  local ttl_ms, shown = DAY_MS, DAY_MS_TEXT
   for _, holder in ipairs(cell.holders) do
-    ttl_ms = math.max(ttl_ms, math.ceil((holder.expires_at - now) / 1000))
+    local left_ms = math.ceil((holder.expires_at - now) / 1000)
+    if left_ms > ttl_ms then
+      ttl_ms, shown = left_ms, text(left_ms)
+    end
   end
-  redis.call('PEXPIRE', cell.key, text(ttl_ms))
-  redis.call('PEXPIRE', cell.queue, text(ttl_ms))
-  redis.call('PEXPIRE', cell.fair, text(ttl_ms))
+  redis.call('PEXPIRE', cell.key, shown)
+  if cell.has_queue then
+    redis.call('PEXPIRE', cell.queue, shown)
+  end
+  if cell.has_fair then
+    redis.call('PEXPIRE', cell.fair, shown)
+  end
 end
 
 local function held_under(cell, id)
@@ -200,7 +220,7 @@ local function save(cell, holder)
       redis.call('HDEL', cell.key, field)
     end
   end
-  cell.gone = {}
+  cell.gone, cell.is_saved = {}, true
   touch(cell)
 end
 
@@ -236,8 +256,12 @@ end
 -- The first ticket of a queue behind this order, and its own order, whether its sidecar lives or not; nil and a reply
 -- when it is not a ticket.
 local function ticket_after(key, order)
-  local from = order and '(' .. text(order) or '-inf'
-  local found = redis.call('ZRANGE', key, from, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  local found
+  if order then
+    found = redis.call('ZRANGE', key, '(' .. text(order), '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  else
+    found = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
+  end
   if not found[1] then
     return nil
   end
@@ -251,7 +275,7 @@ end
 
 -- The first ticket behind this order whose sidecar lives; dead ones on the way are dropped.
 local function meet(cell, order)
-  while true do
+  while cell.has_queue do
     local ticket, bad = ticket_after(cell.queue, order)
     if not ticket or lives(ticket.session) then
       return ticket, bad
@@ -261,15 +285,22 @@ local function meet(cell, order)
 end
 
 local function order_of(cell, ticket)
-  return tonumber(redis.call('ZSCORE', cell.queue, ticket) or '')
+  return cell.has_queue and tonumber(redis.call('ZSCORE', cell.queue, ticket) or '') or nil
 end
 
--- Whether this request may have it now: nobody overtakes a fair ticket.
-local function is_open_to(cell, mine)
+-- Whether this request may have it now: nobody overtakes a fair ticket, and one that yields overtakes none.
+local function is_open_to(cell, mine, yields)
   local free = cell.permits - #cell.holders
-  local my_order, fair, at = order_of(cell, mine) or math.huge, 0, nil
-  while fair < free do
-    local ticket, bad = ticket_after(cell.fair, at)
+  local queue, has_any = cell.fair, cell.has_fair
+  if yields then
+    queue, has_any = cell.queue, cell.has_queue
+  end
+  if free > 0 and not has_any then
+    return true
+  end
+  local my_order, first, at = order_of(cell, mine) or math.huge, 0, nil
+  while first < free do
+    local ticket, bad = ticket_after(queue, at)
     if bad then
       return false, bad
     end
@@ -277,7 +308,7 @@ local function is_open_to(cell, mine)
       return true
     end
     if lives(ticket.session) then
-      fair, at = fair + 1, ticket.order
+      first, at = first + 1, ticket.order
     else
       drop(cell, ticket.text)
     end
@@ -285,14 +316,15 @@ local function is_open_to(cell, mine)
   return false
 end
 
--- Wakes the first in the queue, or the first behind this order, when there is something free. A lost wake-up costs
--- time, and no more: so the work that it belongs to is not called off for a queue that holds something else.
-local function wake_next(cell, order)
-  if cell.permits <= #cell.holders then
+-- Wakes the first in the queue, or the first behind this order, when there is something free; but not this one. A lost
+-- wake-up costs time, and no more: so the work that it belongs to is not called off for a queue that holds something
+-- else.
+local function wake_next(cell, order, except)
+  if cell.permits <= #cell.holders or not cell.has_queue then
     return
   end
   local ticket = meet(cell, order)
-  if ticket then
+  if ticket and ticket.text ~= except then
     redis.call('PUBLISH', ARGV[2] .. ticket.session, 'v1 ' .. ticket.id .. ' ' .. cell.name)
   end
 end
@@ -300,13 +332,17 @@ end
 -- Takes a request's tickets away, and wakes who can go on.
 local function leave_queues(cells, mine)
   for _, cell in ipairs(cells) do
-    drop(cell, mine)
+    if cell.has_queue or cell.has_fair then
+      drop(cell, mine)
+    end
     wake_next(cell)
   end
 end
 
 local function run_id_in(info)
-  return string.match(info, 'run_id:(%w+)') or ''
+  -- Found as plain text first: a pattern would be tried at each of some thousand places.
+  local _, at = string.find(info, 'run_id:', 1, true)
+  return at and string.match(info, '^(%w+)', at + 1) or ''
 end
 
 local function write_store(run_id, guard_until)
