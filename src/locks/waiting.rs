@@ -253,7 +253,7 @@ impl Waiting {
     /// Whether nobody waits, and nobody is remembered who did.
     pub(super) fn is_empty(&self) -> bool {
         let inner = self.lock();
-        inner.bells.is_empty() && inner.answered.is_empty()
+        inner.waiters.is_empty() && inner.answered.is_empty()
     }
 
     /// Forgets requests that were answered a while ago.
