@@ -77,7 +77,8 @@ async fn measure(bench: &Bench) -> Findings {
     let mut findings = Findings::default();
     let group = Group::trio(&bench.redis.url(), "handover", LEASE, Some(ANSWER_VALIDITY));
     let mut servers = Servers::default();
-    let mut rivals = rivals(bench, &mut findings, &mut servers).await;
+    let mut rivals =
+        if std::env::var("HV_ALONE").is_ok() { Vec::new() } else { rivals(bench, &mut findings, &mut servers).await };
     let mut ours = WAYS.map(|_| Vec::new());
     for _ in (0..bench.times(ROUNDS)).take_while(|round| bench.has_time(*round)) {
         for ((way, _), took_ms) in WAYS.into_iter().zip(&mut ours) {
@@ -107,12 +108,32 @@ pub(super) async fn hand_over(group: &Group, way: Way, cooldown: Duration) -> Du
     let mut watch = group.watch_others(leader, way).await;
     tokio::time::sleep(cooldown + PAUSE).await;
     let body = format!("{{\"cooldown\":\"{}ms\"}}", cooldown.as_millis());
+    let hv0 = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let resigned_at = Instant::now();
     let resigned = client.send("POST", &format!("/leader/{ROLE}/resign"), &body).await.map(|(status, ..)| status);
     assert_eq!(resigned, Ok(202), "the leader resigns when asked");
-    // It may be the next again, if the others have got in each other's way for so long.
-    watch.also(leader, client, way);
-    let (_, leads_at) = watch.next_leader().await;
+    // It may be the next again, if the others have got in each other's way for so long. Its app need not ask before.
+    watch.also(leader, client, way, cooldown / 2);
+    let (hvnext, leads_at) = watch.next_leader().await;
+    let hvt0 = hv0.tv_sec as u128 * 1_000_000_000 + hv0.tv_nsec as u128;
+    let hvt1 = hvt0 + (leads_at - resigned_at).as_nanos();
+    eprintln!(
+        "stamp {hvt0} {hvt1} bench={} {}",
+        std::process::id(),
+        (0..group.replicas.len())
+            .map(|at| {
+                let what = if at == leader {
+                    "old"
+                } else if at == hvnext {
+                    "NEW"
+                } else {
+                    "other"
+                };
+                format!("{what}={}", group.replicas[at].pid())
+            })
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
     leads_at - resigned_at
 }
 
