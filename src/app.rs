@@ -11,7 +11,9 @@ use tokio::task::JoinHandle;
 
 use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
-use crate::config::{Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher};
+use crate::config::{
+    Changes, Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher,
+};
 use crate::http::Calls;
 use crate::jobs::{JobCalls, JobDesk};
 use crate::k8s::{Departures, Extras, Will};
@@ -383,7 +385,7 @@ impl App {
     }
 
     /// Runs until a signal, a bug, or `stop` completes (which drains like the first signal).
-    pub async fn run(mut self, signals: Option<Signals>, mut watcher: Option<Watcher>, stop: impl Future) -> Exit {
+    pub async fn run(mut self, signals: Option<Signals>, mut changes: Option<Changes>, stop: impl Future) -> Exit {
         let mut signals = signals;
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -395,7 +397,7 @@ impl App {
                 end = &mut self.api => return bug(&format!("the app's listener ended: {end:?}")),
                 () = next_signal(&mut signals) => break,
                 _ = &mut stop => break,
-                reload = next_reload(&mut watcher) => match reload {
+                reload = next_reload(&mut changes) => match reload {
                     Reload::Changed(loaded) => self.reload(*loaded).await,
                     Reload::Refused(error) => self.refuse(&error),
                 },
@@ -551,9 +553,9 @@ async fn next_signal(signals: &mut Option<Signals>) {
     }
 }
 
-async fn next_reload(watcher: &mut Option<Watcher>) -> Reload {
-    match watcher {
-        Some(watcher) => watcher.next().await,
+async fn next_reload(changes: &mut Option<Changes>) -> Reload {
+    match changes {
+        Some(changes) => changes.next().await,
         None => std::future::pending().await,
     }
 }
@@ -566,11 +568,12 @@ pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -
     }
     crate::process::raise_file_limit();
     let ground = Ground::real();
-    let watcher = Watcher::new(&path, environment, Watcher::PERIOD, &loaded);
+    let watcher = Watcher::new(&path, environment, &loaded);
     let config = loaded.config;
     let store = open_store(&config, &ground.clock)?;
     let app = App::build(config, store, &ground).await?;
     let roles: Vec<String> = app.roles().all().iter().map(|role| role.name().to_string()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), roles = roles.join(","), "baton runs");
-    Ok(app.run(Some(signals), Some(watcher), std::future::pending::<()>()).await)
+    let changes = watcher.every(Watcher::PERIOD).map_err(|error| StartError::System { what: "a thread", error })?;
+    Ok(app.run(Some(signals), Some(changes), std::future::pending::<()>()).await)
 }

@@ -24,6 +24,8 @@ struct Shared<T> {
     bound: usize,
     /// There is room again, or the reader is gone.
     changed: Notify,
+    /// Who is told when the reader is gone, besides.
+    gone: Option<Arc<Notify>>,
 }
 
 impl<T> Shared<T> {
@@ -59,8 +61,18 @@ pub enum Nothing {
 
 /// A queue for at most `bound` messages.
 pub fn channel<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
+    open(bound, None)
+}
+
+/// The same for one writer with many readers, each with a queue of its own: `gone` is told when this one leaves, so
+/// that nobody has to look at all of them for that.
+pub fn channel_of_many<T>(bound: usize, gone: Arc<Notify>) -> (Sender<T>, Receiver<T>) {
+    open(bound, Some(gone))
+}
+
+fn open<T>(bound: usize, gone: Option<Arc<Notify>>) -> (Sender<T>, Receiver<T>) {
     let queue = Queue { messages: VecDeque::new(), reader: None, writers: 1, reader_gone: false };
-    let shared = Arc::new(Shared { queue: Mutex::new(queue), bound, changed: Notify::new() });
+    let shared = Arc::new(Shared { queue: Mutex::new(queue), bound, changed: Notify::new(), gone });
     (Sender(Arc::clone(&shared)), Receiver(shared))
 }
 
@@ -199,6 +211,9 @@ impl<T> Drop for Receiver<T> {
         drop(queue);
         drop(unread);
         self.0.changed.notify_waiters();
+        if let Some(gone) = &self.0.gone {
+            gone.notify_one();
+        }
     }
 }
 
@@ -274,6 +289,14 @@ mod tests {
         assert_eq!(soon(sending).await.expect("no panic"), Err(2));
         soon(watching).await.expect("no panic");
         assert_eq!(sender.try_send(3), Err(Refused::Closed(3)));
+    }
+
+    #[tokio::test]
+    async fn one_of_many_readers_says_that_it_leaves() {
+        let gone = Arc::new(Notify::new());
+        let readers: Vec<_> = (0..3).map(|_| channel_of_many::<()>(1, Arc::clone(&gone)).1).collect();
+        drop(readers);
+        soon(gone.notified()).await;
     }
 
     #[tokio::test]

@@ -79,16 +79,27 @@ impl Entropy {
     }
 }
 
-/// How often the watch ticks.
-const TICK: Duration = Duration::from_millis(250);
-/// Without a tick for this long, the process has stood still: stopped, suspended, or starved of CPU.
-const STALL: Duration = Duration::from_secs(1);
+/// How often the watch ticks, between these two: a fifteenth of the shortest lease. All three are multiples of 64 ms,
+/// the second step of tokio's timers: see [`StallWatch::run`].
+const TICK_MIN: Duration = Duration::from_millis(256);
+const TICK_MAX: Duration = Duration::from_millis(960);
+const TICK_STEP: Duration = Duration::from_millis(64);
+/// A tick that is later than this means that the process has stood still: stopped, suspended, or starved of CPU.
+const LATE_MAX: Duration = Duration::from_millis(750);
 
 /// Notices that the whole process stood still, so that what waited in its sockets meanwhile is not taken for news.
+///
+/// Every standstill is noticed that is longer than a tick and [`LATE_MAX`] together: a second where leases are short,
+/// 1.7 seconds where all of them last for 15 or longer. A shorter one is noticed when a tick falls into it.
 #[derive(Debug)]
 pub struct StallWatch {
     clock: SharedClock,
-    ticked_at: AtomicU64,
+    /// The beginning, from which ticks are counted.
+    zero: Mono,
+    /// From one tick to the next, in nanoseconds.
+    tick: AtomicU64,
+    /// When the next one is due.
+    due_at: AtomicU64,
     /// Standstills that the watch itself has noticed.
     noticed: AtomicU64,
 }
@@ -96,29 +107,50 @@ pub struct StallWatch {
 impl StallWatch {
     /// A watch that has just ticked. It goes on ticking in [`Self::run`].
     pub fn new(clock: SharedClock) -> Self {
-        let ticked_at = AtomicU64::new(clock.now().as_nanos());
-        Self { clock, ticked_at, noticed: AtomicU64::new(0) }
+        let now = clock.now();
+        let tick = AtomicU64::new(nanos(TICK_MAX));
+        let due_at = AtomicU64::new((now + TICK_MAX).as_nanos());
+        // tokio rounds up to whole milliseconds from the start of its runtime, which is less than one ago.
+        let zero = Mono::from_nanos(now.as_nanos().saturating_sub(nanos(Duration::from_millis(1))));
+        Self { clock, zero, tick, due_at, noticed: AtomicU64::new(0) }
     }
 
-    /// Ticks for ever.
+    /// There is a lease of this length: from the next tick on it ticks often enough for that.
+    pub fn mind(&self, lease: Duration) {
+        let steps = lease.as_millis() / 15 / TICK_STEP.as_millis();
+        let tick = TICK_STEP.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX)).clamp(TICK_MIN, TICK_MAX);
+        self.tick.fetch_min(nanos(tick), Ordering::SeqCst);
+    }
+
+    /// Ticks for ever, at multiples of a tick since the beginning. A process at rest does little else, and each time
+    /// that it wakes up costs more than what it does then: tokio sets a timer in steps of 4 s, 64 ms and 1 ms, and
+    /// wakes up at each of them that is not the last already, so that one which ends on a step of 64 ms costs half.
     pub async fn run(&self) {
         loop {
-            self.tick(self.clock.now());
-            tokio::time::sleep(TICK).await;
+            let nap = self.tick(self.clock.now());
+            tokio::time::sleep(nap).await;
         }
     }
 
-    fn tick(&self, now: Mono) {
+    /// Says how long it is until the next one.
+    fn tick(&self, now: Mono) -> Duration {
         self.noticed.store(self.standstills(now), Ordering::SeqCst);
-        self.ticked_at.store(now.as_nanos(), Ordering::SeqCst);
+        let tick = self.tick.load(Ordering::SeqCst).max(1);
+        let nap = Duration::from_nanos(tick - nanos(now.since(self.zero)) % tick);
+        self.due_at.store((now + nap).as_nanos(), Ordering::SeqCst);
+        nap
     }
 
     /// How often the process has stood still so far, the standstill that has just ended included: after one, whoever
     /// asks first sees the number rise, be it the watch or a task that woke up before it.
     pub fn standstills(&self, now: Mono) -> u64 {
-        let ticked_at = Mono::from_nanos(self.ticked_at.load(Ordering::SeqCst));
-        self.noticed.load(Ordering::SeqCst) + u64::from(now.since(ticked_at) > STALL)
+        let due_at = Mono::from_nanos(self.due_at.load(Ordering::SeqCst));
+        self.noticed.load(Ordering::SeqCst) + u64::from(now.since(due_at) > LATE_MAX)
     }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// From now on a panic on any thread ends the process with [`Exit::Bug`]: a part that is gone must not leave the others
@@ -164,13 +196,27 @@ mod tests {
     #[test]
     fn a_standstill_is_counted_once_whoever_notices_it_first() {
         let watch = StallWatch::new(Arc::new(BootClock));
-        let begun = Mono::from_nanos(watch.ticked_at.load(Ordering::SeqCst));
+        let begun = watch.zero;
         let later = |ms| begun + Duration::from_millis(ms);
-        assert_eq!(watch.standstills(later(900)), 0);
+        assert_eq!(watch.standstills(later(1_700)), 0, "a tick that is not yet late");
         assert_eq!(watch.standstills(later(5_000)), 1, "a task that wakes up before the watch");
         watch.tick(later(5_001));
         assert_eq!(watch.standstills(later(5_002)), 1, "and one that wakes up after it");
         watch.tick(later(5_251));
         assert_eq!(watch.standstills(later(9_000)), 2);
+    }
+
+    #[test]
+    fn a_short_lease_has_the_watch_tick_more_often_and_none_is_missed_in_between() {
+        let watch = StallWatch::new(Arc::new(BootClock));
+        let later = |ms| watch.zero + Duration::from_millis(ms);
+        watch.mind(Duration::from_secs(15));
+        assert_eq!(watch.tick(later(1_000)), Duration::from_millis(920), "at a multiple of 960 ms");
+        watch.mind(Duration::from_secs(2));
+        watch.mind(Duration::from_secs(60));
+        assert_eq!(watch.standstills(later(1_920 + 750)), 0, "what was announced before counts");
+        assert_eq!(watch.tick(later(1_921)), Duration::from_millis(127), "at one of 256 ms");
+        assert_eq!(watch.tick(later(2_048)), Duration::from_millis(256));
+        assert_eq!((watch.standstills(later(3_054)), watch.standstills(later(3_055))), (0, 1));
     }
 }

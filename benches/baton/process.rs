@@ -15,6 +15,20 @@ pub fn cpu_s(pid: u32) -> f64 {
     threads.filter_map(of_one).sum::<f64>() / 1e9
 }
 
+/// How often the scheduler has taken the processor from its threads to give it to somebody else.
+///
+/// # Panics
+/// When there is no such process.
+pub fn preempted(pid: u32) -> f64 {
+    const FIELD: &str = "nonvoluntary_ctxt_switches:";
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs").flatten();
+    let of_one = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("status")).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(FIELD))?.trim().parse::<f64>().ok()
+    };
+    threads.filter_map(of_one).sum()
+}
+
 /// A number of its /proc/PID/status.
 ///
 /// # Panics

@@ -6,23 +6,22 @@
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
-use std::future::{Ready, ready};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::TryFutureExt;
-use futures_util::future::{Either, MapOk};
+use futures_util::FutureExt;
+use futures_util::future::Map;
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{HOST, HeaderValue};
 use hyper::service::Service;
 use hyper::{Request, Response, Version};
 
 use super::token::TokenCheck;
 use super::{Context, browser, router};
-use crate::http::{Ends, Problem, ProblemKind};
+use crate::http::{Answer, Answers, Ends, Problem, ProblemKind};
 
 const HTTP_PORT: u16 = 80;
 
@@ -131,36 +130,38 @@ fn is_ours(host: &str, ends: Ends) -> bool {
         .is_ok_and(|address| canonical(address).is_loopback() || canonical(address) == canonical(ends.local.ip()))
 }
 
-fn filtered<W>(response: Response<W>) -> Response<Sent<W>> {
-    response.map(Sent::Right)
+fn filtered<W>(answer: Result<Response<W>, Infallible>) -> Response<Sent<W>> {
+    match answer {
+        Ok(response) => response.map(Sent::Right),
+        Err(never) => match never {},
+    }
 }
 
-impl<S, W> Service<Request<Incoming>> for Gate<S>
-where
-    S: Service<Request<Incoming>, Response = Response<W>, Error = Infallible>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Sent<W>>;
-    type Error = Infallible;
-    // Boxed: hyper keeps room for it in every connection, and moves all of it with every poll that needs none of it.
-    type Future = Either<
-        Ready<Result<Self::Response, Infallible>>,
-        Pin<Box<MapOk<S::Future, fn(Response<W>) -> Response<Sent<W>>>>>,
-    >;
+/// The answer of a filter, on its way to the client.
+type Filtered<F, W> = Map<F, fn(Result<Response<W>, Infallible>) -> Response<Sent<W>>>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+impl<S, W> Answers for Gate<S>
+where
+    S: Service<Request<Incoming>, Response = Response<W>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    W: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
+{
+    type Body = Sent<W>;
+    // Boxed: hyper keeps room for it in every connection, and moves all of it with every poll that needs none of it.
+    type Later = Pin<Box<Filtered<S::Future, W>>>;
+
+    fn answer(&self, mut request: Request<Incoming>) -> Answer<Self::Body, Self::Later> {
         let answer = match self.check(&request) {
             Ok(()) => match router::at_once(&self.context, request.method(), request.uri()) {
                 Some(answer) => answer,
-                None => return Either::Right(Box::pin(self.service.call(request).map_ok(filtered as fn(_) -> _))),
+                None => return Answer::Later(Box::pin(self.service.call(request).map(filtered))),
             },
             Err(problem) => Err(problem),
         };
-        let response = match answer {
-            Ok(told) => told.into_response(std::mem::take(request.headers_mut())),
-            Err(problem) => problem.into_response(),
-        };
-        Either::Left(ready(Ok(response.map(|body| Sent::Left(Full::new(body))))))
+        Answer::Now(match answer {
+            Ok(told) => told.into_response(request.headers_mut(), |json| Sent::Left(Full::new(json))),
+            Err(problem) => problem.into_response().map(|json| Sent::Left(Full::new(json))),
+        })
     }
 }
 

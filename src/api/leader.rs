@@ -39,21 +39,23 @@ impl Told {
 
     /// An answer that nobody may keep. `spent`: the request's headers, which nobody looks at any more. Their table
     /// becomes that of the answer's, since a new one would have to be allocated.
-    pub(super) fn into_response(self, spent: HeaderMap) -> hyper::Response<Bytes> {
-        let mut headers = if spent.capacity() <= HEADERS_KEPT { spent } else { HeaderMap::new() };
-        headers.clear();
+    pub(super) fn into_response<B>(self, spent: &mut HeaderMap, body: impl FnOnce(Bytes) -> B) -> hyper::Response<B> {
+        let mut response = hyper::Response::new(body(self.json));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        if spent.capacity() <= HEADERS_KEPT {
+            std::mem::swap(headers, spent);
+            headers.clear();
+        }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        let mut response = hyper::Response::new(self.json);
-        *response.status_mut() = self.status;
-        *response.headers_mut() = headers;
         response
     }
 }
 
 /// An answer of the filter's kind.
 pub(super) fn whole(told: Told) -> Response {
-    told.into_response(HeaderMap::new()).map(Into::into)
+    told.into_response(&mut HeaderMap::new(), Into::into)
 }
 
 /// An error.

@@ -43,7 +43,7 @@ pub use model::{
 pub use problem::{ConfigError, Problem};
 pub use reload::LiveChanges;
 pub use schema::schema;
-pub use watch::{Reload, Watcher};
+pub use watch::{Changes, Reload, Watcher};
 
 use crate::duration;
 
@@ -112,10 +112,12 @@ fn check_bytes(bytes: &[u8], path: &Path, environment: &Environment) -> Result<L
 fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     let cannot = |error: std::io::Error| Problem::of_file(format!("the file cannot be read: {error}"));
     // A named pipe would be waited for, and a device never ends.
-    if !std::fs::metadata(path).map_err(cannot)?.is_file() {
+    let about = std::fs::metadata(path).map_err(cannot)?;
+    if !about.is_file() {
         return Err(Problem::of_file("is not a regular file; name the configuration file itself".to_owned()));
     }
-    let mut bytes = Vec::new();
+    // Room for one byte more, so that one read has it all and the next finds its end: this is done every two seconds.
+    let mut bytes = Vec::with_capacity(usize::try_from(about.len().min(FILE_BYTES_MAX)).unwrap_or_default() + 1);
     let file = std::fs::File::open(path).map_err(cannot)?;
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {

@@ -1,27 +1,33 @@
 //! The JSON Schema of the configuration, and what a single value of each sort may look like.
 //!
+//! It is derived from the types that a file is read into, and kept as a file: the program then needs none of what
+//! derives it, which is 170 KiB. A test compares the two, and writes the file (`make charts`).
+//!
 //! The schema is for editors and for charts, so it is stated of the file as written: where a value may come from the
 //! environment, it also accepts a `${…}`. What a pattern cannot say (timings against each other, files, URLs) it leaves
 //! to the check.
 
 use std::borrow::Cow;
 
-use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::raw::RawConfig;
-
 /// The JSON Schema (draft 2020-12) of the configuration file, indented.
-pub fn schema() -> String {
-    // Of a Value made of objects, texts and numbers there is always a JSON text; alternate Display is the indented one.
-    format!("{:#}", document())
+pub fn schema() -> &'static str {
+    include_str!("schema.json").trim_end()
 }
 
 /// The schema as a value.
 pub(super) fn document() -> Value {
-    let generated = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<RawConfig>();
-    let mut document = generated.to_value();
+    // A test reads the same text.
+    serde_json::from_str(schema()).unwrap_or_default()
+}
+
+/// What the file has to be.
+#[cfg(test)]
+pub(super) fn derived() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12();
+    let mut document = settings.into_generator().into_root_schema_for::<super::raw::RawConfig>().to_value();
     strip_null(&mut document);
     // `memory:` with nothing after it is the way one writes a store with nothing to set, `kubernetes:` one with nothing
     // that has to be set.
@@ -34,6 +40,7 @@ pub(super) fn document() -> Value {
 }
 
 /// `Option` in Rust means that a key may be absent, not that it may be null: an empty value is mostly a mistake.
+#[cfg(test)]
 fn strip_null(schema: &mut Value) {
     if let Value::Object(object) = schema {
         for keyword in ["type", "enum", "anyOf"] {

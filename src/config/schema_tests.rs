@@ -5,6 +5,7 @@ use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
 use super::node::Node;
+use super::schema::{derived, document};
 use super::{Environment, check_text, schema, yaml};
 
 const BASE: &str = "\
@@ -48,7 +49,7 @@ struct Judge {
 impl Judge {
     fn new() -> Self {
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-        compiler.add_resource("baton.json", serde_json::from_str(&schema()).unwrap()).unwrap();
+        compiler.add_resource("baton.json", serde_json::from_str(schema()).unwrap()).unwrap();
         let index = compiler.compile("baton.json", &mut schemas).unwrap_or_else(|error| panic!("{error:#}"));
         Self { schemas, index }
     }
@@ -58,6 +59,18 @@ impl Judge {
         let value = json(&node);
         self.schemas.validate(&value, self.index).map_err(|error| format!("{error:#}"))
     }
+}
+
+#[test]
+fn the_schema_is_what_the_types_say() {
+    let wanted = format!("{:#}\n", derived());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/schema.json");
+    if std::env::var_os("BATON_CHARTS_WRITE").is_some() {
+        std::fs::write(path, &wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap();
+    assert!(found == wanted, "{path} is not up to date: `make charts` writes it, then look at the change");
+    assert_eq!(serde_json::from_str::<Value>(schema()).unwrap(), document());
 }
 
 #[test]
@@ -73,7 +86,7 @@ fn every_sample_fits_the_schema() {
 
 #[test]
 fn the_schema_is_draft_2020_12_and_describes_every_key() {
-    let schema: serde_json::Value = serde_json::from_str(&schema()).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(schema()).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     let definitions = schema["$defs"].as_object().unwrap().values();
     let mut keys = 0;

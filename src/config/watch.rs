@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
-
-use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::environment::Environment;
 use super::problem::ConfigError;
@@ -28,14 +27,21 @@ pub enum Reload {
     Refused(ConfigError),
 }
 
-/// Watches one configuration file and the files that it names.
+/// Watches one configuration file and the files that it names, for whoever says when to look.
 #[derive(Debug)]
 pub struct Watcher {
-    path: Arc<Path>,
+    path: PathBuf,
     environment: Arc<Environment>,
-    interval: Interval,
-    seen: Arc<Seen>,
+    seen: Seen,
     missed_looks: u32,
+}
+
+/// What a watcher tells that looks by itself, for as long as this is there.
+#[derive(Debug)]
+pub struct Changes {
+    reloads: tokio::sync::mpsc::Receiver<Reload>,
+    /// Dropped, it ends the thread that looks.
+    _watching: Sender<()>,
 }
 
 /// The content of every watched file by its hash; none for a file that could not be read.
@@ -62,33 +68,16 @@ impl Watcher {
     /// How often to look, unless there is a reason for another period.
     pub const PERIOD: Duration = Duration::from_secs(2);
 
-    /// Watches `path`, which was loaded as `loaded`, looking once every `period`. Must be called within a runtime. What
-    /// changed in the file since then is told first.
-    pub fn new(path: &Path, environment: Arc<Environment>, period: Duration, loaded: &Loaded) -> Self {
-        let mut interval = interval(period.max(Duration::from_millis(1)));
-        // After a pause of the process one look is as good as many.
-        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    /// Watches `path`, which was loaded as `loaded`. What changed in the file since then is told first.
+    pub fn new(path: &Path, environment: Arc<Environment>, loaded: &Loaded) -> Self {
         let seen = Seen { main: loaded.content, others: contents(loaded.files.iter()) };
-        Self { path: path.into(), environment, interval, seen: Arc::new(seen), missed_looks: 0 }
+        Self { path: path.to_owned(), environment, seen, missed_looks: 0 }
     }
 
-    /// Waits for the next change. Dropping the future loses nothing: what it would have told is told by the next.
-    pub async fn next(&mut self) -> Reload {
-        loop {
-            self.interval.tick().await;
-            if let Some(reload) = self.look().await {
-                return reload;
-            }
-        }
-    }
-
-    /// Looks once, now. The files are read and checked on another thread, for a slow disk must not delay a renewal.
-    pub async fn look(&mut self) -> Option<Reload> {
-        let (path, environment, seen) = (self.path.clone(), self.environment.clone(), self.seen.clone());
+    /// Looks once, now, and tells what has changed.
+    pub fn look(&mut self) -> Option<Reload> {
         let believe_missing = self.missed_looks + 1 >= MISSED_LOOKS_MAX;
-        let looking = tokio::task::spawn_blocking(move || look(&path, &environment, &seen, believe_missing));
-        // The only error is that the runtime is shutting down, or a bug in the check, which says so itself.
-        match looking.await.ok()? {
+        match look(&self.path, &self.environment, &self.seen, believe_missing) {
             Look::Same => {
                 self.missed_looks = 0;
                 None
@@ -99,9 +88,44 @@ impl Watcher {
             }
             Look::New(reload, seen) => {
                 self.missed_looks = 0;
-                self.seen = Arc::new(seen);
+                self.seen = seen;
                 Some(reload)
             }
+        }
+    }
+
+    /// Looks once every `period` from now on, on a thread of its own: a slow disk must not delay a renewal, and a look
+    /// that finds nothing shall wake nobody else up.
+    ///
+    /// # Errors
+    /// When the operating system refuses the thread.
+    pub fn every(mut self, period: Duration) -> std::io::Result<Changes> {
+        let (watching, end) = channel::<()>();
+        // One that has not been taken yet is enough: the next look finds what has changed since.
+        let (news, reloads) = tokio::sync::mpsc::channel(1);
+        std::thread::Builder::new().name("config".to_owned()).spawn(move || {
+            loop {
+                if let Some(reload) = self.look()
+                    && news.blocking_send(reload).is_err()
+                {
+                    return;
+                }
+                if end.recv_timeout(period) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        })?;
+        Ok(Changes { reloads, _watching: watching })
+    }
+}
+
+impl Changes {
+    /// Waits for the next change. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Reload {
+        match self.reloads.recv().await {
+            Some(reload) => reload,
+            // The thread only ends with this, or in a panic, which ends the process.
+            None => std::future::pending().await,
         }
     }
 }

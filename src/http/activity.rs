@@ -134,10 +134,14 @@ impl Activity {
         Some(Orders(self.orders.swap(0, Ordering::AcqRel)))
     }
 
-    /// A request's head is complete; the guard lasts until its answer is.
-    pub(super) fn begin_request(self: &Arc<Self>) -> InService {
-        self.in_service.store(self.in_service.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    /// A request's head is complete.
+    pub(super) fn head_is_complete(&self) {
         self.head_since.store(NONE, Ordering::Relaxed);
+    }
+
+    /// A request is being answered, for longer than this turn; the guard lasts until its answer is complete.
+    pub(super) fn begin_answer(self: &Arc<Self>) -> InService {
+        self.in_service.store(self.in_service.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         InService(Arc::clone(self))
     }
 
@@ -186,7 +190,7 @@ impl Activity {
     }
 }
 
-/// A request in service; see [`Activity::begin_request`]. It never leaves the connection's task: hyper holds it, in a
+/// A request in service; see [`Activity::begin_answer`]. It never leaves the connection's task: hyper holds it, in a
 /// future or a body.
 #[derive(Debug)]
 pub(super) struct InService(Arc<Activity>);
@@ -201,12 +205,17 @@ impl Drop for InService {
 /// A response body that keeps its request in service until hyper has taken all of it.
 pub(super) struct WatchedBody<B> {
     body: B,
-    _in_service: InService,
+    _in_service: Option<InService>,
 }
 
 impl<B> WatchedBody<B> {
     pub(super) fn new(body: B, in_service: InService) -> Self {
-        Self { body, _in_service: in_service }
+        Self { body, _in_service: Some(in_service) }
+    }
+
+    /// Of a body that nothing has to be waited for.
+    pub(super) fn whole(body: B) -> Self {
+        Self { body, _in_service: None }
     }
 }
 

@@ -19,6 +19,6 @@ mod words;
 pub use answer::{answer, json, no_content};
 pub use part::{Ask, Calls, Content};
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
-pub use serve::{Ends, Limits, serve};
+pub use serve::{Answer, Answers, Ends, Limits, serve};
 pub(crate) use words::shard_slash;
 pub use words::{bad_body, bad_parameter, decode_segment, decode_value, duration, read_body, shown};

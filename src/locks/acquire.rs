@@ -94,6 +94,7 @@ impl LockDesk {
         if core.is_stopping() {
             return Err(Refusal::ShuttingDown);
         }
+        core.begun.notify_one();
         let id = core.new_id();
         let max = core.settings.waiters_max;
         let queueing = match (want.wait.is_zero(), want.fair) {

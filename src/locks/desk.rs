@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::table::Table;
@@ -21,7 +21,8 @@ use crate::protocol::{
 use crate::store::{LockStore, StoreError, WakeNews};
 use crate::telemetry::Telemetry;
 
-/// How often the attendant looks after what nobody waits for.
+/// How often the attendant looks after what nobody waits for, while there is anything: with nothing asked for and
+/// nothing held it sleeps.
 const ROUND: Duration = Duration::from_secs(1);
 /// The pause after a first failure; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -153,6 +154,8 @@ pub(super) struct Core {
     floor: AtomicU64,
     /// Where tasks run: what is given back when a request is dropped may be dropped anywhere.
     runtime: Handle,
+    /// A request has come.
+    pub(super) begun: Notify,
     /// How many tasks have something on its way to the store, or may have.
     chores: watch::Sender<usize>,
     /// True once nothing new is taken on.
@@ -190,6 +193,7 @@ impl LockDesk {
             chance: Mutex::new((entropy, dice)),
             floor: AtomicU64::new(0),
             runtime: Handle::current(),
+            begun: Notify::new(),
             chores: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
         });
@@ -333,6 +337,11 @@ impl Core {
         self.start(work).await.map_err(|_| Refusal::ShuttingDown)
     }
 
+    /// Whether nothing is asked for, held, remembered or on its way to the store.
+    fn has_nothing(&self) -> bool {
+        *self.chores.borrow() == 0 && self.table().len() == 0 && self.waiting.is_empty()
+    }
+
     /// The table has changed.
     pub(super) fn count_held(&self) {
         let held = self.table().len();
@@ -363,16 +372,23 @@ impl Drop for Ending {
 async fn attend(core: Arc<Core>, mut wakes: mailbox::Receiver<WakeNews>) {
     let mut rounds = tokio::time::interval(ROUND);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut at_rest = false;
     let mut signs = Signs { beaten_at: core.now(), seen_at: Arc::new(AtomicU64::new(core.now().as_nanos())) };
     loop {
         tokio::select! {
             Some(news) = wakes.recv() => core.heard(news),
-            _ = rounds.tick() => {
+            () = core.begun.notified(), if at_rest => {
+                at_rest = false;
+                rounds.reset();
+                signs.nobody_waited(core.now());
+            }
+            _ = rounds.tick(), if !at_rest => {
                 let now = core.now();
                 core.table().tidy(now);
                 core.waiting.tidy(now);
                 core.count_held();
                 signs.give(&core, now);
+                at_rest = core.has_nothing();
             }
         }
     }
@@ -386,10 +402,13 @@ struct Signs {
 }
 
 impl Signs {
+    fn nobody_waited(&self, now: Mono) {
+        self.seen_at.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
     fn give(&mut self, core: &Arc<Core>, now: Mono) {
         if core.waiting.count() == 0 {
-            self.seen_at.store(now.as_nanos(), Ordering::Relaxed);
-            return;
+            return self.nobody_waited(now);
         }
         // A third of the span, less what a round may be late.
         if now.since(self.beaten_at) + ROUND < TICKET_SPAN / 3 {

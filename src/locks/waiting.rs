@@ -250,6 +250,12 @@ impl Waiting {
         self.lock().waiters.len()
     }
 
+    /// Whether nobody waits, and nobody is remembered who did.
+    pub(super) fn is_empty(&self) -> bool {
+        let inner = self.lock();
+        inner.waiters.is_empty() && inner.answered.is_empty()
+    }
+
     /// Forgets requests that were answered a while ago.
     pub(super) fn tidy(&self, now: Mono) {
         let mut inner = self.lock();

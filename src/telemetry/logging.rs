@@ -34,7 +34,8 @@ where
 }
 
 /// Our own lines at the level asked for. Libraries speak up only when something is wrong: at finer levels they write
-/// whole commands and frames, which could hold a password, so no setting lets them.
+/// whole commands and frames, which could hold a password, so no setting lets them. (A release does not even hold those
+/// lines: see the `log` crate in Cargo.toml.)
 fn filter(level: LogLevel) -> Targets {
     let own = match level {
         LogLevel::Error => Level::ERROR,

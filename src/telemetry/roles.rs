@@ -2,7 +2,7 @@
 //! hundred bytes for one. So they are kept as plain numbers here, and become families when they are scraped, one after
 //! the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -82,23 +82,29 @@ pub(super) enum RoleCount {
 /// The counts of every role that this process has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoleTable {
-    /// Boxed: half of a map's places may be empty.
-    roles: BTreeMap<RoleName, Box<Counts>>,
+    /// In the order in which they are told.
+    names: BTreeSet<RoleName>,
+    /// Found by its hash at each renewal: among ten thousand the way through a tree is a dozen names to compare with,
+    /// none of which is in the processor's cache. Boxed: half of a map's places may be empty.
+    counts: HashMap<RoleName, Box<Counts>>,
 }
 
 impl RoleTable {
     /// Counts from zero, unless the role is there already.
     pub(super) fn add(&mut self, role: &RoleName) {
-        self.roles.entry(role.clone()).or_default();
+        if self.names.insert(role.clone()) {
+            self.counts.insert(role.clone(), Box::default());
+        }
     }
 
     pub(super) fn remove(&mut self, role: &RoleName) {
-        self.roles.remove(role);
+        self.names.remove(role);
+        self.counts.remove(role);
     }
 
     pub(super) fn count(&mut self, role: &RoleName, what: RoleCount) {
         // What a role that was just removed still says counts for nothing.
-        let Some(counts) = self.roles.get_mut(role) else { return };
+        let Some(counts) = self.counts.get_mut(role) else { return };
         match what {
             RoleCount::Campaign(outcome) => counts.campaigns[place(&CampaignOutcome::ALL, outcome)] += 1,
             RoleCount::Contention => counts.contention += 1,
@@ -123,23 +129,25 @@ impl RoleTable {
     /// Up to `count` of the roles that come after `after`.
     pub(super) fn some(&self, after: Option<&RoleName>, count: usize) -> Self {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let roles = self.roles.range::<RoleName, _>((from, Bound::Unbounded)).take(count);
-        Self { roles: roles.map(|(role, counts)| (role.clone(), counts.clone())).collect() }
+        let names: BTreeSet<_> =
+            self.names.range::<RoleName, _>((from, Bound::Unbounded)).take(count).cloned().collect();
+        let counts = names.iter().filter_map(|role| Some((role.clone(), self.counts.get(role)?.clone()))).collect();
+        Self { names, counts }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.roles.len()
+        self.names.len()
     }
 
     pub(super) fn last(&self) -> Option<&RoleName> {
-        self.roles.last_key_value().map(|(role, _)| role)
+        self.names.last()
     }
 
     /// One family, with a metric or several for each role. `readings` by role: what it is at this moment.
     pub(super) fn family(&self, family: RoleFamily, readings: &BTreeMap<RoleName, Reading>) -> MetricFamily {
         let (name, help, kind) = family.describe();
         let mut metrics = Vec::new();
-        for (role, counts) in &self.roles {
+        for (role, counts) in self.names.iter().filter_map(|role| Some((role, self.counts.get(role)?))) {
             let leading = readings.get(role).and_then(|reading| reading.leading);
             family.metrics(role.as_str(), counts, leading, &mut metrics);
         }

@@ -1,7 +1,6 @@
 //! The listener's calls.
 
-use std::convert::Infallible;
-use std::future::ready;
+use std::future::Pending;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +10,13 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Pulse, Sources};
-use crate::http::{Problem, ProblemKind, shard_slash};
+use crate::http::{Answer, Answers, Problem, ProblemKind, shard_slash};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
 use crate::telemetry::{Metrics, Reading, Scrape, TermReading};
@@ -38,15 +36,23 @@ pub(super) async fn serve(listener: TcpListener, sources: Sources, shutdown: imp
     let watching = tokio::spawn(note_first_contact(sources.store.clone(), Arc::clone(&store_reached)));
     let (limits, clock) = (sources.limits, Arc::clone(&sources.clock));
     let state = Arc::new(State { sources, store_reached });
-    let make_service = |_ends| {
-        let state = Arc::clone(&state);
-        service_fn(move |request: Request<Incoming>| {
-            let response = answer(&state, request.method(), request.uri().path());
-            ready(Ok::<_, Infallible>(response.unwrap_or_else(|problem| whole(problem.into_response()))))
-        })
-    };
-    crate::http::serve(listener, limits, clock, make_service, shutdown).await;
+    let make_answers = |_ends| Desk(Arc::clone(&state));
+    crate::http::serve(listener, limits, clock, make_answers, shutdown).await;
     watching.abort();
+}
+
+/// Answers one connection.
+struct Desk(Arc<State>);
+
+impl Answers for Desk {
+    type Body = Text;
+    // There is nothing to wait for.
+    type Later = Pending<Response<Text>>;
+
+    fn answer(&self, request: Request<Incoming>) -> Answer<Text, Self::Later> {
+        let response = answer(&self.0, request.method(), request.uri().path());
+        Answer::Now(response.unwrap_or_else(|problem| whole(problem.into_response())))
+    }
 }
 
 async fn note_first_contact(mut store: watch::Receiver<StoreHealth>, reached: Arc<AtomicBool>) {

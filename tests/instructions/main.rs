@@ -30,7 +30,7 @@ const INSTRUCTIONS_OFF_MAX_OTHER_RUSTC: f64 = 0.15;
 const ALLOCATIONS_OFF_MAX: f64 = 0.5;
 
 /// The functions in which an answer is made, and everything that they call.
-const ANSWER_PATH: &str = "*Gate*::call";
+const ANSWER_PATH: &str = "*Gate*::answer";
 /// The turns of a role's task.
 const RENEWAL_PATH: &str = "baton::role::driver::role::*closure*";
 

@@ -103,6 +103,38 @@ async fn a_black_hole_is_noticed_although_commands_keep_coming() {
 }
 
 #[tokio::test]
+async fn a_black_hole_is_noticed_long_before_a_patient_command_would_be_given_up() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(redis.port()).await;
+    let patient = RedisConfig { command_timeout: Duration::from_secs(3600), ..config(&proxy.url()) };
+    // It may be silent for a quarter of a second.
+    let store = RedisStore::connect(&patient, Duration::from_secs(1), 7).expect("the configuration is good");
+    until_up(&store).await;
+    proxy.set(Network::Stalled);
+    let unknown = within("the campaign ends by itself", store.campaign(&role(), unguarded(1, 1))).await;
+    assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");
+    until_down(&store, "no answer to anything within 250ms").await;
+}
+
+#[tokio::test]
+async fn one_command_without_an_answer_does_not_end_a_connection_that_answers_again() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(redis.port()).await;
+    // Commands have less time than a connection may be silent for: 5 s.
+    let hasty = RedisConfig { command_timeout: Duration::from_millis(500), ..config(&proxy.url()) };
+    let store = RedisStore::connect(&hasty, Duration::from_secs(20), 7).expect("the configuration is good");
+    until_up(&store).await;
+    wait_until(BOUND, "one connection for commands and one to listen", || proxy.accepted() == 2).await;
+    proxy.set(Network::Stalled);
+    let unknown = within("the campaign ends by itself", store.campaign(&role(), unguarded(1, 1))).await;
+    assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");
+    proxy.set(Network::Good);
+    win(&store, unguarded(1, 1)).await;
+    assert_eq!(proxy.accepted(), 2, "it is the same connection");
+    assert_eq!(*store.health().borrow(), StoreHealth::Up);
+}
+
+#[tokio::test]
 async fn a_lost_reply_is_unknown_and_the_same_attempt_finds_its_lease() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port()).await;

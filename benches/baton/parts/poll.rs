@@ -13,7 +13,7 @@ use crate::bare::Bare;
 use crate::load::{self, Round};
 use crate::part::{Bench, Findings, Part};
 use crate::plot::{Axis, Kind, Plot};
-use crate::process::cpu_s;
+use crate::process::{cpu_s, preempted};
 use crate::replica::{Group, Spec};
 use crate::report::Row;
 use crate::stats::median;
@@ -48,8 +48,9 @@ what makes the path dearer by more than a twentieth, or either by an allocation,
     measure: |bench| Box::pin(measure(bench)),
 };
 
-const ROUNDS: usize = 6;
-const ROUND: Duration = Duration::from_secs(2);
+/// Many short ones: a median of few hangs upon the moments in which something else wanted the processor.
+const ROUNDS: usize = 12;
+const ROUND: Duration = Duration::from_secs(1);
 const CONNECTIONS: [usize; 2] = [16, 256];
 
 /// One round on one server.
@@ -57,6 +58,8 @@ struct Turn {
     round: Round,
     /// Processor time of the server for one request.
     cpu_us: f64,
+    /// How often a second something else got the server's core while the server had work.
+    preempted_per_s: f64,
 }
 
 async fn measure(bench: &Bench) -> Findings {
@@ -125,10 +128,11 @@ impl Server {
 }
 
 async fn turn(pid: u32, address: SocketAddr, connections: usize) -> Turn {
-    let before = cpu_s(pid);
+    let before = (cpu_s(pid), preempted(pid));
     let round = load::poll(address, connections, ROUND).await;
+    let (cpu_s, preempted) = (cpu_s(pid) - before.0, preempted(pid) - before.1);
     let requests = round.requests_per_s * ROUND.as_secs_f64();
-    Turn { round, cpu_us: (cpu_s(pid) - before) * 1e6 / requests }
+    Turn { round, cpu_us: cpu_s * 1e6 / requests, preempted_per_s: preempted / ROUND.as_secs_f64() }
 }
 
 fn compare(connections: usize, servers: &[Server]) -> Vec<Row> {
@@ -155,6 +159,8 @@ fn compare(connections: usize, servers: &[Server]) -> Vec<Row> {
         rows.push(Row::new(format!("{by}: {name}, p99"), server.median(p99), "ms"));
         let cpu_us = server.median(|turn| turn.cpu_us);
         rows.push(Row::new(format!("{by}: {name}, processor time of a request"), cpu_us, "µs"));
+        let preempted = server.median(|turn| turn.preempted_per_s);
+        rows.push(Row::new(format!("{by}: {name}, times that something else got its core"), preempted, "/s"));
     }
     rows
 }

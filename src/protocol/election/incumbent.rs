@@ -7,6 +7,10 @@ use super::super::names::{Attempt, Mono, Token};
 use super::super::wire::{ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
 use super::{Action, Drain, Election, Failure, Kind, Phase, Release, RequestId, Term};
 
+/// The roles of a crowd are renewed at multiples of this, so that those of one moment go out, and are answered,
+/// together: waking up costs as much as a renewal does.
+const GUST: Duration = Duration::from_millis(10);
+
 impl Election {
     /// When the next renewal goes out; none while one is out.
     pub(super) fn renewal_due(&self, term: &Term) -> Option<Mono> {
@@ -68,7 +72,7 @@ impl Election {
                 self.insight.audience = audience;
                 term.count = count;
                 term.deadline = term.deadline.max(flight.sent_at + self.profile.timing.term_span());
-                term.next_renewal = now.max(flight.sent_at + self.profile.timing.renew_period());
+                term.next_renewal = now.max(self.with_others(flight.sent_at + self.profile.timing.renew_period()));
                 self.keep(term);
             }
             Ok(Stamped { reply: RenewReply::Lost { token, holder }, .. }) => {
@@ -84,6 +88,17 @@ impl Election {
                 self.keep(term);
             }
         }
+    }
+
+    /// This moment, or, for a role of a crowd, one a little before it at which others are renewed, too.
+    fn with_others(&self, due: Mono) -> Mono {
+        let gust = if self.profile.place.is_zero() {
+            return due;
+        } else {
+            GUST.min(self.profile.timing.renew_period() / 100)
+        };
+        let early = u128::from(due.as_nanos()) % gust.as_nanos().max(1);
+        due - Duration::from_nanos(u64::try_from(early).unwrap_or(0))
     }
 
     /// Another was heard with a later token: the store shall say now, not at the next period, whether this term still

@@ -319,6 +319,11 @@ impl Election {
         matches!(self.phase, Phase::Ended)
     }
 
+    /// Whether it wants the lease, or waits for its moment to ask.
+    pub fn is_candidate(&self) -> bool {
+        matches!(self.phase, Phase::Candidate)
+    }
+
     /// Whether promises of a term that no longer leads are running out.
     pub fn is_draining(&self) -> bool {
         matches!(self.phase, Phase::Draining(_))

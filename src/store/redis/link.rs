@@ -9,7 +9,8 @@ use fred::clients::Client;
 use fred::interfaces::{ClientLike, PubsubInterface};
 use fred::types::config::Options;
 use fred::types::{ClusterHash, CustomCommand, Key, Message, Value};
-use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit, broadcast, watch};
+use futures_util::future::OptionFuture;
+use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::task::AbortHandle;
 
 use super::errors::{Failure, explain};
@@ -24,6 +25,8 @@ use crate::store::StoreError;
 const UNANSWERED_MAX: u32 = 2;
 /// fred tells of a connection once; a look at its state in between covers the moment before we listened.
 const STATE_POLL: Duration = Duration::from_millis(20);
+/// The least time that a connection in doubt has for a sign of life.
+const PATIENCE_MIN: Duration = Duration::from_millis(50);
 /// How many scripts may be out. More would not be answered any sooner, and those at the end might wait for longer than
 /// their timeout, which would look as if Redis had stopped answering.
 const OUT_MAX: usize = 256;
@@ -36,6 +39,14 @@ pub(super) struct Link {
     /// Why it ended, once it has.
     end: Arc<watch::Sender<Option<StoreError>>>,
     unanswered: AtomicU32,
+    /// How many answers have come, over and again.
+    answers: AtomicU32,
+    /// For how long it may be silent while an answer is waited for.
+    unresponsive: Duration,
+    /// What of that is left when a command has been given up.
+    patience: Duration,
+    /// A command has got no answer, and the one before it had one.
+    in_doubt: Notify,
     /// For each script that may be out besides those that are.
     places: Semaphore,
     opened_at: Mono,
@@ -78,6 +89,10 @@ impl Link {
             task: handle.abort_handle(),
             end: Arc::clone(&end),
             unanswered: AtomicU32::new(0),
+            answers: AtomicU32::new(0),
+            unresponsive: settings.unresponsive,
+            patience: settings.unresponsive.saturating_sub(settings.command_timeout).max(PATIENCE_MIN),
+            in_doubt: Notify::new(),
             places: Semaphore::new(OUT_MAX),
             opened_at: BootClock.now(),
             replaced: AtomicBool::new(false),
@@ -118,21 +133,42 @@ impl Link {
         let options = Options { timeout: Some(timeout), max_attempts: Some(1), ..Options::default() };
         let client = self.client.with_options(&options);
         let reply = client.custom(CustomCommand::new_static(name, ClusterHash::Random, false), args);
+        // Apart, for it is large, and rare: most commands are given up sooner.
+        let silence = (timeout > self.unresponsive).then(|| Box::pin(self.silence()));
         let result = tokio::select! {
             biased;
             result = reply => result,
             // After its end nobody serves the client's queue, now or later: the command is as good as dropped.
             why = self.ended() => return Err(Failure::because(why, true)),
+            Some(()) = OptionFuture::from(silence) => {
+                let after = self.unresponsive;
+                self.close(format!("{}: no answer to anything within {after:?}", self.endpoint));
+                return Err(Failure::because(StoreError::Unknown { after }, true));
+            }
         };
         self.judge(result, timeout)
     }
 
-    /// A place among the scripts that may be out, for whoever sends them. Waits for half of the timeout at most, so
-    /// that what is sent then has time to be answered.
-    pub async fn place(&self, timeout: Duration) -> Result<SemaphorePermit<'_>, StoreError> {
-        if let Ok(place) = self.places.try_acquire() {
-            return Ok(place);
+    /// Completes when nothing was answered for as long as it may be.
+    async fn silence(&self) {
+        let answers = || self.answers.load(Ordering::Relaxed);
+        loop {
+            let before = answers();
+            tokio::time::sleep(self.unresponsive).await;
+            if answers() == before {
+                return;
+            }
         }
+    }
+
+    /// A place among the scripts that may be out, for whoever sends them, if there is one.
+    pub fn free_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.places.try_acquire().ok()
+    }
+
+    /// The same, when there is one. Waits for half of the timeout at most, so that what is sent then has time to be
+    /// answered.
+    pub async fn place(&self, timeout: Duration) -> Result<SemaphorePermit<'_>, StoreError> {
         let patience = timeout / 2;
         tokio::select! {
             biased;
@@ -149,7 +185,7 @@ impl Link {
     fn judge(&self, result: Result<Value, fred::error::Error>, waited: Duration) -> Result<Value, Failure> {
         let failure = match result {
             Ok(value) => {
-                self.unanswered.store(0, Ordering::Relaxed);
+                self.answered();
                 return Ok(value);
             }
             Err(error) => explain(&error, &self.endpoint, waited),
@@ -158,12 +194,19 @@ impl Link {
             StoreError::Unknown { .. } => {
                 if self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED_MAX {
                     self.close(format!("{}: it has stopped answering", self.endpoint));
+                } else {
+                    self.in_doubt.notify_one();
                 }
             }
             error if failure.reconnect => self.close_because(error.clone()),
-            _ => self.unanswered.store(0, Ordering::Relaxed),
+            _ => self.answered(),
         }
         Err(failure)
+    }
+
+    fn answered(&self) {
+        self.unanswered.store(0, Ordering::Relaxed);
+        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits until the connection has ended, and says why.
@@ -172,6 +215,20 @@ impl Link {
         let ended = end.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
         // The sender lives as long as this link, so there always is a reason.
         ended.unwrap_or_else(|| StoreError::Unreachable { reason: "the connection was closed".to_owned() })
+    }
+
+    /// Waits for the same, and has the connection that is in doubt answer a PING, though nobody else may have anything
+    /// to ask: one that is dead shall be found so before it is needed. While all is well, nothing here wakes up.
+    pub async fn kept(&self) -> StoreError {
+        loop {
+            tokio::select! {
+                biased;
+                why = self.ended() => return why,
+                () = self.in_doubt.notified() => {}
+            }
+            // What follows from a second command without an answer is done where that is noticed.
+            let _ = self.ping(self.patience).await;
+        }
     }
 
     /// Closes the connection. What waits for an answer gets an error.

@@ -58,6 +58,7 @@ use self::errors::Failure;
 use self::in_time::StoreClock;
 use self::info::Info;
 use self::link::Link;
+use self::nodes::Node;
 use self::routes::Routes;
 use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script};
 use self::settings::Settings;
@@ -126,36 +127,54 @@ impl RedisStore {
         read: fn(Value) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
         let deadline = Deadline::after(self.settings.command_timeout);
-        let done = self.call(Keys::new(&self.prefix, role).call(script, args), deadline).await?;
+        let done = self.call(Keys::new(&self.prefix, role).into_call(script, args), deadline).await?;
         done.read(read)
     }
 
     /// Runs a script where its keys are.
     async fn call(&self, call: Call<'_>, deadline: Deadline) -> Result<Done<Value>, StoreError> {
-        let link = self.routes.link(call.slot, deadline.left()).await?;
-        let _place = link.place(deadline.left()).await?;
-        // What waits for its place costs little, and what has one much: there may be thousands of the former.
-        Box::pin(self.call_over(Arc::clone(&link), call, deadline)).await
+        // Whatever is rare is apart, here and below: a future is as large as the largest of what it may have to do.
+        let mut link = match self.routes.only_link() {
+            Some(link) => link?,
+            None => Box::pin(self.routes.link(call.slot, deadline.left())).await?,
+        };
+        let reply = {
+            let _place = match link.free_place() {
+                Some(place) => place,
+                None => Box::pin(link.place(deadline.left())).await?,
+            };
+            // What waits for its place costs little, and what has one much: there may be thousands of the former.
+            Box::pin(send(&call, &link, deadline, false)).await
+        };
+        let reply = match reply {
+            Err(Failure { moving_to: Some(node), .. }) => {
+                let (other, reply) = Box::pin(self.call_there(&node, &call, deadline)).await?;
+                link = other;
+                reply
+            }
+            reply => reply.map_err(|failure| failure.error)?,
+        };
+        Ok(Done { unconfirmed: scripts::is_unconfirmed(&reply), reply, link, deadline })
     }
 
-    async fn call_over(
+    /// The same at the node that the slot is on its way to, and these keys have reached already. On a connection of its
+    /// own, so that nobody's command comes between ASKING and the script.
+    async fn call_there(
         &self,
-        mut link: Arc<Link>,
-        call: Call<'_>,
+        node: &Node,
+        call: &Call<'_>,
         deadline: Deadline,
-    ) -> Result<Done<Value>, StoreError> {
-        let mut reply = send(&call, &link, deadline, false).await;
-        if let Err(Failure { moving_to: Some(node), .. }) = &reply {
-            // The slot is on its way, and these keys are there already. On a connection of its own, so that
-            // nobody's command comes between ASKING and the script.
-            let opening = Box::pin(Link::open_at(&self.settings, Some(node)));
-            let opened = tokio::time::timeout(deadline.left(), opening).await;
-            let waited = StoreError::Unreachable { reason: format!("{}:{}: no answer", node.host, node.port) };
-            link = Arc::new(opened.unwrap_or(Err(waited))?);
-            reply = Box::pin(send(&call, &link, deadline, true)).await;
-        }
-        let reply = reply.map_err(|failure| failure.error)?;
-        Ok(Done { unconfirmed: scripts::is_unconfirmed(&reply), reply, link, deadline })
+    ) -> Result<(Arc<Link>, Value), StoreError> {
+        let opened = tokio::time::timeout(deadline.left(), Link::open_at(&self.settings, Some(node))).await;
+        let waited = StoreError::Unreachable { reason: format!("{}:{}: no answer", node.host, node.port) };
+        let link = Arc::new(opened.unwrap_or(Err(waited))?);
+        let reply = send(call, &link, deadline, true).await.map_err(|failure| failure.error)?;
+        Ok((link, reply))
+    }
+
+    /// A reply that counts as it is: nobody has to acknowledge it, and no guard begins with it.
+    fn is_final<R>(&self, done: &Done<R>) -> bool {
+        self.replication.acks == 0 && !done.unconfirmed
     }
 
     /// R6, and what R5 needs of it: the first acknowledged reply of a server process begins its guard.
@@ -236,7 +255,7 @@ async fn attempt(
     if asking {
         Box::pin(link.command("ASKING", Vec::new(), deadline.left())).await?;
     }
-    let script = if command == "EVAL" { &call.script.body } else { &*call.script.sha };
+    let script = if command == "EVAL" { call.script.body() } else { call.script.sha() };
     link.command(command, call.arguments(script), deadline.left()).await
 }
 
@@ -344,8 +363,10 @@ impl LeaseStore for RedisStore {
         let args = scripts::renew_args(&request, self.replication.acks > 0);
         let done = self.run(role, &RENEW, args, scripts::renew_reply).await?;
         match done.reply.reply {
-            RenewReply::Renewed { .. } => self.confirmed(self.confirmation(role, request.lease_duration), done).await,
-            RenewReply::Lost { .. } => Ok(done.reply),
+            RenewReply::Renewed { .. } if !self.is_final(&done) => {
+                Box::pin(self.confirmed(self.confirmation(role, request.lease_duration), done)).await
+            }
+            RenewReply::Renewed { .. } | RenewReply::Lost { .. } => Ok(done.reply),
         }
     }
 

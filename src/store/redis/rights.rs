@@ -164,7 +164,7 @@ impl<'a> Trial<'a> {
 
     async fn script(&self, script: &Script, args: &[String]) -> Result<Vec<String>, StoreError> {
         let mut replies = Vec::new();
-        for (command, text) in [("EVAL", &script.body), ("EVALSHA", &*script.sha)] {
+        for (command, text) in [("EVAL", script.body()), ("EVALSHA", script.sha())] {
             replies.push(self.ask(command, self.keys.call(script, args.to_vec()).arguments(text)).await?);
         }
         replies.swap_remove(0).convert().map_err(|_| StoreError::Refused { reason: "a script was not run".to_owned() })

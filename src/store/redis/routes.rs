@@ -44,6 +44,11 @@ impl Routes {
         Self { settings, lease_min, seed, base: base.shared, base_task: base.task, by_slot }
     }
 
+    /// The connection to whom the slot belongs, where that needs no looking for: outside of a cluster.
+    pub fn only_link(&self) -> Option<Result<Arc<Link>, StoreError>> {
+        self.settings.nodes.is_none().then(|| link_of(&self.base))
+    }
+
     /// The connection to whom the slot belongs.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The scripts, what goes into them and what comes out. The scripts say themselves what they do.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,21 +13,53 @@ use crate::protocol::{
 };
 use crate::store::{Purge, StoreError};
 
-/// A script's text, and the hash that Redis knows it by.
+/// A script: the files that it is made of, in this order. Its text is put together when it is first needed, so that
+/// what scripts share is in the program once.
 pub(super) struct Script {
-    pub body: Str,
-    pub sha: LazyLock<Str>,
+    parts: &'static [&'static str],
+    made: OnceLock<(Str, Str)>,
+}
+
+impl Script {
+    pub const fn of(parts: &'static [&'static str]) -> Self {
+        Self { parts, made: OnceLock::new() }
+    }
+
+    /// The text that Redis is given.
+    pub fn body(&self) -> &Str {
+        &self.made().0
+    }
+
+    /// The hash that Redis knows it by.
+    pub fn sha(&self) -> &Str {
+        &self.made().1
+    }
+
+    fn made(&self) -> &(Str, Str) {
+        self.made.get_or_init(|| {
+            let text = without_comments(self.parts);
+            let sha = fred::util::sha1_hash(&text);
+            (text.into(), sha.into())
+        })
+    }
+}
+
+/// The lines of code, not indented: half of the files is comments, for whoever reads them.
+fn without_comments(parts: &[&str]) -> String {
+    let mut text = String::new();
+    for line in parts.iter().flat_map(|part| part.lines()).map(str::trim) {
+        if !line.is_empty() && !line.starts_with("--") {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
 }
 
 /// A script of this folder, after what it shares with others; the order is theirs.
 macro_rules! script {
     ($($file:literal),+) => {
-        $crate::store::redis::scripts::Script {
-            body: fred::bytes_utils::Str::from_static(concat!($(include_str!($file), "\n"),+)),
-            sha: std::sync::LazyLock::new(|| {
-                fred::util::sha1_hash(concat!($(include_str!($file), "\n"),+)).into()
-            }),
-        }
+        $crate::store::redis::scripts::Script::of(&[$(include_str!($file)),+])
     };
 }
 pub(super) use script;
@@ -61,14 +93,21 @@ pub(super) struct Keys {
 impl Keys {
     /// The braces make a cluster keep the keys of one role together.
     pub fn new(prefix: &str, role: &RoleName) -> Self {
-        let key = |what| format!("{prefix}:{{{role}}}:{what}");
+        let key = |what| [prefix, ":{", role.as_str(), "}:", what].concat();
         Self { lease: key("lease"), record: key("record"), channel: key("news") }
     }
 
     /// A script with this role's keys; its channel is the first of the arguments.
     pub fn call<'a>(&self, script: &'a Script, args: Vec<String>) -> Call<'a> {
-        let args = std::iter::once(self.channel.clone()).chain(args).collect();
-        Call { script, keys: vec![self.lease.clone(), self.record.clone()], slot: self.slot(), args, body: None }
+        let Self { lease, record, channel } = self;
+        Self { lease: lease.clone(), record: record.clone(), channel: channel.clone() }.into_call(script, args)
+    }
+
+    /// The same with keys that nobody else needs.
+    pub fn into_call(self, script: &Script, mut args: Vec<String>) -> Call<'_> {
+        let slot = self.slot();
+        args.insert(0, self.channel);
+        Call { script, keys: vec![self.lease, self.record], slot, args, body: None }
     }
 
     /// The slot of the role in a cluster.
@@ -91,9 +130,19 @@ pub(super) struct Call<'a> {
 impl Call<'_> {
     /// EVALSHA's or EVAL's arguments: the script, its keys and its arguments.
     pub fn arguments(&self, script: &Str) -> Vec<Value> {
+        // All words in one piece of memory, of which each is a part: the client shares every one of them with its queue
+        // of what is to be sent, and it would take three pieces for each otherwise.
+        let words = || self.keys.iter().chain(&self.args).map(String::as_bytes);
+        let count = self.keys.len().to_string();
+        let mut text = Vec::with_capacity(count.len() + words().map(<[u8]>::len).sum::<usize>());
+        text.extend_from_slice(count.as_bytes());
+        words().for_each(|word| text.extend_from_slice(word));
+        let mut text = Bytes::from(text);
+        let mut all = Vec::with_capacity(self.keys.len() + self.args.len() + 3);
         // A text of many kilobytes is not copied for each of its calls.
-        let mut all = vec![Value::String(script.clone()), self.keys.len().to_string().into()];
-        all.extend(self.keys.iter().chain(&self.args).map(|word| Value::from(word.as_str())));
+        all.push(Value::String(script.clone()));
+        all.push(Value::Bytes(text.split_to(count.len())));
+        all.extend(words().map(|word| Value::Bytes(text.split_to(word.len()))));
         all.extend(self.body.clone().map(Value::from));
         all
     }
@@ -108,8 +157,11 @@ pub(super) fn flag(on: bool) -> String {
     if on { "1".to_owned() } else { "0".to_owned() }
 }
 
-fn candidate(candidate: Candidate) -> [String; 2] {
-    [candidate.session.to_string(), candidate.attempt.0.to_string()]
+/// The first two arguments of every request, and room for the others: none has more than these and the channel.
+fn room_for(candidate: Candidate) -> Vec<String> {
+    let mut args = Vec::with_capacity(12);
+    args.extend([candidate.session.to_string(), candidate.attempt.0.to_string()]);
+    args
 }
 
 /// R5, and whether it must wait for R6.
@@ -119,7 +171,7 @@ fn guard(on: bool, acks: bool) -> String {
 
 /// `acks`: the reply counts only once replicas have acknowledged it.
 pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
     args.push(request.floor.to_string());
     match request.knowledge {
@@ -137,14 +189,14 @@ pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String
 
 /// What a member of a quorum is asked with: the same without the knowledge. Members have no replicas.
 pub(super) fn member_campaign_args(request: &CampaignRequest) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
     args.push(request.floor.to_string());
     args
 }
 
 pub(super) fn raise_args(request: &RaiseRequest) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
     args.push(request.token.to_string());
     args
@@ -152,14 +204,14 @@ pub(super) fn raise_args(request: &RaiseRequest) -> Vec<String> {
 
 /// `acks` as in [`campaign_args`].
 pub(super) fn renew_args(request: &RenewRequest, acks: bool) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
     args.extend([request.token.to_string(), request.count.to_string(), request.audience.to_string()]);
     args
 }
 
 pub(super) fn release_args(request: &ReleaseRequest) -> Vec<String> {
-    let mut args = candidate(request.candidate).to_vec();
+    let mut args = room_for(request.candidate);
     args.extend([request.token.to_string(), request.audience.to_string()]);
     args
 }
@@ -335,5 +387,21 @@ pub(super) fn purge_reply(reply: Value) -> Result<Purge, StoreError> {
         "absent" => Ok(Purge::Absent),
         "purged" => Ok(Purge::Purged),
         _ => Err(misunderstood()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_the_code_of_its_files_in_their_order_and_nothing_else() {
+        let parts: &[&str] = &["-- why\nlocal a = 1 -- one\n\n  -- in between\nif a then\n", "  a = 2\n--\nend"];
+        assert_eq!(**Script::of(parts).body(), *"local a = 1 -- one\nif a then\na = 2\nend\n");
+        for script in [&CAMPAIGN, &RENEW, &CONFIRM, &RELEASE, &PURGE, &MEMBER_CAMPAIGN, &MEMBER_RAISE] {
+            assert!(script.parts.iter().all(|part| !part.contains("[[")), "a text over several lines would change");
+            assert_eq!(script.sha().len(), 40);
+        }
+        assert_ne!(CAMPAIGN.sha(), RENEW.sha());
     }
 }

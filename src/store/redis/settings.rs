@@ -161,10 +161,8 @@ impl Settings {
             // A second attempt of fred's own would run a script twice.
             max_command_attempts: 1,
             reconnect_errors: Vec::new(),
-            unresponsive: UnresponsiveConfig {
-                max_timeout: Some(self.unresponsive),
-                interval: (self.unresponsive / 4).max(Duration::from_millis(10)),
-            },
+            // It would look at its clock four times a second, all day long; the link knows when it waits for an answer.
+            unresponsive: UnresponsiveConfig { max_timeout: None, ..UnresponsiveConfig::default() },
             tcp: TcpConfig {
                 nodelay: Some(true),
                 // An idle connection through a network that went away is noticed by the kernel, at no cost to Redis.

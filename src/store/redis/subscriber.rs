@@ -27,8 +27,9 @@ use crate::store::{JobNews, News, StoreError, WakeNews};
 const LISTENER_BUFFER: usize = 256;
 /// How many channels one command subscribes to.
 const SUBSCRIBE_MAX: usize = 500;
-/// How often listeners that have gone are looked for, at least.
-const TICK_MAX: Duration = Duration::from_secs(1);
+/// How soon a listener that is behind, or has left, is looked after: many may leave at once. While there is none,
+/// nothing ticks: a process at rest is to be left asleep.
+const TIDY_AFTER: Duration = Duration::from_secs(1);
 
 /// What is heard on one kind of channel.
 pub(super) trait Heard: Clone + Send + 'static {
@@ -76,8 +77,8 @@ impl Heard for JobNews {
 trait Ear: Send {
     /// Tells of the gap, if there is one; true when the listener is up to date.
     fn settle(&mut self) -> bool;
-    /// Passes a message on. Who is behind hears of a gap later instead.
-    fn hear(&mut self, message: &str);
+    /// Passes a message on; false when the listener is behind, and hears of a gap later instead.
+    fn hear(&mut self, message: &str) -> bool;
     /// It has missed something.
     fn miss(&mut self);
     fn is_gone(&self) -> bool;
@@ -99,9 +100,9 @@ impl<N: Heard> Ear for Listener<N> {
         !self.gap
     }
 
-    fn hear(&mut self, message: &str) {
+    fn hear(&mut self, message: &str) -> bool {
         if self.own.is_some_and(|own| N::is_of(message, own)) {
-            return;
+            return true;
         }
         match N::parse(message) {
             Some(news) => {
@@ -111,6 +112,7 @@ impl<N: Heard> Ear for Listener<N> {
             }
             None => tracing::debug!("a message on our channels is not ours"),
         }
+        !self.gap
     }
 
     fn miss(&mut self) {
@@ -136,6 +138,8 @@ struct Channel {
 pub(super) struct Listeners {
     channels: Mutex<HashMap<Arc<str>, Channel>>,
     changed: Notify,
+    /// A listener has left.
+    gone: Arc<Notify>,
     /// The connection may lead to a server that is no longer the master.
     suspect: Notify,
     /// Why Redis does not let us listen, while it does not.
@@ -157,7 +161,7 @@ impl Listeners {
     }
 
     fn add_ear<N: Heard>(&self, channel: String, own: Option<SessionId>) -> mailbox::Receiver<N> {
-        let (news, listener) = mailbox::channel(LISTENER_BUFFER);
+        let (news, listener) = mailbox::channel_of_many(LISTENER_BUFFER, Arc::clone(&self.gone));
         let mut channels = self.channels();
         let ears = &mut channels.entry(channel.into()).or_default().ears;
         // One, as a rule.
@@ -219,18 +223,20 @@ impl Listeners {
         }
     }
 
-    fn say(&self, channel: &str, message: &str) {
+    /// Passes a message on; false when a listener is behind, and is to be looked after soon.
+    fn say(&self, channel: &str, message: &str) -> bool {
         let mut channels = self.channels();
-        channels.get_mut(channel).into_iter().flat_map(|channel| &mut channel.ears).for_each(|ear| ear.hear(message));
+        let ears = channels.get_mut(channel).into_iter().flat_map(|channel| &mut channel.ears);
+        // Every one of them hears it.
+        ears.fold(true, |all_well, ear| ear.hear(message) && all_well)
     }
 
-    /// Tells the listeners of subscribed channels of the gaps that they have not heard of.
-    fn settle(&self) {
+    /// Tells the listeners of subscribed channels of the gaps that they have not heard of; false when one is still
+    /// behind.
+    fn settle(&self) -> bool {
         let mut channels = self.channels();
         let subscribed = channels.values_mut().filter(|channel| channel.subscribed);
-        subscribed.flat_map(|channel| &mut channel.ears).for_each(|ear| {
-            ear.settle();
-        });
+        subscribed.flat_map(|channel| &mut channel.ears).fold(true, |all_well, ear| ear.settle() && all_well)
     }
 
     /// From here on everybody has missed something.
@@ -268,6 +274,8 @@ struct Session<'a> {
     listeners: &'a Listeners,
     link: Link,
     was_useful: bool,
+    /// No listener is behind, and none has left.
+    tidy: bool,
 }
 
 /// What a connection is to be subscribed to besides, and what no more.
@@ -279,52 +287,63 @@ struct Differences {
 impl<'a> Session<'a> {
     fn new(settings: &'a Settings, listeners: &'a Listeners, link: Link) -> Self {
         listeners.begin();
-        Self { settings, listeners, link, was_useful: false }
+        Self { settings, listeners, link, was_useful: false, tidy: true }
     }
 
     async fn run(&mut self) -> StoreError {
         let mut messages = self.link.messages();
+        if let Err(failure) = self.update().await {
+            return failure.error;
+        }
         // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
         let mut heartbeat = tokio::time::interval(self.settings.silence_max);
         heartbeat.reset();
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut tick = tokio::time::interval(TICK_MAX.min(self.settings.unresponsive));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tidying = tokio::time::interval(TIDY_AFTER);
         loop {
             // None of these futures sends anything, so that dropping the others is harmless.
             let next = tokio::select! {
                 why = self.link.ended() => return why,
                 () = self.listeners.suspect.notified() => return another_may_be_the_master(),
                 message = messages.recv() => Next::Message(message),
-                () = self.listeners.changed.notified() => Next::Tick,
-                _ = tick.tick() => Next::Tick,
+                () = self.listeners.changed.notified() => Next::Tidy,
+                () = self.listeners.gone.notified(), if self.tidy => Next::Untidy,
+                _ = tidying.tick(), if !self.tidy => Next::Tidy,
                 _ = heartbeat.tick() => Next::Heartbeat,
             };
+            let was_tidy = self.tidy;
             let step = match next {
                 Next::Message(message) => {
                     heartbeat.reset();
                     self.pass_on(message)
                 }
-                Next::Tick => self.update().await,
+                Next::Untidy => {
+                    self.tidy = false;
+                    Ok(())
+                }
+                Next::Tidy => self.update().await,
                 Next::Heartbeat => self.link.ping(self.settings.command_timeout).await,
             };
             if let Err(failure) = step {
                 return failure.error;
             }
+            if was_tidy && !self.tidy {
+                tidying.reset();
+            }
         }
     }
 
-    fn pass_on(&self, message: Result<Message, RecvError>) -> Result<(), Failure> {
+    fn pass_on(&mut self, message: Result<Message, RecvError>) -> Result<(), Failure> {
         match message {
             Ok(message) => {
                 // What is no text is not ours.
                 let text = message.value.as_str();
-                self.listeners.say(&message.channel, text.as_deref().unwrap_or_default());
+                self.tidy &= self.listeners.say(&message.channel, text.as_deref().unwrap_or_default());
                 Ok(())
             }
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 self.listeners.mark_all();
-                self.listeners.settle();
+                self.tidy &= self.listeners.settle();
                 Ok(())
             }
             Err(broadcast::error::RecvError::Closed) => Err(Failure::unreachable("the connection was closed")),
@@ -344,7 +363,7 @@ impl<'a> Session<'a> {
             self.listeners.subscribed(new);
             self.listeners.settle();
         }
-        self.listeners.settle();
+        self.tidy = self.listeners.settle();
         self.listeners.set_refusal(None);
         self.was_useful = true;
         Ok(())
@@ -357,7 +376,8 @@ fn another_may_be_the_master() -> StoreError {
 
 enum Next {
     Message(Result<Message, RecvError>),
-    Tick,
+    Untidy,
+    Tidy,
     Heartbeat,
 }
 
@@ -388,13 +408,14 @@ mod tests {
         subscribe(&listeners);
         assert_eq!((slow.try_recv(), quick.try_recv()), (Ok(News::Gap), Ok(News::Gap)));
         for count in 0..1_000 {
-            listeners.say("a", &said(count));
+            assert_eq!(listeners.say("a", &said(count)), count < LISTENER_BUFFER as u64, "{count}");
             assert_eq!(quick.try_recv(), Ok(heard(count)));
         }
+        assert!(!listeners.settle(), "it is behind still");
         for count in 0..LISTENER_BUFFER as u64 {
             assert_eq!(slow.try_recv(), Ok(heard(count)));
         }
-        listeners.say("a", &said(1_000));
+        assert!(listeners.say("a", &said(1_000)) && listeners.settle());
         assert_eq!((slow.try_recv(), slow.try_recv()), (Ok(News::Gap), Ok(heard(1_000))));
     }
 
@@ -407,7 +428,7 @@ mod tests {
         subscribe(&listeners);
         let wake = format!("v1 {:032x} orders 42", 5);
         for message in [said(1), wake, "v1 nightly".to_owned()] {
-            ["a", "b", "c"].iter().for_each(|channel| listeners.say(channel, &message));
+            assert!(["a", "b", "c"].iter().all(|channel| listeners.say(channel, &message)));
         }
         let id = LockId::from_u128(5);
         let woken = WakeNews::Wake { id, name: LockName::new("orders 42").unwrap() };

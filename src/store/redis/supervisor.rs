@@ -116,7 +116,7 @@ pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Sha
             Ok((link, found)) => {
                 let link = Arc::new(link);
                 shared.up(&link, found, &settings.endpoint);
-                let why = link.ended().await;
+                let why = link.kept().await;
                 // One that opens and is then refused at every command would be opened forty times a second.
                 if link.is_replaced() || link.age() >= PAUSE_MAX {
                     pauses.reset();

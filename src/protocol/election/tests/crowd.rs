@@ -5,6 +5,8 @@ use super::*;
 const PLACE: Duration = Duration::from_millis(300);
 /// Candidates wait a random moment besides.
 const SPREAD: Duration = Duration::from_millis(1);
+/// Renewals go out at multiples of this.
+const GUST: Duration = Duration::from_millis(10);
 
 fn one_of_many(seed: u64) -> Stage {
     Stage::with(Profile { place: PLACE, seed, ..profile() })
@@ -49,11 +51,38 @@ fn a_crowd_is_renewed_all_over_the_period() {
         let (id, _) = stage.renewal();
         stage.answer_renewal(id, renewed(2));
         stage.actions();
-        assert_eq!(stage.until_due(PERIOD), PERIOD, "each period from then on");
+        assert!(stage.until_due(PERIOD) > PERIOD - GUST, "each period from then on");
     }
     for tenth in 0..10 {
         let within = |due: &&Duration| (PERIOD * tenth / 10..PERIOD * (tenth + 1) / 10).contains(*due);
         let share = first.iter().filter(within).count();
         assert!((5..=40).contains(&share), "{share} of 200 in tenth {tenth} of the period");
+    }
+}
+
+#[test]
+fn those_of_a_crowd_that_are_due_in_one_moment_are_renewed_together_and_never_after_a_period() {
+    for seed in 0..50 {
+        let mut stage = one_of_many(seed);
+        stage.until_due(PERIOD);
+        let (id, _) = stage.campaign();
+        stage.answer(id, CampaignReply::Granted { token: token(7), count: 1 });
+        stage.actions();
+        let mut last = None;
+        for count in 2..20 {
+            let due = stage.election.poll_timeout().expect("a renewal is due");
+            if let Some(last) = last {
+                assert_eq!(due.as_nanos() % 10_000_000, 0, "with others");
+                let period = due.since(last);
+                assert!(count == 3 || period == PERIOD, "those that go out together go on doing so: {period:?}");
+            }
+            last = Some(due);
+            // The task wakes up a little late, and so does the answer.
+            let late = Duration::from_micros(seed * 190);
+            stage.pass(due.since(stage.now) + late);
+            let (id, _) = stage.renewal();
+            stage.pass(ms(3)).answer_renewal(id, renewed(count));
+            stage.actions();
+        }
     }
 }
