@@ -65,7 +65,7 @@ async fn a_request_is_dropped_at_once_when_the_role_is_handed_over_and_holds_up_
     let running = stage.begin(server.run().into());
     server.is_asked().await;
     stage.role.resign(Some(60 * second)).await.unwrap();
-    assert_eq!(running.ends().await, interrupted("this replica no longer leads"));
+    assert_eq!(running.ends().await, interrupted("the role is handed over"));
     server.sees_it_go().await;
     // A promise would have held it for most of a minute.
     within("the lease is given back", async {
@@ -95,7 +95,7 @@ async fn an_accepted_run_ends_with_the_term() {
     let running = stage.begin(server.run().into());
     running.is_accepted().await;
     stage.role.resign(None).await.unwrap();
-    assert_eq!(running.ends().await, interrupted("this replica no longer leads"));
+    assert_eq!(running.ends().await, interrupted("the role is handed over"));
 }
 
 #[tokio::test]
