@@ -1,4 +1,6 @@
-//! The one place that reads clocks.
+//! The one place that reads clocks, and the naps that tokio's timers are too coarse for.
+
+mod nap;
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,6 +8,8 @@ use std::sync::Arc;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::protocol::Mono;
+
+pub use nap::nap;
 
 /// A source of moments. Production has one ([`BootClock`]); tests may bring their own.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {

@@ -251,10 +251,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// And the app beside this one, which does not lead any more.
-    pub fn also(&mut self, at: usize, mut client: Client, way: Way) {
+    /// And, after a while, the app beside this one, which does not lead any more.
+    pub fn also(&mut self, at: usize, mut client: Client, way: Way, after: Duration) {
         let (follows, _) = oneshot::channel();
-        self.tasks.spawn(async move { client.until_leading(way, follows).await.map(|moment| (at, moment)) });
+        self.tasks.spawn(async move {
+            tokio::time::sleep(after).await;
+            client.until_leading(way, follows).await.map(|moment| (at, moment))
+        });
     }
 
     /// Which replica says first that it leads, and when that was read.

@@ -5,17 +5,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
 use super::handle::{Command, CommandError, RoleHandle};
 use super::pulse::Heartbeat;
 use super::status::Snapshot;
-use crate::clock::{SharedClock, wall_time};
+use crate::clock::{SharedClock, nap, wall_time};
 use crate::mailbox;
 use crate::process::StallWatch;
-use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing};
+use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View};
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
 use crate::telemetry::{SystemEvent, Telemetry};
 
@@ -23,8 +23,11 @@ use crate::telemetry::{SystemEvent, Telemetry};
 const COMMANDS: usize = 64;
 /// After a standstill, what comes in this soon had waited in a socket: it is dropped, and then the store is asked.
 const DEAF_AFTER_STALL: Duration = Duration::from_millis(100);
-/// What tokio's timers can tell apart.
-const TIMER_GRAIN: Duration = Duration::from_millis(1);
+/// How many tasks a message passes through on its way from its socket to this one.
+const HANDS: usize = 3;
+/// A vacancy is told to those who wait for a change only when it has lasted for so long. As a rule the next leader is
+/// known sooner, and all have better things to do until then than to hear of each step.
+const VACANCY_MIN: Duration = Duration::from_millis(5);
 /// The task goes round at least this often, so that its life sign means something.
 const ROUND_MAX: Duration = Duration::from_secs(5);
 /// How long a life sign is good for: some rounds.
@@ -68,7 +71,8 @@ pub struct Surroundings {
 }
 
 /// An answer for the election, and why the store refused, if it did.
-type Reply = Pin<Box<dyn Future<Output = (Input, Option<String>)> + Send>>;
+type Answer = (Input, Option<String>);
+type Reply = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 struct Driver {
     name: RoleName,
@@ -77,7 +81,11 @@ struct Driver {
     commands: mailbox::Receiver<Command>,
     news: mailbox::Receiver<News>,
     replies: FuturesUnordered<Reply>,
+    /// One that was there at once.
+    replied: Option<Answer>,
     snapshots: watch::Sender<Arc<Snapshot>>,
+    /// When those who wait for a change are told of the vacancy that others can see already.
+    vacant_at: Option<Mono>,
     heartbeat: Arc<Heartbeat>,
     default_cooldown: Duration,
     /// Every handle is gone.
@@ -131,7 +139,9 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         surroundings,
         commands: inbox,
         replies: FuturesUnordered::new(),
+        replied: None,
         snapshots,
+        vacant_at: None,
         heartbeat,
         default_cooldown: spec.timing.renew_period(),
         orphaned: false,
@@ -159,7 +169,8 @@ impl Driver {
         }
     }
 
-    /// Does what the election asks for.
+    /// Does what the election asks for. Requests are on their way when this returns: who hears of a change may take his
+    /// time.
     fn obey(&mut self, now: Mono) {
         while let Some(action) = self.election.poll_action() {
             let (store, role) = (Arc::clone(&self.surroundings.store), self.name.clone());
@@ -185,6 +196,10 @@ impl Driver {
                 }
             }
         }
+        if self.replied.is_none() {
+            // Whoever waits for the others looks at them with a waker of its own.
+            self.replied = self.replies.next().now_or_never().flatten();
+        }
     }
 
     /// Shows readers the election's view, and wakes those who wait when it says something new.
@@ -205,18 +220,28 @@ impl Driver {
             (self.turned_at, self.logged) = (now, None);
         }
         let state = view.state;
-        let token = self.election.standing().remaining(now).map(|(token, _)| token);
-        self.snapshots.send_if_modified(|last| {
-            if last.view == view {
-                return false;
-            }
-            let next = last.next(view, token, wall_time());
-            let news = next.index != last.index;
-            *last = Arc::new(next);
-            news
-        });
+        self.replace(view, now);
         // An app that is unwell keeps the role from asking; that is a state, too.
         self.heartbeat.knows_state(self.election.has_answer() || state == State::Unhealthy);
+    }
+
+    /// Replaces what readers see.
+    fn replace(&mut self, view: View, now: Mono) {
+        let token = self.election.standing().remaining(now).map(|(token, _)| token);
+        let vacant_at = &mut self.vacant_at;
+        self.snapshots.send_if_modified(|last| {
+            if last.view != view {
+                let next = last.next(view, token, wall_time());
+                let vacant = (last.view.state, next.view.state) == (State::Standby, State::Campaigning);
+                let news = next.index != last.index;
+                *last = Arc::new(next);
+                if news {
+                    *vacant_at = vacant.then_some(now + VACANCY_MIN);
+                    return !vacant;
+                }
+            }
+            vacant_at.take_if(|at| now >= *at).is_some()
+        });
     }
 
     /// Logs why the store refuses this role, once for each reason. A store that is down is logged already.
@@ -235,20 +260,40 @@ impl Driver {
 
     /// Waits for whatever comes first, and hands it to the election.
     async fn wait(&mut self, now: Mono) {
-        let due = self.election.poll_timeout().into_iter().chain(self.deaf_until).min();
-        let nap = due.map_or(ROUND_MAX, |due| due.since(now).min(ROUND_MAX));
+        let due = self.election.poll_timeout().into_iter().chain(self.deaf_until).chain(self.vacant_at).min();
+        let rest = due.map_or(ROUND_MAX, |due| due.since(now).min(ROUND_MAX));
+        let replied = std::future::ready(self.replied.take());
         tokio::select! {
             biased;
-            Some((reply, refusal)) = self.replies.next(), if !self.replies.is_empty() => {
-                self.log_refusal(refusal);
-                let now = self.surroundings.clock.now();
-                self.election.handle_input(now, reply);
-            }
-            command = self.commands.recv(), if !self.orphaned => self.command(command),
+            Some(answer) = replied => self.answered(answer),
+            Some(answer) = self.replies.next(), if !self.replies.is_empty() => self.answered(answer),
+            command = self.commands.recv(), if !self.orphaned => self.command(command).await,
             Some(news) = self.news.recv() => self.heard(news),
-            () = doze(nap, &self.surroundings.clock) => {}
+            () = nap(rest) => self.catch_up().await,
         }
         self.mind_standstill();
+    }
+
+    fn answered(&mut self, (reply, refusal): Answer) {
+        self.log_refusal(refusal);
+        let now = self.surroundings.clock.now();
+        self.election.handle_input(now, reply);
+    }
+
+    /// Before a candidate looks it hears what has come in meanwhile (R8): on a busy machine the word that another leads
+    /// may be waiting in a socket, or on its way from there, and be older than the moment to look.
+    async fn catch_up(&mut self) {
+        let now = self.surroundings.clock.now();
+        if !self.election.is_candidate() || self.election.poll_timeout().is_none_or(|due| due > now) {
+            return;
+        }
+        for _ in 0..HANDS {
+            // The runtime looks after its sockets, and everybody else has a turn.
+            tokio::task::yield_now().await;
+        }
+        while let Ok(news) = self.news.try_recv() {
+            self.heard(news);
+        }
     }
 
     fn heard(&mut self, news: News) {
@@ -279,7 +324,7 @@ impl Driver {
         }
     }
 
-    fn command(&mut self, command: Option<Command>) {
+    async fn command(&mut self, command: Option<Command>) {
         let now = self.surroundings.clock.now();
         match command {
             Some(Command::Resign { cooldown, done }) => {
@@ -287,7 +332,10 @@ impl Driver {
                 if leads {
                     let cooldown = cooldown.unwrap_or(self.default_cooldown);
                     self.election.handle_input(now, Input::Resign { cooldown });
+                    self.obey(now);
                     self.publish(now);
+                    // The release leaves before whoever asked has a turn, and then the app.
+                    tokio::task::yield_now().await;
                 }
                 let holder = || self.election.view(now).holder.map(|(name, _)| name);
                 let refused = || CommandError::NotLeading { role: self.name.clone(), holder: holder() };
@@ -317,18 +365,6 @@ impl Driver {
     }
 }
 
-/// Sleeps for `nap`. tokio counts in whole milliseconds, rounded up, which is longer than the spread of a few
-/// candidates (R8): naps below that, of which there are only those, are waited for with open eyes.
-async fn doze(nap: Duration, clock: &SharedClock) {
-    if nap >= TIMER_GRAIN {
-        return tokio::time::sleep(nap).await;
-    }
-    let due = clock.now() + nap;
-    while clock.now() < due {
-        tokio::task::yield_now().await;
-    }
-}
-
 /// What the store itself said against a request; none when it did not answer, or did what was asked.
 fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
     match reply {
@@ -340,3 +376,6 @@ fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
 fn failure(error: StoreError) -> Failure {
     Failure { reason: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,7 +48,7 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ("opentelemetry_http", &["src/telemetry/traces/"], "as opentelemetry"),
     ("opentelemetry_otlp", &["src/telemetry/traces/"], "as opentelemetry"),
     ("opentelemetry_sdk", &["src/telemetry/traces/"], "as opentelemetry"),
-    ("rustix::time", &["src/clock.rs"], "clocks are read in one place"),
+    ("rustix::time", &["src/clock"], "clocks are read in one place"),
     ("warp", &["src/api/", "src/telemetry_http"], "so that the web framework can be replaced"),
 ];
 

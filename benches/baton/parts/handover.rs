@@ -110,8 +110,8 @@ pub(super) async fn hand_over(group: &Group, way: Way, cooldown: Duration) -> Du
     let resigned_at = Instant::now();
     let resigned = client.send("POST", &format!("/leader/{ROLE}/resign"), &body).await.map(|(status, ..)| status);
     assert_eq!(resigned, Ok(202), "the leader resigns when asked");
-    // It may be the next again, if the others have got in each other's way for so long.
-    watch.also(leader, client, way);
+    // It may be the next again, if the others have got in each other's way for so long. Its app need not ask before.
+    watch.also(leader, client, way, cooldown / 2);
     let (_, leads_at) = watch.next_leader().await;
     leads_at - resigned_at
 }

@@ -13,8 +13,15 @@ const SPREAD_PER_LISTENER: Duration = Duration::from_micros(300);
 const SPREAD_MAX: Duration = Duration::from_millis(50);
 /// Enough for a hundred million listeners.
 const DOUBLINGS_MAX: u32 = 24;
+/// How many of those who listen go first, on average, and where there are as many. With five there is none once in a
+/// hundred and fifty times.
+const FORERUNNERS: u32 = 5;
+/// So much later the others begin: one of the first has been granted by then, and they have heard of it. The store
+/// tells them one after the other.
+const HEAD_START: Duration = Duration::from_millis(2);
+const HEAD_START_PER_LISTENER: Duration = Duration::from_micros(30);
 
-/// How many times a spread that is as wide as it may be is doubled in density (see [`Election::turn`]): so often that
+/// How many times a spread that is as wide as it may be is doubled in density (see [`Election::late_turn`]): so often that
 /// its first part is not denser than [`SPREAD_PER_LISTENER`] asks for.
 fn doublings(audience: u32) -> u32 {
     let thin = |doublings: u32| SPREAD_MAX * 2u32.pow(doublings) >= SPREAD_PER_LISTENER * audience * (doublings + 1);
@@ -57,23 +64,45 @@ impl Election {
             None
         };
         let soonest = quiet.filter(|until| now < *until).map_or(at, |until| until.max(at)).max(self.out_until);
-        self.look_at = soonest + self.turn();
+        self.look_at =
+            soonest + self.turn(|election| election.spread_of(election.insight.audience.min(FORERUNNERS + 1)));
     }
 
     /// A few random milliseconds, more where many listen, so that they do not all look at once.
     pub(super) fn spread(&mut self) -> Duration {
-        let most = (SPREAD_PER_LISTENER * self.insight.audience.max(2)).min(SPREAD_MAX);
-        self.dice.between(Duration::ZERO, most)
+        self.spread_of(self.insight.audience)
+    }
+
+    fn spread_of(&mut self, listeners: u32) -> Duration {
+        self.dice.between(Duration::ZERO, (SPREAD_PER_LISTENER * listeners.max(2)).min(SPREAD_MAX))
     }
 
     /// The same where one shall go first and the others stand down when they hear it.
     ///
+    /// It would be a waste of time if everybody waited, and of the store's if nobody did. So chance chooses a few who
+    /// go first, and the others follow if they hear of no grant. Where there are only a few, all of them are chosen.
+    /// `first`: the spread of those who go first.
+    ///
+    /// Not so for a quorum, whose members those who look at once would divide among themselves.
+    fn turn(&mut self, first: fn(&mut Self) -> Duration) -> Duration {
+        let listeners = self.insight.audience;
+        // Who has had the role listens, too.
+        let others = listeners.saturating_sub(1);
+        if self.profile.rules.objection {
+            self.late_turn()
+        } else if self.dice.chosen(FORERUNNERS, others) {
+            first(self)
+        } else {
+            HEAD_START + (HEAD_START_PER_LISTENER.saturating_mul(listeners)).min(SPREAD_MAX) + self.late_turn()
+        }
+    }
+
     /// Of many, spread evenly over the widest spread, more would have looked than the first one takes to be heard of.
     /// So that spread is divided into parts of which the first two are for the same few, and each later one for twice
     /// as many as the one before. However many there are, a few go first; and if only a few of those who listen want
     /// the role, they still wait no longer than [`SPREAD_MAX`] (truncated exponential timers: Nonnenmacher and
     /// Biersack, "Scalable Feedback for Large Groups", 1999).
-    fn turn(&mut self) -> Duration {
+    fn late_turn(&mut self) -> Duration {
         let doublings = doublings(self.insight.audience);
         if doublings == 0 {
             return self.spread();
@@ -81,6 +110,14 @@ impl Election {
         let width = SPREAD_MAX / (doublings + 1);
         let part = doublings - self.dice.heads(doublings);
         self.dice.between(width * part, width * (part + 1))
+    }
+
+    /// Plans the look after a release: who goes first does so at once. One of a few looks in vain, and nobody waits.
+    pub(super) fn look_for_vacancy(&mut self, now: Mono) {
+        if now < self.out_until {
+            return self.look(now, now);
+        }
+        self.look_at = now + self.turn(|_| Duration::ZERO);
     }
 
     fn campaign(&mut self, now: Mono) {
@@ -244,10 +281,11 @@ impl Election {
         if news.holder.session == self.profile.session {
             return;
         }
-        // Whoever has just been granted does not know yet how many listen, and a store need not say.
-        let known = self.insight.audience;
-        let known = if news.kind == AnnouncementKind::Grant { known } else { known / 2 };
-        self.insight.audience = news.audience.max(known);
+        // Whoever has just been granted may not know yet how many listen, and a store need not say. A number that falls
+        // does so step by step.
+        if news.audience > 0 {
+            self.insight.audience = news.audience.max(self.insight.audience / 2);
+        }
         match news.kind {
             AnnouncementKind::Release => self.heard_release(now, &news),
             AnnouncementKind::Grant | AnnouncementKind::Heartbeat => self.heard_incumbent(now, news),
@@ -260,7 +298,7 @@ impl Election {
         }
         self.insight.learn(news.token, news.count, now);
         self.look_again = true;
-        self.look(now, now);
+        self.look_for_vacancy(now);
     }
 
     fn heard_incumbent(&mut self, now: Mono, news: Announcement) {

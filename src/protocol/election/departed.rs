@@ -115,7 +115,7 @@ impl Election {
         let follows = self.insight.rival_term().is_some_and(|(holder, _)| holder.session == term.session);
         if follows && matches!(self.phase, Phase::Candidate) && self.insight.forget_rival(term.token) {
             self.look_again = true;
-            self.look(now, now);
+            self.look_for_vacancy(now);
         }
     }
 }

@@ -291,7 +291,11 @@ impl Election {
             // Before as well: what was due may be so no longer.
             self.patience = patience;
         }
-        self.handle_timeout(now);
+        // A look that is due would be in vain if another leads. If nobody does, it still is due.
+        let hears_first = self.is_candidate() && matches!(input, Input::Heard(_));
+        if !hears_first {
+            self.handle_timeout(now);
+        }
         match input {
             Input::Campaigned { id, reply } => self.campaigned(now, id, reply),
             Input::Renewed { id, reply } => self.renewed(now, id, reply),
@@ -317,6 +321,11 @@ impl Election {
     /// Whether the election is over: nothing more will come of it.
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended)
+    }
+
+    /// Whether it wants the lease, or waits for its moment to ask.
+    pub fn is_candidate(&self) -> bool {
+        matches!(self.phase, Phase::Candidate)
     }
 
     /// Whether promises of a term that no longer leads are running out.

@@ -78,6 +78,17 @@ fn a_release_wakes_a_candidate_within_its_spread() {
 }
 
 #[test]
+fn a_candidate_whose_look_is_due_hears_first_that_another_leads() {
+    let mut stage = Stage::standby(ms(500));
+    stage.actions();
+    stage.now = stage.now + SOON;
+    assert!(stage.election.poll_timeout().unwrap() <= stage.now, "it has not been woken for it yet");
+    stage.hear(AnnouncementKind::Grant, token(11), 6);
+    assert_eq!(stage.actions(), vec![]);
+    assert!(stage.until_due(LEASE + SOON) >= LEASE);
+}
+
+#[test]
 fn an_old_release_does_not_wake_anybody() {
     let mut stage = Stage::standby(LEASE);
     stage.hear(AnnouncementKind::Heartbeat, token(10), 6);
@@ -234,9 +245,9 @@ fn a_name_is_not_told_past_what_is_known_of_it() {
 
 /// When so many candidates look that have heard a release, each since then, the soonest first. All know how many
 /// listen.
-fn looks_after_a_release(listeners: u32, candidates: u64) -> Vec<Duration> {
+fn looks_after_a_release(rules: Rules, listeners: u32, candidates: u64) -> Vec<Duration> {
     let look = |seed| {
-        let mut stage = Stage::with(Profile { seed, ..profile() });
+        let mut stage = Stage::with(Profile { rules, seed, ..profile() });
         let (id, _) = stage.campaign();
         stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE, count: 5 });
         for (kind, count) in [(AnnouncementKind::Heartbeat, 6), (AnnouncementKind::Release, 7)] {
@@ -251,28 +262,96 @@ fn looks_after_a_release(listeners: u32, candidates: u64) -> Vec<Duration> {
     looks
 }
 
+/// For how long so many that listen let a few go first.
+fn head_start(listeners: u32) -> Duration {
+    ms(2) + Duration::from_micros(30).saturating_mul(listeners).min(WIDEST)
+}
+
+/// The widest spread.
+const WIDEST: Duration = Duration::from_millis(50);
+
 #[test]
-fn however_many_there_are_a_few_look_soon_and_the_rest_later() {
-    let within = |looks: &[Duration], span| looks.iter().filter(|look| **look <= span).count();
-    for (listeners, soonest, soon_max) in [(3, ms(1), 3), (30, ms(1), 25), (300, ms(3), 25), (1_000, ms(3), 25)] {
-        let looks = looks_after_a_release(listeners, u64::from(listeners));
-        assert!(looks[0] <= soonest, "of {listeners} the first looks after {:?}", looks[0]);
-        let soon = within(&looks, looks[0] + ms(5));
-        assert!(soon <= soon_max, "of {listeners} there are {soon} within five milliseconds of the first");
-        assert!(looks.iter().all(|look| *look <= ms(50)), "{:?}", looks.last());
+fn of_a_few_that_hear_a_release_nobody_waits() {
+    for listeners in [0, 1, 2, 3, 6] {
+        let looks = looks_after_a_release(Rules::REDIS, listeners, u64::from(listeners.max(1)));
+        assert!(looks.iter().all(Duration::is_zero), "of {listeners}: {looks:?}");
     }
 }
 
 #[test]
-fn of_many_that_listen_a_few_that_want_the_role_wait_no_longer_than_the_widest_spread() {
-    let looks = looks_after_a_release(1_000, 2);
-    assert!(looks[0] <= ms(50), "{looks:?}");
-    let looks = looks_after_a_release(u32::MAX, 2);
-    assert!(looks[0] <= ms(50), "{looks:?}");
+fn of_many_a_few_look_at_once_and_the_rest_when_these_have_been_heard_of() {
+    for listeners in [10, 30, 300, 1_000, 100_000] {
+        let looks = looks_after_a_release(Rules::REDIS, listeners, 2_000);
+        let (first, rest) = looks.split_at(looks.partition_point(Duration::is_zero));
+        let expected = 5.0 * 2_000.0 / f64::from(listeners - 1);
+        let few = first.len() as f64;
+        assert!((few - expected).abs() <= 4.0 * expected.sqrt() + 1.0, "{few} of {listeners}, not {expected:.1}");
+        let (earliest, latest) = (head_start(listeners), head_start(listeners) + WIDEST);
+        assert!(rest.iter().all(|look| (earliest..=latest).contains(look)), "of {listeners}: {:?}", rest.last());
+    }
 }
 
 #[test]
-fn a_grant_does_not_make_a_candidate_forget_how_many_listen() {
+fn where_chance_has_chosen_nobody_a_few_look_soon_and_the_rest_later() {
+    let within = |looks: &[Duration], span| looks.iter().filter(|look| **look <= span).count();
+    for (listeners, soonest, soon_max) in [(30, ms(1), 25), (300, ms(3), 25), (1_000, ms(3), 25)] {
+        let mut looks = looks_after_a_release(Rules::REDIS, listeners, u64::from(listeners));
+        looks.retain(|look| !look.is_zero());
+        assert!(looks[0] <= head_start(listeners) + soonest, "of {listeners} the first looks after {:?}", looks[0]);
+        let soon = within(&looks, looks[0] + ms(5));
+        assert!(soon <= soon_max, "of {listeners} there are {soon} within five milliseconds of the first");
+    }
+}
+
+#[test]
+fn when_a_lease_ends_a_few_look_soon_too() {
+    let look = |seed| {
+        let mut stage = Stage::with(Profile { seed, ..profile() });
+        let (id, _) = stage.campaign();
+        stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE, count: 5 });
+        let (kind, count) = (AnnouncementKind::Heartbeat, 6);
+        stage.input(Input::Heard(Announcement { kind, token: token(10), count, holder: rival(), audience: 100 }));
+        stage.actions();
+        stage.until_due(LEASE + SOON).checked_sub(LEASE).expect("not before the lease ends")
+    };
+    let looks: Vec<Duration> = (0..2_000).map(look).collect();
+    let first = looks.iter().filter(|look| **look <= ms(2)).count();
+    assert!((70..130).contains(&first), "{first} of twenty hundreds");
+    assert!(looks.iter().all(|look| *look <= ms(2) || *look >= head_start(100)), "the others let them");
+}
+
+#[test]
+fn those_who_would_divide_a_quorum_among_themselves_do_not_look_at_once() {
+    let looks = looks_after_a_release(Rules::QUORUM, 3, 1_000);
+    let (first, last) = (looks[100], looks[900]);
+    assert!(first >= Duration::from_micros(50) && last <= ms(1), "they spread as ever: {first:?}..{last:?}");
+}
+
+#[test]
+fn of_many_that_listen_a_few_that_want_the_role_wait_no_longer_than_the_widest_spread() {
+    for listeners in [1_000, u32::MAX] {
+        let looks = looks_after_a_release(Rules::REDIS, listeners, 2);
+        assert!(looks[0] <= head_start(listeners) + WIDEST, "{looks:?}");
+    }
+}
+
+#[test]
+fn who_stays_out_for_a_while_does_not_look_at_a_release() {
+    let mut stage = Stage::leading(token(7));
+    let cooldown = ms(3_000);
+    stage.actions();
+    stage.input(Input::Resign { cooldown });
+    stage.election.handle_timeout(stage.now);
+    let (id, _) = stage.release();
+    stage.answer_release(id);
+    stage.actions();
+    stage.hear(AnnouncementKind::Grant, token(10), 3).hear(AnnouncementKind::Release, token(10), 4);
+    stage.actions();
+    assert!(stage.until_due(cooldown + ms(10)) >= cooldown);
+}
+
+#[test]
+fn who_does_not_know_how_many_listen_makes_nobody_forget_it() {
     let mut stage = Stage::standby(LEASE);
     let mut hear = |kind, value, audience| {
         let news = Announcement { kind, token: token(value), count: value, holder: rival(), audience };
@@ -283,5 +362,6 @@ fn a_grant_does_not_make_a_candidate_forget_how_many_listen() {
     for value in 11..20 {
         assert_eq!(hear(AnnouncementKind::Grant, value, 0), 1_000);
     }
-    assert_eq!(hear(AnnouncementKind::Heartbeat, 20, 0), 500, "a leader that has not been told yet either");
+    assert_eq!(hear(AnnouncementKind::Heartbeat, 20, 0), 1_000, "nor does a leader that has not been told yet");
+    assert_eq!(hear(AnnouncementKind::Heartbeat, 21, 3), 500, "many may have gone, or this one may be wrong");
 }

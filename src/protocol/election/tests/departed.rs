@@ -92,7 +92,7 @@ fn a_lease_that_a_dead_process_is_granted_late_is_given_back_as_well() {
     stage.until_due(ms(5));
     let (id, _) = stage.release();
     stage.answer_release(id);
-    stage.actions();
+    stage.campaign();
     stage.hear(AnnouncementKind::Grant, token(11), 8);
     stage.until_due(PERIOD);
     let (_, request) = stage.release();
