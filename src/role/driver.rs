@@ -378,3 +378,6 @@ fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
 fn failure(error: StoreError) -> Failure {
     Failure { reason: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,8 +21,8 @@ const FORERUNNERS: u32 = 5;
 const HEAD_START: Duration = Duration::from_millis(2);
 const HEAD_START_PER_LISTENER: Duration = Duration::from_micros(30);
 
-/// How many times a spread that is as wide as it may be is doubled in density (see [`Election::late_turn`]): so often that
-/// its first part is not denser than [`SPREAD_PER_LISTENER`] asks for.
+/// How many times a spread that is as wide as it may be is doubled in density (see [`Election::late_turn`]): so often
+/// that its first part is not denser than [`SPREAD_PER_LISTENER`] asks for.
 fn doublings(audience: u32) -> u32 {
     let thin = |doublings: u32| SPREAD_MAX * 2u32.pow(doublings) >= SPREAD_PER_LISTENER * audience * (doublings + 1);
     (0..DOUBLINGS_MAX).find(|doublings| thin(*doublings)).unwrap_or(DOUBLINGS_MAX)

@@ -291,7 +291,11 @@ impl Election {
             // Before as well: what was due may be so no longer.
             self.patience = patience;
         }
-        self.handle_timeout(now);
+        // A look that is due would be in vain if another leads. If nobody does, it still is due.
+        let hears_first = self.is_candidate() && matches!(input, Input::Heard(_));
+        if !hears_first {
+            self.handle_timeout(now);
+        }
         match input {
             Input::Campaigned { id, reply } => self.campaigned(now, id, reply),
             Input::Renewed { id, reply } => self.renewed(now, id, reply),

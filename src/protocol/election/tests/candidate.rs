@@ -78,6 +78,17 @@ fn a_release_wakes_a_candidate_within_its_spread() {
 }
 
 #[test]
+fn a_candidate_whose_look_is_due_hears_first_that_another_leads() {
+    let mut stage = Stage::standby(ms(500));
+    stage.actions();
+    stage.now = stage.now + SOON;
+    assert!(stage.election.poll_timeout().unwrap() <= stage.now, "it has not been woken for it yet");
+    stage.hear(AnnouncementKind::Grant, token(11), 6);
+    assert_eq!(stage.actions(), vec![]);
+    assert!(stage.until_due(LEASE + SOON) >= LEASE);
+}
+
+#[test]
 fn an_old_release_does_not_wake_anybody() {
     let mut stage = Stage::standby(LEASE);
     stage.hear(AnnouncementKind::Heartbeat, token(10), 6);
