@@ -28,6 +28,7 @@ pub mod app;
 pub mod clock;
 pub mod config;
 pub mod duration;
+pub mod gather;
 pub mod http;
 pub mod jobs;
 pub mod k8s;

@@ -14,6 +14,7 @@ use super::runner::{Order, grace_of};
 use super::task::{self, Board, Command, Ends, JobSpec, Premises, wall_now};
 use crate::clock::SharedClock;
 use crate::config::{JobConfig, RoleConfig};
+use crate::gather::gather;
 use crate::mailbox;
 use crate::process::Entropy;
 use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest};
@@ -143,7 +144,7 @@ impl JobDesk {
     /// what has changed. A job whose role is another is retired and started anew.
     pub async fn run(&self, jobs: &[JobConfig], roles: &[RoleConfig], handles: &Roles) {
         let specs: BTreeMap<JobName, (JobConfig, JobSpec)> =
-            jobs.iter().filter_map(|job| Some((job.name.clone(), (job.clone(), spec(job, roles, handles)?)))).collect();
+            gather(jobs.iter().filter_map(|job| Some((job.name.clone(), (job.clone(), spec(job, roles, handles)?)))));
         let stays = |job: &JobConfig| specs.get(&job.name).is_some_and(|(new, _)| new.role == job.role);
         let retired: Vec<(JobName, Entry)> = {
             let mut entries = self.entries();

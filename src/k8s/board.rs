@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::clock::wall_time;
+use crate::gather::gather;
 use crate::protocol::{RoleName, Token};
 use crate::role::{RoleHandle, Snapshot, any_changed};
 
@@ -65,7 +66,7 @@ impl Board {
             let before = self.posts.get(name).cloned().unwrap_or_default();
             (name.clone(), before.look(role))
         });
-        Self { posts: posts.collect(), closing: false }
+        Self { posts: gather(posts), closing: false }
     }
 }
 

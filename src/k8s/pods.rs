@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::desk::{Ask, Desk, Refusal, STEPS};
+use crate::gather::gather;
 use crate::kube_api::Resource;
 use crate::telemetry::KubernetesKind;
 
@@ -49,7 +50,7 @@ impl Sight {
     fn read(body: &[u8]) -> Result<Self, serde_json::Error> {
         let Object { metadata } = serde_json::from_slice(body)?;
         let ours = |all: Option<BTreeMap<String, String>>| {
-            all.into_iter().flatten().filter(|(key, _)| key.starts_with(LABEL_PREFIX)).collect()
+            gather(all.into_iter().flatten().filter(|(key, _)| key.starts_with(LABEL_PREFIX)))
         };
         let Metadata { uid, resource_version: version, labels, annotations } = metadata;
         Ok(Self { uid, version, labels: ours(labels), annotations: ours(annotations) })

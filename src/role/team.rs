@@ -13,6 +13,7 @@ use super::driver::{RoleSpec, Surroundings, role};
 use super::handle::{Command, RoleHandle, Roles};
 use super::shards::{Shards, SpreadSpec, spread};
 use crate::config::{AppCheck, RoleConfig};
+use crate::gather::gather;
 use crate::process::Entropy;
 use crate::protocol::{Balance, RoleName, SessionId, Timing};
 
@@ -77,7 +78,7 @@ impl Place {
 }
 
 fn by_name(roles: &[RoleConfig]) -> BTreeMap<&RoleName, &RoleConfig> {
-    roles.iter().map(|config| (&config.name, config)).collect()
+    gather(roles.iter().map(|config| (&config.name, config)))
 }
 
 impl Team {

@@ -13,6 +13,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("telemetry", 1),
     ("clock", 1),
     ("duration", 1),
+    ("gather", 1),
     ("schedule", 1),
     ("process", 1),
     ("shutdown", 1),

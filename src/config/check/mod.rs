@@ -190,8 +190,8 @@ impl<'e> Checker<'e> {
 
     fn finish(mut self, config: Option<Config>, file: &str) -> Result<Loaded, ConfigError> {
         // Stable, so that problems of one place stay in the order in which they were found.
-        self.problems.sort_by_key(|problem| (problem.line, problem.column));
-        self.warnings.sort_by_key(|warning| (warning.line, warning.column));
+        self.problems.sort_by_key(place);
+        self.warnings.sort_by_key(place);
         self.files.sort();
         self.files.dedup();
         match config {
@@ -204,4 +204,9 @@ impl<'e> Checker<'e> {
             }
         }
     }
+}
+
+/// Where a problem is: what it is told in the order of.
+fn place(problem: &Problem) -> (Option<usize>, Option<usize>) {
+    (problem.line, problem.column)
 }
