@@ -146,6 +146,7 @@ async fn until(handle: &RoleHandle, state: State) {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "that is the fault: a thread that gets no processor")]
 async fn a_candidate_whose_moment_comes_first_hears_what_waits_in_its_socket() {
     let (store, mut wire, handle) = standby().await;
     wire.write_all(b"r").expect("there is room");

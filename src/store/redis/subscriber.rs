@@ -227,8 +227,9 @@ impl Listeners {
     fn say(&self, channel: &str, message: &str) -> bool {
         let mut channels = self.channels();
         let ears = channels.get_mut(channel).into_iter().flat_map(|channel| &mut channel.ears);
-        // Every one of them hears it.
-        ears.fold(true, |all_well, ear| ear.hear(message) && all_well)
+        let mut all_well = true;
+        ears.for_each(|ear| all_well &= ear.hear(message));
+        all_well
     }
 
     /// Tells the listeners of subscribed channels of the gaps that they have not heard of; false when one is still
@@ -236,7 +237,9 @@ impl Listeners {
     fn settle(&self) -> bool {
         let mut channels = self.channels();
         let subscribed = channels.values_mut().filter(|channel| channel.subscribed);
-        subscribed.flat_map(|channel| &mut channel.ears).fold(true, |all_well, ear| ear.settle() && all_well)
+        let mut all_well = true;
+        subscribed.flat_map(|channel| &mut channel.ears).for_each(|ear| all_well &= ear.settle());
+        all_well
     }
 
     /// From here on everybody has missed something.
