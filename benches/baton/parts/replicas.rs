@@ -19,11 +19,12 @@ pub const PART: Part = Part {
 Candidates for one role, each with its own two connections to a Redis that they share, one for commands and one to
 listen; the default lease. They are the inside of a sidecar, without its HTTP, all in one process: a thousand of them on
 two processors, beside their Redis, hear a message one after the other, and not at once as on a thousand machines. So
-the time at the largest numbers is mostly that of this machine, and more candidates ask before they have heard that
-another was granted. *Resign* is from the leader's resignation until whoever waits beside the next one is woken; *crash*
-is from the end of the lease, by Redis' own count, of a leader whose task and connections ended without a word. The
-scripts are all that Redis ran from then until every candidate knew the next leader, and a fifth of a second longer.
-Redis' processor time is what it used meanwhile beyond what it uses at rest; most of it is telling every candidate.",
+the time at the largest numbers is mostly that of this machine. Of those who hear a release, chance lets five ask at
+once, and the others hear who was granted before their turn comes. *Resign* is from the leader's resignation until
+whoever waits beside the next one is woken; *crash* is from the end of the lease, by Redis' own count, of a leader whose
+task and connections ended without a word. The scripts are all that Redis ran from then until every candidate knew the
+next leader, and a fifth of a second longer. Redis' processor time is what it used meanwhile beyond what it uses at
+rest; most of it is telling every candidate.",
     budget: Duration::from_secs(150),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),

@@ -22,7 +22,19 @@ pub const PART: Part = Part {
 One sidecar that leads all its roles, with the default lease of 15 s, renewed every 5 s. A renewal is late by how much
 longer than that after the one before it reaches Redis. The time until all roles are led has half a lease in it, for
 which a replica listens before its first grant. Memory is the resident set at the end, and the most that it ever was,
-the reading of the configuration included; a scrape of `/metrics` comes after that.",
+the reading of the configuration included; a scrape of `/metrics` comes after that.
+
+Where the time of a renewal among 10,000 goes, by `perf` with call stacks (a part may contain others' time: the
+allocator's is spread over all of them):
+
+| part | share |
+|---|---|
+| the role's task, with the store's request and its answer in it | 46 % |
+| of that, what the Redis store does: the words of the request, the future of its answer | 20 % |
+| the Redis client's task, which writes and reads | 29 % |
+| the subscription, which hears the leader's own messages | 3 % |
+| in any of these: the allocator, asked 46 times | 25 % |
+| in any of these: the kernel | 8 % |",
     budget: Duration::from_secs(220),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
