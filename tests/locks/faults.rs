@@ -152,7 +152,12 @@ fn a_redis_that_loses_its_data_lets_nobody_new_in_until_locks_are_put_back() {
         assert_ne!(sidecars[1].ask("POST /locks/orders", "").status, 201, "the lock still stands");
         sidecars[0].ask(&format!("PUT /locks/orders/{id}"), "").status == 204
     });
-    let guarded = sidecars[1].ask("POST /locks/fresh", "");
+    // The other sidecar may be on its way back to Redis.
+    let mut guarded = sidecars[1].ask("POST /locks/fresh", "");
+    until("the other sidecar is back, too", || {
+        guarded = sidecars[1].ask("POST /locks/fresh", "");
+        guarded.problem() != "store-unavailable"
+    });
     assert_eq!((guarded.status, guarded.problem().as_str()), (503, "store-guarded"));
     assert!(guarded.header("retry-after").is_some());
     let refused = sidecars[1].ask("POST /locks/orders", "");
