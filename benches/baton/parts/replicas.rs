@@ -116,7 +116,7 @@ fn goals(all: &[Series]) -> Vec<Row> {
         });
         let growth = growth.fold(0.0, f64::max);
         let measure = format!("{way}: growth of the scripts over that of the candidates, steepest step");
-        rows.push(Row::new(measure, growth, "").at_most(1.0));
+        rows.push(Row::new(measure, growth, "").at_most(1.0).because(WHY_STEEP));
         let medians: Vec<f64> = all.iter().map(|series| median(&beyond_ms(failovers(series)))).collect();
         let spread = percentile(&medians, 1.0) - percentile(&medians, 0.0);
         let measure = format!("{way}: time to the next leader, longest median less shortest, {}", numbers(all));
@@ -124,6 +124,11 @@ fn goals(all: &[Series]) -> Vec<Row> {
     }
     rows
 }
+
+const WHY_STEEP: &str = "\
+from the fewest candidates to the most, 333 times as many, the scripts grow only a few times; a handful is asked in \
+each failover, so that one more in a mean of four decides about a step, and to the last of a thousand in one process \
+the word of the grant takes some milliseconds";
 
 fn numbers(all: &[Series]) -> String {
     all.iter().map(|series| series.size.to_string()).collect::<Vec<_>>().join(", ") + " candidates"
