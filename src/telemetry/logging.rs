@@ -60,7 +60,7 @@ fn filter(level: LogLevel) -> Targets {
 #[cfg(test)]
 pub(crate) mod caught {
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, LazyLock, Mutex};
 
     use super::{LogConfig, subscriber};
 
@@ -80,6 +80,11 @@ pub(crate) mod caught {
 
     /// What `act` logs.
     pub(crate) fn logged(config: LogConfig, act: impl FnOnce()) -> String {
+        // While there is only one, whoever meets a line first decides for all threads whether it is wanted: a test that
+        // runs beside this one and catches nothing would silence it.
+        static ANOTHER: LazyLock<tracing::Dispatch> =
+            LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
+        LazyLock::force(&ANOTHER);
         let lines = Lines::default();
         let writer = lines.clone();
         tracing::subscriber::with_default(subscriber(config, false, move || writer.clone()), act);
