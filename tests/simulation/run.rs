@@ -42,8 +42,8 @@ impl Verdict {
 pub const ROWS: [(&str, Rules, bool); 7] = {
     let r3 = Rules { tokens: true, ..Rules::NONE };
     let r4 = Rules { reassert: true, ..r3 };
-    let generation = Rules { generation: true, ..r4 };
-    let vanished = Rules { vanished: true, ..generation };
+    let generation = Rules { generation: true, empty: true, longest: true, fresh_repeat: true, ..r4 };
+    let vanished = Rules { vanished: true, until: true, ..generation };
     [
         ("TTL and INCR (what peers do)", Rules::NONE, false),
         ("+ R3 token floor and clock, R5 regression", r3, false),

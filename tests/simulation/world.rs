@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, CampaignRequest, Election, Event, Failure, Input, LeaseCell, Profile, ReleaseRequest,
-    RenewReply, RenewRequest, RequestId, Rules, Server, SessionId, Stamped, StoreTime, Timing,
+    Action, Announcement, Attempt, CampaignRequest, Election, Event, Failure, Input, LeaseCell, Profile,
+    ReleaseRequest, RenewReply, RenewRequest, RequestId, Rules, Server, SessionId, Stamped, StoreTime, Timing,
 };
 use fastrand::Rng;
 
@@ -109,7 +109,7 @@ impl Store {
         Server {
             now: StoreTime(u64::try_from(wall).expect("after 1970")),
             uptime: Duration::from_nanos(u64::try_from(i128::from(now) - self.born).expect("born before now")),
-            run_id: &self.run_id,
+            generation: &self.run_id,
         }
     }
 }
@@ -252,6 +252,7 @@ impl World {
         let lease = Duration::from_nanos(LEASE);
         let profile = Profile {
             session,
+            first_attempt: Attempt::default(),
             identity: Arc::from(format!("replica-{}", self.replicas.len())),
             timing: Timing::new(lease, lease / 3, ms(MARGIN_MS), ms(ANSWER_VALIDITY_MS)).expect("the table's timings"),
             guard: true,
