@@ -112,7 +112,7 @@ pub(super) async fn look(
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
     is_member: bool,
 ) -> Result<(AuditReport, Facts), StoreError> {
-    let keys = trial_keys(&config.key_prefix);
+    let keys = trial_keys(&settings.namespace);
     let link = Link::open(settings, Target::MasterOf(keys.slot())).await?;
     let timeout = settings.command_timeout;
     let info = fetch_info(&link, timeout).await?;

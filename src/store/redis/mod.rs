@@ -28,6 +28,7 @@ mod ledgers;
 mod link;
 mod locks;
 mod member;
+mod namespace;
 mod news;
 mod nodes;
 mod presence;
@@ -76,7 +77,6 @@ use crate::protocol::{
 /// See the module.
 pub struct RedisStore {
     settings: Arc<Settings>,
-    prefix: String,
     replication: Replication,
     routes: Routes,
     listeners: Arc<Listeners>,
@@ -88,7 +88,10 @@ pub struct RedisStore {
 /// No URL, no user, no password.
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("endpoint", &self.settings.endpoint).field("prefix", &self.prefix).finish()
+        f.debug_struct("RedisStore")
+            .field("endpoint", &self.settings.endpoint)
+            .field("namespace", &self.settings.namespace)
+            .finish()
     }
 }
 
@@ -108,14 +111,14 @@ impl RedisStore {
     /// there yet, is no error.
     pub fn connect(config: &RedisConfig, lease_min: Duration, seed: u64) -> Result<Self, SetupError> {
         let settings = Arc::new(Settings::new(config, lease_min)?);
-        let (prefix, listeners) = (config.key_prefix.clone(), Arc::new(Listeners::default()));
+        let listeners = Arc::new(Listeners::default());
         let routes = Routes::new(Arc::clone(&settings), lease_min, seed);
         let pauses = Pauses::new(!seed, lease_min);
         let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), pauses);
         let subscriber = tokio::spawn(subscriber).abort_handle();
         let (lock_clock, ledger_clock) = (StoreClock::default(), StoreClock::default());
         let replication = config.replication;
-        Ok(Self { settings, prefix, replication, routes, listeners, subscriber, lock_clock, ledger_clock })
+        Ok(Self { settings, replication, routes, listeners, subscriber, lock_clock, ledger_clock })
     }
 
     /// Runs a script of a role and reads its answer.
@@ -127,7 +130,7 @@ impl RedisStore {
         read: fn(Value) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
         let deadline = Deadline::after(self.settings.command_timeout);
-        let done = self.call(Keys::new(&self.prefix, role).into_call(script, args), deadline).await?;
+        let done = self.call(Keys::new(&self.settings.namespace, role).into_call(script, args), deadline).await?;
         done.read(read)
     }
 
@@ -194,7 +197,7 @@ impl RedisStore {
 
     /// What begins the guard of a role.
     fn confirmation(&self, role: &RoleName, lease: Duration) -> Call<'static> {
-        Keys::new(&self.prefix, role).call(&CONFIRM, scripts::confirm_args(lease))
+        Keys::new(&self.settings.namespace, role).call(&CONFIRM, scripts::confirm_args(lease))
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -376,12 +379,12 @@ impl LeaseStore for RedisStore {
     }
 
     fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
-        self.listeners.add(Keys::new(&self.prefix, role).channel)
+        self.listeners.add(Keys::new(&self.settings.namespace, role).channel)
     }
 
     /// A leader hears each of its own renewals otherwise.
     fn listen_but(&self, role: &RoleName, own: SessionId) -> mailbox::Receiver<News> {
-        self.listeners.add_but(Keys::new(&self.prefix, role).channel, own)
+        self.listeners.add_but(Keys::new(&self.settings.namespace, role).channel, own)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -394,7 +397,7 @@ impl LeaseStore for RedisStore {
 
     async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
         let deadline = Deadline::after(self.settings.command_timeout);
-        let done = self.call(presence::call(&self.prefix, role, &request), deadline).await?;
+        let done = self.call(presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;
         Ok(done.read(presence::reply)?.reply)
     }
 

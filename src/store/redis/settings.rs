@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret, SecretString};
 use socket2_fred::TcpKeepalive;
 
 use super::errors::SetupError;
+use super::namespace::Namespace;
 use super::nodes::{Node, Nodes};
 use super::sentinels::Sentinels;
 use crate::config::{RedisConfig, Secret, TlsConfig};
@@ -52,6 +53,8 @@ pub(super) struct Settings {
     /// How long a connection is kept, where servers fail over, before missing acknowledgements have the master looked
     /// up again: soon enough for a lease, and not at every attempt where there never are enough replicas.
     pub second_look: Duration,
+    /// Under which names this store keeps what it keeps.
+    pub namespace: Namespace,
     /// Where the connection goes, for people: host and port, nothing secret.
     pub endpoint: String,
     /// How many replicas must acknowledge (R6).
@@ -76,6 +79,7 @@ impl Settings {
             connector(tls).map_err(|reason| SetupError::Tls { reason })?;
         }
         Ok(Self {
+            namespace: Namespace { prefix: config.key_prefix.clone(), database: parsed.database.unwrap_or(0) },
             endpoint: endpoint(&parsed.server),
             acks: config.replication.acks,
             second_look: lease_min / 16,

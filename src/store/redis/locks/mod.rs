@@ -25,7 +25,7 @@ impl RedisStore {
         args: &[String],
         read: fn(Fields) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
-        let keys = LockKeys::new(&self.prefix);
+        let keys = LockKeys::new(&self.settings.namespace);
         let call = |latest| keys.call(script, names, args, Some(latest));
         self.run_in_time(&self.lock_clock, keys.slot(), call, read).await
     }
@@ -42,7 +42,7 @@ impl RedisStore {
     /// As [`RedisStore::confirmed`], for the guard of all locks.
     async fn confirmed_lock<R>(&self, guard: Option<Duration>, done: Done<R>) -> Result<R, StoreError> {
         let args = wire::confirm_args(guard.unwrap_or_default());
-        self.confirmed(LockKeys::new(&self.prefix).call(&CONFIRM, &[], &args, None), done).await
+        self.confirmed(LockKeys::new(&self.settings.namespace).call(&CONFIRM, &[], &args, None), done).await
     }
 }
 
@@ -93,6 +93,6 @@ impl LockStore for RedisStore {
     }
 
     fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
-        self.listeners.add(LockKeys::new(&self.prefix).wakes_of(session))
+        self.listeners.add(LockKeys::new(&self.settings.namespace).wakes_of(session))
     }
 }
