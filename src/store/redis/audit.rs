@@ -11,7 +11,7 @@ use fred::types::Value;
 use serde::Serialize;
 
 use super::errors::Failure;
-use super::info::{Info, VERSION_MIN, Version};
+use super::info::{Info, Untold, VERSION_MIN, Version};
 use super::link::Link;
 use super::nodes::Target;
 use super::rights::{Trial, trial_keys};
@@ -119,6 +119,7 @@ pub(super) async fn look(
     let probe = Probe { link: &link, timeout };
     let mut findings = vec![version(&info), role(&info), mode(&info)];
     findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
+    findings.push(generation(&info, config.guard, config.replication.acks));
     findings.push(memory(&info));
     findings.push(if is_member { no_replicas(&info) } else { replicas(&info, config.replication.acks) });
     findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref()));
@@ -214,6 +215,19 @@ fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard) -> Finding 
             &format!("{cost}; without the guard there can be two leaders then"),
             "guard: strict, or appendonly yes with appendfsync always",
         ),
+    }
+}
+
+fn generation(info: &Info, guard: Guard, acks: u32) -> Finding {
+    let Some(untold) = info.untold(acks) else {
+        let what = "it tells its generation (INFO)";
+        return finding(Severity::Ok, what, "the guard notices what may have forgotten a lease", "");
+    };
+    match guard {
+        Guard::Strict => {
+            finding(Severity::Problem, untold.what(), "Baton does not work with it under guard: strict", Untold::REMEDY)
+        }
+        Guard::Off => finding(Severity::Note, untold.what(), "the guard is off, so nothing is lost by that", ""),
     }
 }
 

@@ -138,14 +138,15 @@ pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Sha
 async fn open(settings: &Settings, target: Target) -> Result<(Link, Known), StoreError> {
     let link = Link::open(settings, target).await?;
     let info = fetch_info(&link, settings.command_timeout).await?;
-    info.check()?;
-    let (run_id, replicas) = (info.get("run_id").map(str::to_owned), info.replicas());
     // Any node of a cluster will do for the map and for messages, its replicas included.
-    if settings.nodes.is_some() && target == Target::AnyNode {
-        return Ok((link, Known { run_id, replicas, notes: info.notes(0) }));
+    let only_tells = settings.nodes.is_some() && target == Target::AnyNode;
+    let acks = if only_tells { 0 } else { settings.acks };
+    info.check(settings.guard, acks)?;
+    if !only_tells {
+        info.check_master()?;
     }
-    info.check_master()?;
-    Ok((link, Known { run_id, replicas, notes: info.notes(settings.acks) }))
+    let (run_id, replicas) = (info.get("run_id").map(str::to_owned), info.replicas());
+    Ok((link, Known { run_id, replicas, notes: info.notes(acks) }))
 }
 
 /// Asks a server who it is.
