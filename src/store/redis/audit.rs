@@ -286,12 +286,17 @@ fn replicas(info: &Info, acks: u32) -> Finding {
             "in a split network with the old master still reached by some, there can be two leaders",
             "replication.acks: 1 (or more)",
         ),
-        // The promoted one does not follow the old master; the others can be shared among the two.
-        _ if connected > 2 * u64::from(acks) => finding(
+        // Both masters with their own acknowledgements: only two majorities have a server in common.
+        _ if 2 * (u64::from(acks) + 1) <= connected + 1 => finding(
             Severity::Warning,
             what,
             "in a split network an old and a new master can both have enough replicas: there can be two leaders",
-            "replication.acks: at least half of the replicas",
+            &format!(
+                "replication.acks: {}, for the master and those that acknowledge must be more than half of the {} \
+                 servers",
+                connected.div_ceil(2),
+                connected + 1
+            ),
         ),
         _ => finding(Severity::Ok, what, "a promoted replica knows of every lease that was granted", ""),
     }
