@@ -71,7 +71,7 @@ async fn the_master_and_those_that_acknowledge_must_be_a_majority_of_the_servers
     // What is warned of, for one, two and three acknowledgements; `None` is more than there are.
     let (bad, good, too_many) = (Some(Severity::Warning), Some(Severity::Ok), None);
     for (count, expected) in [
-        (1, [good, too_many, too_many]),
+        (1_u32, [good, too_many, too_many]),
         (2, [good, good, too_many]),
         (3, [bad, good, good]),
         (4, [bad, good, good]),
@@ -79,10 +79,8 @@ async fn the_master_and_those_that_acknowledge_must_be_a_majority_of_the_servers
     ] {
         replicas.push(RedisServer::start_with(&["--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1", &port]));
         let connected = format!("connected_slaves:{count}");
-        support::wait_until(BOUND, &connected, || {
-            master.command(&["INFO", "replication"]).text().contains(&connected)
-        })
-        .await;
+        support::wait_until(BOUND, &connected, || master.command(&["INFO", "replication"]).text().contains(&connected))
+            .await;
         for (acks, expected) in (1..).zip(expected) {
             let replication = Replication { acks, mode: AckMode::Wait, timeout: ms(100) };
             let seen = report(&RedisConfig { replication, ..config(&master.url()) }).await;

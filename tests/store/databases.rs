@@ -6,7 +6,6 @@ use baton::store::redis::RedisMember;
 
 use super::live::{Live, short_timing};
 use super::support::redis::RedisServer;
-use super::support::resp::Reply;
 use super::support::wait_until;
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -29,6 +29,7 @@ pub struct Proxy {
     port: u16,
     network: watch::Sender<Network>,
     accepted: Arc<AtomicUsize>,
+    target: Arc<AtomicU16>,
     acceptor: JoinHandle<()>,
 }
 
@@ -45,14 +46,16 @@ impl Proxy {
         let (network, state) = watch::channel(Network::Good);
         let accepted = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&accepted);
+        let target = Arc::new(AtomicU16::new(target));
+        let leads_to = Arc::clone(&target);
         let acceptor = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
-                let target = SocketAddr::from(([127, 0, 0, 1], target));
+                let target = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
                 tokio::spawn(serve(client, target, state.clone(), Mask { word: word.as_bytes(), seen: 0 }));
             }
         });
-        Self { port, network, accepted, acceptor }
+        Self { port, network, accepted, target, acceptor }
     }
 
     /// The port to connect to.
@@ -68,6 +71,11 @@ impl Proxy {
     /// How many connections were made so far: one more tells that somebody gave up an old one.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// New connections lead to this port; those that exist stay where they are.
+    pub fn lead_to(&self, target: u16) {
+        self.target.store(target, Ordering::Relaxed);
     }
 
     /// Changes the network, for connections that exist, too.

@@ -129,7 +129,7 @@ pub(super) async fn look(
     let trial = Trial::new(&link, timeout, keys, is_member);
     findings.extend(rights(trial.problems(config.replication).await, trial.lock_problems().await));
     findings.push(neighbours(&info));
-    let facts = Facts { run_id: info.get("run_id").map(str::to_owned), version: info.version(), clock_offset_ms };
+    let facts = Facts { run_id: info.process(), version: info.version(), clock_offset_ms };
     Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
 }
 

@@ -43,6 +43,11 @@ impl Info {
         self.get(field)?.parse().ok()
     }
 
+    /// Which start of a server this is.
+    pub fn process(&self) -> Option<String> {
+        self.get("run_id").map(str::to_owned)
+    }
+
     pub fn version(&self) -> Option<Version> {
         self.get("redis_version").and_then(Version::parse)
     }

@@ -111,8 +111,8 @@ impl RedisStore {
     /// there yet, is no error.
     pub fn connect(config: &RedisConfig, lease_min: Duration, seed: u64) -> Result<Self, SetupError> {
         let settings = Arc::new(Settings::new(config, lease_min)?);
-        let listeners = Arc::new(Listeners::default());
         let routes = Routes::new(Arc::clone(&settings), lease_min, seed);
+        let listeners = Arc::clone(&routes.common.listeners);
         let pauses = Pauses::new(!seed, lease_min);
         let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), pauses);
         let subscriber = tokio::spawn(subscriber).abort_handle();
@@ -193,6 +193,11 @@ impl RedisStore {
             let _ = Box::pin(send(&confirm, &link, deadline, false)).await;
         }
         Ok(reply)
+    }
+
+    /// What an answer told of a role's record is held against what was heard.
+    fn compare(&self, role: &RoleName, count: u64, lease: Duration) {
+        self.listeners.compare(&Keys::new(&self.settings.namespace, role).channel, count, lease);
     }
 
     /// What begins the guard of a role.
@@ -355,6 +360,10 @@ impl LeaseStore for RedisStore {
         let done = self.run(role, &CAMPAIGN, args, scripts::campaign_reply).await?;
         match done.reply.reply {
             CampaignReply::Granted { .. } => self.acknowledged(done).await,
+            CampaignReply::Held { count, .. } => {
+                self.compare(role, count, request.lease_duration);
+                Ok(done.reply)
+            }
             CampaignReply::Guarded { .. } if done.unconfirmed => {
                 self.confirmed(self.confirmation(role, request.lease_duration), done).await
             }
@@ -365,6 +374,9 @@ impl LeaseStore for RedisStore {
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
         let args = scripts::renew_args(&request, self.replication.acks > 0);
         let done = self.run(role, &RENEW, args, scripts::renew_reply).await?;
+        if let RenewReply::Renewed { count, .. } = done.reply.reply {
+            self.compare(role, count, request.lease_duration);
+        }
         match done.reply.reply {
             RenewReply::Renewed { .. } if !self.is_final(&done) => {
                 Box::pin(self.confirmed(self.confirmation(role, request.lease_duration), done)).await
@@ -404,7 +416,7 @@ impl LeaseStore for RedisStore {
     /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
     fn notes(&self) -> Vec<String> {
         let is_up = *self.routes.base.health.borrow() == StoreHealth::Up;
-        self.routes.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
+        self.routes.common.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
     fn command_timeout(&self) -> Duration {
