@@ -478,6 +478,44 @@ mod tests {
         assert_eq!((slow.try_recv(), slow.try_recv()), (Ok(News::Gap), Ok(heard(1_000))));
     }
 
+    fn is_suspected(listeners: &Listeners) -> bool {
+        listeners.suspect.notified().now_or_never().is_some()
+    }
+
+    #[test]
+    fn what_rises_unheard_for_a_lease_is_proof_and_nothing_less() {
+        let (listeners, lease) = (Listeners::default(), Duration::ZERO);
+        let _news = listeners.add::<News>("a".to_owned());
+        let suspected = |count, lease| {
+            listeners.compare("a", count, lease);
+            is_suspected(&listeners)
+        };
+        assert!(!suspected(1, lease) && !suspected(9, lease), "it is not subscribed yet");
+        subscribe(&listeners);
+        assert!(!suspected(9, lease), "the first that is told");
+        assert!(!suspected(10, lease), "one may be on its way");
+        assert!(!suspected(11, Duration::from_secs(3600)), "it is not long ago");
+        assert!(suspected(11, lease));
+        assert!(listeners.say("a", &said(11)));
+        assert!(!suspected(13, lease), "something was heard since");
+        assert!(!suspected(2, lease) && !suspected(3, lease) && suspected(4, lease), "the record is another");
+        listeners.begin(None);
+        assert!(!suspected(9, lease), "a new connection");
+    }
+
+    #[test]
+    fn a_subscription_follows_commands_and_is_not_suspected_twice() {
+        let listeners = Listeners::default();
+        listeners.follow("first");
+        assert!(!is_suspected(&listeners), "there is none yet");
+        listeners.begin(Some("first".to_owned()));
+        listeners.follow("first");
+        assert!(!is_suspected(&listeners));
+        listeners.follow("second");
+        listeners.begin(Some("second".to_owned()));
+        assert!(!is_suspected(&listeners), "the new connection is another");
+    }
+
     #[test]
     fn each_channel_is_heard_in_its_own_language() {
         let listeners = Listeners::default();
@@ -522,7 +560,7 @@ mod tests {
         let (_one, _other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("b".to_owned()));
         subscribe(&listeners);
         assert!(listeners.differences().new.is_empty());
-        listeners.begin();
+        listeners.begin(None);
         assert_eq!(listeners.differences().new.len(), 2);
     }
 

@@ -228,6 +228,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_note_is_told_once_for_as_long_as_any_connection_has_it() {
+        let common = Common::default();
+        let note = |slot, notes: &[&str]| {
+            common.note(Target::MasterOf(slot), notes.iter().map(|&note| note.to_owned()).collect(), "redis:6379");
+            common.notes()
+        };
+        assert_eq!(note(1, &[]), Vec::<String>::new());
+        assert_eq!(note(1, &["evicts"]), ["evicts"]);
+        assert_eq!(note(2, &["evicts", "alone"]), ["alone", "evicts"]);
+        assert_eq!(note(2, &["evicts"]), ["evicts"]);
+        assert_eq!(note(1, &[]), ["evicts"], "the other has it still");
+        assert_eq!(note(2, &[]), Vec::<String>::new());
+    }
+
+    #[test]
     fn pauses_grow_to_a_second_and_differ_between_replicas() {
         let lease = Duration::from_secs(15);
         let (mut one, mut other) = (Pauses::new(1, lease), Pauses::new(2, lease));
