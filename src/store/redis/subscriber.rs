@@ -144,7 +144,7 @@ struct Unheard {
 }
 
 /// Who listens to what. Shared between the store, which adds, and the task, which serves. There may be a channel for
-/// each of ten thousand roles.
+/// each of a thousand roles.
 #[derive(Default)]
 pub(super) struct Listeners {
     channels: Mutex<HashMap<Arc<str>, Channel>>,
