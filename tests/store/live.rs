@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use baton::clock::{BootClock, Clock, SharedClock, wall_time};
 use baton::process::StallWatch;
 use baton::protocol::{Mono, Timing};
-use baton::role::{RoleHandle, RoleSpec, Surroundings, role as make_role};
+use baton::role::{Answer, RoleHandle, RoleSpec, Surroundings, role as make_role};
 use baton::telemetry::{Metrics, Telemetry};
 use tokio::sync::oneshot;
 
@@ -43,7 +43,7 @@ impl Live {
     }
 
     /// The same with a configuration for each.
-    fn start_each(
+    pub fn start_each(
         config_of: impl Fn(u64) -> RedisConfig + Send + 'static,
         timing: Timing,
         count: u64,
@@ -64,6 +64,11 @@ impl Live {
     /// What apps were told so far.
     pub fn seen(&self) -> Seen {
         self.seen.lock().expect("the checker does not panic").clone()
+    }
+
+    /// What each replica answers its app.
+    pub fn answers(&self) -> Vec<Answer> {
+        self.handles.iter().map(RoleHandle::answer).collect()
     }
 
     /// The token of who leads at this moment.

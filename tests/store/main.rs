@@ -10,6 +10,7 @@ mod audit;
 mod clock;
 mod cluster;
 mod conformance;
+mod databases;
 mod differential;
 mod faults;
 mod garbage;

@@ -121,8 +121,7 @@ impl Checker<'_> {
         let lease = lease.unwrap_or(LEASE_DURATION);
         let renew = renew.unwrap_or_else(|| Timing::default_renew_period(lease));
         let margin = margin.unwrap_or_else(|| Timing::default_step_down_margin(lease));
-        // Never more than a lease can promise: a lease is longer than two renewal periods and the margin.
-        let validity = validity.unwrap_or(renew);
+        let validity = validity.unwrap_or_else(|| Timing::default_answer_validity(renew));
         match Timing::new(lease, renew, margin, validity) {
             Ok(timing) => Some(timing),
             Err(problems) => {
