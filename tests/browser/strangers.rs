@@ -68,9 +68,9 @@ fn another_sites_page_cannot_resign_a_leader_take_a_lock_or_read_anything() {
             assert!(["refused", "opaque0"].contains(&attempt.as_str().expect("a word")), "{attempts}");
         }
         assert!(stage.leads(leader), "from {host}");
-        let locks = stage.replicas[leader].ask("GET /locks/theirs", "").body;
+        let locks = stage.told(leader, "GET /locks/theirs");
         assert!(locks.contains("\"holders\":[]"), "{locks}");
-        let runs = stage.replicas[leader].ask("GET /jobs/nightly-report/runs", "").body;
+        let runs = stage.told(leader, "GET /jobs/nightly-report/runs");
         assert!(runs.contains("\"runs\":[]"), "{runs}");
         let refused = stage.replicas[leader].ask("GET /leader/scheduler", "").body;
         assert!(refused.contains("\"leader\":true"), "{refused}");
