@@ -327,17 +327,19 @@ pub fn uptime_seen(
     seen
 }
 
-/// Lets time pass for a lease's TTL and a record's guard.
+/// Lets time pass for a lease's TTL and a record's guard, both at one moment of the server's.
 pub fn shift(redis: &RedisServer, lease_key: &str, record_key: &str, span_ms: u64) {
-    let left = redis.command(&["PTTL", lease_key]).number();
-    if left > 0 {
-        let rest = left - i64::try_from(span_ms).expect("small");
-        redis.command(&["PEXPIRE", lease_key, &rest.max(0).to_string()]);
-    }
-    if let Reply::Text(until) = redis.command(&["HGET", record_key, "guard_until"]) {
-        let earlier = until.parse::<u64>().expect("a number").saturating_sub(span_ms * 1_000);
-        redis.command(&["HSET", record_key, "guard_until", &earlier.to_string()]);
-    }
+    const SHIFT: &str = "
+      local span = tonumber(ARGV[1])
+      local left = redis.call('PTTL', KEYS[1])
+      if left > 0 then redis.call('PEXPIRE', KEYS[1], math.max(left - span, 0)) end
+      local guard = redis.call('HGET', KEYS[2], 'guard_until')
+      if guard then
+        local earlier = math.max(tonumber(guard) - span * 1000, 0)
+        redis.call('HSET', KEYS[2], 'guard_until', string.format('%.0f', earlier))
+      end";
+    let reply = redis.command(&["EVAL", SHIFT, "2", lease_key, record_key, &span_ms.to_string()]);
+    assert_eq!(reply, Reply::Nil);
 }
 
 async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTreeMap<String, usize>) {
