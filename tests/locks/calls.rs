@@ -77,7 +77,7 @@ fn a_killed_curl_leaves_its_lock_to_the_next_replica_before_that_looks_by_itself
         })
         .collect();
     println!("from SIGKILL to another replica's grant: {rounds:?}");
-    // A waiter looks by itself after five seconds. A busy machine may be slow now and then, but not five times in a row.
+    // A waiter looks by itself after five seconds. A machine may be slow now and then, but not five times in a row.
     assert!(rounds.iter().min() < Some(&Duration::from_secs(4)), "{rounds:?}");
 }
 

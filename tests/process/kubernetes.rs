@@ -100,7 +100,7 @@ fn the_label_the_events_and_the_mirror_follow_a_handover_and_go_with_the_last_le
     });
     assert_eq!(mirror["metadata"]["annotations"]["baton.dev/mirror"], next.token.to_string().as_str());
     assert_eq!((&mirror["spec"]["leaseTransitions"], &mirror["spec"]["leaseDurationSeconds"]), (&json!(1), &json!(20)));
-    // A young Redis without a record: nobody may lead at first. Who has heard of the first leader by then tells no guard.
+    // A young Redis: nobody may lead at first. Who has heard of the first leader by then tells no guard.
     let of_terms = |number| told(&api, number).into_iter().filter(|(reason, _)| reason != "Guarded");
     let reasons = |number| of_terms(number).map(|(reason, _)| reason).collect::<Vec<_>>();
     until("the old leader has told", || reasons(old) == ["Elected", "HandedOver"]);
