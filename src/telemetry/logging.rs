@@ -125,4 +125,14 @@ mod tests {
             assert!(text.contains(heard), "{text}");
         }
     }
+
+    #[test]
+    fn a_line_that_another_thread_meets_first_is_caught_all_the_same() {
+        let text = logged(LogConfig { level: LogLevel::Info, format: LogFormat::Text }, || {
+            let say = || tracing::info!("one line of two threads");
+            std::thread::spawn(say).join().unwrap();
+            say();
+        });
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
 }
