@@ -8,8 +8,8 @@ use std::time::Duration;
 pub const LEASE_DURATION_MIN: Duration = Duration::from_millis(100);
 /// The longest lease that is accepted.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The longest promise of an answer that nobody has asked for: a drain may last for as long, and whoever uses long leases
-/// does not ask less often.
+/// The longest promise of an answer by default: a drain may last for as long, and whoever uses long leases does not ask
+/// less often.
 const ANSWER_VALIDITY_DEFAULT_MAX: Duration = Duration::from_secs(5);
 /// The lease must be at least this many step-down margins wide and the margin at least this fraction of the lease: two
 /// clocks, each up to 1 % off, differ by 2 % of the lease at its end.
@@ -143,8 +143,8 @@ impl Timing {
         lease_duration / 15
     }
 
-    /// `answerValidity` when it is not given: `renewPeriod`, at most 5 s. Never more than a lease can promise, for that is
-    /// longer than two renewal periods and the margin.
+    /// `answerValidity` when it is not given: `renewPeriod`, at most 5 s. Never more than a lease can promise, for that
+    /// is longer than two renewal periods and the margin.
     pub fn default_answer_validity(renew_period: Duration) -> Duration {
         renew_period.min(ANSWER_VALIDITY_DEFAULT_MAX)
     }

@@ -195,7 +195,7 @@ impl RedisStore {
 
     /// What an answer told of a role's record is held against what was heard.
     fn compare(&self, role: &RoleName, count: u64, lease: Duration) {
-        self.listeners.compare(&Keys::new(&self.settings.namespace, role).channel, count, lease);
+        self.listeners.compare(&scripts::news(&self.settings.namespace, role.as_str()), count, lease);
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -380,12 +380,12 @@ impl LeaseStore for RedisStore {
     }
 
     fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
-        self.listeners.add(Keys::new(&self.settings.namespace, role).channel)
+        self.listeners.add(scripts::news(&self.settings.namespace, role.as_str()))
     }
 
     /// A leader hears each of its own renewals otherwise.
     fn listen_but(&self, role: &RoleName, own: SessionId) -> mailbox::Receiver<News> {
-        self.listeners.add_but(Keys::new(&self.settings.namespace, role).channel, own)
+        self.listeners.add_but(scripts::news(&self.settings.namespace, role.as_str()), own)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {

@@ -9,6 +9,11 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
+    /// What is kept of a name. The braces make a cluster keep all of it together.
+    pub fn key(&self, name: &str, what: &str) -> String {
+        [&self.prefix, ":{", name, "}:", what].concat()
+    }
+
     /// A channel that would have this name in the first database. The number comes last, so that a pattern of an ACL
     /// that begins with the prefix fits all of them.
     pub fn channel(&self, name: String) -> String {

@@ -99,8 +99,8 @@ impl Keys {
 
     /// The same for whatever has a name.
     pub fn of(namespace: &Namespace, name: &str) -> Self {
-        let key = |what| [&namespace.prefix, ":{", name, "}:", what].concat();
-        Self { lease: key("lease"), record: key("record"), channel: namespace.channel(key("news")) }
+        let key = |what| namespace.key(name, what);
+        Self { lease: key("lease"), record: key("record"), channel: news(namespace, name) }
     }
 
     /// A script with this role's keys; its channel is the first of the arguments.
@@ -120,6 +120,11 @@ impl Keys {
     pub fn slot(&self) -> u16 {
         fred::util::redis_keyslot(self.lease.as_bytes())
     }
+}
+
+/// The channel of what has this name.
+pub(super) fn news(namespace: &Namespace, name: &str) -> String {
+    namespace.channel(namespace.key(name, "news"))
 }
 
 /// A script with everything that it needs.
