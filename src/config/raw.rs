@@ -31,7 +31,7 @@ pub(super) struct RawConfig {
     /// Where leases are kept: exactly one store.
     pub(super) store: Option<RawStore>,
     /// The roles to campaign for; at least one. Names are unique.
-    #[schemars(with = "Option<Vec<RawRole>>", extend("minItems" = 1))]
+    #[schemars(with = "Option<Vec<RawRole>>", extend("minItems" = 1, "maxItems" = 1000))]
     pub(super) roles: Option<Vec<Option<RawRole>>>,
     /// What `/leader` without a name means when there are several roles.
     #[schemars(with = "Option<leaf::Role>")]

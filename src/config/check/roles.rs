@@ -9,6 +9,8 @@ use crate::config::position::Path;
 use crate::config::raw::{RawAppCheck, RawHttpGet, RawRole, Scalar};
 use crate::protocol::{RoleName, SHARDS_MAX, Timing, TimingProblem};
 
+/// How many roles a sidecar takes, shards counted: as many as renewals, streams and the page are measured with.
+const ROLES_MAX: usize = 1_000;
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 const CHECK_PERIOD: Duration = Duration::from_secs(2);
 const CHECK_PERIOD_MAX: Duration = Duration::from_secs(3_600);
@@ -46,6 +48,14 @@ impl Checker<'_> {
                 _ => vec![name],
             };
             roles.extend(names.into_iter().map(|name| RoleConfig { name, timing, app_check: app_check.clone() }));
+        }
+        if roles.len() > ROLES_MAX {
+            let message = format!(
+                "make {} roles, with each shard counted; a sidecar takes {ROLES_MAX} at most: use fewer, or spread \
+                 them over several deployments",
+                roles.len()
+            );
+            self.problem(path, message);
         }
         // They stay for as long as the process.
         roles.shrink_to_fit();
