@@ -168,7 +168,7 @@ impl LeaseCell {
                 self.record = Some(record);
                 return Ok((reply, None));
             }
-            if self.must_look_again(&record, request) {
+            if self.must_look_again(&record, request, span) {
                 let reply = CampaignReply::LookAgain { token: record.token, count: record.count };
                 self.record = Some(record);
                 return Ok((reply, None));
@@ -211,9 +211,16 @@ impl LeaseCell {
         self.rules.vanished && self.lease.is_none() && of_another && !record.released
     }
 
-    /// The candidate knows nothing recent of the last term.
-    fn must_look_again(&self, record: &Record, request: &CampaignRequest) -> bool {
-        self.may_have_vanished(record, request) && request.knowledge.is_none_or(|known| known.token != record.token)
+    /// The candidate knows nothing recent of the last term, or not for long enough that whoever had it has stepped down,
+    /// whatever the store's clock says.
+    fn must_look_again(&self, record: &Record, request: &CampaignRequest, span: Duration) -> bool {
+        let knows = request.knowledge.filter(|known| known.token == record.token);
+        if self.rules.still {
+            let is_mine = record.writer.is_some_and(|writer| writer.session == request.candidate.session);
+            let stood_still = knows.is_some_and(|known| known.count == record.count && known.unchanged_for >= span);
+            return self.lease.is_none() && !record.released && !is_mine && !stood_still;
+        }
+        self.may_have_vanished(record, request) && knows.is_none()
     }
 
     /// R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by

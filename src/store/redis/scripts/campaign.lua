@@ -102,7 +102,10 @@ if guard then
       'guarded', text(now), text(record.token), text(record.count), text(record.guard_until - now), record.guard_cause,
     }
   end
-  if is_gone and not knows then
+  -- Nor who has not known for a whole lease, on its own clock, that nobody renews: whoever had it has stepped down by
+  -- then, whatever this clock says.
+  local stood_still = knows and known_count == record.count and known_unchanged_for_ms >= span_ms
+  if not lease and not record.released and record.session ~= session and not stood_still then
     return { 'look', text(now), text(record.token), text(record.count) }
   end
 end
