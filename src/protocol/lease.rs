@@ -58,7 +58,7 @@ struct Record {
 }
 
 /// The lease and the record of one role.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseCell {
     rules: Rules,
     lease: Option<Lease>,

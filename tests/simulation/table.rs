@@ -10,17 +10,25 @@ use std::process::ExitCode;
 mod checker;
 mod clockwork;
 mod departures;
+mod failovers;
 mod faults;
 mod jobs;
+mod network;
+mod processes;
 mod quorum;
+mod redis;
+mod replication;
 mod run;
+mod scenario;
 mod world;
 
 use departures::Evidence;
 use faults::Fault;
 use quorum::run::SCENARIOS;
-use run::{
-    ROWS, Verdict, departures_scenario, departures_table_scenario, mixed_scenario, run, run_many, table_scenario,
+use run::{Verdict, run, run_many};
+use scenario::{
+    ROWS, Scenario, departures_scenario, departures_table_scenario, lengths_scenario, mixed_scenario, pairs_scenario,
+    storm_scenario, table_scenario,
 };
 
 fn main() -> ExitCode {
@@ -50,7 +58,7 @@ fn act(words: &[&str]) -> Option<()> {
         }
         ["departures", "seed", seed] => {
             let scenario = departures_scenario(seed.parse().ok()?, Evidence::Session);
-            tell(run(world::Scenario { log: true, ..scenario }));
+            tell(run(Scenario { log: true, ..scenario }));
         }
         ["find", runs, what @ ..] => {
             let scenario = scenario(what)?;
@@ -58,7 +66,7 @@ fn act(words: &[&str]) -> Option<()> {
         }
         ["seed", seed, what @ ..] => {
             let scenario = scenario(what)?(seed.parse().ok()?);
-            tell(run(world::Scenario { log: true, ..scenario }));
+            tell(run(Scenario { log: true, ..scenario }));
         }
         _ => return None,
     }
@@ -68,7 +76,7 @@ fn act(words: &[&str]) -> Option<()> {
 fn usage() -> ExitCode {
     let named: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
     eprintln!(
-        "usage: simulate table [RUNS] | simulate find RUNS [storm | ROW FAULT] | simulate seed N [storm | ROW FAULT]\n\
+        "usage: simulate table [RUNS] | simulate find RUNS [storm | pairs | lengths | ROW FAULT] | simulate seed N [storm | pairs | lengths | ROW FAULT]\n\
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
@@ -94,14 +102,16 @@ fn below(word: &str, many: usize) -> Option<usize> {
     word.parse().ok().filter(|number| *number < many)
 }
 
-fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> world::Scenario + Sync>> {
+fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> Scenario + Sync>> {
     match what {
         [] => Some(Box::new(mixed_scenario)),
-        ["storm"] => Some(Box::new(run::storm_scenario)),
+        ["storm"] => Some(Box::new(storm_scenario)),
+        ["pairs"] => Some(Box::new(pairs_scenario)),
+        ["lengths"] => Some(Box::new(lengths_scenario)),
         [row, fault] => {
-            let (_, rules, acks) = ROWS[below(row, ROWS.len())?];
+            let row = ROWS[below(row, ROWS.len())?];
             let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
-            Some(Box::new(move |seed| table_scenario(seed, rules, acks, fault)))
+            Some(Box::new(move |seed| table_scenario(seed, row, fault)))
         }
         _ => None,
     }
@@ -193,9 +203,9 @@ fn head(titles: &[&str]) {
 
 fn table(runs: u64) {
     head(&Fault::ALL.map(Fault::title));
-    for (name, rules, acks) in ROWS {
-        let cells = Fault::ALL.map(|fault| cell(runs, |seed| run(table_scenario(seed, rules, acks, fault))));
-        println!("| {name} | {} |", cells.join(" | "));
+    for row in ROWS {
+        let cells = Fault::ALL.map(|fault| cell(runs, |seed| run(table_scenario(seed, row, fault))));
+        println!("| {} | {} |", row.name, cells.join(" | "));
     }
 }
 
