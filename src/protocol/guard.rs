@@ -1,25 +1,31 @@
-//! R5 on the store's side: under which server process a record was written, and until when its role is shut for new
-//! grants.
+//! R5 on the store's side: under which generation of the server a record was written, and until when its role is shut
+//! for new grants.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::lease::Server;
 use super::names::StoreTime;
+use super::rules::Rules;
 use super::wire::GuardCause;
 
 /// A part of every record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Guard {
-    /// The server process that wrote last; none while nothing was written under R5.
-    run_id: Option<Arc<str>>,
+    /// The generation of the server that wrote last; none while nothing was written under R5.
+    generation: Option<Arc<str>>,
     shut: Option<(GuardCause, StoreTime)>,
 }
 
 impl Guard {
-    /// Open, and written by this server process.
-    pub(super) fn open(run_id: &str) -> Self {
-        Self { run_id: Some(Arc::from(run_id)), shut: None }
+    /// Open, and written under this generation.
+    pub(super) fn open(generation: &str) -> Self {
+        Self { generation: Some(Arc::from(generation)), shut: None }
+    }
+
+    /// Whether it was written under the generation that the server is of now.
+    pub(super) fn is_of(&self, server: Server<'_>) -> bool {
+        self.generation.as_deref() == Some(server.generation)
     }
 
     /// Why the role is shut, and for how much longer.
@@ -34,25 +40,30 @@ impl Guard {
         }
     }
 
-    /// No guard is longer than a lease: one that seems so was set before the store's clock was stepped back.
+    /// Forgets a guard that is over, so that a step of the clock back does not begin it again.
+    pub(super) fn end(&mut self, now: StoreTime) {
+        self.shut.take_if(|(_, until)| *until <= now);
+    }
+
+    /// No guard is longer than what it was set for: one that seems so was set before the store's clock was stepped back.
     pub(super) fn cap(&mut self, longest: StoreTime) {
         if let Some((_, until)) = &mut self.shut {
             *until = longest.min(*until);
         }
     }
 
-    /// *Empty*, where the record is new, and *generation*. True when something was noticed.
-    pub(super) fn notice(&mut self, server: Server<'_>, lease_duration: Duration, is_new: bool) -> bool {
-        if is_new {
-            if let Some(left) = lease_duration.checked_sub(server.uptime) {
-                self.shut(GuardCause::Empty, server.now.plus(left));
-            }
-        } else if self.run_id.as_deref() == Some(server.run_id) {
+    /// *Empty*, where the record is new, and *generation*. `span`: for how long. True when something was noticed.
+    pub(super) fn notice(&mut self, server: Server<'_>, span: Duration, is_new: bool, rules: Rules) -> bool {
+        if !is_new && self.is_of(server) {
             return false;
-        } else {
-            self.shut(GuardCause::Generation, server.now.plus(lease_duration));
         }
-        self.run_id = Some(Arc::from(server.run_id));
+        let until = server.now.plus(span);
+        if !is_new {
+            self.shut(GuardCause::Generation, until);
+        } else if rules.empty {
+            self.shut(GuardCause::Empty, until);
+        }
+        self.generation = Some(Arc::from(server.generation));
         true
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! A role has two things in the store. The **lease** is there while somebody holds the role and goes away by its TTL.
 //! The **record** stays: the last token, a count of every grant, renewal and release, whether the last term was
-//! released, who wrote it, under which server process, and until when R5 holds the role shut.
+//! released, who had it and for how long, when its lease ends, under which generation of the server all that was
+//! written, and until when R5 holds the role shut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +24,11 @@ use super::wire::{
 pub struct Server<'a> {
     /// Its clock.
     pub now: StoreTime,
-    /// How long it has been running.
+    /// How long it has been running. Only locks ask.
     pub uptime: Duration,
-    /// Differs for every start of every server.
-    pub run_id: &'a str,
+    /// Differs for every start and every promotion of every server and, where replies count with acknowledgements (R6),
+    /// also from the moment that a replica comes which may have followed another master.
+    pub generation: &'a str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +56,33 @@ struct Record {
     released: bool,
     /// Who had the last term.
     writer: Option<Candidate>,
+    /// How long the last term's lease was given for, or longer while a guard stands that was set for longer.
+    span: Duration,
+    /// When the last term's lease ends by its TTL.
+    until: StoreTime,
     guard: Guard,
+}
+
+impl Record {
+    /// R5: for how long a guard lasts that this request begins: by the longer of both leases.
+    fn guard_span(&self, rules: Rules, asked: Duration) -> Duration {
+        if rules.longest { asked.max(self.span) } else { asked }
+    }
+
+    /// Shuts the role for a span, unless it is shut already.
+    fn shut(&mut self, cause: GuardCause, now: StoreTime, span: Duration) {
+        if self.guard.active(now).is_none() {
+            self.guard.shut(cause, now.plus(span));
+            self.span = self.span.max(span);
+        }
+    }
+
+    /// The lease was given or extended now.
+    fn extend(&mut self, now: StoreTime, lease: Duration) {
+        // A guard that stands keeps the length it was set for.
+        self.span = if self.guard.active(now).is_some() { self.span.max(lease) } else { lease };
+        self.until = now.plus(lease);
+    }
 }
 
 /// The lease and the record of one role.
@@ -64,6 +92,9 @@ pub struct LeaseCell {
     lease: Option<Lease>,
     record: Option<Record>,
 }
+
+/// By how much a lease's TTL may end before the moment that its record remembers: Redis counts it in whole milliseconds.
+const TTL_ROUNDING: Duration = Duration::from_millis(2);
 
 /// A reply, and what is published with it in the same step.
 pub type Outcome<R> = (R, Option<Announcement>);
@@ -75,9 +106,9 @@ impl LeaseCell {
     }
 
     /// A role of a store that cannot have forgotten anything, because it lives and dies with its users: free, as after
-    /// a release, so that the first campaign is granted at once. `run_id`: the server that it belongs to.
-    pub fn never_held(rules: Rules, run_id: &str) -> Self {
-        let record = Record { released: true, guard: Guard::open(run_id), ..Record::default() };
+    /// a release, so that the first campaign is granted at once. `generation`: of the server that it belongs to.
+    pub fn never_held(rules: Rules, generation: &str) -> Self {
+        let record = Record { released: true, guard: Guard::open(generation), ..Record::default() };
         Self { rules, lease: None, record: Some(record) }
     }
 
@@ -90,18 +121,22 @@ impl LeaseCell {
         server: Server<'_>,
         request: &CampaignRequest,
     ) -> Result<Outcome<CampaignReply>, TokensExhausted> {
-        let guard = request.guard;
-        self.prepare(server, request.lease_duration, guard);
+        self.prepare(server, request.lease_duration, request.guard);
         let mut record = self.record_or_new(server.now);
         let (now, me) = (server.now, request.candidate);
-        record.guard.cap(now.plus(request.lease_duration));
+        let span = record.guard_span(self.rules, request.lease_duration);
+        record.guard.cap(now.plus(span));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
+        let is_guarded = request.guard && record.guard.active(now).is_some();
         if let Some(lease) = &mut self.lease {
-            if lease.candidate == me {
+            // More than its whole time cannot be left of a lease: the clock was stepped back.
+            lease.expires_at = lease.expires_at.min(now.plus(lease.duration));
+            if lease.candidate == me && !(self.rules.fresh_repeat && is_guarded) {
                 lease.expires_at = now.plus(request.lease_duration);
                 lease.duration = request.lease_duration;
                 // An extension counts like any renewal: others conclude from an unchanged count that nobody renewed.
                 record.count += 1;
+                record.extend(now, request.lease_duration);
                 let reply = CampaignReply::Granted { token: lease.token, count: record.count };
                 let news = announce(AnnouncementKind::Grant, lease.token, record.count, lease.holder(), 0);
                 self.record = Some(record);
@@ -118,42 +153,73 @@ impl LeaseCell {
             }
         } else {
             let last = record.writer.filter(|writer| writer.session == me.session);
-            if self.rules.reassert && last == Some(me) && !record.released {
-                // The same campaign once more, after its lease ran out: nobody came in between, so it is the same term.
+            if self.rules.reassert && !self.rules.fresh_repeat && last == Some(me) && !record.released {
+                // The same campaign once more, after its lease ran out.
                 return Ok(self.grant(record, request, now, None));
             }
             if last.is_some_and(|last| last.attempt > me.attempt || (last.attempt == me.attempt && record.released)) {
                 return Ok((stale, None));
             }
-            // A session cannot be in doubt about its own term: it is here because that is over.
-            if guard && self.rules.vanished && !record.released && last.is_none() {
-                // What it knows of an earlier term says nothing of this one.
-                let Some(known) = request.knowledge.filter(|known| known.token == record.token) else {
-                    return Ok((CampaignReply::LookAgain { token: record.token, count: record.count }, None));
-                };
-                let renewed_since = known.count < record.count && known.age < request.lease_duration * 5 / 4;
-                let gone_early = known.count == record.count && !known.remaining.is_zero();
-                if (renewed_since || gone_early) && record.guard.active(now).is_none() {
-                    record.guard.shut(GuardCause::Vanished, now.plus(request.lease_duration));
-                }
+        }
+        if request.guard {
+            self.suspect(&mut record, request, now, span);
+            if let Some((cause, remaining)) = record.guard.active(now) {
+                let reply = CampaignReply::Guarded { cause, remaining, token: record.token, count: record.count };
+                self.record = Some(record);
+                return Ok((reply, None));
+            }
+            if self.must_look_again(&record, request) {
+                let reply = CampaignReply::LookAgain { token: record.token, count: record.count };
+                self.record = Some(record);
+                return Ok((reply, None));
             }
         }
-        if guard && self.rules.tokens && record.token.max(record.floor) < request.floor {
+        let token = next_token(self.rules, record.token.max(record.floor), request.floor, now)?;
+        Ok(self.grant(record, request, now, Some(token)))
+    }
+
+    /// R5 *regression* and *vanished*: shuts the role where a lease may stand that the store does not know of.
+    fn suspect(&self, record: &mut Record, request: &CampaignRequest, now: StoreTime, span: Duration) {
+        if self.rules.tokens && record.token.max(record.floor) < request.floor {
             // Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and
             // a second guard after the first would only cost time. The last term's token stays: an
             // incumbent may still renew.
             record.floor = request.floor;
-            if record.guard.active(now).is_none() {
-                record.guard.shut(GuardCause::Regression, now.plus(request.lease_duration));
+            record.shut(GuardCause::Regression, now, span);
+        }
+        if !self.may_have_vanished(record, request) {
+            return;
+        }
+        if self.rules.until && now.plus(TTL_ROUNDING) < record.until {
+            // Not by its TTL, then. Whoever had it has stepped down when that would have ended.
+            record.shut(GuardCause::Vanished, now, record.until.since(now).min(span));
+        }
+        // What it knows of an earlier term says nothing of this one.
+        if let Some(known) = request.knowledge.filter(|known| known.token == record.token) {
+            let renewed_since = known.count < record.count && known.age < span * 5 / 4;
+            let gone_early = known.count == record.count && !known.remaining.is_zero();
+            if renewed_since || gone_early {
+                record.shut(GuardCause::Vanished, now, span);
             }
         }
-        if guard && let Some((cause, remaining)) = record.guard.active(now) {
-            let reply = CampaignReply::Guarded { cause, remaining, token: record.token, count: record.count };
-            self.record = Some(record);
-            return Ok((reply, None));
-        }
-        let token = next_token(self.rules, record.token.max(record.floor), request.floor, now)?;
-        Ok(self.grant(record, request, now, Some(token)))
+    }
+
+    /// Whether the lease of another's term is gone without a release. A session cannot be in doubt about its own term:
+    /// it is here because that is over.
+    fn may_have_vanished(&self, record: &Record, request: &CampaignRequest) -> bool {
+        let of_another = record.writer.is_some_and(|writer| writer.session != request.candidate.session);
+        self.rules.vanished && self.lease.is_none() && of_another && !record.released
+    }
+
+    /// The candidate knows nothing recent of the last term.
+    fn must_look_again(&self, record: &Record, request: &CampaignRequest) -> bool {
+        self.may_have_vanished(record, request) && request.knowledge.is_none_or(|known| known.token != record.token)
+    }
+
+    /// R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by
+    /// now than when it was given: a replica has come since, and may have acknowledged another master's grant.
+    pub fn confirm(&self, server: Server<'_>) -> bool {
+        self.record.as_ref().is_some_and(|record| record.guard.is_of(server))
     }
 
     /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.
@@ -178,8 +244,10 @@ impl LeaseCell {
         // The incumbent's own count goes on where a store has lost it: a count that came round again would look like
         // nobody had renewed.
         record.count = record.count.max(request.count) + 1;
+        // The record may have been lost while the lease was not.
+        record.token = record.token.max(request.token);
+        record.extend(server.now, request.lease_duration);
         if reasserted {
-            record.token = request.token;
             record.released = false;
             record.writer = Some(request.candidate);
             self.lease = Some(Lease {
@@ -209,6 +277,7 @@ impl LeaseCell {
         let mut record = self.record_or_new(server.now);
         record.count += 1;
         record.released = true;
+        record.token = record.token.max(lease.token);
         let count = record.count;
         self.record = Some(record);
         let news = announce(AnnouncementKind::Release, lease.token, count, lease.holder(), request.audience);
@@ -244,12 +313,14 @@ impl LeaseCell {
     /// Gives the lease to the candidate: under `token`, or under the last one again.
     fn grant(
         &mut self,
-        record: Record,
+        mut record: Record,
         request: &CampaignRequest,
         now: StoreTime,
         token: Option<Token>,
     ) -> Outcome<CampaignReply> {
         let (token, count) = (token.unwrap_or(record.token), record.count + 1);
+        record.guard.end(now);
+        record.extend(now, request.lease_duration);
         self.record = Some(Record { token, count, released: false, writer: Some(request.candidate), ..record });
         let lease = self.lease.insert(Lease {
             candidate: request.candidate,
@@ -273,8 +344,12 @@ impl LeaseCell {
             return;
         }
         let is_new = self.record.is_none();
-        let record = self.record.insert(self.record_or_new(server.now));
-        record.guard.notice(server, lease_duration, is_new);
+        let mut record = self.record_or_new(server.now);
+        let span = record.guard_span(self.rules, lease_duration);
+        if record.guard.notice(server, span, is_new, self.rules) {
+            record.span = record.span.max(span);
+        }
+        self.record = Some(record);
     }
 }
 

@@ -8,15 +8,27 @@ pub struct Rules {
     /// R1: a campaign without an answer is repeated under the same attempt, so that a lost grant is found again. A
     /// quorum takes back what a failed round got, so there the next one is a new attempt.
     pub repeat: bool,
+    /// R1: such a repetition is under every guard, and a new campaign with a new token once its lease has run out.
+    pub fresh_repeat: bool,
+    /// R2: a deadline is counted from when the request was sent, not from when its answer came.
+    pub sent_at: bool,
     /// R3 and R5 *regression*: tokens rise above the candidate's floor and the store's clock; a record below the floor
     /// closes the role. Without it a token is the stored one plus one.
     pub tokens: bool,
     /// R4: a renewal puts a lost lease back.
     pub reassert: bool,
-    /// R5 *generation* and *empty*.
+    /// R5 *generation*.
     pub generation: bool,
+    /// R5 *empty*: a new record is shut for a lease.
+    pub empty: bool,
+    /// R5: a guard lasts for the longer of the asker's lease and the record's, and nobody's question shortens it.
+    pub longest: bool,
     /// R5 *vanished*, with its second look.
     pub vanished: bool,
+    /// R5 *vanished*, told by the end of the lease that the record remembers.
+    pub until: bool,
+    /// R7: a lease is not given back before the promises given out have run out.
+    pub promises: bool,
     /// R8: heartbeats are heard.
     pub heartbeats: bool,
     /// R8: a replica listens for half a lease before its first grant and after every gap, and takes no grant while the
@@ -30,26 +42,41 @@ impl Rules {
     /// One Redis, with or without replicas, and the memory store.
     pub const REDIS: Self = Self {
         repeat: true,
+        fresh_repeat: true,
+        sent_at: true,
         tokens: true,
         reassert: true,
         generation: true,
+        empty: true,
+        longest: true,
         vanished: true,
+        until: true,
+        promises: true,
         heartbeats: true,
         listening: true,
         objection: false,
     };
     /// Independent masters: a majority's word, and any member's objection, are better than listening. A member that
     /// missed a term is normal there, so there is no *regression* and no *vanished*.
-    pub const QUORUM: Self = Self { repeat: false, vanished: false, listening: false, objection: true, ..Self::REDIS };
+    pub const QUORUM: Self =
+        Self { repeat: false, vanished: false, until: false, listening: false, objection: true, ..Self::REDIS };
     /// A Lease object: its server keeps what it has written, and each candidate watches it for a whole lease.
-    pub const KUBERNETES: Self = Self { generation: false, vanished: false, listening: false, ..Self::REDIS };
-    /// A TTL and a counter: what most lock libraries do.
+    pub const KUBERNETES: Self =
+        Self { generation: false, empty: false, vanished: false, until: false, listening: false, ..Self::REDIS };
+    /// A TTL and a counter: what most lock libraries do. That a deadline counts from sending, and that a release waits
+    /// for the promises, are the replica's own business and no rule of the store.
     pub const NONE: Self = Self {
         repeat: true,
+        fresh_repeat: false,
+        sent_at: true,
         tokens: false,
         reassert: false,
         generation: false,
+        empty: false,
+        longest: false,
         vanished: false,
+        until: false,
+        promises: true,
         heartbeats: false,
         listening: false,
         objection: false,

@@ -15,7 +15,9 @@ use super::status::Snapshot;
 use crate::clock::{SharedClock, nap, wall_time};
 use crate::mailbox;
 use crate::process::StallWatch;
-use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View};
+use crate::protocol::{
+    Action, Attempt, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
+};
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
 use crate::telemetry::{SystemEvent, Telemetry};
 
@@ -108,6 +110,7 @@ struct Driver {
 pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Future<Output = ()> + Send) {
     let profile = Profile {
         session: spec.session,
+        first_attempt: Attempt::default(),
         identity: Arc::clone(&spec.identity),
         timing: spec.timing,
         guard: spec.guard,

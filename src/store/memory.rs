@@ -25,7 +25,7 @@ use crate::protocol::{
 /// How many messages a listener may be behind before it is told of a gap.
 const LISTENER_BUFFER: usize = 256;
 /// There is one server process, and this is its name.
-const RUN_ID: &str = "memory";
+const GENERATION: &str = "memory";
 /// Nothing here waits, but the contract asks for a bound.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -85,7 +85,7 @@ impl<N> Listener<N> {
 
 impl Place {
     fn new() -> Self {
-        Self { cell: LeaseCell::never_held(Rules::REDIS, RUN_ID), listeners: Vec::new() }
+        Self { cell: LeaseCell::never_held(Rules::REDIS, GENERATION), listeners: Vec::new() }
     }
 
     /// Tells every listener, and says how many there are.
@@ -113,7 +113,8 @@ impl MemoryStore {
 
     fn step<R>(&self, role: &RoleName, step: impl FnOnce(&mut Place, Server<'_>) -> R) -> Stamped<R> {
         let now = self.clock.now();
-        let server = Server { now: StoreTime(now.as_nanos() / 1_000), uptime: now.since(self.born), run_id: RUN_ID };
+        let server =
+            Server { now: StoreTime(now.as_nanos() / 1_000), uptime: now.since(self.born), generation: GENERATION };
         let mut roles = self.roles();
         let place = roles.entry(role.clone()).or_insert_with(Place::new);
         Stamped { reply: step(place, server), store_time: server.now }

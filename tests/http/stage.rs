@@ -13,8 +13,8 @@ use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use baton::mailbox;
 use baton::process::Entropy;
 use baton::protocol::{
-    Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
-    SessionId, Stamped, StoreTime, Timing, Token,
+    Action, Attempt, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName,
+    Rules, SessionId, Stamped, StoreTime, Timing, Token,
 };
 use baton::role::{Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
 use baton::store::memory::MemoryStore;
@@ -72,6 +72,7 @@ impl Staged {
         let timing = Timing::from_lease(lease).unwrap();
         let profile = Profile {
             session: SessionId::from_u128(7),
+            first_attempt: Attempt::default(),
             identity: IDENTITY.into(),
             timing,
             guard: false,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, CampaignRequest, Election, Event, Input, LeaseCell, Mono, Profile, ReleaseRequest,
+    Action, Announcement, Attempt, CampaignRequest, Election, Event, Input, LeaseCell, Mono, Profile, ReleaseRequest,
     RenewReply, RenewRequest, RequestId, Rules, Server, SessionId, Stamped, StoreTime, Timing,
 };
 use fastrand::Rng;
@@ -142,6 +142,7 @@ impl Crowd {
         let timing = Timing::from_lease(LEASE).expect("the default lease");
         let profile = Profile {
             session,
+            first_attempt: Attempt::default(),
             identity: Arc::from(format!("replica-{session}")),
             timing,
             guard: true,
@@ -283,7 +284,7 @@ impl Crowd {
         let begun = self.now.max(self.busy_until);
         let store_time = StoreTime(1_700_000_000_000_000 + begun / MICRO);
         // Long enough for no guard of a fresh server to be in force.
-        let server = Server { now: store_time, uptime: Duration::from_nanos(begun), run_id: "1" };
+        let server = Server { now: store_time, uptime: Duration::from_nanos(begun), generation: "1" };
         let listeners = self.replicas.len();
         let (input, news) = match request {
             Request::Campaign(request) => {

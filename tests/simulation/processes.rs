@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::protocol::{Action, Election, Event, Input, Profile, RequestId, SessionId, Timing};
+use baton::protocol::{Action, Attempt, Election, Event, Input, Profile, RequestId, SessionId, Timing};
 
 use crate::checker::Watched;
 use crate::clockwork::{AppHabit, LocalClock, MS, Nanos, SECOND};
@@ -49,6 +49,8 @@ pub struct Process {
     /// How many times its subscription breaks and comes back, a moment apart.
     pub flaps_until: Nanos,
     pub lease: Nanos,
+    /// The last attempt of any of its tasks.
+    pub attempts: Attempt,
     habit: AppHabit,
     place: Duration,
 }
@@ -107,6 +109,7 @@ impl World {
             stays: false,
             flaps_until: 0,
             lease,
+            attempts: Attempt::default(),
             habit,
             place,
         };
@@ -123,6 +126,7 @@ impl World {
         let of = &self.processes[process];
         let profile = Profile {
             session: of.session,
+            first_attempt: if self.scenario.around.attempts_rise { of.attempts } else { Attempt::default() },
             identity: Arc::from(format!("process-{process}")),
             timing: timing(of.lease),
             guard: true,
@@ -226,7 +230,11 @@ impl World {
     fn serve(&mut self, at: At) {
         while let Some(action) = self.task(at).election.poll_action() {
             match action {
-                Action::Campaign { id, request } => self.send(at, id, Sent::Campaign, Request::Campaign(request)),
+                Action::Campaign { id, request } => {
+                    let attempts = &mut self.processes[at.process].attempts;
+                    *attempts = request.candidate.attempt.max(*attempts);
+                    self.send(at, id, Sent::Campaign, Request::Campaign(request));
+                }
                 Action::Renew { id, request } => self.send(at, id, Sent::Renew, Request::Renew(request)),
                 Action::Release { id, request } => self.send(at, id, Sent::Release, Request::Release(request)),
                 Action::Tell(event) => {

@@ -103,8 +103,8 @@ pub const ROWS: [Row; 7] = {
     }
     let r3 = Rules { tokens: true, ..Rules::NONE };
     let r4 = Rules { reassert: true, ..r3 };
-    let generation = Rules { generation: true, ..r4 };
-    let vanished = Rules { vanished: true, ..generation };
+    let generation = Rules { generation: true, empty: true, longest: true, fresh_repeat: true, ..r4 };
+    let vanished = Rules { vanished: true, until: true, ..generation };
     [
         row("TTL and INCR (what peers do)", Rules::NONE, Around::NONE, 0),
         row("+ R3 token floor and clock, R5 regression", r3, Around::NONE, 0),

@@ -117,7 +117,7 @@ pub struct World {
 /// What a server's scripts may know of it.
 pub fn server(now: StoreTime, generation: &str, born: i128, true_now: Nanos) -> Server<'_> {
     let uptime = Duration::from_nanos(u64::try_from(i128::from(true_now) - born).expect("born before now"));
-    Server { now, uptime, run_id: generation }
+    Server { now, uptime, generation }
 }
 
 impl World {
@@ -176,8 +176,9 @@ impl World {
     }
 
     /// Whether a grant of this server still counts, now that it is acknowledged.
-    pub fn counts(&self, _server: usize) -> bool {
-        true
+    pub fn counts(&self, at: usize) -> bool {
+        let of = &self.servers[at];
+        of.cell.confirm(server(of.shows(self.now), of.generation(), of.born, self.now))
     }
 
     pub fn happen(&mut self, happening: Happening) {

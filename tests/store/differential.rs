@@ -173,7 +173,7 @@ impl Pair<'_> {
     }
 
     fn server<'s>(&self, run_id: &'s str, store_time: StoreTime, uptime: Duration) -> Server<'s> {
-        Server { now: StoreTime(store_time.0 + self.passed_us), uptime, run_id }
+        Server { now: StoreTime(store_time.0 + self.passed_us), uptime, generation: run_id }
     }
 
     async fn apply(&mut self, operation: &Operation) {

@@ -91,7 +91,7 @@ impl Pair<'_> {
 
     async fn apply(&mut self, operation: &Operation) {
         self.clock += 1_000;
-        let server = Server { now: StoreTime(self.clock), uptime: Duration::from_secs(86_400), run_id: "one" };
+        let server = Server { now: StoreTime(self.clock), uptime: Duration::from_secs(86_400), generation: "one" };
         match operation {
             Operation::Campaign(request) => self.campaign(request, server).await,
             Operation::Renew(request) => self.renew(request, server).await,

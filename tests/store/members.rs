@@ -206,7 +206,7 @@ impl Pair<'_> {
             Ask::Release(_) => Duration::ZERO,
         };
         let run_id = format!("generation {}", self.generation);
-        let server = Server { now: StoreTime(answer.store_time.0 + self.passed_us), uptime, run_id: &run_id };
+        let server = Server { now: StoreTime(answer.store_time.0 + self.passed_us), uptime, generation: &run_id };
         let (expected, said) = self.cell.step(server, &self.twin_of(ask)).expect("tokens are left");
         self.compare(ask, answer.reply, expected);
         self.heard(said).await;

@@ -180,7 +180,7 @@ impl Election {
         self.tell(Event::Campaigned { outcome: CampaignOutcome::Granted });
         let behind = self.profile.rules.tokens && token <= self.insight.floor;
         self.insight.learn(token, count, now);
-        let deadline = flight.sent_at + self.profile.timing.term_span();
+        let deadline = self.deadline(flight, now);
         let candidate = matches!(self.phase, Phase::Candidate);
         if candidate && (self.leaving || !self.app_healthy) {
             self.give_back(now, flight.attempt, token, ReleaseReason::Unused, now);
@@ -338,7 +338,7 @@ impl Election {
     /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a
     /// lease of listening brings the next one, and until then this candidate counts as knowing nothing (R8).
     pub(super) fn missed_messages(&mut self, now: Mono) {
-        if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
+        if matches!(self.phase, Phase::Candidate) && self.attempt != self.profile.first_attempt {
             self.look_again = true;
             self.look_at = self.look_at.min((now + self.profile.place + self.spread()).max(self.out_until));
         }

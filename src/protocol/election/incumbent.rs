@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
 use super::super::names::{Attempt, Mono, Token};
 use super::super::wire::{ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
-use super::{Action, Drain, Election, Failure, Kind, Phase, Release, RequestId, Term};
+use super::{Action, Drain, Election, Failure, Flight, Kind, Phase, Release, RequestId, Term};
 
 /// The roles of a crowd are renewed at multiples of this, so that those of one moment go out, and are answered,
 /// together: waking up costs as much as a renewal does.
@@ -71,7 +71,7 @@ impl Election {
                 self.insight.learn(term.token, count, now);
                 self.insight.audience = audience;
                 term.count = count;
-                term.deadline = term.deadline.max(flight.sent_at + self.profile.timing.term_span());
+                term.deadline = term.deadline.max(self.deadline(flight, now));
                 term.next_renewal = now.max(self.with_others(flight.sent_at + self.profile.timing.renew_period()));
                 self.keep(term);
             }
@@ -88,6 +88,12 @@ impl Election {
                 self.keep(term);
             }
         }
+    }
+
+    /// Until when an answered request lets this replica lead (R2).
+    pub(super) fn deadline(&self, flight: Flight, now: Mono) -> Mono {
+        let from = if self.profile.rules.sent_at { flight.sent_at } else { now };
+        from + self.profile.timing.term_span()
     }
 
     /// This moment, or, for a role of a crowd, one a little before it at which others are renewed, too.
@@ -162,7 +168,8 @@ impl Election {
 
     /// R7: stops leading at once, and keeps the lease until the last promise has run out.
     pub(super) fn drain(&mut self, now: Mono, term: Term, reason: ReleaseReason, cooldown: Duration) {
-        let until = self.standing.close();
+        let promised = self.standing.close();
+        let until = if self.profile.rules.promises { promised } else { now };
         self.tell(Event::Draining { token: term.token, reason, remaining: until.since(now) });
         self.phase = Phase::Draining(Drain { term, reason, until, cooldown });
         self.handle_timeout(now);

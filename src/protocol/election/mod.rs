@@ -29,6 +29,9 @@ use insight::Insight;
 pub struct Profile {
     /// This start of this process.
     pub session: SessionId,
+    /// The last attempt of this process so far, over all roles and reloads: the first campaign is the one after it. An
+    /// attempt never repeats, so that no term is taken for another's.
+    pub first_attempt: Attempt,
     /// Its name for people.
     pub identity: Arc<str>,
     /// The role's timings.
@@ -215,7 +218,7 @@ impl Election {
             standing: Arc::new(Standing::new(profile.timing.answer_validity())),
             dice: Dice::new(profile.seed),
             phase: Phase::Candidate,
-            attempt: Attempt::default(),
+            attempt: profile.first_attempt,
             unanswered: false,
             insight: Insight::default(),
             departures: Departures::default(),
@@ -382,7 +385,7 @@ impl Election {
                     written(State::Guarded, why)
                 } else if !self.patience.is_zero() && !self.unanswered && !self.waited {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
-                } else if now < self.listen_until && self.attempt != Attempt::default() {
+                } else if now < self.listen_until && self.attempt != self.profile.first_attempt {
                     because(
                         State::Campaigning,
                         "nobody is known to lead; listening for half a lease before the first grant",

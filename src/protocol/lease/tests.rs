@@ -6,12 +6,11 @@ use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);
 
-/// One role on a server whose clock, uptime and process the test sets.
+/// One role on a server whose clock and generation the test sets.
 struct Store {
     cell: LeaseCell,
     now: StoreTime,
-    uptime: Duration,
-    run_id: &'static str,
+    generation: &'static str,
 }
 
 fn candidate(session: u128, attempt: u64) -> Candidate {
@@ -37,22 +36,43 @@ fn ask(session: u128, attempt: u64) -> CampaignRequest {
     }
 }
 
+fn renewal(session: u128, attempt: u64, token: Token) -> RenewRequest {
+    RenewRequest {
+        candidate: candidate(session, attempt),
+        identity: Arc::from(format!("pod-{session}")),
+        token,
+        count: 0,
+        lease_duration: LEASE,
+        audience: 3,
+        guard: true,
+    }
+}
+
 impl Store {
-    /// A server that has been up for long and knows nothing.
+    /// A server that knows nothing.
+    fn empty() -> Self {
+        Self { cell: LeaseCell::new(Rules::REDIS), now: StoreTime(1_700_000_000_000_000), generation: "one" }
+    }
+
+    /// A server that somebody has asked for the role, a lease ago.
     fn new() -> Self {
-        let (now, uptime) = (StoreTime(1_700_000_000_000_000), secs(1_000_000));
-        Self { cell: LeaseCell::new(Rules::REDIS), now, uptime, run_id: "one" }
+        let mut store = Self::empty();
+        store.informed(99, 1);
+        store.pass(LEASE);
+        store
+    }
+
+    fn server(&self) -> Server<'static> {
+        Server { now: self.now, uptime: Duration::ZERO, generation: self.generation }
     }
 
     fn pass(&mut self, span: Duration) -> &mut Self {
         self.now = self.now.plus(span);
-        self.uptime += span;
         self
     }
 
     fn campaign(&mut self, request: &CampaignRequest) -> (CampaignReply, Option<Announcement>) {
-        let server = Server { now: self.now, uptime: self.uptime, run_id: self.run_id };
-        self.cell.campaign(server, request).unwrap()
+        self.cell.campaign(self.server(), request).unwrap()
     }
 
     /// A campaign of one who has listened to this very record: what it is granted does not hang on the second look.
@@ -75,26 +95,17 @@ impl Store {
     }
 
     fn renew(&mut self, session: u128, attempt: u64, token: Token) -> (RenewReply, Option<Announcement>) {
-        let request = RenewRequest {
-            candidate: candidate(session, attempt),
-            identity: Arc::from(format!("pod-{session}")),
-            token,
-            count: 0,
-            lease_duration: LEASE,
-            audience: 3,
-            guard: true,
-        };
-        self.cell.renew(Server { now: self.now, uptime: self.uptime, run_id: self.run_id }, &request)
+        self.cell.renew(self.server(), &renewal(session, attempt, token))
     }
 
     fn release(&mut self, session: u128, attempt: u64, token: Token) -> (ReleaseReply, Option<Announcement>) {
         let request = ReleaseRequest { candidate: candidate(session, attempt), token, audience: 3 };
-        self.cell.release(Server { now: self.now, uptime: self.uptime, run_id: self.run_id }, &request)
+        self.cell.release(self.server(), &request)
     }
 
     /// Another server process serves the same data.
     fn restart(&mut self, forget: bool) -> &mut Self {
-        (self.run_id, self.uptime) = ("two", Duration::ZERO);
+        self.generation = "two";
         if forget {
             self.cell.forget();
         }
@@ -116,7 +127,6 @@ fn guard(reply: &CampaignReply) -> Option<GuardCause> {
 #[test]
 fn r1_a_free_role_is_granted_and_announced_and_a_loser_learns_when_to_come_back() {
     let mut store = Store::new();
-    assert!(matches!(store.informed(1, 1), CampaignReply::LookAgain { .. }), "the first look is only a look");
     let (reply, news) = store.campaign(&CampaignRequest { knowledge: store.knowledge(), ..ask(1, 2) });
     let CampaignReply::Granted { token, count } = reply else { panic!("{reply:?}") };
     let news = news.unwrap();
@@ -127,7 +137,7 @@ fn r1_a_free_role_is_granted_and_announced_and_a_loser_learns_when_to_come_back(
 }
 
 #[test]
-fn r1_the_same_attempt_gets_the_same_term_again_and_that_counts() {
+fn r1_the_same_attempt_gets_the_same_term_again_while_its_lease_stands_and_that_counts() {
     let mut store = Store::new();
     let first = store.grant(1, 1);
     let before = store.knowledge().unwrap().count;
@@ -135,11 +145,20 @@ fn r1_the_same_attempt_gets_the_same_term_again_and_that_counts() {
     assert_eq!((token, count), (first, before + 1));
     store.pass(secs(9));
     assert!(store.cell.is_held(store.now), "the lease was extended");
-    assert!(
-        is_granted(&store.pass(secs(9)).campaign(&ask(1, 1)).0),
-        "also after it has run out: nobody came in between"
-    );
-    assert_eq!(store.knowledge().unwrap().token, first);
+    let CampaignReply::Granted { token, .. } = store.pass(secs(9)).campaign(&ask(1, 1)).0 else { panic!() };
+    assert!(token > first, "once it has run out, others may have come in between that this record does not know of");
+}
+
+#[test]
+fn r1_a_repeated_attempt_is_under_every_guard() {
+    for lease_stands in [true, false] {
+        let mut store = Store::new();
+        let first = store.grant(1, 1);
+        store.pass(if lease_stands { secs(1) } else { LEASE }).restart(false);
+        assert_eq!(guard(&store.campaign(&ask(1, 1)).0), Some(GuardCause::Generation), "{lease_stands}");
+        let CampaignReply::Granted { token, .. } = store.pass(LEASE).campaign(&ask(1, 2)).0 else { panic!() };
+        assert!(token > first);
+    }
 }
 
 #[test]
@@ -172,9 +191,8 @@ fn r3_tokens_rise_above_the_record_the_floor_and_the_clock() {
 #[test]
 fn r3_a_clock_centuries_ahead_is_an_error_and_grants_nothing() {
     let mut store = Store { now: StoreTime(1 << 53), ..Store::new() };
-    store.informed(1, 1);
     let request = CampaignRequest { knowledge: store.knowledge(), ..ask(1, 2) };
-    let server = Server { now: store.now, uptime: store.uptime, run_id: store.run_id };
+    let server = store.server();
     assert_eq!(store.cell.campaign(server, &request), Err(TokensExhausted));
     assert!(!store.cell.is_held(store.now));
 }
@@ -191,6 +209,7 @@ fn r4_an_incumbent_puts_its_lost_lease_back_unless_a_later_term_or_a_release_sta
     assert_eq!(news.map(|news| (news.kind, news.audience)), Some((AnnouncementKind::Heartbeat, 3)));
     store.release(1, 1, mine);
     assert!(matches!(store.renew(1, 1, mine).0, RenewReply::Lost { holder: None, .. }), "not after a release");
+    store.pass(LEASE);
     let later = store.grant(2, 1);
     let RenewReply::Lost { token, holder } = store.renew(1, 1, mine).0 else { panic!() };
     assert_eq!((token, holder.map(|holder| holder.session)), (later, Some(SessionId::from_u128(2))));
@@ -220,16 +239,8 @@ fn r4_the_count_goes_on_where_the_store_lost_it() {
     store.cell.forget();
     // Far behind: as if the new server's clock were.
     store.now = StoreTime(1_000);
-    let request = RenewRequest {
-        candidate: candidate(1, 1),
-        identity: Arc::from("pod-1"),
-        token: mine,
-        count: before,
-        lease_duration: LEASE,
-        audience: 0,
-        guard: true,
-    };
-    store.cell.renew(Server { now: store.now, uptime: store.uptime, run_id: "one" }, &request);
+    let request = RenewRequest { count: before, ..renewal(1, 1, mine) };
+    store.cell.renew(store.server(), &request);
     assert_eq!(store.knowledge().unwrap().count, before + 1);
 }
 
@@ -246,15 +257,52 @@ fn r5_generation_nobody_new_for_one_lease_after_a_restart_but_the_incumbent_rene
 }
 
 #[test]
-fn r5_empty_counts_from_the_servers_start_so_that_a_first_install_is_not_delayed_by_it() {
-    let mut store = Store::new();
-    store.restart(true).pass(secs(4));
-    store.informed(1, 1);
-    let CampaignReply::Guarded { cause, remaining, .. } = store.informed(1, 2) else { panic!() };
+fn r5_empty_a_new_record_is_shut_for_a_lease_however_long_the_server_is_up() {
+    let mut store = Store::empty();
+    assert_eq!(guard(&store.campaign(&ask(1, 1)).0), Some(GuardCause::Empty));
+    let CampaignReply::Guarded { cause, remaining, .. } = store.pass(secs(4)).campaign(&ask(1, 2)).0 else { panic!() };
     assert_eq!((cause, remaining), (GuardCause::Empty, secs(6)));
+    assert!(is_granted(&store.pass(secs(6)).campaign(&ask(1, 3)).0), "and nobody looks twice: it knows of no term");
+    store.cell.forget();
+    assert_eq!(guard(&store.campaign(&ask(2, 1)).0), Some(GuardCause::Empty), "as after a FLUSHALL");
+}
+
+#[test]
+fn r5_a_guard_lasts_for_the_longer_lease_and_nobodys_question_shortens_it() {
+    let short = |session, attempt| CampaignRequest { lease_duration: secs(2), ..ask(session, attempt) };
+    let left = |reply: CampaignReply| match reply {
+        CampaignReply::Guarded { remaining, .. } => remaining,
+        other => panic!("expected a guard, not {other:?}"),
+    };
+    // The last term's lease is longer than the asker's.
     let mut store = Store::new();
-    store.informed(1, 1);
-    assert!(is_granted(&store.informed(1, 2)), "a server that has been up for long");
+    let mine = store.grant(1, 1);
+    store.restart(false).cell.evict_lease();
+    assert_eq!(left(store.campaign(&short(2, 1)).0), LEASE);
+    assert!(matches!(store.renew(1, 1, mine).0, RenewReply::Renewed { .. }));
+    store.release(1, 1, mine);
+    assert_eq!(left(store.pass(secs(3)).campaign(&short(2, 2)).0), secs(7));
+    // The guard was set by one whose lease is longer than all others.
+    let mut store = Store::empty();
+    assert_eq!(left(store.campaign(&ask(1, 1)).0), LEASE);
+    assert_eq!(left(store.pass(secs(1)).campaign(&short(2, 1)).0), secs(9));
+    let request = RenewRequest { lease_duration: secs(2), ..renewal(3, 1, token(store.now.0)) };
+    store.cell.renew(store.server(), &request);
+    store.release(3, 1, token(store.now.0));
+    assert_eq!(left(store.campaign(&short(2, 2)).0), secs(9), "not even an incumbent's renewal shortens it");
+    assert!(is_granted(&store.pass(secs(9)).campaign(&short(2, 3)).0));
+}
+
+#[test]
+fn r5_vanished_is_told_by_the_end_that_the_record_remembers() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.pass(secs(4)).cell.evict_lease();
+    let knows = store.knowledge();
+    let reply = store.campaign(&CampaignRequest { lease_duration: secs(2), ..ask(2, 1) }).0;
+    let CampaignReply::Guarded { cause, remaining, .. } = reply else { panic!("{reply:?}") };
+    assert_eq!((cause, remaining), (GuardCause::Vanished, secs(6)), "for the rest of that lease, whoever asks");
+    assert!(is_granted(&store.pass(secs(6)).campaign(&CampaignRequest { knowledge: knows, ..ask(2, 2) }).0));
 }
 
 #[test]
@@ -282,7 +330,7 @@ fn r5_regression_a_higher_floor_under_a_guard_does_not_begin_another() {
 }
 
 #[test]
-fn r5_vanished_a_lease_gone_early_without_a_release_closes_the_role() {
+fn r5_vanished_a_lease_that_the_candidate_knows_to_stand_closes_the_role() {
     let heard = |store: &Store, count_behind, age, remaining| {
         let known = store.knowledge().unwrap();
         Some(Knowledge { count: known.count - count_behind, age, remaining, ..known })
@@ -297,7 +345,8 @@ fn r5_vanished_a_lease_gone_early_without_a_release_closes_the_role() {
     for (behind, age, remaining, closed) in cases {
         let mut store = Store::new();
         store.grant(1, 1);
-        store.cell.evict_lease();
+        // The store's clock is stepped forwards: the TTL ends, and so does what the record remembers of it.
+        store.pass(LEASE);
         let knowledge = heard(&store, behind, secs(age), secs(remaining));
         let reply = store.campaign(&CampaignRequest { knowledge, ..ask(2, 1) }).0;
         assert_eq!(guard(&reply), closed.then_some(GuardCause::Vanished), "{behind} {age} {remaining}: {reply:?}");
@@ -388,6 +437,42 @@ fn r8_a_holder_whose_count_stood_still_for_a_whole_lease_is_overdue_whatever_the
 
 #[test]
 fn a_store_that_cannot_forget_grants_its_first_campaign_at_once() {
-    let mut store = Store { cell: LeaseCell::never_held(Rules::REDIS, "one"), uptime: Duration::ZERO, ..Store::new() };
+    let mut store = Store { cell: LeaseCell::never_held(Rules::REDIS, "one"), ..Store::empty() };
     assert!(is_granted(&store.campaign(&ask(1, 1)).0));
+}
+
+#[test]
+fn r6_a_grant_counts_only_under_the_generation_that_it_was_given_under() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    assert!(store.cell.confirm(store.server()));
+    store.generation = "a replica has come since";
+    assert!(!store.cell.confirm(store.server()));
+    assert_eq!(guard(&store.campaign(&ask(1, 1)).0), Some(GuardCause::Generation), "and is not given again");
+    store.cell.forget();
+    assert!(!store.cell.confirm(store.server()));
+}
+
+#[test]
+fn a_record_that_was_lost_under_a_living_lease_knows_its_token_again() {
+    let mut store = Store::new();
+    let mine = store.grant(1, 1);
+    store.cell.record = None;
+    store.renew(1, 1, mine);
+    assert_eq!(store.knowledge().unwrap().token, mine);
+    store.cell.record = None;
+    store.pass(secs(1));
+    store.release(1, 1, mine);
+    assert_eq!(store.knowledge().unwrap().token, mine);
+}
+
+#[test]
+fn r8_a_ttl_that_a_clock_stepped_back_has_stretched_is_cut_to_the_lease() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.now = StoreTime(store.now.0 - 3_600_000_000);
+    let CampaignReply::Held { remaining, .. } = store.campaign(&ask(2, 1)).0 else { panic!("not held") };
+    assert_eq!(remaining, LEASE);
+    store.pass(LEASE);
+    assert!(!store.cell.is_held(store.now));
 }

@@ -17,10 +17,10 @@ use cell::{Cell, Holder, Living, Ticket, lives};
 
 mod cell;
 
-/// Which server process the store's locks were written under, and until when it is shut for new grants.
+/// Which generation of the server the store's locks were written under, and until when it is shut for new grants.
 #[derive(Clone, Debug)]
 struct Generation {
-    run_id: Arc<str>,
+    id: Arc<str>,
     guarded_until: StoreTime,
 }
 
@@ -369,16 +369,16 @@ impl LockSpace {
     fn prepare(&mut self, server: Server<'_>, guard: Option<Duration>) -> Option<Duration> {
         let guard = guard?;
         let present = self.generation.take();
-        let run_id = Arc::from(server.run_id);
+        let id = Arc::from(server.generation);
         let guarded_until = match present {
             // No guard is longer than that: one that seems so was set before the store's clock was stepped back.
-            Some(generation) if *generation.run_id == *server.run_id => {
+            Some(generation) if *generation.id == *server.generation => {
                 generation.guarded_until.min(server.now.plus(guard))
             }
             Some(_) => server.now.plus(guard),
             None => server.now.plus(guard.saturating_sub(server.uptime)),
         };
-        self.generation = Some(Generation { run_id, guarded_until });
+        self.generation = Some(Generation { id, guarded_until });
         (server.now < guarded_until).then(|| guarded_until.since(server.now))
     }
 }

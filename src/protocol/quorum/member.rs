@@ -118,6 +118,7 @@ impl MemberCell {
         let token = next_token(self.rules, record.token, request.floor, now)?;
         record.token = token;
         record.writer = Some(me);
+        record.guard.end(now);
         self.record = Some(record);
         self.lease = Some(Lease {
             candidate: me,
@@ -253,7 +254,8 @@ impl MemberCell {
         self.expire(server.now);
         let mut record = self.record_or_new(server.now);
         record.guard.cap(server.now.plus(lease_duration));
-        if guard && self.rules.generation && record.guard.notice(server, lease_duration, self.record.is_none()) {
+        let is_new = self.record.is_none();
+        if guard && self.rules.generation && record.guard.notice(server, lease_duration, is_new, self.rules) {
             self.record = Some(record.clone());
         }
         record

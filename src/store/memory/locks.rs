@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Listener, MemoryStore, RUN_ID, exhausted};
+use super::{GENERATION, Listener, MemoryStore, exhausted};
 use crate::mailbox;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
@@ -57,7 +57,7 @@ impl MemoryStore {
     fn lock_step<R>(&self, step: impl FnOnce(&mut LockSpace, Server<'_>) -> (R, Vec<Wake>)) -> R {
         let now = self.clock.now();
         // It has forgotten nothing at its start, so it is as if it had always been there: no guard (R5 *empty*).
-        let server = Server { now: StoreTime(now.as_nanos() / 1_000), uptime: Duration::MAX, run_id: RUN_ID };
+        let server = Server { now: StoreTime(now.as_nanos() / 1_000), uptime: Duration::MAX, generation: GENERATION };
         let mut locks = self.locks();
         locks.sweep(now, server.now);
         let (reply, wakes) = step(&mut locks.space, server);

@@ -556,7 +556,7 @@ impl World {
 
 pub fn server(now: StoreTime, uptime: Nanos, run_id: &str) -> Server<'_> {
     // It has been there for a while when the run begins.
-    Server { now, uptime: Duration::from_nanos(uptime), run_id }
+    Server { now, uptime: Duration::from_nanos(uptime), generation: run_id }
 }
 
 impl Body {

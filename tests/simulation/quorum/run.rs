@@ -14,7 +14,7 @@ pub const ROWS: [(&str, Rules); 6] = {
     let redlock = Rules { repeat: false, ..Rules::NONE };
     let r3 = Rules { tokens: true, ..redlock };
     let r4 = Rules { reassert: true, ..r3 };
-    let r5 = Rules { generation: true, ..r4 };
+    let r5 = Rules { generation: true, empty: true, longest: true, ..r4 };
     [
         ("Redlock with INCR", redlock),
         ("+ R3 token floor and clock", r3),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Answer, Ask, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell, Profile,
-    ReleaseRound, RenewRound, RequestId, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
+    Action, Announcement, Answer, Ask, Attempt, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell,
+    Profile, ReleaseRound, RenewRound, RequestId, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
 };
 use fastrand::Rng;
 
@@ -80,7 +80,7 @@ impl Member {
         let server = Server {
             now: StoreTime(u64::try_from(wall).expect("after 1970")),
             uptime: Duration::from_nanos(u64::try_from(i128::from(now) - self.born).expect("born before now")),
-            run_id: &self.run_id,
+            generation: &self.run_id,
         };
         self.cell.step(server, ask).expect("the clock is not that far ahead")
     }
@@ -256,6 +256,7 @@ impl World {
         let lease = Duration::from_nanos(LEASE);
         let profile = Profile {
             session: session(self.replicas.len()),
+            first_attempt: Attempt::default(),
             identity: Arc::from(format!("replica-{}", self.replicas.len())),
             timing: Timing::new(lease, lease / 3, ms(MARGIN_MS), ms(ANSWER_VALIDITY_MS)).expect("the table's timings"),
             guard: true,

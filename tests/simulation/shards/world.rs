@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Balance, Election, Event, Input, LeaseCell, Member, Mine, Portion, Presence, PresenceRequest,
-    Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
+    Action, Announcement, Attempt, Balance, Election, Event, Input, LeaseCell, Member, Mine, Portion, Presence,
+    PresenceRequest, Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
 };
 use fastrand::Rng;
 
@@ -182,6 +182,7 @@ impl World {
         for _ in 0..shards {
             let profile = Profile {
                 session,
+                first_attempt: Attempt::default(),
                 identity: Arc::clone(&identity),
                 timing: timing(),
                 guard: true,
@@ -218,7 +219,7 @@ impl World {
 
     fn server(&self) -> Server<'static> {
         let now = StoreTime(1_760_000_000_000_000 + self.now / 1_000);
-        Server { now, uptime: Duration::from_secs(1_000_000), run_id: RUN_ID }
+        Server { now, uptime: Duration::from_secs(1_000_000), generation: RUN_ID }
     }
 
     fn delay(&mut self) -> Nanos {

@@ -219,7 +219,7 @@ impl Pair<'_> {
         let info = self.redis.command(&["INFO", "server"]).text();
         let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
         let now = StoreTime(number(&seconds) * 1_000_000 + number(&micros) + self.passed_us);
-        Server { now, uptime: Duration::from_secs(number(uptime).saturating_sub(1)), run_id }
+        Server { now, uptime: Duration::from_secs(number(uptime).saturating_sub(1)), generation: run_id }
     }
 
     async fn apply(&mut self, operation: &Operation) {

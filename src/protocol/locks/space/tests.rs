@@ -23,7 +23,7 @@ impl Store {
     }
 
     fn server(&self) -> Server<'static> {
-        Server { now: self.now, uptime: self.uptime, run_id: self.run_id }
+        Server { now: self.now, uptime: self.uptime, generation: self.run_id }
     }
 
     fn pass(&mut self, span: Duration) {

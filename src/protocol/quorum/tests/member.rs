@@ -5,32 +5,33 @@ use super::super::super::rules::Rules;
 use super::super::member::MemberOutcome;
 use super::*;
 
-/// One role on a server whose clock, uptime and process the test sets.
+/// One role on a server whose clock and generation the test sets.
 struct Member {
     cell: MemberCell,
     now: StoreTime,
-    uptime: Duration,
-    run_id: &'static str,
+    generation: &'static str,
 }
 
 impl Member {
-    /// A server that has been up for long and knows nothing.
+    /// A server that somebody has asked for the role, a lease ago.
     fn new() -> Self {
         Self::under(Rules::QUORUM)
     }
 
     fn under(rules: Rules) -> Self {
-        let (now, uptime) = (StoreTime(1_700_000_000_000_000), secs(1_000_000));
-        Self { cell: MemberCell::new(rules), now, uptime, run_id: "one" }
+        let mut member =
+            Self { cell: MemberCell::new(rules), now: StoreTime(1_700_000_000_000_000), generation: "one" };
+        member.campaign(99, 1);
+        member.pass(LEASE);
+        member
     }
 
     fn server(&self) -> Server<'static> {
-        Server { now: self.now, uptime: self.uptime, run_id: self.run_id }
+        Server { now: self.now, uptime: Duration::ZERO, generation: self.generation }
     }
 
     fn pass(&mut self, span: Duration) -> &mut Self {
         self.now = self.now.plus(span);
-        self.uptime += span;
         self
     }
 
@@ -40,7 +41,7 @@ impl Member {
 
     /// Another server process, with the same data or without.
     fn restart(&mut self, forget: bool) {
-        (self.run_id, self.uptime) = ("two", Duration::ZERO);
+        self.generation = "two";
         if forget {
             self.cell.forget();
         }
@@ -200,13 +201,12 @@ fn a_restarted_member_grants_and_raises_nothing_for_one_lease_and_incumbents_com
 }
 
 #[test]
-fn a_member_that_has_been_up_for_long_delays_no_first_install() {
+fn a_record_that_is_new_on_a_member_is_shut_for_a_lease() {
     let mut member = Member::new();
-    member.uptime = LEASE;
-    assert!(matches!(member.campaign(1, 1), MemberReply::Granted { .. }));
-    let mut young = Member::new();
-    young.uptime = secs(4);
-    assert_eq!(guard(&young.campaign(1, 1)), Some((GuardCause::Empty, LEASE - secs(4))));
+    member.cell.forget();
+    assert_eq!(guard(&member.campaign(1, 1)), Some((GuardCause::Empty, LEASE)));
+    member.pass(LEASE);
+    assert!(matches!(member.campaign(1, 2), MemberReply::Granted { .. }));
 }
 
 #[test]
