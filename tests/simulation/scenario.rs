@@ -187,3 +187,37 @@ pub fn departures_scenario(seed: u64, evidence: Evidence) -> Scenario {
 pub fn departures_table_scenario(seed: u64, evidence: Evidence, fault: Fault) -> Scenario {
     Scenario { evidence, ..table_scenario(seed, ROWS[ROWS.len() - 1], fault) }
 }
+
+/// What may be switched off, one at a time, and how.
+pub type Switch = (&'static str, fn(&mut Scenario));
+
+pub const SWITCHES: [Switch; 18] = [
+    ("repeat", |scenario| scenario.rules.repeat = false),
+    ("fresh_repeat", |scenario| scenario.rules.fresh_repeat = false),
+    ("sent_at", |scenario| scenario.rules.sent_at = false),
+    ("tokens", |scenario| scenario.rules.tokens = false),
+    ("reassert", |scenario| scenario.rules.reassert = false),
+    ("generation", |scenario| scenario.rules.generation = false),
+    ("empty", |scenario| scenario.rules.empty = false),
+    ("longest", |scenario| scenario.rules.longest = false),
+    ("vanished", |scenario| scenario.rules.vanished = false),
+    ("until", |scenario| scenario.rules.until = false),
+    ("promises", |scenario| scenario.rules.promises = false),
+    ("heartbeats", |scenario| scenario.rules.heartbeats = false),
+    ("listening", |scenario| scenario.rules.listening = false),
+    ("confirm", |scenario| (scenario.around.confirm, scenario.around.mark) = (false, Mark::Replid)),
+    ("replid", |scenario| (scenario.around.confirm, scenario.around.mark) = (false, Mark::RunId)),
+    ("waits", |scenario| scenario.around.waits_for_the_old_task = false),
+    ("attempts", |scenario| scenario.around.attempts_rise = false),
+    ("reload", |scenario| {
+        (scenario.around.waits_for_the_old_task, scenario.around.attempts_rise) = (false, false);
+    }),
+];
+
+/// The same without one of the rules.
+pub fn without(scenario: Scenario, name: &str) -> Option<Scenario> {
+    let (_, off) = SWITCHES.iter().find(|(known, _)| *known == name)?;
+    let mut scenario = scenario;
+    off(&mut scenario);
+    Some(scenario)
+}

@@ -28,7 +28,7 @@ use quorum::run::SCENARIOS;
 use run::{Verdict, run, run_many};
 use scenario::{
     ROWS, Scenario, departures_scenario, departures_table_scenario, lengths_scenario, mixed_scenario, pairs_scenario,
-    storm_scenario, table_scenario,
+    storm_scenario, table_scenario, without,
 };
 
 fn main() -> ExitCode {
@@ -76,7 +76,7 @@ fn act(words: &[&str]) -> Option<()> {
 fn usage() -> ExitCode {
     let named: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
     eprintln!(
-        "usage: simulate table [RUNS] | simulate find RUNS [storm | pairs | lengths | ROW FAULT] | simulate seed N [storm | pairs | lengths | ROW FAULT]\n\
+        "usage: simulate table [RUNS] | simulate find RUNS [storm | pairs | lengths | ROW FAULT] [without RULE] | simulate seed N [storm | pairs | lengths | ROW FAULT] [without RULE]\n\
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
@@ -104,6 +104,11 @@ fn below(word: &str, many: usize) -> Option<usize> {
 
 fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> Scenario + Sync>> {
     match what {
+        [rest @ .., "without", rule] => {
+            let (rule, scenario) = ((*rule).to_owned(), scenario(rest)?);
+            without(scenario(0), &rule)?;
+            Some(Box::new(move |seed| without(scenario(seed), &rule).expect("a known rule")))
+        }
         [] => Some(Box::new(mixed_scenario)),
         ["storm"] => Some(Box::new(storm_scenario)),
         ["pairs"] => Some(Box::new(pairs_scenario)),
