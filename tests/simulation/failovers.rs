@@ -142,12 +142,18 @@ impl World {
         (!others.is_empty()).then(|| others[self.rng.usize(0..others.len())])
     }
 
+    /// It applies nothing for so long.
+    pub fn stall(&mut self, replica: usize, span: Nanos) {
+        let until = &mut self.servers[replica].stalled_until;
+        *until = (self.now + span).max(*until);
+    }
+
     /// The master goes, and a replica takes over, whichever, however far it is. Returns how long that takes.
     pub fn fail_over(&mut self) -> Nanos {
         let old = self.official;
         let Some(new) = self.another_server() else { return self.restart(old, Data::Kept) };
         let lags = if self.rng.bool() { self.span(0, 6 * SECOND) } else { 0 };
-        self.servers[new].stalled_until = self.now + lags;
+        self.stall(new, lags);
         let takes = lags + self.span(200 * MS, 12 * SECOND);
         let back = takes + self.span(SECOND, 15 * SECOND);
         match self.rng.u8(0..6) {
@@ -235,6 +241,8 @@ impl World {
     pub fn settle(&mut self) {
         for server in 0..self.servers.len() {
             self.start_server(server, Data::Kept);
+            // What is on its way would come after what is sent from now on.
+            self.unlink(server);
             let of = &mut self.servers[server];
             (of.alone_until, of.frozen_until, of.stalled_until) = (0, 0, 0);
         }

@@ -274,7 +274,8 @@ impl World {
             }
             Fault::Frozen => {
                 let span = self.span(100 * MS, 25 * SECOND);
-                self.servers[master].frozen_until = self.now + span;
+                let until = &mut self.servers[master].frozen_until;
+                *until = (self.now + span).max(*until);
                 span
             }
             Fault::Replica => self.trouble_a_replica(),
@@ -410,7 +411,7 @@ impl World {
         match self.rng.u8(0..4) {
             0 => self.restart(replica, Data::Late),
             1 => {
-                self.servers[replica].stalled_until = until;
+                self.stall(replica, span);
                 span
             }
             _ => {

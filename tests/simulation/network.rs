@@ -142,7 +142,12 @@ impl World {
             match request {
                 Request::Campaign(request) => {
                     let (reply, news) = server.cell.campaign(view, &request).expect("the clock is not that far ahead");
-                    let granted = matches!(reply, CampaignReply::Granted { .. });
+                    let granted = if let CampaignReply::Granted { token, .. } = reply {
+                        self.checker.minted(token, request.floor, store_time);
+                        true
+                    } else {
+                        false
+                    };
                     refused = None;
                     (Input::Campaigned { id, reply: Ok(Stamped { reply, store_time }) }, news, granted)
                 }

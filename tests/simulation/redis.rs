@@ -34,6 +34,8 @@ pub struct Waiting {
 #[derive(Clone, Debug)]
 struct Saved {
     at: Nanos,
+    replid: u64,
+    before: Option<(u64, u64)>,
     offset: u64,
     cell: LeaseCell,
 }
@@ -145,7 +147,8 @@ impl Redis {
         while self.saved.get(1).is_some_and(|next| next.at + SAVED < now) {
             self.saved.pop_front();
         }
-        self.saved.push_back(Saved { at: now, offset: self.offset, cell: self.cell.clone() });
+        let (replid, before, offset) = (self.replid, self.before, self.offset);
+        self.saved.push_back(Saved { at: now, replid, before, offset, cell: self.cell.clone() });
     }
 
     /// What was on its disk then; nothing when that is longer ago than its history.
@@ -154,7 +157,8 @@ impl Redis {
             self.saved.pop_back();
         }
         if let Some(last) = self.saved.back() {
-            (self.offset, self.cell) = (last.offset, last.cell.clone());
+            (self.replid, self.before, self.offset) = (last.replid, last.before, last.offset);
+            self.cell = last.cell.clone();
         }
     }
 
