@@ -9,6 +9,12 @@ use super::names::StoreTime;
 use super::rules::Rules;
 use super::wire::GuardCause;
 
+/// Whether what was written under this generation is the server's own. `id/number`: written by one whose replies count
+/// with acknowledgements; whoever does not ask for those does not mind when replicas come.
+pub(super) fn is_generation(stored: &str, server: Server<'_>) -> bool {
+    stored == server.generation || stored.split('/').next() == Some(server.generation)
+}
+
 /// A part of every record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Guard {
@@ -23,7 +29,7 @@ impl Guard {
         Self { generation: Some(Arc::from(generation)), shut: None }
     }
 
-    /// Whether it was written under the generation that the server is of now.
+    /// R6: whether it was written under the very generation that the server is of now.
     pub(super) fn is_of(&self, server: Server<'_>) -> bool {
         self.generation.as_deref() == Some(server.generation)
     }
@@ -54,7 +60,7 @@ impl Guard {
 
     /// *Empty*, where the record is new, and *generation*. `span`: for how long. True when something was noticed.
     pub(super) fn notice(&mut self, server: Server<'_>, span: Duration, is_new: bool, rules: Rules) -> bool {
-        if !is_new && self.is_of(server) {
+        if !is_new && self.generation.as_deref().is_some_and(|stored| is_generation(stored, server)) {
             return false;
         }
         let until = server.now.plus(span);

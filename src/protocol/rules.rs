@@ -60,9 +60,17 @@ impl Rules {
     /// missed a term is normal there, so there is no *regression* and no *vanished*.
     pub const QUORUM: Self =
         Self { repeat: false, vanished: false, until: false, listening: false, objection: true, ..Self::REDIS };
-    /// A Lease object: its server keeps what it has written, and each candidate watches it for a whole lease.
-    pub const KUBERNETES: Self =
-        Self { generation: false, empty: false, vanished: false, until: false, listening: false, ..Self::REDIS };
+    /// A Lease object: its server keeps what it has written, so that nobody can have come in between unseen, and each
+    /// candidate watches it for a whole lease.
+    pub const KUBERNETES: Self = Self {
+        fresh_repeat: false,
+        generation: false,
+        empty: false,
+        vanished: false,
+        until: false,
+        listening: false,
+        ..Self::REDIS
+    };
     /// A TTL and a counter: what most lock libraries do. That a deadline counts from sending, and that a release waits
     /// for the promises, are the replica's own business and no rule of the store.
     pub const NONE: Self = Self {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use baton::protocol::{Announcement, Attempt, Candidate, LeaseCell, Rules, Server, StoreTime};
 use baton::store::News;
 
+use super::replication::{PATIENT, pair, with_one_ack};
 use super::support::cluster::Cluster;
 use super::support::redis::RedisServer;
 use super::support::resp::Reply;
@@ -64,7 +65,11 @@ enum Operation {
 struct Pair<'a> {
     in_cluster: bool,
     redis: &'a RedisServer,
-    store: &'a RedisStore,
+    plain: &'a RedisStore,
+    /// The same Redis, with replicas that acknowledge.
+    acked: Option<&'a RedisStore>,
+    /// Who asks now.
+    acks: bool,
     news: baton::mailbox::Receiver<News>,
     role: RoleName,
     cell: LeaseCell,
@@ -140,7 +145,7 @@ impl Pair<'_> {
                 self.same_token(mine, twin);
                 floor = mine;
             }
-            let knowledge = (!random.one_in(4)).then(|| Knowledge {
+            let knowledge = (!random.one_in(3)).then(|| Knowledge {
                 token: if random.one_in(6) { random.pick(&known) } else { self.token },
                 count: (self.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2])),
                 age: lease_duration * random.pick(&[0, 2, 3, 4, 5, 8]) / 4,
@@ -172,18 +177,27 @@ impl Pair<'_> {
         self.redis.command(&["EXISTS", &self.key("record")]) == Reply::Number(1)
     }
 
-    fn server<'s>(&self, run_id: &'s str, store_time: StoreTime, uptime: Duration) -> Server<'s> {
-        Server { now: StoreTime(store_time.0 + self.passed_us), uptime, generation: run_id }
+    fn server<'s>(&self, generation: &'s str, store_time: StoreTime) -> Server<'s> {
+        Server { now: StoreTime(store_time.0 + self.passed_us), uptime: Duration::ZERO, generation }
+    }
+
+    /// Chooses who asks: one whose replies count with acknowledgements, if there is one, or not.
+    fn choose_store(&mut self, random: &mut Random) {
+        self.acks = self.acked.is_some() && random.one_in(2);
+    }
+
+    fn store(&self) -> &RedisStore {
+        self.acked.filter(|_| self.acks).unwrap_or(self.plain)
     }
 
     async fn apply(&mut self, operation: &Operation) {
-        let run_id = format!("generation {}", self.generation);
+        let generation = format!("generation {}{}", self.generation, if self.acks { "/1" } else { "" });
         match operation {
-            Operation::Campaign(request) => self.campaign(request, &run_id).await,
-            Operation::Renew(request) => self.renew(request, &run_id).await,
+            Operation::Campaign(request) => self.campaign(request, &generation).await,
+            Operation::Renew(request) => self.renew(request, &generation).await,
             Operation::Release(request) => {
-                let answer = self.store.release(&self.role, request.clone()).await.expect("an answer");
-                let server = self.server(&run_id, answer.store_time, Duration::ZERO);
+                let answer = self.store().release(&self.role, request.clone()).await.expect("an answer");
+                let server = self.server(&generation, answer.store_time);
                 let twin = ReleaseRequest { token: self.twin(request.token), ..request.clone() };
                 let (expected, said) = self.cell.release(server, &twin);
                 assert_eq!(answer.reply, expected);
@@ -202,21 +216,19 @@ impl Pair<'_> {
             Operation::AnotherServer => {
                 self.generation += 1;
                 if self.has_record() {
-                    self.redis.command(&["HSET", &self.key("record"), "run_id", "another"]);
+                    self.redis.command(&["HSET", &self.key("record"), "generation", "another"]);
                 }
             }
         }
     }
 
-    async fn campaign(&mut self, request: &CampaignRequest, run_id: &str) {
+    async fn campaign(&mut self, request: &CampaignRequest, generation: &str) {
         let had_record = self.has_record();
-        let answer = self.store.campaign(&self.role, request.clone()).await.expect("an answer");
+        let answer = self.store().campaign(&self.role, request.clone()).await.expect("an answer");
         if !had_record && self.has_record() {
             self.count_ahead = self.passed_us;
         }
-        let record = self.key("record");
-        let uptime = uptime_seen(self.redis, &record, had_record, request.lease_duration, answer.store_time);
-        let server = self.server(run_id, answer.store_time, uptime);
+        let server = self.server(generation, answer.store_time);
         let knowledge = request.knowledge.map(|known| Knowledge {
             token: self.twin(known.token),
             count: self.twin_count(known.count),
@@ -254,15 +266,13 @@ impl Pair<'_> {
         self.heard(said).await;
     }
 
-    async fn renew(&mut self, request: &RenewRequest, run_id: &str) {
+    async fn renew(&mut self, request: &RenewRequest, generation: &str) {
         let had_record = self.has_record();
-        let answer = self.store.renew(&self.role, request.clone()).await.expect("an answer");
+        let answer = self.store().renew(&self.role, request.clone()).await.expect("an answer");
         if !had_record && self.has_record() {
             self.count_ahead = self.passed_us;
         }
-        let record = self.key("record");
-        let uptime = uptime_seen(self.redis, &record, had_record, request.lease_duration, answer.store_time);
-        let server = self.server(run_id, answer.store_time, uptime);
+        let server = self.server(generation, answer.store_time);
         let (token, count) = (self.twin(request.token), self.twin_count(request.count));
         let twin = RenewRequest { token, count, ..request.clone() };
         let (expected, said) = self.cell.renew(server, &twin);
@@ -306,41 +316,27 @@ impl Pair<'_> {
     }
 }
 
-/// The age of the server as the script saw it when it made the first record, which is all that depends on it.
-pub fn uptime_seen(
-    redis: &RedisServer,
-    record_key: &str,
-    had_record: bool,
-    lease: Duration,
-    now: StoreTime,
-) -> Duration {
-    let record = redis.command(&["HMGET", record_key, "guard_until", "guard_cause"]);
-    let [until, cause] = <[String; 2]>::try_from(record.texts()).expect("two fields");
-    if had_record || cause != "empty" {
-        return Duration::ZERO;
-    }
-    let seen = lease - StoreTime(until.parse().expect("a number")).since(now);
-    let info = redis.command(&["INFO", "server"]).text();
-    let told = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
-    let told = Duration::from_secs(told.parse().expect("a number"));
-    assert!(seen <= told && told - seen <= ms(3_000), "the script took the server for {seen:?} old, it is {told:?}");
-    seen
-}
-
-/// Lets time pass for a lease's TTL and a record's guard.
+/// Lets time pass for a lease's TTL, and for what the record remembers of it and of a guard.
 pub fn shift(redis: &RedisServer, lease_key: &str, record_key: &str, span_ms: u64) {
     let left = redis.command(&["PTTL", lease_key]).number();
     if left > 0 {
         let rest = left - i64::try_from(span_ms).expect("small");
         redis.command(&["PEXPIRE", lease_key, &rest.max(0).to_string()]);
     }
-    if let Reply::Text(until) = redis.command(&["HGET", record_key, "guard_until"]) {
-        let earlier = until.parse::<u64>().expect("a number").saturating_sub(span_ms * 1_000);
-        redis.command(&["HSET", record_key, "guard_until", &earlier.to_string()]);
+    for field in ["guard_until", "until"] {
+        if let Reply::Text(moment) = redis.command(&["HGET", record_key, field]) {
+            let earlier = moment.parse::<u64>().expect("a number").saturating_sub(span_ms * 1_000);
+            redis.command(&["HSET", record_key, field, &earlier.to_string()]);
+        }
     }
 }
 
-async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTreeMap<String, usize>) {
+async fn run(
+    redis: &RedisServer,
+    (store, acked): (&RedisStore, Option<&RedisStore>),
+    seed: u64,
+    seen: &mut BTreeMap<String, usize>,
+) {
     let in_cluster = redis.command(&["INFO", "server"]).text().contains("_mode:cluster");
     let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
     let mut news = store.listen(&role);
@@ -348,7 +344,9 @@ async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTre
     let mut pair = Pair {
         in_cluster,
         redis,
-        store,
+        plain: store,
+        acked,
+        acks: false,
         news,
         role,
         cell: LeaseCell::new(Rules::REDIS),
@@ -367,6 +365,7 @@ async fn run(redis: &RedisServer, store: &RedisStore, seed: u64, seen: &mut BTre
     for _ in 0..OPERATIONS {
         let operation = pair.choose(&mut random);
         trail.operations.push(operation.clone());
+        pair.choose_store(&mut random);
         pair.apply(&operation).await;
     }
 }
@@ -388,12 +387,26 @@ impl<T: std::fmt::Debug> Drop for Trail<T> {
     }
 }
 
+/// Where acknowledgements are being switched on some ask for them and others do not yet.
+#[tokio::test]
+async fn random_operations_have_the_same_outcomes_with_acknowledgements_and_without() {
+    let (master, _replica) = pair().await;
+    let (plain, acked) =
+        (connected(&master.url()).await, store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT)));
+    until_up(&acked).await;
+    let mut seen = BTreeMap::new();
+    for seed in 0..SEEDS_FEW {
+        run(&master, (&plain, Some(&acked)), seed, &mut seen).await;
+    }
+    assert!(seen.get("generation").is_some_and(|times| *times >= 20), "{seen:?}");
+}
+
 #[tokio::test]
 async fn random_operations_have_the_same_outcomes_behind_sentinels() {
     let set = SentinelSet::start().await;
     let store = connected(&set.url()).await;
     for seed in 0..SEEDS_FEW {
-        run(set.server(set.master()), &store, seed, &mut BTreeMap::new()).await;
+        run(set.server(set.master()), (&store, None), seed, &mut BTreeMap::new()).await;
     }
 }
 
@@ -403,7 +416,7 @@ async fn random_operations_have_the_same_outcomes_in_a_cluster() {
     let store = connected(&cluster.url()).await;
     for seed in 0..SEEDS_FEW {
         let slot = cluster.slot_of(&format!("baton:{{seed-{seed}}}:lease"));
-        run(&cluster.nodes[cluster.owners(slot)[0]], &store, seed, &mut BTreeMap::new()).await;
+        run(&cluster.nodes[cluster.owners(slot)[0]], (&store, None), seed, &mut BTreeMap::new()).await;
     }
 }
 
@@ -413,7 +426,7 @@ async fn random_operations_have_the_same_outcomes_on_redis_and_on_the_reference(
     let store = connected(&redis.url()).await;
     let mut seen = BTreeMap::new();
     for seed in 0..SEEDS {
-        run(&redis, &store, seed, &mut seen).await;
+        run(&redis, (&store, None), seed, &mut seen).await;
     }
     for outcome in [
         "Granted",

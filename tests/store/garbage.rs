@@ -47,8 +47,20 @@ async fn keys_of_another_type_are_refused_and_left_alone() {
 async fn hashes_with_missing_or_odd_fields_are_refused_and_left_alone() {
     let redis = server();
     let store = connected(&redis.url()).await;
-    let record_fields =
-        ["v", "token", "floor", "count", "released", "session", "attempt", "run_id", "guard_until", "guard_cause"];
+    let record_fields = [
+        "v",
+        "token",
+        "floor",
+        "count",
+        "released",
+        "session",
+        "attempt",
+        "lease_ms",
+        "until",
+        "generation",
+        "guard_until",
+        "guard_cause",
+    ];
     for field in record_fields {
         redis.command(&["FLUSHALL"]);
         let (token, _) = win(&store, unguarded(1, 1)).await;

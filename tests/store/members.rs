@@ -10,7 +10,7 @@ use baton::store::News;
 use baton::store::quorum::Member;
 use baton::store::redis::RedisMember;
 
-use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, ROUNDING, Random, Trail, shift, uptime_seen};
+use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, ROUNDING, Random, Trail, shift};
 use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::*;
@@ -172,7 +172,7 @@ impl Pair<'_> {
             Operation::AnotherServer => {
                 self.generation += 1;
                 if self.has_record() {
-                    self.redis.command(&["HSET", &self.key("record"), "run_id", "another"]);
+                    self.redis.command(&["HSET", &self.key("record"), "generation", "another"]);
                 }
             }
         }
@@ -197,16 +197,9 @@ impl Pair<'_> {
         if !had_record && self.has_record() {
             self.count_ahead = self.passed_us;
         }
-        let uptime = match ask {
-            Ask::Campaign(CampaignRequest { lease_duration, .. })
-            | Ask::Raise(RaiseRequest { lease_duration, .. })
-            | Ask::Renew(RenewRequest { lease_duration, .. }) => {
-                uptime_seen(self.redis, &self.key("record"), had_record, *lease_duration, answer.store_time)
-            }
-            Ask::Release(_) => Duration::ZERO,
-        };
-        let run_id = format!("generation {}", self.generation);
-        let server = Server { now: StoreTime(answer.store_time.0 + self.passed_us), uptime, generation: &run_id };
+        let generation = format!("generation {}", self.generation);
+        let now = StoreTime(answer.store_time.0 + self.passed_us);
+        let server = Server { now, uptime: Duration::ZERO, generation: &generation };
         let (expected, said) = self.cell.step(server, &self.twin_of(ask)).expect("tokens are left");
         self.compare(ask, answer.reply, expected);
         self.heard(said).await;

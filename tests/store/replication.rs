@@ -1,5 +1,8 @@
 //! R6: a grant or a renewal counts only with enough acknowledgements, asked for on the connection that wrote.
 
+use baton::protocol::GuardCause;
+
+use super::rules::win_after_the_start;
 use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::support::{wait_until, wait_until_async};
@@ -214,30 +217,94 @@ async fn a_replica_that_changes_sides_opens_the_role_to_its_new_master_only_afte
     assert!(replies.iter().any(|reply| matches!(reply, Ok(CampaignReply::Guarded { .. }))), "{replies:?}");
 }
 
+/// How many full synchronisations a server has served.
+fn synchronised(server: &RedisServer) -> u64 {
+    let info = server.command(&["INFO", "stats"]).text();
+    let told = info.lines().find_map(|line| line.strip_prefix("sync_full:")).expect("it tells");
+    told.trim().parse().expect("a number")
+}
+
+/// An old master that was never demoted gets its replica back, which has acknowledged another's writes meanwhile.
 #[tokio::test]
-async fn an_incumbent_confirms_a_new_master_once_a_replica_has_its_renewal() {
-    let (master, heir) = pair().await;
+async fn a_replica_that_comes_back_opens_the_role_to_its_old_master_only_after_a_whole_lease() {
+    let lease = ms(1_000);
+    let (master, waverer) = pair().await;
+    let heir = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    wait_until(BOUND, "both replicas are connected", || online(&master) == 2).await;
     let old = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
     until_up(&old).await;
-    let (token, _) = win(&old, unguarded(1, 1)).await;
-    assert!(matches!(renew(&old, renewal(1, 1, token)).await, RenewReply::Renewed { .. }));
-    let recorded = |server: &RedisServer| server.command(&["HGET", "baton:{scheduler}:record", "run_id"]).text();
-    let of = |server: &RedisServer| {
-        let info = server.command(&["INFO", "server"]).text();
-        info.lines().find_map(|line| line.strip_prefix("run_id:").map(str::to_owned)).expect("it has one")
-    };
-    assert_eq!(recorded(&master), of(&master));
+    let (earlier, count) = win_after_the_start(&old, 1, lease).await;
+    assert_eq!(release(&old, giving_back(1, 1, earlier)).await, ReleaseReply::Released);
 
     heir.command(&["REPLICAOF", "NO", "ONE"]);
-    let new = store_with(&with_one_ack(&heir.url(), AckMode::Wait, ms(100)));
-    until_up(&new).await;
-    let alone = new.renew(&role(), renewal(1, 1, token)).await;
-    assert!(matches!(&alone, Err(StoreError::Refused { reason }) if reason.contains("0 of 1")), "{alone:?}");
-    assert_eq!(recorded(&heir), of(&master), "nobody has acknowledged it");
-    master.command(&["REPLICAOF", "127.0.0.1", &heir.port().to_string()]);
-    wait_until(BOUND, "the old master follows", || online(&heir) == 1).await;
-    let new = store_with(&with_one_ack(&heir.url(), AckMode::Wait, PATIENT));
-    until_up(&new).await;
-    assert!(matches!(renew(&new, renewal(1, 1, token)).await, RenewReply::Renewed { .. }));
-    assert_eq!(recorded(&heir), of(&heir));
+    waverer.command(&["REPLICAOF", "127.0.0.1", &heir.port().to_string()]);
+    wait_until(BOUND, "the other master has the replica", || online(&heir) == 1).await;
+    let other = store_with(&with_one_ack(&heir.url(), AckMode::Wait, PATIENT));
+    until_up(&other).await;
+    let (token, _) = win_after_the_start(&other, 2, lease).await;
+    let before = synchronised(&master);
+    let renewed_at = std::time::Instant::now();
+    let renewed = renew(&other, RenewRequest { lease_duration: lease, ..renewal(2, 1, token) }).await;
+    assert!(matches!(renewed, RenewReply::Renewed { .. }));
+
+    // Nobody has asked the old master anything since: by its record the role is free.
+    waverer.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    wait_until(BOUND, "the replica is back", || online(&master) == 1).await;
+    assert_eq!(synchronised(&master), before + 1, "it brought another history along");
+    let mut replies = Vec::new();
+    wait_until_async(BOUND, "the old master grants in the end", async || {
+        let knowledge = knows((earlier, count), ms(60_000));
+        let request = CampaignRequest { lease_duration: lease, knowledge, ..ask(3, replies.len() as u64 + 1) };
+        replies.push(old.campaign(&role(), request).await.map(|stamped| stamped.reply));
+        matches!(replies.last(), Some(Ok(CampaignReply::Granted { .. })))
+    })
+    .await;
+    let waited = renewed_at.elapsed();
+    assert!(waited >= lease, "granted {waited:?} after a renewal that stands for {lease:?}: {replies:?}");
+    let is_guarded = |reply: &Result<CampaignReply, _>| {
+        matches!(reply, Ok(CampaignReply::Guarded { cause: GuardCause::Generation, .. }))
+    };
+    assert!(is_guarded(&replies[0]), "{replies:?}");
+}
+
+#[tokio::test]
+async fn a_grant_that_a_replica_acknowledges_which_came_only_then_does_not_count() {
+    let (master, replica) = pair().await;
+    let store = Arc::new(store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT)));
+    until_up(&store).await;
+    let (token, _) = win_after_the_start(&store, 1, ms(300)).await;
+    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+    replica.pause();
+    let asked = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.campaign(&role(), ask(2, 1)).await })
+    };
+    let held = || master.command(&["HGET", "baton:{scheduler}:lease", "attempt"]);
+    wait_until(BOUND, "the grant waits for an acknowledgement", || held() == Reply::Text("1".to_owned())).await;
+    let _other = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    let refused = asked.await.expect("no panic");
+    assert!(
+        matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("a replica has joined")),
+        "{refused:?}"
+    );
+    assert!(matches!(campaign(&store, ask(2, 1)).await, CampaignReply::Guarded { cause: GuardCause::Generation, .. }));
+    replica.resume();
+}
+
+#[tokio::test]
+async fn a_replica_that_was_only_cut_off_for_a_moment_shuts_nothing() {
+    let (master, replica) = pair().await;
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    win_after_the_start(&store, 1, ms(300)).await;
+    let (token, _) = win(&store, ask(1, 2)).await;
+    let before = synchronised(&master);
+    assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
+    master.command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    wait_until(BOUND, "it is back", || {
+        replica.command(&["INFO", "replication"]).text().contains("master_link_status:up") && online(&master) == 1
+    })
+    .await;
+    assert_eq!(synchronised(&master), before, "it went on where it was");
+    win(&store, ask(2, 1)).await;
 }

@@ -12,14 +12,15 @@ const LEASE_KEY: &str = "baton:{scheduler}:lease";
 const RECORD_KEY: &str = "baton:{scheduler}:record";
 
 /// Waits out the guard of a server that has just started, as the role with this lease sees it.
-async fn win_after_the_start(store: &RedisStore, session: u128, lease: Duration) -> (Token, u64) {
+pub async fn win_after_the_start(store: &RedisStore, session: u128, lease: Duration) -> (Token, u64) {
     let (mut won, mut knowledge) = (None, None);
-    support::wait_until_async(BOUND, "the guard of a young server ends", async || {
+    support::wait_until_async(BOUND, "the guard ends", async || {
         let request = CampaignRequest { lease_duration: lease, knowledge, ..ask(session, 1) };
         match campaign(store, request).await {
             CampaignReply::Granted { token, count } => won = Some((token, count)),
-            CampaignReply::Guarded { cause: GuardCause::Empty, token, count, .. }
-            | CampaignReply::LookAgain { token, count } => knowledge = knows((token, count), ms(0)),
+            CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count } => {
+                knowledge = knows((token, count), ms(0))
+            }
             other => panic!("{other:?}"),
         }
         won.is_some()
@@ -44,18 +45,15 @@ async fn an_incumbent_puts_its_lease_back_and_keeps_its_token() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_run_for_a_lease_delays_no_first_term() {
+async fn after_a_flush_nobody_new_is_granted_for_a_lease_however_long_the_server_is_up() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let lease = ms(100);
-    wait_until(BOUND, "the server has run for a while", || {
-        let info = redis.command(&["INFO", "server"]).text();
-        !["uptime_in_seconds:0\r", "uptime_in_seconds:1\r"].iter().any(|young| info.contains(young))
-    })
-    .await;
-    let request = CampaignRequest { lease_duration: lease, ..ask(1, 1) };
-    let CampaignReply::LookAgain { token, count } = campaign(&store, request.clone()).await else { panic!() };
-    win(&store, CampaignRequest { knowledge: knows((token, count), ms(50)), ..request }).await;
+    let (token, _) = win_after_the_start(&store, 1, ms(300)).await;
+    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+    redis.command(&["FLUSHALL"]);
+    let CampaignReply::Guarded { cause, remaining, .. } = campaign(&store, ask(2, 1)).await else { panic!() };
+    assert_eq!(cause, GuardCause::Empty);
+    assert!(remaining <= LEASE && remaining > LEASE / 2, "{remaining:?}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::guard::is_generation;
 use super::super::lease::{Server, TokensExhausted};
 use super::super::names::{SessionId, StoreTime, Token};
 use super::names::{LockId, LockName};
@@ -103,14 +104,15 @@ impl LockSpace {
         Ok((AcquireReply::Granted(holder.grant()), wakes))
     }
 
-    /// The owner has it already: by this very request, whose answer was lost, or by an earlier one. The latter not
-    /// under a guard: a store that has forgotten the release of a lock, and who got it then, would grant it beside
-    /// them.
+    /// The owner has it already: by this very request, whose answer was lost, or by an earlier one. Not under a guard:
+    /// a store that has forgotten the end of a lock, and who got it then, would grant it beside them.
     fn again(&mut self, now: StoreTime, request: &AcquireRequest, is_guarded: bool) -> Option<LockGrant> {
+        if is_guarded {
+            return None;
+        }
         let (first, rest) = request.names.split_first()?;
         let mine = |holder: &&Holder| {
-            let is_owner = holder.session == request.session && holder.owner == request.owner;
-            holder.id == request.id || (is_owner && !is_guarded)
+            holder.id == request.id || (holder.session == request.session && holder.owner == request.owner)
         };
         let id = self.cells[first].holders.iter().find(mine)?.id;
         let everywhere = |name: &LockName| self.cells[name].holders.iter().any(|holder| holder.id == id);
@@ -365,18 +367,22 @@ impl LockSpace {
         *self = Self::default();
     }
 
-    /// R5 for the whole store: notices another server process. Returns how long it stays shut for new grants.
+    /// R6: whether a grant that the replicas have acknowledged counts, as [`super::super::LeaseCell::confirm`] for roles.
+    pub fn confirm(&self, server: Server<'_>) -> bool {
+        self.generation.as_ref().is_some_and(|generation| *generation.id == *server.generation)
+    }
+
+    /// R5 for the whole store: notices another generation of the server. Returns how long it stays shut for new grants.
     fn prepare(&mut self, server: Server<'_>, guard: Option<Duration>) -> Option<Duration> {
         let guard = guard?;
         let present = self.generation.take();
-        let id = Arc::from(server.generation);
-        let guarded_until = match present {
+        let (id, guarded_until) = match present {
             // No guard is longer than that: one that seems so was set before the store's clock was stepped back.
-            Some(generation) if *generation.id == *server.generation => {
-                generation.guarded_until.min(server.now.plus(guard))
+            Some(generation) if is_generation(&generation.id, server) => {
+                (generation.id, generation.guarded_until.min(server.now.plus(guard)))
             }
-            Some(_) => server.now.plus(guard),
-            None => server.now.plus(guard.saturating_sub(server.uptime)),
+            Some(_) => (Arc::from(server.generation), server.now.plus(guard)),
+            None => (Arc::from(server.generation), server.now.plus(guard.saturating_sub(server.uptime))),
         };
         self.generation = Some(Generation { id, guarded_until });
         (server.now < guarded_until).then(|| guarded_until.since(server.now))

@@ -154,7 +154,7 @@ impl RedisStore {
             }
             reply => reply.map_err(|failure| failure.error)?,
         };
-        Ok(Done { unconfirmed: scripts::is_unconfirmed(&reply), reply, link, deadline })
+        Ok(Done { reply, link, deadline })
     }
 
     /// The same at the node that the slot is on its way to, and these keys have reached already. On a connection of its
@@ -172,29 +172,22 @@ impl RedisStore {
         Ok((link, reply))
     }
 
-    /// A reply that counts as it is: nobody has to acknowledge it, and no guard begins with it.
-    fn is_final<R>(&self, done: &Done<R>) -> bool {
-        self.replication.acks == 0 && !done.unconfirmed
-    }
-
-    /// R6, and what R5 needs of it: the first acknowledged reply of a server process begins its guard.
-    ///
-    /// A replica that has acknowledged another master's writes may change sides in any moment; whoever is granted by
-    /// its new master must wait for one lease from then, and not from when that master was first asked. `confirm` is
-    /// the script that begins the guard.
-    async fn confirmed<R>(&self, confirm: Call<'_>, done: Done<R>) -> Result<R, StoreError> {
-        let (unconfirmed, link, deadline) = (done.unconfirmed, Arc::clone(&done.link), done.deadline);
-        let reply = self.acknowledged(done).await?;
-        if unconfirmed {
-            // If it fails the next reply says so again.
-            let _ = Box::pin(send(&confirm, &link, deadline, false)).await;
+    /// R6: a grant counts once enough replicas have acknowledged it, and if none of them has come since: that one may
+    /// have acknowledged another master's grant a moment ago. `confirm` asks for that, on the same connection. Whoever
+    /// has a lease already needs only the former: nobody else was granted meanwhile (R5 *generation*).
+    async fn confirmed<R>(&self, confirm: Call<'_>, guard: bool, done: Done<R>) -> Result<R, StoreError> {
+        if self.replication.acks == 0 || !guard {
+            return self.acknowledged(done).await;
         }
-        Ok(reply)
-    }
-
-    /// What begins the guard of a role.
-    fn confirmation(&self, role: &RoleName, lease: Duration) -> Call<'static> {
-        Keys::new(&self.prefix, role).call(&CONFIRM, scripts::confirm_args(lease))
+        let (link, deadline) = (Arc::clone(&done.link), done.deadline);
+        let reply = self.acknowledged(done).await?;
+        let answer = Box::pin(send(&confirm, &link, deadline, false)).await.map_err(|failure| failure.error)?;
+        if scripts::confirm_reply(answer)? {
+            return Ok(reply);
+        }
+        let reason = "a replica has joined it in this moment, and may have acknowledged another master's writes, so that \
+                      the grant counts for nothing";
+        Err(StoreError::Refused { reason: reason.to_owned() })
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -278,16 +271,14 @@ async fn bring(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool, s
 /// A script's answer, and what it takes to go on with it.
 struct Done<R> {
     reply: R,
-    /// No replica has acknowledged a write of this server process yet, as far as its record tells.
-    unconfirmed: bool,
     link: Arc<Link>,
     deadline: Deadline,
 }
 
 impl Done<Value> {
     fn read<R>(self, read: impl FnOnce(Value) -> Result<R, StoreError>) -> Result<Done<R>, StoreError> {
-        let Self { reply, unconfirmed, link, deadline } = self;
-        Ok(Done { reply: read(reply)?, unconfirmed, link, deadline })
+        let Self { reply, link, deadline } = self;
+        Ok(Done { reply: read(reply)?, link, deadline })
     }
 }
 
@@ -351,9 +342,9 @@ impl LeaseStore for RedisStore {
         let args = scripts::campaign_args(&request, self.replication.acks > 0);
         let done = self.run(role, &CAMPAIGN, args, scripts::campaign_reply).await?;
         match done.reply.reply {
-            CampaignReply::Granted { .. } => self.acknowledged(done).await,
-            CampaignReply::Guarded { .. } if done.unconfirmed => {
-                self.confirmed(self.confirmation(role, request.lease_duration), done).await
+            CampaignReply::Granted { .. } => {
+                let confirm = Keys::new(&self.prefix, role).into_call(&CONFIRM, Vec::new());
+                self.confirmed(confirm, request.guard, done).await
             }
             _ => Ok(done.reply),
         }
@@ -363,10 +354,8 @@ impl LeaseStore for RedisStore {
         let args = scripts::renew_args(&request, self.replication.acks > 0);
         let done = self.run(role, &RENEW, args, scripts::renew_reply).await?;
         match done.reply.reply {
-            RenewReply::Renewed { .. } if !self.is_final(&done) => {
-                Box::pin(self.confirmed(self.confirmation(role, request.lease_duration), done)).await
-            }
-            RenewReply::Renewed { .. } | RenewReply::Lost { .. } => Ok(done.reply),
+            RenewReply::Renewed { .. } => self.acknowledged(done).await,
+            RenewReply::Lost { .. } => Ok(done.reply),
         }
     }
 

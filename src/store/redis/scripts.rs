@@ -67,7 +67,7 @@ pub(super) use script;
 /// A script about a role, after the layout of its keys and what all of these have in common.
 macro_rules! of_role {
     ($layout:literal, $file:literal) => {
-        script!($layout, "scripts/common.lua", $file)
+        script!($layout, "scripts/generation.lua", "scripts/common.lua", $file)
     };
 }
 
@@ -216,16 +216,13 @@ pub(super) fn release_args(request: &ReleaseRequest) -> Vec<String> {
     args
 }
 
-pub(super) fn confirm_args(lease: Duration) -> Vec<String> {
-    vec![ceil_ms(lease)]
-}
-
-/// Whether a reply says that no replica has acknowledged a write of this server process yet. A holder whose identity is
-/// this word is confirmed once more, which changes nothing.
-pub(super) fn is_unconfirmed(reply: &Value) -> bool {
-    match reply {
-        Value::Array(fields) => fields.last().and_then(Value::as_str).is_some_and(|last| last == "unconfirmed"),
-        _ => false,
+/// The answer of confirm.lua and lock_confirm.lua.
+pub(super) fn confirm_reply(reply: Value) -> Result<bool, StoreError> {
+    let fields = Fields::new(reply)?;
+    match fields.name.as_str() {
+        "confirmed" => Ok(true),
+        "changed" => Ok(false),
+        _ => Err(misunderstood()),
     }
 }
 
@@ -261,6 +258,7 @@ impl Fields {
                 let (key, theirs, ours) = (fields.text()?, fields.text()?, fields.text()?);
                 Err(StoreError::Refused { reason: foreign(&key, &theirs, &ours) })
             }
+            "untold" => Err(StoreError::Refused { reason: untold(&fields.text()?) }),
             "exhausted" => Err(StoreError::Refused {
                 reason: "the next token would reach 2^53: its clock is centuries ahead, or a token was".to_owned(),
             }),
@@ -293,6 +291,14 @@ impl Fields {
         let session = self.text()?.parse().map_err(|_| misunderstood())?;
         Ok(Holder { session, identity: Arc::from(self.text()?) })
     }
+}
+
+/// Without it nobody would notice that leases were forgotten.
+fn untold(field: &str) -> String {
+    format!(
+        "its INFO tells no {field}, so that a restart or a failover would go unnoticed and could make two leaders (R5): \
+         use a server that tells it, or set `guard: off` and do without that protection"
+    )
 }
 
 /// Two stores in one Redis: neither may read the other's keys, nor overwrite them.

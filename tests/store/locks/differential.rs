@@ -213,18 +213,18 @@ impl Pair<'_> {
     }
 
     /// The reference's moment: Redis's clock and age, before it is asked.
-    fn server<'s>(&self, run_id: &'s str) -> Server<'s> {
+    fn server<'s>(&self, generation: &'s str) -> Server<'s> {
         let [seconds, micros] = <[String; 2]>::try_from(self.redis.command(&["TIME"]).texts()).expect("two numbers");
         let number = |text: &str| text.parse::<u64>().expect("a number");
         let info = self.redis.command(&["INFO", "server"]).text();
         let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
         let now = StoreTime(number(&seconds) * 1_000_000 + number(&micros) + self.passed_us);
-        Server { now, uptime: Duration::from_secs(number(uptime).saturating_sub(1)), generation: run_id }
+        Server { now, uptime: Duration::from_secs(number(uptime).saturating_sub(1)), generation }
     }
 
     async fn apply(&mut self, operation: &Operation) {
-        let run_id = format!("generation {}", self.generation);
-        let server = self.server(&run_id);
+        let generation = format!("generation {}", self.generation);
+        let server = self.server(&generation);
         let said = match operation {
             Operation::Acquire(request) => self.acquire(server, request).await,
             Operation::Extend(request) => {
@@ -265,7 +265,7 @@ impl Pair<'_> {
                 self.generation += 1;
                 let key = format!("{KEYS}store");
                 if self.redis.command(&["EXISTS", &key]) == Reply::Number(1) {
-                    self.redis.command(&["HSET", &key, "run_id", "another"]);
+                    self.redis.command(&["HSET", &key, "generation", "another"]);
                 }
                 Vec::new()
             }

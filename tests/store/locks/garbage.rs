@@ -78,7 +78,7 @@ async fn odd_fields_of_locks_are_refused_and_left_alone() {
         redis.command(&["HDEL", LOCK, field]);
         all_refuse(&redis, &store, LOCK, &format!("field {field}")).await;
     }
-    for make in [["HSET", STORE, "v", "2"], ["HSET", STORE, "run_id", "x"], ["HSET", STORE, "v", "1"]] {
+    for make in [["HSET", STORE, "v", "2"], ["HSET", STORE, "generation", "x"], ["HSET", STORE, "v", "1"]] {
         redis.command(&["FLUSHALL"]);
         redis.command(&make);
         all_refuse(&redis, &store, STORE, "fields").await;

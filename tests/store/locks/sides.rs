@@ -82,28 +82,21 @@ async fn a_replica_that_changes_sides_opens_the_locks_to_its_new_master_only_aft
 }
 
 #[tokio::test]
-async fn a_holder_confirms_a_new_master_once_a_replica_has_its_extension() {
+async fn a_replica_that_follows_a_new_master_begins_another_guard_there() {
     let (master, heir) = pair().await;
     let old = at(&master, PATIENT).await;
     let (grant, _) = until_granted(&old, AcquireRequest { lease: LEASE, ..guarded("a", 1) }).await;
-    let recorded = |server: &RedisServer| server.command(&["HGET", "baton:{locks}:store", "run_id"]).text();
-    let of = |server: &RedisServer| {
-        let info = server.command(&["INFO", "server"]).text();
-        info.lines().find_map(|line| line.strip_prefix("run_id:").map(str::to_owned)).expect("it has one")
-    };
-    assert_eq!(recorded(&master), of(&master));
-
     heir.command(&["REPLICAOF", "NO", "ONE"]);
-    let extension = ExtendRequest { guard: Some(LEASE), ..extension("a", 1) };
+    let extension = ExtendRequest { guard: Some(GUARD), ..extension("a", 1) };
     let alone = at(&heir, ms(100)).await.extend(extension.clone()).await;
     assert!(matches!(&alone, Err(StoreError::Refused { reason }) if reason.contains("0 of 1")), "{alone:?}");
-    assert_eq!(recorded(&heir), of(&master), "nobody has acknowledged it");
+    // What the old master goes on with is nothing that the new one knows.
+    master.command(&["SET", "another", "write"]);
     master.command(&["REPLICAOF", "127.0.0.1", &heir.port().to_string()]);
     wait_until(BOUND, "the old master follows", || online(&heir) == 1).await;
     let new = at(&heir, PATIENT).await;
     let extended = new.extend(extension).await.expect("an answer");
     assert!(matches!(extended, ExtendReply::Extended { token, restored: false, .. } if token == grant.token));
-    assert_eq!(recorded(&heir), of(&heir));
     let other = new.acquire(AcquireRequest { guard: Some(LEASE), ..ask("b", 2) }).await;
-    assert!(matches!(other, Ok(AcquireReply::Guarded { .. })), "its guard has begun: {other:?}");
+    assert!(matches!(other, Ok(AcquireReply::Guarded { remaining }) if remaining > GUARD / 2), "{other:?}");
 }

@@ -37,7 +37,9 @@ cases! {
     r5_a_young_server_that_knows_nothing_guards_the_role_as_empty [YoungServer] if rules rules.generation;
     r1_a_free_role_is_granted_and_a_held_one_names_its_holder;
     r1_the_same_attempt_gets_the_same_token_and_a_newer_one_a_new_term if rules rules.repeat;
-    r1_the_same_attempt_gets_the_same_token_although_its_lease_is_gone [LeaseGone] if rules rules.repeat;
+    r1_the_same_attempt_gets_the_same_token_although_its_lease_is_gone [LeaseGone]
+        if rules rules.repeat && !rules.fresh_repeat;
+    r1_the_same_attempt_gets_a_new_token_once_its_lease_is_gone [LeaseGone] if rules rules.repeat && rules.fresh_repeat;
     r1_an_older_attempt_gets_nothing_and_harms_nothing;
     r1_a_campaign_that_was_delayed_past_its_release_is_stale if rules rules.repeat;
     r2_a_lease_lasts_for_as_long_as_was_asked_counted_from_the_request;
@@ -48,7 +50,8 @@ cases! {
     r4_a_released_term_is_not_put_back if rules rules.reassert;
     r5_a_record_below_the_floor_guards_the_role_as_regression if rules rules.tokens && !rules.objection;
     r5_a_lease_that_is_gone_without_a_release_guards_the_role_as_vanished [LeaseGone] if rules rules.vanished;
-    r5_a_lease_that_ran_out_and_was_not_renewed_is_free [LeaseGone] if rules rules.vanished;
+    r5_a_lease_that_ran_out_although_it_was_renewed_a_moment_ago_guards_the_role_as_vanished if rules rules.vanished;
+    r5_a_lease_that_ran_out_and_was_not_renewed_is_free if rules rules.vanished;
     r6_a_grant_and_a_renewal_count_only_with_their_acknowledgements [ReplicasSilent];
     r6_the_attempt_whose_grant_was_not_acknowledged_finds_it_once_it_is [ReplicasSilent];
     r7_nobody_releases_anothers_lease;
@@ -93,6 +96,13 @@ async fn r1_the_same_attempt_gets_the_same_token_although_its_lease_is_gone(stag
     stage.inflict(Fault::LeaseGone).await;
     let (again, next) = stage.win(ask(1, 1)).await;
     assert!(again == token && next > count, "{again} after {token}, {next} after {count}");
+}
+
+async fn r1_the_same_attempt_gets_a_new_token_once_its_lease_is_gone(stage: &mut Stage) {
+    let (token, _) = stage.win_and_renew(1).await;
+    stage.inflict(Fault::LeaseGone).await;
+    let (next, _) = stage.win(ask(1, 1)).await;
+    assert!(next > token, "{next} after {token}: others may have come in between");
 }
 
 async fn r1_an_older_attempt_gets_nothing_and_harms_nothing(stage: &mut Stage) {
@@ -221,13 +231,12 @@ async fn r5_a_record_below_the_floor_guards_the_role_as_regression(stage: &mut S
 async fn r5_a_lease_that_is_gone_without_a_release_guards_the_role_as_vanished(stage: &mut Stage) {
     let (token, count) = stage.win_and_renew(1).await;
     stage.inflict(Fault::LeaseGone).await;
-    let looks = stage.campaign(ask(2, 1)).await;
-    assert!(matches!(looks, CampaignReply::LookAgain { count: c, .. } if c == count), "who knows nothing looks again");
-    let early = CampaignRequest { knowledge: knows((token, count - 1), LEASE * 5 / 4 - ms(1)), ..ask(2, 1) };
-    let late = CampaignRequest { knowledge: knows((token, count - 1), LEASE * 5 / 4), ..ask(3, 1) };
-    for request in [early, late] {
-        let guarded = stage.campaign(request).await;
-        assert!(matches!(guarded, CampaignReply::Guarded { cause: GuardCause::Vanished, .. }), "{guarded:?}");
+    for knowledge in [None, knows((token, count), LEASE)] {
+        let guarded = stage.campaign(CampaignRequest { knowledge, ..ask(2, 1) }).await;
+        let CampaignReply::Guarded { cause: GuardCause::Vanished, remaining, .. } = guarded else {
+            panic!("{guarded:?}")
+        };
+        assert!(remaining <= LEASE && remaining > LEASE / 2, "until it would have ended: {remaining:?}");
     }
     let renewed = stage.renew(renewal(1, 1, token)).await;
     assert!(
@@ -236,9 +245,27 @@ async fn r5_a_lease_that_is_gone_without_a_release_guards_the_role_as_vanished(s
     );
 }
 
+/// A lease that has ended by its TTL: who knows nothing is told to look again.
+async fn let_a_lease_run_out(stage: &mut Stage) -> (Token, u64) {
+    let (token, count) = stage.win_guarded(1, LEASE / 60).await;
+    wait_until_async(PATIENCE, "the lease runs out", async || match stage.campaign(ask(2, 1)).await {
+        CampaignReply::LookAgain { count: c, .. } => c == count,
+        CampaignReply::Held { .. } => false,
+        other => panic!("{other:?}"),
+    })
+    .await;
+    (token, count)
+}
+
+async fn r5_a_lease_that_ran_out_although_it_was_renewed_a_moment_ago_guards_the_role_as_vanished(stage: &mut Stage) {
+    let (token, count) = let_a_lease_run_out(stage).await;
+    let early = CampaignRequest { knowledge: knows((token, count - 1), LEASE * 5 / 4 - ms(1)), ..ask(2, 1) };
+    let guarded = stage.campaign(early).await;
+    assert!(matches!(guarded, CampaignReply::Guarded { cause: GuardCause::Vanished, .. }), "{guarded:?}");
+}
+
 async fn r5_a_lease_that_ran_out_and_was_not_renewed_is_free(stage: &mut Stage) {
-    let (token, count) = stage.win_and_renew(1).await;
-    stage.inflict(Fault::LeaseGone).await;
+    let (token, count) = let_a_lease_run_out(stage).await;
     let (next, _) = stage.win(CampaignRequest { knowledge: knows((token, count), LEASE), ..ask(2, 1) }).await;
     assert!(next > token);
 }

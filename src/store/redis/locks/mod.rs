@@ -33,16 +33,12 @@ impl RedisStore {
     /// The answer to a request for a lock, once it counts.
     async fn counting(&self, guard: Option<Duration>, done: Done<AcquireReply>) -> Result<AcquireReply, StoreError> {
         match done.reply {
-            AcquireReply::Granted(_) => self.confirmed_lock(guard, done).await,
-            AcquireReply::Guarded { .. } if done.unconfirmed => self.confirmed_lock(guard, done).await,
+            AcquireReply::Granted(_) => {
+                let confirm = LockKeys::new(&self.prefix).call(&CONFIRM, &[], &[], None);
+                self.confirmed(confirm, guard.is_some(), done).await
+            }
             _ => Ok(done.reply),
         }
-    }
-
-    /// As [`RedisStore::confirmed`], for the guard of all locks.
-    async fn confirmed_lock<R>(&self, guard: Option<Duration>, done: Done<R>) -> Result<R, StoreError> {
-        let args = wire::confirm_args(guard.unwrap_or_default());
-        self.confirmed(LockKeys::new(&self.prefix).call(&CONFIRM, &[], &args, None), done).await
     }
 }
 
@@ -58,7 +54,7 @@ impl LockStore for RedisStore {
         let args = wire::extend_args(&request, self.replication.acks > 0);
         let done = self.run_lock(&EXTEND, &request.names, &args, wire::extend_reply).await?;
         match done.reply {
-            ExtendReply::Extended { .. } => self.confirmed_lock(request.guard, done).await,
+            ExtendReply::Extended { .. } => self.acknowledged(done).await,
             ExtendReply::Lost => Ok(done.reply),
         }
     }
@@ -71,9 +67,9 @@ impl LockStore for RedisStore {
     async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
         let args = wire::hand_over_args(&request, self.replication.acks > 0);
         let done = self.run_lock(&HAND_OVER, &request.release.names, &args, wire::hand_over_reply).await?;
-        let Done { reply: HandedOver { released, acquired }, unconfirmed, link, deadline } = done;
+        let Done { reply: HandedOver { released, acquired }, link, deadline } = done;
         let acquired = match acquired {
-            Ok(reply) => self.counting(request.acquire.guard, Done { reply, unconfirmed, link, deadline }).await,
+            Ok(reply) => self.counting(request.acquire.guard, Done { reply, link, deadline }).await,
             Err(error) => Err(error),
         };
         Ok(HandedOver { released, acquired })

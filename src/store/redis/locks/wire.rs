@@ -10,21 +10,35 @@ use crate::protocol::{
 use crate::store::redis::scripts::{Call, Fields, Script, flag, misunderstood, script};
 use crate::store::{HandedOver, StoreError};
 
-pub(super) static ACQUIRE: Script =
-    script!("../scripts/lock_common.lua", "../scripts/lock_take.lua", "../scripts/lock_acquire.lua");
-pub(super) static EXTEND: Script = script!("../scripts/lock_common.lua", "../scripts/lock_extend.lua");
-pub(super) static CONFIRM: Script = script!("../scripts/lock_common.lua", "../scripts/lock_confirm.lua");
-pub(super) static RELEASE: Script =
-    script!("../scripts/lock_common.lua", "../scripts/lock_let_go.lua", "../scripts/lock_release.lua");
+pub(super) static ACQUIRE: Script = script!(
+    "../scripts/generation.lua",
+    "../scripts/lock_common.lua",
+    "../scripts/lock_take.lua",
+    "../scripts/lock_acquire.lua"
+);
+pub(super) static EXTEND: Script =
+    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_extend.lua");
+pub(super) static CONFIRM: Script =
+    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_confirm.lua");
+pub(super) static RELEASE: Script = script!(
+    "../scripts/generation.lua",
+    "../scripts/lock_common.lua",
+    "../scripts/lock_let_go.lua",
+    "../scripts/lock_release.lua"
+);
 pub(super) static HAND_OVER: Script = script!(
+    "../scripts/generation.lua",
     "../scripts/lock_common.lua",
     "../scripts/lock_take.lua",
     "../scripts/lock_let_go.lua",
     "../scripts/lock_hand_over.lua"
 );
-pub(super) static CANCEL: Script = script!("../scripts/lock_common.lua", "../scripts/lock_cancel.lua");
-pub(super) static BEAT: Script = script!("../scripts/lock_common.lua", "../scripts/lock_beat.lua");
-pub(super) static INSPECT: Script = script!("../scripts/lock_common.lua", "../scripts/lock_inspect.lua");
+pub(super) static CANCEL: Script =
+    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_cancel.lua");
+pub(super) static BEAT: Script =
+    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_beat.lua");
+pub(super) static INSPECT: Script =
+    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_inspect.lua");
 
 /// The keys of all locks. The braces make a cluster keep them together: several names are one step.
 pub(super) struct LockKeys {
@@ -107,10 +121,6 @@ pub(super) fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
         args.extend([holds.to_string(), permits.to_string(), ceil_us(*lease)]);
     }
     args
-}
-
-pub(super) fn confirm_args(guard: Duration) -> Vec<String> {
-    vec![ceil_us(guard)]
 }
 
 pub(super) fn release_args(request: &LockReleaseRequest) -> Vec<String> {

@@ -1,4 +1,5 @@
--- What every script goes on with, after its layout (single.lua or member.lua): what both have in common.
+-- What every script goes on with, after its layout (single.lua or member.lua) and generation.lua: what both have in
+-- common.
 --
 -- KEYS[1]  the role's lease: a hash with a TTL, there while somebody holds the role
 -- KEYS[2]  the role's record: a hash without a TTL; both share a hash tag, so that a cluster keeps them together
@@ -94,9 +95,8 @@ local function read_lease()
   if lease.remaining_ms < 0 then
     return nil, garbage(lease_key, 'it has no TTL')
   end
-  -- More than its whole time cannot be left of a lease: the clock was stepped back. A member would object for as long
-  -- as that takes to catch up; where this is the only server a candidate knows better (R8).
-  if layout.in_lease and lease.remaining_ms > lease.lease_ms then
+  -- More than its whole time cannot be left of a lease: the clock was stepped back.
+  if lease.remaining_ms > lease.lease_ms then
     redis.call('PEXPIRE', lease_key, text(lease.lease_ms))
     lease.remaining_ms = lease.lease_ms
   end
@@ -105,15 +105,19 @@ end
 
 local CAUSES = { [''] = true, generation = true, empty = true, regression = true, vanished = true }
 
+local RECORD = { 'token', 'count', 'released', 'session', 'attempt', 'generation', 'guard_until', 'guard_cause' }
+for _, field in ipairs(layout.in_record) do
+  RECORD[#RECORD + 1] = field
+end
+
 -- What is remembered; nil when nothing is.
 local function read_record()
-  local record, bad = read(record_key, {
-    'token', layout.in_record, 'count', 'released', 'session', 'attempt', 'run_id', 'guard_until', 'guard_cause',
-  })
+  local record, bad = read(record_key, RECORD)
   if not record then
     return nil, bad
   end
-  bad = numbers(record_key, record, { 'token', layout.in_record, 'count', 'attempt', 'guard_until' })
+  bad = numbers(record_key, record, { 'token', 'count', 'attempt', 'guard_until' })
+    or numbers(record_key, record, layout.in_record)
   if bad then
     return nil, bad
   end
@@ -132,17 +136,24 @@ end
 
 -- It counts from this clock, so that what was known of a lost record never fits it by chance.
 local function new_record()
-  return {
-    token = 0, [layout.in_record] = 0, count = now, released = false, session = '', attempt = 0, run_id = '',
-    guard_until = 0, guard_cause = '',
+  local record = {
+    token = 0, count = now, released = false, session = '', attempt = 0, generation = '', guard_until = 0,
+    guard_cause = '',
   }
+  for _, field in ipairs(layout.in_record) do
+    record[field] = 0
+  end
+  return record
 end
 
 local function write_record(record)
-  redis.call('HSET', record_key, 'v', layout.v, 'token', text(record.token),
-    layout.in_record, text(record[layout.in_record]), 'count', text(record.count),
+  local fields = { 'v', layout.v, 'token', text(record.token), 'count', text(record.count),
     'released', record.released and '1' or '0', 'session', record.session, 'attempt', text(record.attempt),
-    'run_id', record.run_id, 'guard_until', text(record.guard_until), 'guard_cause', record.guard_cause)
+    'generation', record.generation, 'guard_until', text(record.guard_until), 'guard_cause', record.guard_cause }
+  for _, field in ipairs(layout.in_record) do
+    fields[#fields + 1], fields[#fields + 2] = field, text(record[field])
+  end
+  redis.call('HSET', record_key, unpack(fields))
 end
 
 -- `confirmed`: 0 or 1, for a member of a quorum only. `lease_ms` may be a fraction.
@@ -172,57 +183,61 @@ local function is_guarded(record)
   return now < record.guard_until
 end
 
--- R5: shuts the role until then, unless it is shut for longer already.
-local function guard_until(record, cause, moment)
+-- R5: for how long a guard lasts that this request begins, in milliseconds: by the longer of both leases.
+local function guard_span_ms(record, lease_ms)
+  return math.max(lease_ms, record and record.lease_ms or 0)
+end
+
+-- R5: shuts the role for a span in milliseconds, unless it is shut for longer already.
+local function shut(record, cause, span_ms)
+  local moment = now + span_ms * 1000
   if record.guard_cause == '' or record.guard_until < moment then
     record.guard_until, record.guard_cause = moment, cause
   end
+  if record.lease_ms then
+    record.lease_ms = math.max(record.lease_ms, math.ceil(span_ms))
+  end
 end
 
--- No guard is longer than a lease: one that seems so was set before this clock was stepped back.
-local function clamp(record, lease_ms)
+-- Forgets a guard that is over, so that a step of this clock back does not begin it again.
+local function end_guard(record)
+  if not is_guarded(record) then
+    record.guard_until, record.guard_cause = 0, ''
+  end
+end
+
+-- No guard is longer than what it was set for: one that seems so was set before this clock was stepped back.
+local function clamp(record, span_ms)
   if record then
-    record.guard_until = math.min(record.guard_until, now + lease_ms * 1000)
+    record.guard_until = math.min(record.guard_until, now + span_ms * 1000)
   end
   return record
 end
 
-local function run_id_in(info)
-  return string.match(info, 'run_id:(%w+)') or ''
+-- The lease was given or extended now. A guard that stands keeps the length it was set for.
+local function extend_record(record, lease_ms)
+  record.lease_ms = is_guarded(record) and math.max(record.lease_ms, lease_ms) or lease_ms
+  record['until'] = now + lease_ms * 1000
 end
 
--- R5 generation and empty. Returns the record to go on with, whether it differs from what is stored, and whether this
--- server is unconfirmed.
---
--- With acknowledgements (`acks`, R6) the lease that the guard waits for does not begin here, but in confirm.lua, when a
--- replica has acknowledged a write of this server. Until then that replica may follow another master, and acknowledge
--- there.
+-- R5 generation and empty. Returns the record to go on with and whether it differs from what is stored; or nil, nil and
+-- a reply.
 local function prepare(record, lease_ms, guard, acks)
   if not guard then
-    return record or new_record(), false, false
+    return record or new_record(), false
   end
-  local info = redis.call('INFO', 'server')
-  local run_id = run_id_in(info)
-  if not record then
-    record = new_record()
-    record.run_id = run_id
-    -- Whole seconds, rounded either way: the server may be almost a second younger than it says.
-    local uptime_s = tonumber(string.match(info, 'uptime_in_seconds:(%-?%d+)') or '0') - 1
-    local left = lease_ms * 1000 - math.max(uptime_s, 0) * 1000000
-    if left >= 0 then
-      guard_until(record, 'empty', now + left)
-    end
-    return record, true, false
+  local generation, missing = generation_of_server(acks)
+  if not generation then
+    return nil, nil, { 'untold', text(now), missing }
   end
-  if record.run_id == run_id then
-    return record, false, false
+  if record and is_generation(record.generation, generation) then
+    return record, false
   end
-  guard_until(record, 'generation', now + lease_ms * 1000)
-  if acks then
-    return record, true, true
-  end
-  record.run_id = run_id
-  return record, true, false
+  local span_ms, cause = guard_span_ms(record, lease_ms), record and 'generation' or 'empty'
+  record = record or new_record()
+  shut(record, cause, span_ms)
+  record.generation = generation
+  return record, true
 end
 
 -- R8. The identity comes last, since it may hold spaces. Returns how many heard it.

@@ -1,17 +1,9 @@
--- R6 with R5: enough replicas have acknowledged a write of this server process, so that they acknowledge no other
--- master's from here on; the guard's lease begins now. Answers confirmed with the store's clock.
---
--- ARGV: channel lease_ms
-local lease_ms = tonumber(ARGV[2])
-
+-- R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by now than
+-- when it was given: a replica has come since, and may have acknowledged another master's grant. Answers confirmed |
+-- changed, each with the store's clock. Asked on the connection that waited for the acknowledgements.
 local record, bad = read_record()
 if bad then
   return bad
 end
-local run_id = run_id_in(redis.call('INFO', 'server'))
-if record and record.run_id ~= run_id then
-  record.run_id = run_id
-  guard_until(record, 'generation', now + lease_ms * 1000)
-  write_record(record)
-end
-return { 'confirmed', text(now) }
+local generation = generation_of_server(true)
+return { record and record.generation == generation and 'confirmed' or 'changed', text(now) }

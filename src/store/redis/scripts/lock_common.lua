@@ -1,6 +1,6 @@
--- What every script about locks begins with. protocol/locks/space.rs is the reference for what happens when.
+-- What every script about locks begins with, after generation.lua. protocol/locks/space.rs is the reference for what happens when.
 --
--- KEYS[1]  the store: a hash, which server process the locks were written under
+-- KEYS[1]  the store: a hash, which generation of the server the locks were written under
 -- KEYS[2]  the sessions: a sorted set, until when each sidecar's tickets stand
 -- and for each name three keys, which are there for a day after the last use:
 --          the lock: a hash, who holds it (a field h:<id> each) and what is remembered
@@ -339,28 +339,19 @@ local function leave_queues(cells, mine)
   end
 end
 
-local function run_id_in(info)
-  -- Found as plain text first: a pattern would be tried at each of some thousand places.
-  local _, at = string.find(info, 'run_id:', 1, true)
-  return at and string.match(info, '^(%w+)', at + 1) or ''
-end
-
-local function write_store(run_id, guard_until)
-  redis.call('HSET', store_key, 'v', '1', 'run_id', run_id, 'guard_until', text(guard_until))
+local function write_store(generation, guard_until)
+  redis.call('HSET', store_key, 'v', '1', 'generation', generation, 'guard_until', text(guard_until))
   redis.call('PEXPIRE', store_key, text(DAY_MS))
 end
 
--- R5 for the whole store: notices another server process. Returns for how long it stays shut for new grants, if it is,
--- and whether this server is unconfirmed; or nil and a reply.
---
--- With acknowledgements (`acks`, R6) the guard does not begin here, but in lock_confirm.lua, when a replica has
--- acknowledged a write of this server. Until then that replica may follow another master, and acknowledge there.
+-- R5 for the whole store: notices another generation of the server. Returns for how long it stays shut for new grants,
+-- if it is; or nil and a reply.
 local function prepare(guard, acks)
   if guard == '' then
     return nil
   end
   guard = tonumber(guard)
-  local stored = redis.pcall('HMGET', store_key, 'v', 'run_id', 'guard_until')
+  local stored = redis.pcall('HMGET', store_key, 'v', 'generation', 'guard_until')
   if stored.err then
     return nil, unreadable(store_key, stored, 'hash')
   end
@@ -368,23 +359,22 @@ local function prepare(guard, acks)
   if known and (stored[1] ~= '1' or not stored[2] or not is_number(stored[3])) then
     return nil, garbage(store_key, 'its fields are not those of Baton')
   end
-  local info = redis.call('INFO', 'server')
-  local run_id = run_id_in(info)
+  local generation, missing = generation_of_server(acks)
+  if not generation then
+    return nil, { 'untold', text(now), missing }
+  end
   local guard_until = now + guard
   if not known then
     -- Whole seconds, rounded either way: the server may be almost a second younger than it says.
-    local uptime_s = tonumber(string.match(info, 'uptime_in_seconds:(%-?%d+)') or '0') - 1
+    local uptime_s = tonumber(field_of('server', 'uptime_in_seconds') or '0') - 1
     guard_until = now + math.max(guard - math.max(uptime_s, 0) * 1000000, 0)
-  elseif stored[2] == run_id then
+  elseif is_generation(stored[2], generation) then
+    generation = stored[2]
     -- No guard is longer than that: one that seems so was set before this clock was stepped back.
     guard_until = math.min(tonumber(stored[3]), guard_until)
-  elseif acks then
-    -- Written each time, for there must be something to acknowledge; still under the name of the other process.
-    write_store(stored[2], guard_until)
-    return guard, nil, true
   end
-  if not known or stored[2] ~= run_id or text(guard_until) ~= stored[3] then
-    write_store(run_id, guard_until)
+  if not known or stored[2] ~= generation or text(guard_until) ~= stored[3] then
+    write_store(generation, guard_until)
   elseif redis.call('PTTL', store_key) < DAY_MS / 2 then
     redis.call('PEXPIRE', store_key, text(DAY_MS))
   end

@@ -1,5 +1,5 @@
 -- Extends a lock, or puts it back where the store has lost it (R4); on all of its names or none. Answers one of
---   extended token holds lease_us restored(0/1) [unconfirmed] | lost
+--   extended token holds lease_us restored(0/1) | lost
 -- each after its name with the store's clock.
 --
 -- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty) acks(as in lock_acquire.lua),
@@ -12,8 +12,8 @@ local cells, bad = load_all()
 if bad then
   return bad
 end
-local _, unconfirmed
-_, bad, unconfirmed = prepare(arg(3), arg(4) == '1')
+local _
+_, bad = prepare(arg(3), arg(4) == '1')
 if bad then
   return bad
 end
@@ -60,5 +60,4 @@ for _, cell in ipairs(cells) do
 end
 return {
   'extended', text(now), text(holder.token), text(holder.holds), text(holder.lease), #missing > 0 and '1' or '0',
-  unconfirmed and 'unconfirmed' or nil,
 }

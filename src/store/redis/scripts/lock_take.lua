@@ -1,12 +1,14 @@
 -- Asking for one lock or several, all or none: R1 with R3 (tokens) and R5 (guard). What it answers is in
 -- lock_acquire.lua.
 
--- The owner has it already: by this very request, whose answer was lost, or by an earlier one. The latter not under a
--- guard: a store that has forgotten the release of a lock, and who got it then, would grant it beside them.
+-- The owner has it already: by this very request, whose answer was lost, or by an earlier one. Not under a guard: a
+-- store that has forgotten the end of a lock, and who got it then, would grant it beside them.
 local function present_id(cells, request, guarded)
+  if guarded then
+    return nil
+  end
   for _, holder in ipairs(cells[1].holders) do
-    local is_owner = holder.session == request.session and holder.owner == request.owner
-    if holder.id == request.id or (is_owner and not guarded) then
+    if holder.id == request.id or (holder.session == request.session and holder.owner == request.owner) then
       for _, cell in ipairs(cells) do
         if not held_under(cell, holder.id) then
           return nil
@@ -133,11 +135,10 @@ end
 
 -- Returns the reply.
 local function take(cells, request)
-  local guarded, bad, unconfirmed = prepare(request.guard, request.acks)
+  local guarded, bad = prepare(request.guard, request.acks)
   if bad then
     return bad
   end
-  local mark = unconfirmed and 'unconfirmed' or nil
   if request.queueing ~= 'no' then
     give_sign_of_life(request.session)
   end
@@ -145,7 +146,7 @@ local function take(cells, request)
   if present then
     local holder = take_again(cells, present, request)
     leave_queues(cells, request.ticket)
-    return { 'granted', text(now), text(holder.token), holder.id, text(holder.holds), mark }
+    return { 'granted', text(now), text(holder.token), holder.id, text(holder.holds) }
   end
   local differs, shut
   differs, bad = disagreement(cells, request)
@@ -163,7 +164,7 @@ local function take(cells, request)
     return bad
   end
   if shut or guarded then
-    return wait_for(cells, shut, guarded, request) or { 'guarded', text(now), text(guarded), mark }
+    return wait_for(cells, shut, guarded, request) or { 'guarded', text(now), text(guarded) }
   end
   local token = next_token(cells, request.floor)
   if token >= 9007199254740992 then -- 2^53
@@ -179,5 +180,5 @@ local function take(cells, request)
     save(cell, holder)
   end
   leave_queues(cells, request.ticket)
-  return { 'granted', text(now), text(token), holder.id, text(holder.holds), mark }
+  return { 'granted', text(now), text(token), holder.id, text(holder.holds) }
 end

@@ -20,7 +20,11 @@ stored, bad = read_record()
 if bad then
   return bad
 end
-local record, changed = prepare(clamp(stored, lease_ms), lease_ms, guard)
+local record, changed
+record, changed, bad = prepare(clamp(stored, lease_ms), lease_ms, guard)
+if bad then
+  return bad
+end
 if changed then
   write_record(record)
 end
@@ -49,6 +53,7 @@ if token >= 9007199254740992 then -- 2^53
   return { 'exhausted', text(now) }
 end
 record.token, record.session, record.attempt = token, session, attempt
+end_guard(record)
 write_lease(session, attempt, token, identity, lease_ms / PROVISIONAL, 0)
 write_record(record)
 return { 'granted', text(now), text(token) }

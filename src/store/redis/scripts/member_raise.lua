@@ -16,7 +16,11 @@ stored, bad = read_record()
 if bad then
   return bad
 end
-local record, changed = prepare(clamp(stored, lease_ms), lease_ms, guard)
+local record, changed
+record, changed, bad = prepare(clamp(stored, lease_ms), lease_ms, guard)
+if bad then
+  return bad
+end
 
 local granted = lease and lease.session == session and lease.attempt == attempt and lease.token <= token
 if not granted or (guard and is_guarded(record)) then

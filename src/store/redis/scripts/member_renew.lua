@@ -16,7 +16,11 @@ stored, bad = read_record()
 if bad then
   return bad
 end
-local record, changed = prepare(clamp(stored, lease_ms), lease_ms, guard)
+local record, changed
+record, changed, bad = prepare(clamp(stored, lease_ms), lease_ms, guard)
+if bad then
+  return bad
+end
 
 -- Under whatever token: where the grant's answer was lost, this member was not raised.
 local ours = lease and lease.session == session and lease.attempt == attempt

@@ -22,6 +22,7 @@ if not ours then
 end
 record = record or new_record()
 record.count, record.released = record.count + 1, true
+record.token = math.max(record.token, lease.token)
 -- Deleted first: that is never refused, and once it is done the rest of the script is not refused either. A Redis whose
 -- memory is full can be handed over, too.
 redis.call('DEL', lease_key)

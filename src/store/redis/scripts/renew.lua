@@ -1,5 +1,5 @@
 -- R4: extends the lease, or puts it back when the store has lost it. Answers one of
---   renewed count reasserted(0/1) listeners [unconfirmed] | lost token [session identity]
+--   renewed count reasserted(0/1) listeners | lost token [session identity]
 -- each after its name with the store's clock.
 --
 -- ARGV: channel session attempt identity lease_ms guard token count audience
@@ -16,7 +16,11 @@ stored, bad = read_record()
 if bad then
   return bad
 end
-local record, changed, unconfirmed = prepare(stored, lease_ms, guard, acks)
+local record, changed
+record, changed, bad = prepare(stored, lease_ms, guard, acks)
+if bad then
+  return bad
+end
 
 local ours = lease and lease.session == session and lease.attempt == attempt and lease.token == token
 -- A lease of an earlier term, which a failover to a lagging replica has brought back, is no reason to refuse.
@@ -34,8 +38,11 @@ end
 -- The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody had
 -- renewed.
 record.count = math.max(record.count, count) + 1
+-- The record may have been lost while the lease was not.
+record.token = math.max(record.token, token)
+extend_record(record, lease_ms)
 if reasserted then
-  record.token, record.released, record.session, record.attempt = token, false, session, attempt
+  record.released, record.session, record.attempt = false, session, attempt
   write_lease(session, attempt, token, identity, lease_ms)
   write_record(record)
 else
@@ -43,7 +50,4 @@ else
   extend_lease(lease_ms)
 end
 local listeners = publish('heartbeat', token, record.count, audience, session, identity)
-return {
-  'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners),
-  unconfirmed and 'unconfirmed' or nil,
-}
+return { 'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners) }
