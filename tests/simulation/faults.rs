@@ -199,7 +199,15 @@ impl World {
         }
         let fault = match self.scenario.fault {
             Fault::Mixed | Fault::Storm => self.one_of(&ANY),
-            Fault::Lengths => self.one_of(&KEEP_THE_RECORD),
+            Fault::Lengths => {
+                if self.rng.bool() {
+                    let (other, later) = (self.one_of(&KEEP_THE_RECORD), self.span(0, LEASE));
+                    self.at(self.now + later, Happening::Strike(other));
+                    self.faults_end = self.faults_end.max(self.now + later);
+                }
+                self.one_of(&KEEP_THE_RECORD)
+            }
+            Fault::Reload => self.one_of(&[Fault::Reload, Fault::Reload, Fault::Shutdown]),
             fault => fault,
         };
         let end = self.now + self.strike(fault);
@@ -392,11 +400,14 @@ impl World {
 
     /// The master's as a rule, sometimes that of a replica, which is the master later on.
     fn step_a_clock(&mut self) -> Nanos {
-        let step = match self.rng.u8(0..6) {
+        let mut step = match self.rng.u8(0..6) {
             0..3 => self.rng.i64(-30_000_000..=30_000_000),
             3..5 => self.rng.i64(5_000_000..=60_000_000),
             _ => -self.rng.i64(60_000_000..=3_600_000_000),
         };
+        if !self.scenario.forwards {
+            step = -step.abs();
+        }
         let any = self.rng.usize(0..self.servers.len());
         let whose = if self.chance(0.7) { self.official } else { any };
         self.servers[whose].skew_us += step;
@@ -425,7 +436,8 @@ impl World {
     pub fn strike_for_ever(&mut self) {
         let victim = self.leader().unwrap_or(0);
         let spare = self.servers.len() > 1 + self.scenario.acks;
-        match self.rng.u8(0..4) {
+        let what = if self.scenario.endless_gaps { 3 } else { self.rng.u8(0..3) };
+        match what {
             0 if spare => {
                 let gone = self.another_server().unwrap_or(self.official);
                 self.note(|_| format!("server {gone} is gone for ever"));
@@ -433,14 +445,12 @@ impl World {
                 self.carry_out(crate::failovers::Move::Down(gone));
             }
             1 => self.processes[victim].cut.news = Nanos::MAX,
-            2 => {
-                // Its subscription never lasts.
+            3 => {
                 for at in 0..self.processes.len() {
                     self.processes[at].flaps_until = Nanos::MAX;
                     self.at(self.now, Happening::Gap(at));
                 }
                 self.processes[victim].alive = false;
-                self.join();
             }
             _ => {
                 let cut = &mut self.processes[victim].cut;

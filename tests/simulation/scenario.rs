@@ -70,6 +70,11 @@ pub struct Scenario {
     pub faults_until: Nanos,
     /// Something that never heals, at the end.
     pub for_ever: bool,
+    /// The store's clock also steps forwards. Then a lease seems to have ended by its TTL: a newcomer that has listened
+    /// for half a lease is granted beside a leader whose renewals were late for so long.
+    pub forwards: bool,
+    /// At the end every subscription breaks again and again, for ever.
+    pub endless_gaps: bool,
     /// True: the network is lossy to the end and only the length counts, as in the published table. False: after the
     /// last fault it is calm, and at the end of two leases and a second somebody must lead.
     pub table: bool,
@@ -126,12 +131,14 @@ pub fn table_scenario(seed: u64, row: Row, fault: Fault) -> Scenario {
         acks: row.acks,
         fault,
         evidence: Evidence::Nothing,
-        replicas: 4,
-        living_max: 8,
+        replicas: if fault == Fault::Reload { 1 } else { 4 },
+        living_max: if fault == Fault::Reload { 2 } else { 8 },
         leases: if fault == Fault::Lengths { [LEASE, 3 * LEASE] } else { [LEASE, LEASE] },
         fault_gap: (15 * SECOND, 40 * SECOND),
         faults_until: TABLE_LENGTH,
         for_ever: false,
+        forwards: true,
+        endless_gaps: false,
         table: true,
         log: false,
     }
@@ -156,6 +163,8 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
         fault_gap: (15 * SECOND, 40 * SECOND),
         faults_until: 150 * SECOND,
         for_ever: seed.is_multiple_of(5),
+        forwards: false,
+        endless_gaps: false,
         table: false,
         log: false,
     }
@@ -176,6 +185,33 @@ pub fn lengths_scenario(seed: u64) -> Scenario {
     let leases = [[LEASE, 3 * LEASE], [LEASE, 3 * SECOND]][usize::from(seed % 2 == 1)];
     Scenario { fault: Fault::Lengths, leases, fault_gap: (5 * SECOND, 40 * SECOND), ..mixed_scenario(seed) }
 }
+
+/// One or two processes, whose role is removed and added again by reloads.
+pub fn reloads_scenario(seed: u64) -> Scenario {
+    let gap = (8 * SECOND, 25 * SECOND);
+    Scenario { fault: Fault::Reload, replicas: 1, living_max: 2, for_ever: false, fault_gap: gap, ..mixed_scenario(seed) }
+}
+
+/// Two faults within a lease, the store's clock steps forwards as well.
+pub fn forwards_scenario(seed: u64) -> Scenario {
+    Scenario { forwards: true, ..pairs_scenario(seed) }
+}
+
+/// A leader dies when every subscription has begun to break again and again.
+pub fn gaps_scenario(seed: u64) -> Scenario {
+    Scenario { fault: Fault::Flapping, for_ever: true, endless_gaps: true, ..mixed_scenario(seed) }
+}
+
+/// Those that may be named, for the example and for seeds that are kept.
+pub const SCENARIOS: [(&str, fn(u64) -> Scenario); 7] = [
+    ("mixed", mixed_scenario),
+    ("storm", storm_scenario),
+    ("pairs", pairs_scenario),
+    ("lengths", lengths_scenario),
+    ("reloads", reloads_scenario),
+    ("forwards", forwards_scenario),
+    ("gaps", gaps_scenario),
+];
 
 /// A mixed run or a storm in which the ends of processes are told of, and believed on this evidence.
 pub fn departures_scenario(seed: u64, evidence: Evidence) -> Scenario {

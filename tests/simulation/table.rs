@@ -24,11 +24,9 @@ mod world;
 
 use departures::Evidence;
 use faults::Fault;
-use quorum::run::SCENARIOS;
 use run::{Verdict, run, run_many};
 use scenario::{
-    ROWS, Scenario, departures_scenario, departures_table_scenario, lengths_scenario, mixed_scenario, pairs_scenario,
-    storm_scenario, table_scenario, without,
+    ROWS, SCENARIOS, Scenario, departures_scenario, departures_table_scenario, mixed_scenario, table_scenario, without,
 };
 
 fn main() -> ExitCode {
@@ -74,14 +72,14 @@ fn act(words: &[&str]) -> Option<()> {
 }
 
 fn usage() -> ExitCode {
-    let named: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+    let named: Vec<&str> = quorum::run::SCENARIOS.iter().map(|(name, _)| *name).collect();
     eprintln!(
-        "usage: simulate table [RUNS] | simulate find RUNS [storm | pairs | lengths | ROW FAULT] [without RULE] | simulate seed N [storm | pairs | lengths | ROW FAULT] [without RULE]\n\
+        "usage: simulate table [RUNS] | simulate find RUNS [NAME | ROW FAULT] [without RULE] | simulate seed N [NAME | ROW FAULT] [without RULE]\n\
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
          {0}simulate departures table [RUNS] | simulate departures find RUNS | simulate departures seed N\n\
-         WHAT is one of {1}, or ROW FAULT. Rows and faults are numbers from 0, in the table's order; without them, \
+         NAME is mixed, storm, pairs, lengths, reloads, forwards or gaps. WHAT is one of {1}, or ROW FAULT. Rows and faults are numbers from 0, in the table's order; without them, \
          the mixed runs of the tests",
         "       ",
         named.join(", ")
@@ -110,9 +108,7 @@ fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> Scenario + Sync>> {
             Some(Box::new(move |seed| without(scenario(seed), &rule).expect("a known rule")))
         }
         [] => Some(Box::new(mixed_scenario)),
-        ["storm"] => Some(Box::new(storm_scenario)),
-        ["pairs"] => Some(Box::new(pairs_scenario)),
-        ["lengths"] => Some(Box::new(lengths_scenario)),
+        [name] => SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
         [row, fault] => {
             let row = ROWS[below(row, ROWS.len())?];
             let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
@@ -131,7 +127,9 @@ fn quorum_scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> quorum::world::Sc
             let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
             Some(Box::new(move |seed| run::table_scenario(seed, rules, fault)))
         }
-        [name] => SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
+        [name] => {
+            run::SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _)
+        }
         _ => None,
     }
 }
