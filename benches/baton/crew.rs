@@ -163,7 +163,7 @@ impl Crew {
                 }
                 Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count }) => {
                     let (age, remaining) = (Duration::ZERO, Duration::ZERO);
-                    request.knowledge = Some(Knowledge { token, count, age, remaining });
+                    request.knowledge = Some(Knowledge { token, count, age, unchanged_for: age, remaining });
                 }
                 // A connection that is only being made.
                 Ok(_) | Err(_) => {}

@@ -366,9 +366,9 @@ pub(super) fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTi
 /// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so
 /// the holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
 fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
-    request
-        .knowledge
-        .is_some_and(|known| known.token == record.token && known.count == record.count && known.age >= lease.duration)
+    request.knowledge.is_some_and(|known| {
+        (known.token, known.count) == (record.token, record.count) && known.unchanged_for >= lease.duration
+    })
 }
 
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {

@@ -184,6 +184,11 @@ impl Timing {
         self.lease_duration + self.lease_duration / 4
     }
 
+    /// The longest that news keep a candidate from looking by itself (R8): 10 leases.
+    pub fn quiet_span(&self) -> Duration {
+        self.lease_duration * 10
+    }
+
     /// The longest a candidate that hears nothing goes without looking (R8): 0.85 leases.
     pub fn look_span(&self) -> Duration {
         self.lease_duration * 17 / 20

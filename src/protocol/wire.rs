@@ -24,6 +24,8 @@ pub struct Knowledge {
     pub count: u64,
     /// Time since then on the candidate's own clock.
     pub age: Duration,
+    /// Time since it first knew just this token and count, on the same clock: for that long nobody has renewed.
+    pub unchanged_for: Duration,
     /// For how much longer the lease that it knew of should stand, as far as it can tell: after a heartbeat a whole
     /// lease, less the time since and some slack. Zero when it knows of none. A lease that is gone earlier,
     /// without a release, vanished.

@@ -145,10 +145,11 @@ impl Pair<'_> {
                 self.same_token(mine, twin);
                 floor = mine;
             }
-            let knowledge = (!random.one_in(3)).then(|| Knowledge {
+            let knowledge = (!random.one_in(2)).then(|| Knowledge {
                 token: if random.one_in(6) { random.pick(&known) } else { self.token },
                 count: (self.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2])),
                 age: lease_duration * random.pick(&[0, 2, 3, 4, 5, 8]) / 4,
+                unchanged_for: lease_duration * random.pick(&[0, 3, 4, 8]) / 4,
                 remaining: lease_duration * random.pick(&[0, 0, 2]) / 4,
             });
             let request = CampaignRequest { candidate, identity, lease_duration, floor, knowledge, guard };

@@ -127,6 +127,7 @@ impl Pair<'_> {
                     token: self.latest.1,
                     count: self.count,
                     age: ms(1),
+                    unchanged_for: ms(1),
                     remaining: lease_duration,
                 });
                 let identity = identity(candidate);

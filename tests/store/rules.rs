@@ -81,7 +81,7 @@ async fn a_lease_that_is_gone_before_its_time_guards_the_role_as_vanished() {
     let store = connected(&redis.url()).await;
     let (token, count) = win_after_the_start(&store, 1, LEASE / 60).await;
     redis.command(&["DEL", LEASE_KEY]);
-    let knowledge = Some(Knowledge { token, count, age: ms(10), remaining: ms(1) });
+    let knowledge = Some(Knowledge { token, count, age: ms(10), unchanged_for: ms(10), remaining: ms(1) });
     let reply = campaign(&store, CampaignRequest { knowledge, ..ask(2, 1) }).await;
     assert!(matches!(reply, CampaignReply::Guarded { cause: GuardCause::Vanished, .. }), "{reply:?}");
     redis.command(&["DEL", RECORD_KEY]);

@@ -37,7 +37,7 @@ pub fn unguarded(session: u128, attempt: u64) -> CampaignRequest {
 
 /// What a candidate knows that heard this token and count a while ago.
 pub fn knows((token, count): (Token, u64), age: Duration) -> Option<Knowledge> {
-    Some(Knowledge { token, count, age, remaining: Duration::ZERO })
+    Some(Knowledge { token, count, age, unchanged_for: age, remaining: Duration::ZERO })
 }
 
 /// What a candidate knows that found nothing.

@@ -58,14 +58,16 @@ impl Election {
 
     /// Plans the next look: not before a cooldown is over, and not within a lease of a heartbeat.
     pub(super) fn look(&mut self, now: Mono, at: Mono) {
-        let quiet = if self.profile.rules.heartbeats {
-            self.insight.quiet_until(self.profile.timing.lease_duration())
-        } else {
-            None
-        };
+        let quiet = self.quiet_until().map(|until| until.min(self.looked_at + self.profile.timing.quiet_span()));
         let soonest = quiet.filter(|until| now < *until).map_or(at, |until| until.max(at)).max(self.out_until);
         self.look_at =
             soonest + self.turn(|election| election.spread_of(election.insight.audience.min(FORERUNNERS + 1)));
+    }
+
+    /// Until when news of another keep this candidate from looking (R8).
+    fn quiet_until(&self) -> Option<Mono> {
+        let lease = self.profile.timing.lease_duration();
+        self.insight.quiet_until(lease).filter(|_| self.profile.rules.heartbeats)
     }
 
     /// A few random milliseconds, more where many listen, so that they do not all look at once.
@@ -127,10 +129,13 @@ impl Election {
         self.unanswered = false;
         self.look_again = false;
         self.waited = true;
+        // News postpone, and no more: now the store shall say whether they are its own.
+        self.doubts_news = self.quiet_until().is_some_and(|until| now < until);
+        self.looked_at = now;
         let timing = self.profile.timing;
         // Within the listening period only a release opens the role; a candidate that claims to know nothing gets just
         // that.
-        let knowledge = if now < self.listen_until { None } else { self.insight.knowledge(now, &timing) };
+        let knowledge = self.insight.knowledge(now, &timing, now < self.listen_until);
         let request = CampaignRequest {
             candidate: self.candidate(self.attempt),
             identity: self.profile.identity.clone(),
@@ -148,6 +153,15 @@ impl Election {
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);
         let current = matches!(self.phase, Phase::Candidate) && flight.attempt == self.attempt && !self.unanswered;
+        if let Ok(Stamped { reply, .. }) = &reply
+            && self.doubts_news
+            && current
+        {
+            self.insight.compare_with_store(match reply {
+                CampaignReply::Held { holder, .. } => Some(holder.session),
+                _ => None,
+            });
+        }
         match reply {
             Ok(Stamped { reply: CampaignReply::Granted { token, count }, .. }) => {
                 self.granted(now, flight, token, count, current && !stepped);
@@ -278,7 +292,7 @@ impl Election {
     }
 
     pub(super) fn heard(&mut self, now: Mono, news: Announcement) {
-        if news.holder.session == self.profile.session {
+        if news.holder.session == self.profile.session || self.insight.disbelieves(news.holder.session) {
             return;
         }
         // Whoever has just been granted may not know yet how many listen, and a store need not say. A number that falls
@@ -310,7 +324,7 @@ impl Election {
             self.doubt(now, news.token);
             return;
         }
-        if !self.insight.hear(news.token, news.count, now) {
+        if !self.insight.hear(news.holder.session, news.token, news.count, now) {
             return;
         }
         self.answered = true;

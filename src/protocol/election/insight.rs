@@ -1,5 +1,6 @@
 //! What a replica knows of the others: the greatest token, the renewal count, who leads, and when it last heard so.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,28 @@ struct Rival {
     until: Mono,
 }
 
+/// The record's token and count.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    token: Token,
+    count: u64,
+    /// When they were first known to be these.
+    since: Mono,
+    /// When they were last known to be these.
+    at: Mono,
+}
+
+/// The last heartbeat of another.
+#[derive(Clone, Copy, Debug)]
+struct Heartbeat {
+    session: SessionId,
+    token: Token,
+    at: Mono,
+}
+
+/// How many sessions that the store did not name are remembered.
+const DISBELIEVED: usize = 16;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Insight {
@@ -24,52 +47,58 @@ pub(super) struct Insight {
     /// How many listened to the last heartbeat, as far as somebody told.
     pub(super) audience: u32,
     pub(super) clock: ClockWatch,
-    /// The record's token and count, and when they were learnt.
-    known: Option<(Token, u64, Mono)>,
+    known: Option<Known>,
     rival: Option<Rival>,
-    /// The last heartbeat of another, and its token.
-    heartbeat: Option<(Token, Mono)>,
+    heartbeat: Option<Heartbeat>,
+    /// Whose news the store denies: another store's, on the same channel.
+    disbelieved: VecDeque<SessionId>,
     /// Other processes with this replica's name that were reported already.
     clashes: Vec<SessionId>,
 }
 
 impl Insight {
-    /// What to tell the store (R5 *vanished*): nothing that is older than 1.25 leases.
-    pub(super) fn knowledge(&self, now: Mono, timing: &Timing) -> Option<Knowledge> {
-        let (token, count, at) = self.known?;
+    /// What to tell the store (R5 *vanished*): nothing that is older than 1.25 leases. `listening`: messages may have
+    /// been missed, so that it counts only if it was seen to stand still for as long as one listens.
+    pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<Knowledge> {
+        let Known { token, count, since, at } = self.known?;
         let age = now.since(at);
+        if age >= timing.knowledge_span() || (listening && at.since(since) < timing.listen_span()) {
+            return None;
+        }
         let stands = self.rival.as_ref().map_or(Duration::ZERO, |rival| rival.until.since(now));
         let remaining = stands.saturating_sub(slack(timing.lease_duration()));
-        (age < timing.knowledge_span()).then_some(Knowledge { token, count, age, remaining })
+        Some(Knowledge { token, count, age, unchanged_for: now.since(since), remaining })
     }
 
     /// The store's record had this token and count, at `at` or before.
     pub(super) fn learn(&mut self, token: Token, count: u64, at: Mono) {
         self.floor = self.floor.max(token);
-        self.known = Some((token, count, at));
+        let same = self.known.filter(|known| (known.token, known.count) == (token, count));
+        self.known = Some(Known { token, count, since: same.map_or(at, |known| known.since), at });
     }
 
     /// The store says that another leads. True when that is news.
     pub(super) fn follow(&mut self, holder: Holder, token: Token, until: Mono) -> bool {
         self.floor = self.floor.max(token);
+        self.disbelieved.retain(|session| *session != holder.session);
         let news = self.rival.as_ref().is_none_or(|rival| rival.token != token || rival.holder != holder);
         self.rival = Some(Rival { holder, token, until });
         news
     }
 
     /// A heartbeat or a grant of another was heard. False for one that is older than what was heard before.
-    pub(super) fn hear(&mut self, token: Token, count: u64, now: Mono) -> bool {
-        if self.heartbeat.is_some_and(|(newest, _)| token < newest) {
+    pub(super) fn hear(&mut self, session: SessionId, token: Token, count: u64, now: Mono) -> bool {
+        if self.heartbeat.is_some_and(|newest| token < newest.token) {
             return false;
         }
-        self.heartbeat = Some((token, now));
+        self.heartbeat = Some(Heartbeat { session, token, at: now });
         self.learn(token, count, now);
         true
     }
 
     /// A release was heard, or the lease was found free: nobody is known to lead. False when a later term was heard of.
     pub(super) fn forget_rival(&mut self, token: Token) -> bool {
-        if self.heartbeat.is_some_and(|(newest, _)| token < newest) {
+        if self.heartbeat.is_some_and(|newest| token < newest.token) {
             return false;
         }
         self.floor = self.floor.max(token);
@@ -80,7 +109,22 @@ impl Insight {
 
     /// Until when a heartbeat forbids to look: one lease from when it was heard, on this replica's own clock (R8).
     pub(super) fn quiet_until(&self, lease: Duration) -> Option<Mono> {
-        self.heartbeat.map(|(_, at)| at + lease)
+        self.heartbeat.map(|heartbeat| heartbeat.at + lease)
+    }
+
+    /// The store says who leads, if anybody. One of whom news kept this replica quiet, and whom the store does not
+    /// name, is another store's: nothing more is believed of it, until the store names it.
+    pub(super) fn compare_with_store(&mut self, holder: Option<SessionId>) {
+        if let Some(heartbeat) = self.heartbeat.take_if(|heartbeat| holder != Some(heartbeat.session)) {
+            self.rival = None;
+            self.disbelieved.truncate(DISBELIEVED - 1);
+            self.disbelieved.push_front(heartbeat.session);
+        }
+    }
+
+    /// Whether the store denies this session.
+    pub(super) fn disbelieves(&self, session: SessionId) -> bool {
+        self.disbelieved.contains(&session)
     }
 
     /// The leader's name and until when it is worth telling.

@@ -195,6 +195,10 @@ pub struct Election {
     waited: bool,
     /// A release was heard while a campaign was out: its answer may be older than the release.
     look_again: bool,
+    /// When it last campaigned, or began.
+    looked_at: Mono,
+    /// Its last campaign went out although news of another keep it quiet: they have done so for long (R8).
+    doubts_news: bool,
     /// No grant is accepted before this without a release (R8).
     listen_until: Mono,
     /// A cooldown after a resignation, or one lease after the store's clock was stepped forwards.
@@ -226,6 +230,8 @@ impl Election {
             patience: Duration::ZERO,
             waited: false,
             look_again: false,
+            looked_at: now,
+            doubts_news: false,
             listen_until: if profile.rules.listening { now + profile.timing.listen_span() } else { now },
             out_until: now,
             guarded: None,

@@ -83,7 +83,13 @@ impl Store {
 
     fn knowledge(&self) -> Option<Knowledge> {
         let record = self.cell.record.as_ref()?;
-        Some(Knowledge { token: record.token, count: record.count, age: secs(5), remaining: Duration::ZERO })
+        Some(Knowledge {
+            token: record.token,
+            count: record.count,
+            age: secs(5),
+            unchanged_for: secs(5),
+            remaining: Duration::ZERO,
+        })
     }
 
     fn grant(&mut self, session: u128, attempt: u64) -> Token {
@@ -428,7 +434,7 @@ fn r8_a_holder_whose_count_stood_still_for_a_whole_lease_is_overdue_whatever_the
     let mut store = Store::new();
     store.grant(1, 1);
     store.now = StoreTime(store.now.0 - 60_000_000);
-    let knows = |store: &Store, age| Some(Knowledge { age, ..store.knowledge().unwrap() });
+    let knows = |store: &Store, unchanged_for| Some(Knowledge { unchanged_for, ..store.knowledge().unwrap() });
     let early = CampaignRequest { knowledge: knows(&store, secs(9)), ..ask(2, 1) };
     assert!(matches!(store.campaign(&early).0, CampaignReply::Held { .. }));
     let late = CampaignRequest { knowledge: knows(&store, LEASE), ..ask(2, 2) };

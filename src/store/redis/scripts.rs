@@ -159,7 +159,7 @@ pub(super) fn flag(on: bool) -> String {
 
 /// The first two arguments of every request, and room for the others: none has more than these and the channel.
 fn room_for(candidate: Candidate) -> Vec<String> {
-    let mut args = Vec::with_capacity(12);
+    let mut args = Vec::with_capacity(13);
     args.extend([candidate.session.to_string(), candidate.attempt.0.to_string()]);
     args
 }
@@ -180,9 +180,10 @@ pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String
             known.token.to_string(),
             known.count.to_string(),
             known.age.as_millis().to_string(),
+            known.unchanged_for.as_millis().to_string(),
             ceil_ms(known.remaining),
         ]),
-        None => args.extend([const { String::new() }; 4]),
+        None => args.extend([const { String::new() }; 5]),
     }
     args
 }

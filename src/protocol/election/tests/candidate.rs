@@ -151,6 +151,69 @@ fn after_a_gap_a_candidate_looks_once_and_listens_again() {
 }
 
 #[test]
+fn gaps_do_not_put_off_for_ever_one_who_was_told_that_nobody_renews() {
+    let mut stage = Stage::standby(LEASE);
+    let mut told = None;
+    // The leader is dead, and the subscription breaks again and again within the time of listening.
+    while told.is_none() && stage.now < Mono::from_nanos(1_100_000_000_000) {
+        stage.actions();
+        stage.pass(LEASE / 4).input(Input::Gap);
+        stage.until_due(ms(100));
+        let (id, request) = stage.campaign();
+        told = request.knowledge;
+        stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+    }
+    let told = told.expect("it has seen the count stand still for half a lease");
+    assert!((told.token, told.count) == (token(10), 5) && told.unchanged_for >= LEASE / 2, "{told:?}");
+}
+
+#[test]
+fn what_is_known_grows_old_although_it_is_told_again() {
+    let mut stage = Stage::standby(LEASE);
+    stage.actions();
+    stage.until_due(LEASE);
+    let (id, _) = stage.campaign();
+    stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE * 200, count: 5 });
+    stage.actions();
+    stage.until_due(LEASE);
+    let (_, request) = stage.campaign();
+    let known = request.knowledge.unwrap();
+    assert!(known.age < LEASE && known.unchanged_for > LEASE, "overdue, whatever the TTL says: {known:?}");
+}
+
+#[test]
+fn news_keep_nobody_quiet_for_more_than_ten_leases_and_the_store_says_whose_they_are() {
+    for named in [false, true] {
+        let mut stage = Stage::new();
+        let (id, _) = stage.campaign();
+        stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+        let quiet_since = stage.now;
+        let mut count = 100;
+        let id = loop {
+            stage.pass(PERIOD).hear(AnnouncementKind::Heartbeat, token(20), count);
+            count += 1;
+            if stage.election.poll_timeout().is_some_and(|due| due <= stage.now + SOON) {
+                stage.actions();
+                stage.until_due(SOON);
+                break stage.campaign().0;
+            }
+            assert!(stage.now.since(quiet_since) < LEASE * 11, "it never asks");
+        };
+        assert!(stage.now.since(quiet_since) >= LEASE * 10 - PERIOD, "news postpone");
+        assert_eq!(stage.election.view(stage.now).holder.map(|(name, _)| name), Some(rival().identity));
+        let reply = if named {
+            CampaignReply::Held { holder: rival(), token: token(20), remaining: LEASE, count }
+        } else {
+            CampaignReply::LookAgain { token: token(10), count: 5 }
+        };
+        stage.answer(id, reply);
+        stage.hear(AnnouncementKind::Heartbeat, token(20), count + 1);
+        let holder = stage.election.view(stage.now).holder;
+        assert_eq!(holder.is_some(), named, "the store's word stands against the news");
+    }
+}
+
+#[test]
 fn knowledge_older_than_a_lease_and_a_quarter_is_not_told() {
     let mut stage = Stage::standby(ms(14_000));
     stage.actions();

@@ -231,12 +231,14 @@ fn a_lock_that_the_store_forgot_is_put_back_unless_it_was_released_or_somebody_c
 #[test]
 fn after_a_restart_nobody_new_is_granted_for_the_guard_but_what_is_held_goes_on() {
     let mut store = Store::new();
-    let token = store.granted(&ask("a", 1, 1)).token;
+    store.granted(&ask("a", 1, 1));
     store.run_id = "two";
+    assert!(!store.space.confirm(store.server()), "R6: a grant of this moment would not count");
     let AcquireReply::Guarded { remaining } = store.acquire(&ask("b", 2, 2)) else { panic!() };
     assert_eq!(remaining, GUARD);
     assert!(matches!(store.extend(&extension("a", 1)), ExtendReply::Extended { .. }));
-    assert_eq!(store.granted(&ask("a", 1, 1)).token, token);
+    assert!(is_held(&store.acquire(&ask("a", 1, 1))), "what was asked for is not told before the guard ends");
+    assert!(store.space.confirm(store.server()));
     store.granted(&AcquireRequest { guard: None, ..ask("c", 2, 3) });
     store.pass(GUARD);
     store.granted(&ask("b", 2, 4));
@@ -253,7 +255,7 @@ fn under_a_guard_an_owner_does_not_take_again_what_it_may_have_given_back() {
     (store.space, store.run_id) = (before_the_release, "two");
     let again = AcquireRequest { owner: Arc::from("owner-1"), ..ask("a", 1, 3) };
     assert!(is_held(&store.acquire(&again)));
-    assert_eq!(store.granted(&ask("a", 1, 1)), first, "the very request is repeated under a guard, too");
+    assert!(is_held(&store.acquire(&ask("a", 1, 1))), "nor by the very request, which may be late");
     store.pass(GUARD);
     assert!(store.granted(&again).token > first.token);
 }

@@ -3,12 +3,12 @@
 --   | look token count | stale token count | exhausted
 -- each after its name with the store's clock. protocol/lease.rs is the reference for what happens when.
 --
--- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms known_remaining_ms
--- (the last four empty when nothing is known; guard is 0, 1, or 2: on, and replies count with acknowledgements)
+-- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms
+-- known_unchanged_for_ms known_remaining_ms (the last five empty when nothing is known; guard is 0, 1, or 2: on, and replies count with acknowledgements)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, acks, floor = ARGV[6] ~= '0', ARGV[6] == '2', tonumber(ARGV[7])
 local known_token, known_count = tonumber(ARGV[8]), tonumber(ARGV[9])
-local known_age_ms, known_remaining_ms = tonumber(ARGV[10]), tonumber(ARGV[11])
+local known_age_ms, known_unchanged_for_ms, known_remaining_ms = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 
 -- By how much a lease's TTL may end before the moment that its record remembers: it is counted in whole milliseconds.
 local TTL_ROUNDING_US = 2000
@@ -59,7 +59,8 @@ if lease then
     -- The candidate saw the count stand still for the holder's whole lease, on its own clock: the holder's deadline has
     -- passed, whatever this clock says of the TTL (it was stepped back). A count says nothing without its token: two
     -- sides of a split count alike.
-    local overdue = known_token == record.token and known_count == record.count and known_age_ms >= lease.lease_ms
+    local overdue = known_token == record.token and known_count == record.count
+      and known_unchanged_for_ms >= lease.lease_ms
     if not overdue then
       return {
         'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session,
