@@ -86,7 +86,7 @@ impl Record {
 }
 
 /// The lease and the record of one role.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseCell {
     rules: Rules,
     lease: Option<Lease>,

@@ -1,6 +1,8 @@
 //! Holds what the apps could have read against the promises P1, P2 and P5.
 
-use baton::protocol::Token;
+use std::collections::BTreeSet;
+
+use baton::protocol::{StoreTime, Token};
 
 use crate::clockwork::{Nanos, SECOND};
 
@@ -20,6 +22,9 @@ pub struct Checker {
     pub two_leaders: u64,
     /// P2: terms whose token is not greater than every earlier one's.
     pub token_regressions: u64,
+    /// Tokens that rightly may not be greater: when each was minted, neither its asker nor the store's clock remembered
+    /// the greatest.
+    unremembered: BTreeSet<Token>,
     /// P5: renewals of a standing incumbent that the store refused, before the first split.
     pub refused_incumbents: u64,
     /// Moments at which somebody led although too few members have been well for a whole lease.
@@ -57,12 +62,19 @@ impl Checker {
 
     pub fn elected(&mut self, now: Nanos, at: usize, token: Token) {
         self.terms += 1;
-        if token <= self.top {
+        if token <= self.top && !self.unremembered.contains(&token) {
             self.token_regressions += 1;
             let top = self.top;
             self.complain(now, || format!("P2: replica {at} is elected with token {token}, after {top}"));
         }
         self.top = self.top.max(token);
+    }
+
+    /// A token was minted for an asker that knew of none greater than `floor`, by a clock that showed `clock`.
+    pub fn minted(&mut self, token: Token, floor: Token, clock: StoreTime) {
+        if token <= self.top && floor < self.top && clock.0 < self.top.get() {
+            self.unremembered.insert(token);
+        }
     }
 
     /// A side of a split may grant a term that the other side's store hears of later: from then on a refusal may be

@@ -5,7 +5,8 @@ use std::time::Duration;
 use baton::protocol::{Input, SessionId};
 
 use crate::clockwork::{MS, Nanos, SECOND};
-use crate::world::{ANSWER_VALIDITY_MS, Happening, World};
+use crate::processes::ANSWER_VALIDITY_MS;
+use crate::world::{Happening, World};
 
 /// How long what a kubelet saw takes to get to a replica.
 const LATENESS: Nanos = 3 * SECOND;
@@ -49,13 +50,15 @@ impl World {
         }
         let whole = self.chance(0.5);
         let now = self.now;
-        let dead = &mut self.replicas[victim];
+        let dead = &mut self.processes[victim];
         if whole {
-            dead.promised_until = dead.promised_until.min(now);
+            for task in &mut dead.tasks {
+                task.promised_until = task.promised_until.min(now);
+            }
         }
         let account = Account { session: dead.session, pod: dead.pod, whole };
         self.ends.push(account);
-        for to in 0..self.replicas.len() {
+        for to in 0..self.processes.len() {
             self.tell_of(account, to);
         }
     }
@@ -66,7 +69,7 @@ impl World {
             return false;
         }
         let when = self.now + self.span(100 * MS, SECOND);
-        self.at(when, Happening::Restart(self.replicas[victim].pod));
+        self.at(when, Happening::Restart(self.processes[victim].pod));
         true
     }
 
@@ -75,8 +78,8 @@ impl World {
         if self.scenario.evidence != Evidence::Gone || !self.chance(0.5) {
             return;
         }
-        let account = Account { session: self.replicas[victim].session, pod: self.replicas[victim].pod, whole: false };
-        for to in 0..self.replicas.len() {
+        let account = Account { session: self.processes[victim].session, pod: self.processes[victim].pod, whole: false };
+        for to in 0..self.processes.len() {
             self.tell_of(account, to);
         }
     }
@@ -98,9 +101,9 @@ impl World {
     }
 
     pub fn hear_of_an_end(&mut self, to: usize, account: Account) {
-        if self.now < self.replicas[to].cut_until {
+        if self.now < self.processes[to].cut.replies {
             // It is cut off from the API server as well, and reads it when it is back.
-            self.at(self.replicas[to].cut_until + MS, Happening::Departed { to, account });
+            self.at(self.processes[to].cut.replies.saturating_add(MS), Happening::Departed { to, account });
             return;
         }
         let waits = match self.scenario.evidence {
@@ -111,15 +114,15 @@ impl World {
         let session = match self.scenario.evidence {
             // The name says nothing of which process it was: the one that runs there now is taken for it.
             Evidence::Name => self
-                .replicas
+                .processes
                 .iter()
-                .filter(|replica| replica.pod == account.pod)
-                .map(|replica| replica.session)
+                .filter(|process| process.pod == account.pod)
+                .map(|process| process.session)
                 .next_back(),
             _ => Some(account.session),
         };
         if let Some(session) = session {
-            self.input(to, Input::Departed { session, promise });
+            self.input_all(to, &Input::Departed { session, promise });
         }
     }
 }

@@ -1,9 +1,14 @@
 //! What goes wrong, and how often: the columns of the table in section 1.
 
+use std::time::Duration;
+
 use baton::protocol::Input;
 
 use crate::checker::Watched;
 use crate::clockwork::{MS, Nanos, SECOND};
+use crate::failovers::{Data, Ending};
+use crate::processes::At;
+use crate::scenario::LEASE;
 use crate::world::{Happening, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +25,7 @@ pub enum Fault {
     RestartKept,
     /// The store restarts empty.
     RestartLost,
-    /// A lagging replica of the store takes over.
+    /// A replica of the store takes over that may lag.
     Failover,
     /// The same, and the old master is still served to some.
     Split,
@@ -30,26 +35,113 @@ pub enum Fault {
     Evict,
     /// Everything in the store is deleted.
     Flush,
-    /// One upon another, whatever does not make the store deny a lease behind its own back: no split, step, eviction or
-    /// flush.
+    /// The store restarts with all but the last second.
+    RestartLate,
+    /// A split in which replicas go from side to side.
+    Sides,
+    /// A split after which the old master is promoted again, or never stopped being one.
+    OldMaster,
+    /// A role is removed and added again.
+    Reload,
+    /// Leases of two lengths, and whatever leaves the record where it is.
+    Lengths,
+    /// Two faults within a lease.
+    Pairs,
+    /// Requests, replies or news are lost, and the other two are not.
+    HalfCut,
+    /// A sidecar's subscription breaks again and again.
+    Flapping,
+    /// SIGTERM, and sometimes a second one.
+    Shutdown,
+    /// An app's health check fails for a while.
+    Unwell,
+    /// A new process.
+    Newcomer,
+    /// The master stands still.
+    Frozen,
+    /// A replica of the store leaves and comes back, or lags.
+    Replica,
+    /// One upon another.
     Storm,
-    /// Any of these; splits only with acknowledged writes (R6), without which nothing helps against them.
+    /// Any of these, one at a time.
     Mixed,
 }
 
+/// What may go wrong with who leads, and with the store, for [`Fault::Pairs`].
+const OF_STORES: [Fault; 9] = [
+    Fault::Evict,
+    Fault::Flush,
+    Fault::Clock,
+    Fault::Split,
+    Fault::OldMaster,
+    Fault::Failover,
+    Fault::RestartKept,
+    Fault::RestartLost,
+    Fault::RestartLate,
+];
+const OF_PROCESSES: [Fault; 5] = [Fault::Pause, Fault::Cut, Fault::Kill, Fault::HalfCut, Fault::Newcomer];
+/// What leaves the record where it is.
+const KEEP_THE_RECORD: [Fault; 13] = [
+    Fault::Pause,
+    Fault::Cut,
+    Fault::Kill,
+    Fault::Resign,
+    Fault::RestartKept,
+    Fault::Evict,
+    Fault::Evict,
+    Fault::Reload,
+    Fault::HalfCut,
+    Fault::Flapping,
+    Fault::Shutdown,
+    Fault::Unwell,
+    Fault::Newcomer,
+];
+/// What a mix is made of.
+const ANY: [Fault; 22] = [
+    Fault::Pause,
+    Fault::Cut,
+    Fault::Kill,
+    Fault::Resign,
+    Fault::RestartKept,
+    Fault::RestartLost,
+    Fault::RestartLate,
+    Fault::Failover,
+    Fault::Split,
+    Fault::Clock,
+    Fault::Evict,
+    Fault::Flush,
+    Fault::Sides,
+    Fault::OldMaster,
+    Fault::Reload,
+    Fault::HalfCut,
+    Fault::Flapping,
+    Fault::Shutdown,
+    Fault::Unwell,
+    Fault::Newcomer,
+    Fault::Frozen,
+    Fault::Replica,
+];
+
 impl Fault {
-    pub const ALL: [Self; 12] = [
+    /// The columns of the table.
+    pub const ALL: [Self; 18] = [
         Self::Pause,
         Self::Cut,
         Self::Kill,
         Self::Resign,
         Self::RestartKept,
         Self::RestartLost,
+        Self::RestartLate,
         Self::Failover,
         Self::Split,
+        Self::Sides,
+        Self::OldMaster,
         Self::Clock,
         Self::Evict,
         Self::Flush,
+        Self::Reload,
+        Self::Lengths,
+        Self::Pairs,
         Self::Mixed,
     ];
 
@@ -61,41 +153,61 @@ impl Fault {
             Self::Resign => "resign",
             Self::RestartKept => "restart, data kept",
             Self::RestartLost => "restart, data lost",
+            Self::RestartLate => "restart, last second lost",
             Self::Failover => "failover to a lagging replica",
             Self::Split => "split, old master still served",
+            Self::Sides => "replica changes sides",
+            Self::OldMaster => "old master promoted again",
             Self::Clock => "Redis clock step",
             Self::Evict => "lease evicted",
             Self::Flush => "FLUSHALL",
+            Self::Reload => "role removed and added",
+            Self::Lengths => "lease lengths differ",
+            Self::Pairs => "two faults at once",
+            Self::HalfCut => "cut in one direction",
+            Self::Flapping => "subscription breaks again and again",
+            Self::Shutdown => "shutdown",
+            Self::Unwell => "app unwell",
+            Self::Newcomer => "newcomer",
+            Self::Frozen => "Redis stands still",
+            Self::Replica => "a replica leaves",
             Self::Storm => "one upon another",
             Self::Mixed => "all mixed",
         }
     }
+
+    /// Nothing helps against these without acknowledged writes (R6).
+    const fn needs_acks(self) -> bool {
+        matches!(self, Self::Split | Self::Sides | Self::OldMaster)
+    }
 }
 
 impl World {
+    fn one_of(&mut self, faults: &[Fault]) -> Fault {
+        loop {
+            let fault = faults[self.rng.usize(0..faults.len())];
+            if self.scenario.acks > 0 || !fault.needs_acks() {
+                return fault;
+            }
+        }
+    }
+
     /// Something goes wrong, and the next time is planned.
     pub fn fault(&mut self) {
         if self.now > self.scenario.faults_until {
             return;
         }
         let fault = match self.scenario.fault {
-            Fault::Mixed => {
-                let mixed: Vec<Fault> = Fault::ALL
-                    .into_iter()
-                    .filter(|fault| *fault != Fault::Mixed && (*fault != Fault::Split || self.scenario.acks))
-                    .collect();
-                mixed[self.rng.usize(0..mixed.len())]
+            Fault::Mixed | Fault::Storm => self.one_of(&ANY),
+            Fault::Lengths => {
+                if self.rng.bool() {
+                    let (other, later) = (self.one_of(&KEEP_THE_RECORD), self.span(0, LEASE));
+                    self.at(self.now + later, Happening::Strike(other));
+                    self.faults_end = self.faults_end.max(self.now + later);
+                }
+                self.one_of(&KEEP_THE_RECORD)
             }
-            Fault::Storm => {
-                let mixed = Fault::ALL.into_iter().filter(|fault| {
-                    !matches!(
-                        fault,
-                        Fault::Mixed | Fault::Storm | Fault::Split | Fault::Clock | Fault::Evict | Fault::Flush
-                    )
-                });
-                let mixed: Vec<Fault> = mixed.collect();
-                mixed[self.rng.usize(0..mixed.len())]
-            }
+            Fault::Reload => self.one_of(&[Fault::Reload, Fault::Reload, Fault::Shutdown]),
             fault => fault,
         };
         let end = self.now + self.strike(fault);
@@ -109,94 +221,242 @@ impl World {
         self.at(next, Happening::Fault);
     }
 
+    pub fn leader(&self) -> Option<usize> {
+        self.processes.iter().position(|process| process.leads(self.now))
+    }
+
     /// Returns for how long it lasts.
-    fn strike(&mut self, fault: Fault) -> Nanos {
-        let leader = self.replicas.iter().position(|replica| replica.leads(self.now));
-        let living: Vec<usize> = (0..self.replicas.len()).filter(|at| self.replicas[*at].alive).collect();
+    pub fn strike(&mut self, fault: Fault) -> Nanos {
+        let leader = self.leader();
+        let living: Vec<usize> = (0..self.processes.len()).filter(|at| self.processes[*at].alive).collect();
+        if living.is_empty() {
+            self.join();
+            return 0;
+        }
         let any = living[self.rng.usize(0..living.len())];
-        let victim = if self.chance(0.5) { leader.unwrap_or(any) } else { any };
-        self.note(|_| format!("FAULT {fault:?}, victim replica-{victim}"));
+        let victim = if self.chance(0.6) { leader.unwrap_or(any) } else { any };
+        let master = self.official;
+        self.note(|_| format!("FAULT {fault:?}, victim process-{victim}"));
         match fault {
             Fault::Pause => self.pause(victim),
-            Fault::Cut => {
-                let span = self.span(500 * MS, 25 * SECOND);
-                self.replicas[victim].cut_until = self.now + span;
-                self.at(self.now + span + MS, Happening::Gap(victim));
-                self.lose_sight_of(victim);
-                span
+            Fault::Cut => self.cut(victim),
+            Fault::HalfCut => self.half_cut(victim),
+            Fault::Kill => self.kill(victim),
+            Fault::Resign => self.resign(leader),
+            Fault::RestartKept => self.restart(master, Data::Kept),
+            Fault::RestartLost => self.restart(master, Data::Lost),
+            Fault::RestartLate => self.restart(master, Data::Late),
+            Fault::Failover => self.fail_over(),
+            Fault::Split => self.split(Ending::New),
+            Fault::Sides => self.split(Ending::Either),
+            Fault::OldMaster => {
+                let ending = if self.rng.bool() { Ending::Old } else { Ending::OldAgain };
+                self.split(ending)
             }
-            Fault::Kill => {
-                self.end(victim);
-                self.replicas[victim].alive = false;
-                let span = self.span(0, 5 * SECOND);
-                if !self.restarts_in_its_pod(victim) {
-                    self.at(self.now + span, Happening::Join);
-                }
-                span
-            }
-            Fault::Resign => {
-                if let Some(leader) = leader.filter(|leader| self.now >= self.replicas[*leader].paused_until) {
-                    let cooldown = std::time::Duration::from_nanos(self.span(SECOND, 3 * SECOND));
-                    self.input(leader, Input::Resign { cooldown });
-                }
-                0
-            }
-            Fault::RestartKept | Fault::RestartLost => {
-                let (store, span) = (self.master, self.span(100 * MS, 15 * SECOND));
-                self.stores[store].up = false;
-                let forget = fault == Fault::RestartLost;
-                self.at(self.now + span, Happening::StoreUp { store, forget, restarted: true });
-                span
-            }
-            Fault::Failover | Fault::Split => self.fail_over(fault == Fault::Split),
-            Fault::Clock => {
-                let step = match self.rng.bool() {
-                    true => self.rng.i64(-30_000_000..=30_000_000),
-                    false => self.rng.i64(5_000_000..=60_000_000),
-                };
-                let master = self.master;
-                self.stores[master].skew_us += step;
-                self.note(|_| format!("the store's clock jumps by {step} us"));
-                0
-            }
+            Fault::Clock => self.step_a_clock(),
             Fault::Evict => {
-                let master = self.master;
-                self.stores[master].cell.evict_lease();
-                0
+                self.servers[master].cell.evict_lease();
+                self.written(master)
             }
             Fault::Flush => {
-                let master = self.master;
-                self.stores[master].cell.forget();
+                self.servers[master].cell.forget();
+                self.written(master)
+            }
+            Fault::Reload => self.reload(victim),
+            Fault::Flapping => {
+                let span = self.span(5 * SECOND, 40 * SECOND);
+                self.processes[victim].flaps_until = self.now + span;
+                self.at(self.now, Happening::Gap(victim));
+                span
+            }
+            Fault::Shutdown => self.shut_down(victim),
+            Fault::Unwell => {
+                let span = self.span(100 * MS, 10 * SECOND);
+                self.at(self.now, Happening::AppHealth { process: victim, healthy: false });
+                self.at(self.now + span, Happening::AppHealth { process: victim, healthy: true });
+                span
+            }
+            Fault::Newcomer => {
+                self.join();
                 0
             }
-            Fault::Mixed | Fault::Storm => unreachable!("resolved by the caller"),
+            Fault::Frozen => {
+                let span = self.span(100 * MS, 25 * SECOND);
+                let until = &mut self.servers[master].frozen_until;
+                *until = (self.now + span).max(*until);
+                span
+            }
+            Fault::Replica => self.trouble_a_replica(),
+            Fault::Pairs => self.strike_two(),
+            Fault::Lengths | Fault::Mixed | Fault::Storm => unreachable!("resolved by the caller"),
         }
+    }
+
+    /// The master's state was changed behind the scripts' back.
+    fn written(&mut self, master: usize) -> Nanos {
+        self.servers[master].wrote(self.now);
+        self.replicate(master);
+        0
+    }
+
+    /// One of the store's and one of a process', in either order, and often somebody new.
+    fn strike_two(&mut self) -> Nanos {
+        let (first, second) = (self.one_of(&OF_STORES), self.one_of(&OF_PROCESSES));
+        let (first, second) = if self.rng.bool() { (first, second) } else { (second, first) };
+        let later = self.span(0, LEASE);
+        self.at(self.now + later, Happening::Strike(second));
+        if self.rng.bool() {
+            let joins = self.span(0, LEASE);
+            self.at(self.now + joins, Happening::Join);
+        }
+        self.strike(first).max(later)
     }
 
     fn pause(&mut self, victim: usize) -> Nanos {
         let span = self.span(100 * MS, 25 * SECOND);
-        self.replicas[victim].paused_until = self.now + span;
+        let until = self.now + span;
+        self.processes[victim].paused_until = self.processes[victim].paused_until.max(until);
         // Before anything that waited: the driver drops old messages and looks by itself.
-        self.at(self.now + span, Happening::Gap(victim));
+        self.at(until, Happening::Gap(victim));
         span
     }
 
-    fn fail_over(&mut self, split: bool) -> Nanos {
-        let old = self.master;
-        let new = self.promote();
-        let takes = self.span(200 * MS, 12 * SECOND);
-        self.at(self.now + takes, Happening::StoreUp { store: new, forget: false, restarted: false });
-        if !split {
-            self.stores[old].up = false;
-            return takes;
+    fn cut(&mut self, victim: usize) -> Nanos {
+        let span = self.span(500 * MS, 25 * SECOND);
+        let until = self.now + span;
+        let cut = &mut self.processes[victim].cut;
+        cut.requests = cut.requests.max(until);
+        cut.replies = cut.replies.max(until);
+        cut.news = cut.news.max(until);
+        self.at(until + MS, Happening::Gap(victim));
+        self.lose_sight_of(victim);
+        span
+    }
+
+    /// Nobody tells it that its subscription was deaf.
+    fn half_cut(&mut self, victim: usize) -> Nanos {
+        let span = self.span(500 * MS, 25 * SECOND);
+        let until = self.now + span;
+        let which = self.rng.u8(0..3);
+        let cut = &mut self.processes[victim].cut;
+        let end = match which {
+            0 => &mut cut.requests,
+            1 => &mut cut.replies,
+            _ => &mut cut.news,
+        };
+        *end = until.max(*end);
+        span
+    }
+
+    fn kill(&mut self, victim: usize) -> Nanos {
+        self.end(victim);
+        self.processes[victim].alive = false;
+        let span = self.span(0, 5 * SECOND);
+        if !self.restarts_in_its_pod(victim) {
+            self.at(self.now + span, Happening::Join);
         }
-        self.stores[old].deposed = true;
-        self.checker.split();
-        for at in 0..self.replicas.len() {
-            self.replicas[at].side = self.rng.bool().then_some(old);
+        span
+    }
+
+    fn resign(&mut self, leader: Option<usize>) -> Nanos {
+        if let Some(leader) = leader.filter(|leader| self.now >= self.processes[*leader].paused_until) {
+            let cooldown = Duration::from_nanos(self.span(SECOND, 3 * SECOND));
+            self.input_all(leader, &Input::Resign { cooldown });
         }
-        let ends = takes + self.span(SECOND, 30 * SECOND);
-        self.at(self.now + ends, Happening::SplitEnds);
-        ends
+        0
+    }
+
+    /// Two reloads: one removes the role, the next adds it again.
+    fn reload(&mut self, victim: usize) -> Nanos {
+        let process = &self.processes[victim];
+        if self.now < process.paused_until || process.wanted_again {
+            return 0;
+        }
+        self.processes[victim].wanted_again = true;
+        let again = self.span(100 * MS, 4 * SECOND);
+        self.at(self.now + again, Happening::AddAgain(victim));
+        let newest = self.newest(victim);
+        self.reload_removes(newest);
+        again
+    }
+
+    fn reload_removes(&mut self, at: At) {
+        self.note(|_| format!("{at} is removed by a reload"));
+        self.input(at, Input::Shutdown);
+    }
+
+    fn shut_down(&mut self, victim: usize) -> Nanos {
+        if self.now < self.processes[victim].paused_until {
+            return 0;
+        }
+        self.processes[victim].wanted_again = false;
+        self.input_all(victim, &Input::Shutdown);
+        if self.rng.bool() {
+            let second = self.now + self.span(0, 3 * SECOND);
+            self.at(second, Happening::Abandon(victim));
+        }
+        5 * SECOND
+    }
+
+    /// The master's as a rule, sometimes that of a replica, which is the master later on.
+    fn step_a_clock(&mut self) -> Nanos {
+        let mut step = match self.rng.u8(0..6) {
+            0..3 => self.rng.i64(-30_000_000..=30_000_000),
+            3..5 => self.rng.i64(5_000_000..=60_000_000),
+            _ => -self.rng.i64(60_000_000..=3_600_000_000),
+        };
+        if !self.scenario.forwards {
+            step = -step.abs();
+        }
+        let any = self.rng.usize(0..self.servers.len());
+        let whose = if self.chance(0.7) { self.official } else { any };
+        self.servers[whose].skew_us += step;
+        self.note(|_| format!("the clock of server {whose} jumps by {step} us"));
+        0
+    }
+
+    fn trouble_a_replica(&mut self) -> Nanos {
+        let Some(replica) = self.another_server() else { return 0 };
+        let span = self.span(100 * MS, 15 * SECOND);
+        let until = self.now + span;
+        match self.rng.u8(0..4) {
+            0 => self.restart(replica, Data::Late),
+            1 => {
+                self.stall(replica, span);
+                span
+            }
+            _ => {
+                self.isolate(replica, until);
+                span + SECOND
+            }
+        }
+    }
+
+    /// Something that is not mended. A leader can be found all the same.
+    pub fn strike_for_ever(&mut self) {
+        let victim = self.leader().unwrap_or(0);
+        let spare = self.servers.len() > 1 + self.scenario.acks;
+        let what = if self.scenario.endless_gaps { 3 } else { self.rng.u8(0..3) };
+        match what {
+            0 if spare => {
+                let gone = self.another_server().unwrap_or(self.official);
+                self.note(|_| format!("server {gone} is gone for ever"));
+                self.servers[gone].gone = true;
+                self.carry_out(crate::failovers::Move::Down(gone));
+            }
+            1 => self.processes[victim].cut.news = Nanos::MAX,
+            3 => {
+                for at in 0..self.processes.len() {
+                    self.processes[at].flaps_until = Nanos::MAX;
+                    self.at(self.now, Happening::Gap(at));
+                }
+                self.processes[victim].alive = false;
+            }
+            _ => {
+                let cut = &mut self.processes[victim].cut;
+                (cut.requests, cut.replies, cut.news) = (Nanos::MAX, Nanos::MAX, Nanos::MAX);
+                self.join();
+            }
+        }
     }
 }

@@ -7,25 +7,30 @@ mod checker;
 mod clockwork;
 mod crowd;
 mod departures;
+mod failovers;
 mod faults;
 mod jobs;
 mod jobs_tests;
 mod leases;
 mod locks;
+mod network;
+mod processes;
 mod quorum;
 mod quorum_tests;
+mod redis;
+mod replication;
 mod run;
+mod scenario;
 mod shards;
 mod world;
 
-use baton::protocol::Rules;
 use departures::Evidence;
 use faults::Fault;
-use run::{
-    ROWS, Verdict, departures_scenario, departures_table_scenario, mixed_scenario, run, run_many, storm_scenario,
-    table_scenario,
+use run::{Verdict, run, run_many};
+use scenario::{
+    Around, ROWS, Row, Scenario, departures_scenario, departures_table_scenario, lengths_scenario, mixed_scenario,
+    pairs_scenario, storm_scenario, table_scenario,
 };
-use world::Scenario;
 
 const SEEDS: u64 = 2_000;
 /// Runs for each cell of the table in small.
@@ -83,12 +88,12 @@ fn faults_one_upon_another_break_no_promise() {
 }
 
 /// How many of some runs of the table show two leaders, and how many a token that went backwards.
-fn broken(rules: Rules, acks: bool, fault: Fault) -> (u64, u64) {
+fn broken(row: Row, fault: Fault) -> (u64, u64) {
     let fold = |sum: &mut (u64, u64), _, verdict: Verdict| {
         sum.0 += u64::from(verdict.two_leaders);
         sum.1 += u64::from(verdict.token_regressions);
     };
-    let sums = run_many(TABLE_RUNS, |seed| run(table_scenario(seed, rules, acks, fault)), || (0, 0), fold);
+    let sums = run_many(TABLE_RUNS, |seed| run(table_scenario(seed, row, fault)), || (0, 0), fold);
     sums.into_iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
@@ -96,9 +101,9 @@ fn broken(rules: Rules, acks: bool, fault: Fault) -> (u64, u64) {
 #[test]
 fn each_rule_switched_off_is_missed() {
     use Fault::{Clock, Evict, Failover, Flush, RestartLost, Split};
-    let [none, r3, r4, generation, vanished, heartbeats, acknowledged] = ROWS.map(|(_, rules, acks)| (rules, acks));
-    let two_leaders = |(rules, acks): (Rules, bool), fault| broken(rules, acks, fault).0;
-    let backwards = |(rules, acks): (Rules, bool), fault| broken(rules, acks, fault).1;
+    let [none, r3, r4, generation, vanished, heartbeats, acknowledged] = ROWS;
+    let two_leaders = |row: Row, fault| broken(row, fault).0;
+    let backwards = |row: Row, fault| broken(row, fault).1;
     let half = TABLE_RUNS / 2;
     // What peers do: two leaders, and tokens that go backwards, whenever the store forgets.
     for fault in [RestartLost, Split, Clock, Evict, Flush] {

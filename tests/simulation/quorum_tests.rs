@@ -5,7 +5,8 @@ use baton::protocol::Rules;
 use crate::quorum::faults::Fault;
 use crate::quorum::run::{ROWS, SCENARIOS, duel_scenario, mixed_scenario, run, storm_scenario, table_scenario};
 use crate::quorum::world::Scenario;
-use crate::run::{LEADER_WITHIN, Verdict, run_many};
+use crate::run::{Verdict, run_many};
+use crate::scenario::LEADER_WITHIN;
 use crate::{clockwork, hold_against_the_promises, seeds};
 
 /// Runs for each cell of the table in small.

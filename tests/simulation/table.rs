@@ -10,17 +10,23 @@ use std::process::ExitCode;
 mod checker;
 mod clockwork;
 mod departures;
+mod failovers;
 mod faults;
 mod jobs;
+mod network;
+mod processes;
 mod quorum;
+mod redis;
+mod replication;
 mod run;
+mod scenario;
 mod world;
 
 use departures::Evidence;
 use faults::Fault;
-use quorum::run::SCENARIOS;
-use run::{
-    ROWS, Verdict, departures_scenario, departures_table_scenario, mixed_scenario, run, run_many, table_scenario,
+use run::{Verdict, run, run_many};
+use scenario::{
+    ROWS, SCENARIOS, Scenario, departures_scenario, departures_table_scenario, mixed_scenario, table_scenario, without,
 };
 
 fn main() -> ExitCode {
@@ -50,7 +56,7 @@ fn act(words: &[&str]) -> Option<()> {
         }
         ["departures", "seed", seed] => {
             let scenario = departures_scenario(seed.parse().ok()?, Evidence::Session);
-            tell(run(world::Scenario { log: true, ..scenario }));
+            tell(run(Scenario { log: true, ..scenario }));
         }
         ["find", runs, what @ ..] => {
             let scenario = scenario(what)?;
@@ -58,7 +64,7 @@ fn act(words: &[&str]) -> Option<()> {
         }
         ["seed", seed, what @ ..] => {
             let scenario = scenario(what)?(seed.parse().ok()?);
-            tell(run(world::Scenario { log: true, ..scenario }));
+            tell(run(Scenario { log: true, ..scenario }));
         }
         _ => return None,
     }
@@ -66,14 +72,14 @@ fn act(words: &[&str]) -> Option<()> {
 }
 
 fn usage() -> ExitCode {
-    let named: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+    let named: Vec<&str> = quorum::run::SCENARIOS.iter().map(|(name, _)| *name).collect();
     eprintln!(
-        "usage: simulate table [RUNS] | simulate find RUNS [storm | ROW FAULT] | simulate seed N [storm | ROW FAULT]\n\
+        "usage: simulate table [RUNS] | simulate find RUNS [NAME | ROW FAULT] [without RULE] | simulate seed N [NAME | ROW FAULT] [without RULE]\n\
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
          {0}simulate departures table [RUNS] | simulate departures find RUNS | simulate departures seed N\n\
-         WHAT is one of {1}, or ROW FAULT. Rows and faults are numbers from 0, in the table's order; without them, \
+         NAME is mixed, storm, pairs, lengths, reloads, forwards or gaps. WHAT is one of {1}, or ROW FAULT. Rows and faults are numbers from 0, in the table's order; without them, \
          the mixed runs of the tests",
         "       ",
         named.join(", ")
@@ -94,14 +100,19 @@ fn below(word: &str, many: usize) -> Option<usize> {
     word.parse().ok().filter(|number| *number < many)
 }
 
-fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> world::Scenario + Sync>> {
+fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> Scenario + Sync>> {
     match what {
+        [rest @ .., "without", rule] => {
+            let (rule, scenario) = ((*rule).to_owned(), scenario(rest)?);
+            without(scenario(0), &rule)?;
+            Some(Box::new(move |seed| without(scenario(seed), &rule).expect("a known rule")))
+        }
         [] => Some(Box::new(mixed_scenario)),
-        ["storm"] => Some(Box::new(run::storm_scenario)),
+        [name] => SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
         [row, fault] => {
-            let (_, rules, acks) = ROWS[below(row, ROWS.len())?];
+            let row = ROWS[below(row, ROWS.len())?];
             let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
-            Some(Box::new(move |seed| table_scenario(seed, rules, acks, fault)))
+            Some(Box::new(move |seed| table_scenario(seed, row, fault)))
         }
         _ => None,
     }
@@ -116,7 +127,9 @@ fn quorum_scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> quorum::world::Sc
             let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
             Some(Box::new(move |seed| run::table_scenario(seed, rules, fault)))
         }
-        [name] => SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
+        [name] => {
+            run::SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _)
+        }
         _ => None,
     }
 }
@@ -193,9 +206,9 @@ fn head(titles: &[&str]) {
 
 fn table(runs: u64) {
     head(&Fault::ALL.map(Fault::title));
-    for (name, rules, acks) in ROWS {
-        let cells = Fault::ALL.map(|fault| cell(runs, |seed| run(table_scenario(seed, rules, acks, fault))));
-        println!("| {name} | {} |", cells.join(" | "));
+    for row in ROWS {
+        let cells = Fault::ALL.map(|fault| cell(runs, |seed| run(table_scenario(seed, row, fault))));
+        println!("| {} | {} |", row.name, cells.join(" | "));
     }
 }
 

@@ -5,7 +5,8 @@ use baton::protocol::{Rules, Seats};
 use super::faults::Fault;
 use super::world::{Happening, LEASE, Scenario, World};
 use crate::clockwork::{MS, Nanos, SECOND};
-use crate::run::{LEADER_WITHIN, TABLE_LENGTH, Verdict};
+use crate::run::Verdict;
+use crate::scenario::{LEADER_WITHIN, TABLE_LENGTH};
 
 /// The rows of the table.
 pub const ROWS: [(&str, Rules); 6] = {
