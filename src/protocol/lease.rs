@@ -146,7 +146,7 @@ impl LeaseCell {
                 if lease.candidate.attempt > me.attempt {
                     return Ok((stale, None));
                 }
-            } else if !(self.rules.heartbeats && overdue(lease, &record, request)) {
+            } else if !(self.rules.heartbeats && stood_still(&record, request, lease.duration)) {
                 let remaining = lease.expires_at.since(now);
                 let (holder, token) = (lease.holder(), lease.token);
                 return Ok((CampaignReply::Held { holder, token, remaining, count: record.count }, None));
@@ -187,12 +187,17 @@ impl LeaseCell {
             record.floor = request.floor;
             record.shut(GuardCause::Regression, now, span);
         }
-        if !self.may_have_vanished(record, request) {
+        // Whoever had it has stepped down, however early its lease went.
+        let is_over = self.rules.still && stood_still(record, request, span);
+        if !self.may_have_vanished(record, request) || is_over {
             return;
         }
         if self.rules.until && now.plus(TTL_ROUNDING) < record.until {
             // Not by its TTL, then. Whoever had it has stepped down when that would have ended.
-            record.shut(GuardCause::Vanished, now, record.until.since(now).min(span));
+            // An end that is further away was written before the clock was stepped back. It is cut to the guard's own, or it
+            // would shut the role again and again until the clock is there.
+            record.until = record.until.min(now.plus(span));
+            record.shut(GuardCause::Vanished, now, record.until.since(now));
         }
         // What it knows of an earlier term says nothing of this one.
         if let Some(known) = request.knowledge.filter(|known| known.token == record.token) {
@@ -214,19 +219,20 @@ impl LeaseCell {
     /// The candidate knows nothing recent of the last term, or not for long enough that whoever had it has stepped down,
     /// whatever the store's clock says.
     fn must_look_again(&self, record: &Record, request: &CampaignRequest, span: Duration) -> bool {
-        let knows = request.knowledge.filter(|known| known.token == record.token);
         if self.rules.still {
             let is_mine = record.writer.is_some_and(|writer| writer.session == request.candidate.session);
-            let stood_still = knows.is_some_and(|known| known.count == record.count && known.unchanged_for >= span);
-            return self.lease.is_none() && !record.released && !is_mine && !stood_still;
+            return self.lease.is_none() && !record.released && !is_mine && !stood_still(record, request, span);
         }
-        self.may_have_vanished(record, request) && knows.is_none()
+        self.may_have_vanished(record, request) && request.knowledge.is_none_or(|known| known.token != record.token)
     }
 
     /// R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by
-    /// now than when it was given: a replica has come since, and may have acknowledged another master's grant.
+    /// now than when it was given: a replica has come since, and may have acknowledged another master's grant. Nor while
+    /// the role is shut: somebody else has asked since, and the record was written under the new generation then.
     pub fn confirm(&self, server: Server<'_>) -> bool {
-        self.record.as_ref().is_some_and(|record| record.guard.is_of(server))
+        self.record
+            .as_ref()
+            .is_some_and(|record| record.guard.is_of(server) && record.guard.active(server.now).is_none())
     }
 
     /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.
@@ -370,11 +376,11 @@ pub(super) fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTi
     Token::new(before.saturating_add(1)).ok_or(TokensExhausted)
 }
 
-/// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so
-/// the holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
-fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
+/// The candidate has known the record to stand still for a whole lease, on its own clock: nobody renewed, so the holder's
+/// deadline has passed, whatever the store's clock says of the TTL.
+fn stood_still(record: &Record, request: &CampaignRequest, lease: Duration) -> bool {
     request.knowledge.is_some_and(|known| {
-        (known.token, known.count) == (record.token, record.count) && known.unchanged_for >= lease.duration
+        (known.token, known.count) == (record.token, record.count) && known.unchanged_for >= lease
     })
 }
 

@@ -97,7 +97,11 @@ impl Insight {
             return false;
         }
         self.heartbeat = Some(Heartbeat { session, token, at: now });
-        self.learn(token, count, now);
+        // News may overtake each other, and the store's answers overtake news.
+        if self.known.is_none_or(|known| (known.token, known.count) <= (token, count)) {
+            self.learn(token, count, now);
+        }
+        self.floor = self.floor.max(token);
         true
     }
 
