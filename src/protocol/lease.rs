@@ -192,7 +192,10 @@ impl LeaseCell {
         }
         if self.rules.until && now.plus(TTL_ROUNDING) < record.until {
             // Not by its TTL, then. Whoever had it has stepped down when that would have ended.
-            record.shut(GuardCause::Vanished, now, record.until.since(now).min(span));
+            // An end that is further away was written before the clock was stepped back. It is cut to the guard's own, or it
+            // would shut the role again and again until the clock is there.
+            record.until = record.until.min(now.plus(span));
+            record.shut(GuardCause::Vanished, now, record.until.since(now));
         }
         // What it knows of an earlier term says nothing of this one.
         if let Some(known) = request.knowledge.filter(|known| known.token == record.token) {
@@ -217,9 +220,12 @@ impl LeaseCell {
     }
 
     /// R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by
-    /// now than when it was given: a replica has come since, and may have acknowledged another master's grant.
+    /// now than when it was given: a replica has come since, and may have acknowledged another master's grant. Nor while
+    /// the role is shut: somebody else has asked since, and the record was written under the new generation then.
     pub fn confirm(&self, server: Server<'_>) -> bool {
-        self.record.as_ref().is_some_and(|record| record.guard.is_of(server))
+        self.record
+            .as_ref()
+            .is_some_and(|record| record.guard.is_of(server) && record.guard.active(server.now).is_none())
     }
 
     /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.

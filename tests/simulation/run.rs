@@ -72,9 +72,9 @@ fn play(world: &mut World, end: Nanos) {
 
 fn verdict(world: World, length: Nanos, no_leader: bool) -> Verdict {
     let checker = world.checker;
-    let first = checker
-        .first
-        .or_else(|| no_leader.then(|| "nobody leads at the end: two leases and a second after the last fault".to_owned()));
+    let first = checker.first.or_else(|| {
+        no_leader.then(|| "nobody leads at the end: two leases and a second after the last fault".to_owned())
+    });
     Verdict {
         two_leaders: checker.two_leaders > 0,
         token_regressions: checker.token_regressions > 0,

@@ -189,7 +189,14 @@ pub fn lengths_scenario(seed: u64) -> Scenario {
 /// One or two processes, whose role is removed and added again by reloads.
 pub fn reloads_scenario(seed: u64) -> Scenario {
     let gap = (8 * SECOND, 25 * SECOND);
-    Scenario { fault: Fault::Reload, replicas: 1, living_max: 2, for_ever: false, fault_gap: gap, ..mixed_scenario(seed) }
+    Scenario {
+        fault: Fault::Reload,
+        replicas: 1,
+        living_max: 2,
+        for_ever: false,
+        fault_gap: gap,
+        ..mixed_scenario(seed)
+    }
 }
 
 /// Two faults within a lease, the store's clock steps forwards as well.

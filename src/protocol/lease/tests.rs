@@ -482,3 +482,27 @@ fn r8_a_ttl_that_a_clock_stepped_back_has_stretched_is_cut_to_the_lease() {
     store.pass(LEASE);
     assert!(!store.cell.is_held(store.now));
 }
+
+#[test]
+fn r6_a_grant_does_not_count_once_another_has_asked_under_the_new_generation() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.generation = "a replica has come since";
+    store.campaign(&ask(2, 1));
+    assert!(!store.cell.confirm(store.server()), "the record is of this generation now, the grant is not");
+}
+
+#[test]
+fn r5_vanished_an_end_from_before_a_step_back_shuts_the_role_once() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.now = StoreTime(store.now.0 - 3_600_000_000);
+    store.cell.evict_lease();
+    let again = |store: &mut Store, attempt| {
+        let knowledge = store.knowledge();
+        store.campaign(&CampaignRequest { knowledge, ..ask(2, attempt) }).0
+    };
+    assert_eq!(guard(&again(&mut store, 1)), Some(GuardCause::Vanished));
+    store.now = store.now.plus(LEASE + secs(1));
+    assert!(is_granted(&again(&mut store, 2)), "an hour before the end that the record remembered");
+}

@@ -91,7 +91,10 @@ if guard then
     local gone_early = knows and known_count == record.count and known_remaining_ms > 0
     if now + TTL_ROUNDING_US < record['until'] then
       -- Not by its TTL, then. Whoever had it has stepped down when that would have ended.
-      shut(record, 'vanished', math.min((record['until'] - now) / 1000, span_ms))
+      -- An end that is further away was written before this clock was stepped back. It is cut to the guard's own, or it
+      -- would shut the role again and again until the clock is there.
+      record['until'] = math.min(record['until'], now + span_ms * 1000)
+      shut(record, 'vanished', (record['until'] - now) / 1000)
     elseif renewed_since or gone_early then
       shut(record, 'vanished', span_ms)
     end
