@@ -126,6 +126,8 @@ impl LeaseCell {
         let (now, me) = (server.now, request.candidate);
         let span = record.guard_span(self.rules, request.lease_duration);
         record.guard.cap(now.plus(span));
+        // Likewise an end that is further away than that, or the role would be shut until the clock is there.
+        record.until = record.until.min(now.plus(span));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
         let is_guarded = request.guard && record.guard.active(now).is_some();
         if let Some(lease) = &mut self.lease {
@@ -194,9 +196,6 @@ impl LeaseCell {
         }
         if self.rules.until && now.plus(TTL_ROUNDING) < record.until {
             // Not by its TTL, then. Whoever had it has stepped down when that would have ended.
-            // An end that is further away was written before the clock was stepped back. It is cut to the guard's own, or it
-            // would shut the role again and again until the clock is there.
-            record.until = record.until.min(now.plus(span));
             record.shut(GuardCause::Vanished, now, record.until.since(now));
         }
         // What it knows of an earlier term says nothing of this one.

@@ -78,7 +78,8 @@ impl World {
         if self.scenario.evidence != Evidence::Gone || !self.chance(0.5) {
             return;
         }
-        let account = Account { session: self.processes[victim].session, pod: self.processes[victim].pod, whole: false };
+        let account =
+            Account { session: self.processes[victim].session, pod: self.processes[victim].pod, whole: false };
         for to in 0..self.processes.len() {
             self.tell_of(account, to);
         }

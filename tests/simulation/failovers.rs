@@ -109,6 +109,9 @@ impl World {
         self.note(|_| format!("server {server} is up, its data {data:?}"));
         self.seek_link(server);
         self.resubscribe(server);
+        if !self.calm && self.chance(0.5) {
+            self.join();
+        }
         for replica in 0..self.servers.len() {
             if self.servers[replica].follows == Some(server) {
                 self.seek_link(replica);
@@ -137,8 +140,7 @@ impl World {
     /// Another than the master that is there; none where there is none.
     pub fn another_server(&mut self) -> Option<usize> {
         let official = self.official;
-        let others: Vec<usize> =
-            (0..self.servers.len()).filter(|at| *at != official && self.servers[*at].up).collect();
+        let others: Vec<usize> = (0..self.servers.len()).filter(|at| *at != official && self.servers[*at].up).collect();
         (!others.is_empty()).then(|| others[self.rng.usize(0..others.len())])
     }
 
@@ -156,7 +158,9 @@ impl World {
         self.stall(new, lags);
         let takes = lags + self.span(200 * MS, 12 * SECOND);
         let back = takes + self.span(SECOND, 15 * SECOND);
-        match self.rng.u8(0..6) {
+        // Without acknowledgements nothing helps where the old master is still there.
+        let how = if self.scenario.acks == 0 { 2 } else { self.rng.u8(0..6) };
+        match how {
             0 => self.isolate(old, self.now + back),
             // It is asked to go.
             1 => {}
@@ -199,19 +203,20 @@ impl World {
                 self.step(after, Move::Follow(other, side));
             }
         }
-        let end = ends + match ending {
-            Ending::New => self.settle_on(new, ends),
-            Ending::Old => self.give_back(new, old, ends),
-            Ending::OldAgain => {
-                let told = self.span(takes, ends);
-                self.step(told, Move::Follow(old, new));
-                self.give_back(new, old, ends)
-            }
-            Ending::Either => {
-                let winner = if self.rng.bool() { new } else { old };
-                self.settle_on(winner, ends)
-            }
-        };
+        let end = ends
+            + match ending {
+                Ending::New => self.settle_on(new, ends),
+                Ending::Old => self.give_back(new, old, ends),
+                Ending::OldAgain => {
+                    let told = self.span(takes, ends);
+                    self.step(told, Move::Follow(old, new));
+                    self.give_back(new, old, ends)
+                }
+                Ending::Either => {
+                    let winner = if self.rng.bool() { new } else { old };
+                    self.settle_on(winner, ends)
+                }
+            };
         self.step(end, Move::Told);
         end + 2 * SECOND
     }

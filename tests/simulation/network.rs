@@ -10,6 +10,7 @@ use crate::checker::Watched;
 use crate::clockwork::{MS, Nanos, SECOND};
 use crate::processes::At;
 use crate::redis::Waiting;
+use crate::run::LATEST;
 use crate::world::{Happening, World};
 
 /// When a process gives a request up.
@@ -59,7 +60,7 @@ pub struct Exchange {
 
 impl World {
     pub fn delay(&mut self) -> Nanos {
-        if self.calm || self.rng.u8(0..10) != 0 { self.span(MS, 20 * MS) } else { self.span(20 * MS, 1_200 * MS) }
+        if self.calm || self.rng.u8(0..10) != 0 { self.span(MS, 20 * MS) } else { self.span(20 * MS, LATEST) }
     }
 
     fn lost(&mut self) -> bool {

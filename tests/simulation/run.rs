@@ -6,6 +6,9 @@ use crate::clockwork::{MS, Nanos, SECOND};
 use crate::scenario::{Scenario, TABLE_LENGTH};
 use crate::world::{Happening, World};
 
+/// How late a request may be.
+pub const LATEST: Nanos = 1_200 * MS;
+
 /// What came of a run.
 #[derive(Debug)]
 pub struct Verdict {
@@ -51,6 +54,10 @@ pub fn run(scenario: Scenario) -> Verdict {
     }
     world.calm = true;
     world.note(|_| "all is calm from here on".to_owned());
+    // What was late is still on its way.
+    let begins = world.now + LATEST;
+    world.at(begins, Happening::Look);
+    play(&mut world, begins);
     if scenario.for_ever {
         world.strike_for_ever();
     }
@@ -72,9 +79,9 @@ fn play(world: &mut World, end: Nanos) {
 
 fn verdict(world: World, length: Nanos, no_leader: bool) -> Verdict {
     let checker = world.checker;
-    let first = checker
-        .first
-        .or_else(|| no_leader.then(|| "nobody leads at the end: two leases and a second after the last fault".to_owned()));
+    let first = checker.first.or_else(|| {
+        no_leader.then(|| "nobody leads at the end: two leases and a second after the last fault".to_owned())
+    });
     Verdict {
         two_leaders: checker.two_leaders > 0,
         token_regressions: checker.token_regressions > 0,

@@ -189,7 +189,14 @@ pub fn lengths_scenario(seed: u64) -> Scenario {
 /// One or two processes, whose role is removed and added again by reloads.
 pub fn reloads_scenario(seed: u64) -> Scenario {
     let gap = (8 * SECOND, 25 * SECOND);
-    Scenario { fault: Fault::Reload, replicas: 1, living_max: 2, for_ever: false, fault_gap: gap, ..mixed_scenario(seed) }
+    Scenario {
+        fault: Fault::Reload,
+        replicas: 1,
+        living_max: 2,
+        for_ever: false,
+        fault_gap: gap,
+        ..mixed_scenario(seed)
+    }
 }
 
 /// Two faults within a lease, the store's clock steps forwards as well.
@@ -202,8 +209,11 @@ pub fn gaps_scenario(seed: u64) -> Scenario {
     Scenario { fault: Fault::Flapping, for_ever: true, endless_gaps: true, ..mixed_scenario(seed) }
 }
 
+/// A name, and what gives its run of a seed.
+pub type Named = (&'static str, fn(u64) -> Scenario);
+
 /// Those that may be named, for the example and for seeds that are kept.
-pub const SCENARIOS: [(&str, fn(u64) -> Scenario); 7] = [
+pub const SCENARIOS: [Named; 7] = [
     ("mixed", mixed_scenario),
     ("storm", storm_scenario),
     ("pairs", pairs_scenario),

@@ -127,9 +127,7 @@ fn quorum_scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> quorum::world::Sc
             let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
             Some(Box::new(move |seed| run::table_scenario(seed, rules, fault)))
         }
-        [name] => {
-            run::SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _)
-        }
+        [name] => run::SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
         _ => None,
     }
 }

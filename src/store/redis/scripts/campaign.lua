@@ -34,6 +34,8 @@ end
 
 local span_ms = guard_span_ms(record, lease_ms)
 clamp(record, span_ms)
+-- Likewise an end that is further away than that, or the role would be shut until this clock is there.
+record['until'] = math.min(record['until'], now + span_ms * 1000)
 
 -- The candidate has known the record to stand still for a whole lease, on its own clock: the holder's deadline has passed.
 -- A count says nothing without its token.
@@ -94,9 +96,6 @@ if guard then
     local gone_early = knows and known_count == record.count and known_remaining_ms > 0
     if now + TTL_ROUNDING_US < record['until'] then
       -- Not by its TTL, then. Whoever had it has stepped down when that would have ended.
-      -- An end that is further away was written before this clock was stepped back. It is cut to the guard's own, or it
-      -- would shut the role again and again until the clock is there.
-      record['until'] = math.min(record['until'], now + span_ms * 1000)
       shut(record, 'vanished', (record['until'] - now) / 1000)
     elseif renewed_since or gone_early then
       shut(record, 'vanished', span_ms)
