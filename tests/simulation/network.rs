@@ -2,7 +2,7 @@
 //! replies and news. Everything may be late or lost, and in one direction only.
 
 use baton::protocol::{
-    Announcement, CampaignReply, CampaignRequest, Failure, Input, ReleaseRequest, RenewReply, RenewRequest, RequestId,
+    Announcement, CampaignReply, CampaignRequest, Failure, Holder, Input, ReleaseRequest, RenewReply, RenewRequest, RequestId,
     Stamped,
 };
 
@@ -154,11 +154,15 @@ impl World {
                 }
                 Request::Renew(request) => {
                     let (mut reply, news) = server.cell.renew(view, &request);
-                    refused = matches!(reply, RenewReply::Lost { .. }).then_some(request.token);
+                    // A campaign of its own that came twice, around a lease that was deleted, is no refusal of others.
+                    let own = |holder: &Holder| holder.session == request.candidate.session;
+                    let lost =
+                        matches!(&reply, RenewReply::Lost { holder, .. } if !holder.as_ref().is_some_and(own));
+                    refused = lost.then_some(request.token);
                     if let RenewReply::Renewed { audience, .. } = &mut reply {
                         *audience = u32::try_from(listeners).expect("few");
                     }
-                    let renewed = refused.is_none();
+                    let renewed = matches!(reply, RenewReply::Renewed { .. });
                     (Input::Renewed { id, reply: Ok(Stamped { reply, store_time }) }, news, renewed)
                 }
                 Request::Release(request) => {
