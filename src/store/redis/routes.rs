@@ -11,12 +11,12 @@ use super::link::Link;
 use super::nodes::Target;
 use super::settings::Settings;
 use super::supervisor::{self, Pauses, Shared, Slot};
-use crate::store::StoreError;
+use crate::store::{ShortestLease, StoreError};
 
 /// The connections for commands.
 pub(super) struct Routes {
     settings: Arc<Settings>,
-    lease_min: Duration,
+    lease_min: ShortestLease,
     seed: u64,
     /// The only connection; in a cluster one to any node, which tells whether there is a cluster at all.
     pub base: Arc<Shared>,
@@ -38,8 +38,8 @@ impl Drop for Routes {
 }
 
 impl Routes {
-    pub fn new(settings: Arc<Settings>, lease_min: Duration, seed: u64) -> Self {
-        let base = start(&settings, Target::AnyNode, Pauses::new(seed, lease_min));
+    pub fn new(settings: Arc<Settings>, lease_min: ShortestLease, seed: u64) -> Self {
+        let base = start(&settings, Target::AnyNode, Pauses::new(seed, lease_min.clone()));
         let by_slot = Mutex::default();
         Self { settings, lease_min, seed, base: base.shared, base_task: base.task, by_slot }
     }
@@ -72,7 +72,7 @@ impl Routes {
         if let Some(route) = by_slot.get(&slot) {
             return (Arc::clone(&route.shared), None);
         }
-        let pauses = Pauses::new(self.seed ^ u64::from(slot), self.lease_min);
+        let pauses = Pauses::new(self.seed ^ u64::from(slot), self.lease_min.clone());
         let route = start(&self.settings, Target::MasterOf(slot), pauses);
         let found = (Arc::clone(&route.shared), Some(route.shared.health.subscribe()));
         by_slot.insert(slot, route);
