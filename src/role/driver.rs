@@ -15,7 +15,9 @@ use super::status::Snapshot;
 use crate::clock::{SharedClock, nap, wall_time};
 use crate::mailbox;
 use crate::process::StallWatch;
-use crate::protocol::{Action, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View};
+use crate::protocol::{
+    Action, Attempts, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
+};
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
 use crate::telemetry::{SystemEvent, Telemetry};
 
@@ -43,6 +45,8 @@ pub struct RoleSpec {
     pub identity: Arc<str>,
     /// This start of this process.
     pub session: SessionId,
+    /// Where its campaigns take their attempts from: one for all roles of a session, and for as long as that lives.
+    pub attempts: Attempts,
     /// The role's timings.
     pub timing: Timing,
     /// False for `guard: off`.
@@ -108,6 +112,7 @@ struct Driver {
 pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Future<Output = ()> + Send) {
     let profile = Profile {
         session: spec.session,
+        attempts: spec.attempts,
         identity: Arc::clone(&spec.identity),
         timing: spec.timing,
         guard: spec.guard,

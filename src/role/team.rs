@@ -15,7 +15,7 @@ use super::shards::{Shards, SpreadSpec, spread};
 use crate::config::{AppCheck, RoleConfig};
 use crate::gather::gather;
 use crate::process::Entropy;
-use crate::protocol::{Balance, RoleName, SessionId, Timing};
+use crate::protocol::{Attempts, Balance, RoleName, SessionId, Timing};
 
 /// What all roles of a replica have in common.
 #[derive(Clone, Debug)]
@@ -37,6 +37,7 @@ pub struct Team {
     surroundings: Surroundings,
     entropy: Entropy,
     roles: Roles,
+    attempts: Attempts,
     running: BTreeMap<RoleName, RoleHandle>,
     /// The roles that are split over shards, each with its timings and the way to the task that spreads it.
     split: BTreeMap<RoleName, (Timing, watch::Sender<Shards>)>,
@@ -91,6 +92,7 @@ impl Team {
             roles: Roles::default(),
             running: BTreeMap::new(),
             split: BTreeMap::new(),
+            attempts: Attempts::default(),
             tasks: JoinSet::new(),
             leaving: BTreeMap::new(),
         }
@@ -159,6 +161,7 @@ impl Team {
             if wanted.contains_key(name) {
                 awaited.push(handle);
             } else {
+            attempts: self.attempts.clone(),
                 self.surroundings.telemetry.metrics().remove_role(name);
             }
         }

@@ -72,6 +72,7 @@ impl Staged {
         let timing = Timing::from_lease(lease).unwrap();
         let profile = Profile {
             session: SessionId::from_u128(7),
+            attempts: Default::default(),
             identity: IDENTITY.into(),
             timing,
             guard: false,

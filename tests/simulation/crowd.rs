@@ -142,6 +142,7 @@ impl Crowd {
         let timing = Timing::from_lease(LEASE).expect("the default lease");
         let profile = Profile {
             session,
+            attempts: Default::default(),
             identity: Arc::from(format!("replica-{session}")),
             timing,
             guard: true,

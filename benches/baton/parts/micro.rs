@@ -73,6 +73,7 @@ impl Steps {
 fn profile() -> Profile {
     Profile {
         session: SessionId::from_u128(1),
+        attempts: Default::default(),
         identity: Arc::from("web-0"),
         timing: Timing::from_lease(LEASE).expect("the default lease"),
         guard: true,

@@ -122,7 +122,7 @@ impl Election {
 
     fn campaign(&mut self, now: Mono) {
         if !self.unanswered {
-            self.attempt = self.attempt.next();
+            self.attempt = self.profile.attempts.take();
         }
         self.unanswered = false;
         self.look_again = false;
@@ -319,7 +319,7 @@ impl Election {
             if news.kind == AnnouncementKind::Grant {
                 self.tell(Event::Contended { winner: news.holder.identity.clone(), token: news.token });
             }
-            self.attempt = self.attempt.next();
+            self.attempt = self.profile.attempts.take();
         }
         self.unanswered = false;
         self.look_again = false;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::dice::Dice;
 use super::event::{Event, ReleaseReason, State, View};
-use super::names::{Attempt, Candidate, Mono, SessionId, Token};
+use super::names::{Attempt, Attempts, Candidate, Mono, SessionId, Token};
 use super::rules::Rules;
 use super::standing::Standing;
 use super::timing::Timing;
@@ -29,6 +29,8 @@ use insight::Insight;
 pub struct Profile {
     /// This start of this process.
     pub session: SessionId,
+    /// The session's.
+    pub attempts: Attempts,
     /// Its name for people.
     pub identity: Arc<str>,
     /// The role's timings.

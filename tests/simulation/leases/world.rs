@@ -197,6 +197,7 @@ impl World {
         let lease = Duration::from_nanos(LEASE);
         let profile = Profile {
             session: SessionId::from_u128(number as u128 + 1),
+            attempts: Default::default(),
             // A restarted container keeps its pod's name.
             identity: Arc::from(format!("web-{}", number % 5)),
             timing: Timing::new(lease, lease / 3, ms(500), ms(ANSWER_VALIDITY_MS)).expect("the table's timings"),

@@ -256,6 +256,7 @@ impl World {
         let lease = Duration::from_nanos(LEASE);
         let profile = Profile {
             session: session(self.replicas.len()),
+            attempts: Default::default(),
             identity: Arc::from(format!("replica-{}", self.replicas.len())),
             timing: Timing::new(lease, lease / 3, ms(MARGIN_MS), ms(ANSWER_VALIDITY_MS)).expect("the table's timings"),
             guard: true,

@@ -182,6 +182,7 @@ impl World {
         for _ in 0..shards {
             let profile = Profile {
                 session,
+                attempts: Default::default(),
                 identity: Arc::clone(&identity),
                 timing: timing(),
                 guard: true,
