@@ -477,6 +477,10 @@ impl Election {
             Phase::Candidate => self.end_if_idle(),
             Phase::Leading(term) => self.drain(now, term, ReleaseReason::Shutdown, Duration::ZERO),
             Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => {}
+            // The last campaign may have been granted, and its answer lost: session and attempt name the lease.
+            Phase::Candidate if self.unanswered => {
+                self.give_back(now, self.attempt, Token::NONE, ReleaseReason::Unused, now);
+            }
         }
     }
 
