@@ -357,6 +357,7 @@ impl Driver {
                 let refused = || CommandError::NotDraining { role: self.name.clone() };
                 let _ = done.send(if drains { Ok(()) } else { Err(refused()) });
             }
+            Some(Command::WorkEnded) => self.election.handle_input(now, Input::WorkEnded),
             Some(Command::Departed { session, promise }) => {
                 self.election.handle_input(now, Input::Departed { session, promise });
             }

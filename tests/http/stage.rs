@@ -227,6 +227,8 @@ impl Play {
                 let draining = self.election.is_draining();
                 (Input::Drained, done, (!draining).then_some(CommandError::NotDraining { role }))
             }
+            // Of a job's program.
+            Command::WorkEnded => return self.election.handle_input(now, Input::WorkEnded),
             other => panic!("no listener sends {other:?}"),
         };
         if refusal.is_none() {

@@ -101,6 +101,8 @@ pub enum Input {
     Departed { session: SessionId, promise: Duration },
     /// The app has stopped acting on the promises given. Ignored unless draining.
     Drained,
+    /// Nothing is left of what this replica itself did as leader (see [`Standing::begin_work`]).
+    WorkEnded,
     /// Hand over and end.
     Shutdown,
     /// End now: release only if no promise is outstanding.
@@ -310,6 +312,7 @@ impl Election {
             Input::Patience { .. } => {}
             Input::Departed { session, promise } => self.departed(now, session, promise),
             Input::Drained => self.drained(now),
+            Input::WorkEnded => self.mind_promises(now),
             Input::Shutdown => self.shutdown(now),
             Input::Abandon => self.abandon(now),
         }
@@ -474,13 +477,13 @@ impl Election {
     fn shutdown(&mut self, now: Mono) {
         self.leaving = true;
         match self.phase {
-            Phase::Candidate => self.end_if_idle(),
-            Phase::Leading(term) => self.drain(now, term, ReleaseReason::Shutdown, Duration::ZERO),
-            Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => {}
             // The last campaign may have been granted, and its answer lost: session and attempt name the lease.
             Phase::Candidate if self.unanswered => {
                 self.give_back(now, self.attempt, Token::NONE, ReleaseReason::Unused, now);
             }
+            Phase::Candidate => self.end_if_idle(),
+            Phase::Leading(term) => self.drain(now, term, ReleaseReason::Shutdown, Duration::ZERO),
+            Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => {}
         }
     }
 
