@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Attempt, CampaignRequest, Election, Event, Input, LeaseCell, Mono, Profile, ReleaseRequest,
+    Action, Announcement, CampaignRequest, Election, Event, Input, LeaseCell, Mono, Profile, ReleaseRequest,
     RenewReply, RenewRequest, RequestId, Rules, Server, SessionId, Stamped, StoreTime, Timing,
 };
 use fastrand::Rng;
@@ -142,7 +142,7 @@ impl Crowd {
         let timing = Timing::from_lease(LEASE).expect("the default lease");
         let profile = Profile {
             session,
-            first_attempt: Attempt::default(),
+            attempts: Default::default(),
             identity: Arc::from(format!("replica-{session}")),
             timing,
             guard: true,

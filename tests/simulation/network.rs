@@ -2,8 +2,8 @@
 //! replies and news. Everything may be late or lost, and in one direction only.
 
 use baton::protocol::{
-    Announcement, CampaignReply, CampaignRequest, Failure, Holder, Input, ReleaseRequest, RenewReply, RenewRequest, RequestId,
-    Stamped,
+    Announcement, CampaignReply, CampaignRequest, Failure, Holder, Input, ReleaseRequest, RenewReply, RenewRequest,
+    RequestId, Stamped,
 };
 
 use crate::checker::Watched;
@@ -156,8 +156,7 @@ impl World {
                     let (mut reply, news) = server.cell.renew(view, &request);
                     // A campaign of its own that came twice, around a lease that was deleted, is no refusal of others.
                     let own = |holder: &Holder| holder.session == request.candidate.session;
-                    let lost =
-                        matches!(&reply, RenewReply::Lost { holder, .. } if !holder.as_ref().is_some_and(own));
+                    let lost = matches!(&reply, RenewReply::Lost { holder, .. } if !holder.as_ref().is_some_and(own));
                     refused = lost.then_some(request.token);
                     if let RenewReply::Renewed { audience, .. } = &mut reply {
                         *audience = u32::try_from(listeners).expect("few");
