@@ -15,8 +15,8 @@ use super::guard::Guard;
 use super::names::{Candidate, StoreTime, Token};
 use super::rules::Rules;
 use super::wire::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest,
-    RenewReply, RenewRequest,
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest,
 };
 
 /// What a step may know of the server that runs it.
@@ -222,7 +222,8 @@ impl LeaseCell {
             let is_mine = record.writer.is_some_and(|writer| writer.session == request.candidate.session);
             return self.lease.is_none() && !record.released && !is_mine && !stood_still(record, request, span);
         }
-        self.may_have_vanished(record, request) && request.knowledge.is_none_or(|known| known.token != record.token)
+        let is_recent = |known: Knowledge| known.token == record.token && known.age < span * 5 / 4;
+        self.may_have_vanished(record, request) && !request.knowledge.is_some_and(is_recent)
     }
 
     /// R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by

@@ -52,7 +52,7 @@ pub struct CampaignRequest {
     pub lease_duration: Duration,
     /// The greatest token this replica ever saw (R3).
     pub floor: Token,
-    /// What it knows of the record, unless that is older than 1.25 leases.
+    /// What it knows of the record.
     pub knowledge: Option<Knowledge>,
     /// False for `guard: off`: R5 is not asked for.
     pub guard: bool,

@@ -57,12 +57,12 @@ pub(super) struct Insight {
 }
 
 impl Insight {
-    /// What to tell the store (R5 *vanished*): nothing that is older than 1.25 leases. `listening`: messages may have
-    /// been missed, so that it counts only if it was seen to stand still for as long as one listens.
+    /// What to tell the store (R5). `listening`: messages may have been missed, so that it counts only if it was seen to
+    /// stand still for as long as one listens.
     pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<Knowledge> {
         let Known { token, count, since, at } = self.known?;
         let age = now.since(at);
-        if age >= timing.knowledge_span() || (listening && at.since(since) < timing.listen_span()) {
+        if listening && at.since(since) < timing.listen_span() {
             return None;
         }
         let stands = self.rival.as_ref().map_or(Duration::ZERO, |rival| rival.until.since(now));

@@ -138,7 +138,7 @@ fn r1_a_free_role_is_granted_and_announced_and_a_loser_learns_when_to_come_back(
     let news = news.unwrap();
     assert_eq!((news.kind, news.token, news.count), (AnnouncementKind::Grant, token, count));
     store.pass(secs(4));
-    let CampaignReply::Held { holder, remaining, .. } = store.informed(2, 1) else { panic!("not held") };
+    let CampaignReply::Held { holder, remaining, .. } = store.campaign(&ask(2, 1)).0 else { panic!("not held") };
     assert_eq!((&*holder.identity, remaining), ("pod-1", secs(6)));
 }
 
@@ -268,7 +268,7 @@ fn r5_empty_a_new_record_is_shut_for_a_lease_however_long_the_server_is_up() {
     assert_eq!(guard(&store.campaign(&ask(1, 1)).0), Some(GuardCause::Empty));
     let CampaignReply::Guarded { cause, remaining, .. } = store.pass(secs(4)).campaign(&ask(1, 2)).0 else { panic!() };
     assert_eq!((cause, remaining), (GuardCause::Empty, secs(6)));
-    assert!(is_granted(&store.pass(secs(6)).campaign(&ask(1, 3)).0), "and nobody looks twice: it knows of no term");
+    assert!(is_granted(&store.pass(secs(6)).informed(1, 3)));
     store.cell.forget();
     assert_eq!(guard(&store.campaign(&ask(2, 1)).0), Some(GuardCause::Empty), "as after a FLUSHALL");
 }
@@ -339,16 +339,17 @@ fn r5_regression_a_higher_floor_under_a_guard_does_not_begin_another() {
 fn r5_vanished_a_lease_that_the_candidate_knows_to_stand_closes_the_role() {
     let heard = |store: &Store, count_behind, age, remaining| {
         let known = store.knowledge().unwrap();
-        Some(Knowledge { count: known.count - count_behind, age, remaining, ..known })
+        Some(Knowledge { count: known.count - count_behind, age, unchanged_for: age, remaining, ..known })
     };
-    // (renewals missed, seconds ago, seconds it should still stand) -> closed?
+    // (renewals missed, seconds ago, seconds it should still stand) -> closed? granted?
     let cases = [
-        (1, 5, 0, true),   // renewed since this candidate last knew of it
-        (1, 13, 0, false), // but that was long ago
-        (0, 5, 5, true),   // known of a moment ago, and it should still stand
-        (0, 10, 0, false), // it has run out as it should
+        (1, 5, 0, (true, false)),   // renewed since this candidate last knew of it
+        (1, 13, 0, (false, false)), // but that was long ago: it looks again
+        (0, 5, 5, (true, false)),   // known of a moment ago, and it should still stand
+        (0, 9, 0, (false, false)),  // it has run out, by the store's clock
+        (0, 10, 0, (false, true)),  // it has run out as it should
     ];
-    for (behind, age, remaining, closed) in cases {
+    for (behind, age, remaining, (closed, granted)) in cases {
         let mut store = Store::new();
         store.grant(1, 1);
         // The store's clock is stepped forwards: the TTL ends, and so does what the record remembers of it.
@@ -356,7 +357,7 @@ fn r5_vanished_a_lease_that_the_candidate_knows_to_stand_closes_the_role() {
         let knowledge = heard(&store, behind, secs(age), secs(remaining));
         let reply = store.campaign(&CampaignRequest { knowledge, ..ask(2, 1) }).0;
         assert_eq!(guard(&reply), closed.then_some(GuardCause::Vanished), "{behind} {age} {remaining}: {reply:?}");
-        assert_eq!(is_granted(&reply), !closed);
+        assert_eq!(is_granted(&reply), granted, "{behind} {age} {remaining}: {reply:?}");
     }
 }
 
@@ -498,11 +499,11 @@ fn r5_vanished_an_end_from_before_a_step_back_shuts_the_role_once() {
     store.grant(1, 1);
     store.now = StoreTime(store.now.0 - 3_600_000_000);
     store.cell.evict_lease();
-    let again = |store: &mut Store, attempt| {
-        let knowledge = store.knowledge();
+    let again = |store: &mut Store, attempt, unchanged_for| {
+        let knowledge = Some(Knowledge { unchanged_for, ..store.knowledge().unwrap() });
         store.campaign(&CampaignRequest { knowledge, ..ask(2, attempt) }).0
     };
-    assert_eq!(guard(&again(&mut store, 1)), Some(GuardCause::Vanished));
+    assert_eq!(guard(&again(&mut store, 1, secs(1))), Some(GuardCause::Vanished));
     store.now = store.now.plus(LEASE + secs(1));
-    assert!(is_granted(&again(&mut store, 2)), "an hour before the end that the record remembered");
+    assert!(is_granted(&again(&mut store, 2, LEASE)), "an hour before the end that the record remembered");
 }

@@ -124,10 +124,12 @@ fn of_candidates_that_a_quorum_is_divided_among_the_one_ahead_comes_back_before_
 }
 
 #[test]
-fn a_newcomer_listens_for_half_a_lease_before_it_claims_to_know_anything() {
+fn a_newcomer_watches_for_a_whole_lease_whatever_it_is_told_meanwhile() {
     let mut stage = Stage::new();
-    let (id, _) = stage.campaign();
+    let (id, first) = stage.campaign();
+    assert_eq!(first.knowledge, None);
     stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+    let told_at = stage.now;
     stage.actions();
     stage.input(Input::Gap);
     stage.until_due(ms(100));
@@ -135,9 +137,10 @@ fn a_newcomer_listens_for_half_a_lease_before_it_claims_to_know_anything() {
     assert_eq!(early.knowledge, None, "an early look may only find a released role");
     stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
     stage.actions();
-    stage.until_due(LEASE / 2 + ms(100));
+    stage.until_due(LEASE + ms(100));
     let (_, late) = stage.campaign();
-    assert_eq!(late.knowledge.map(|known| known.count), Some(5));
+    assert!(stage.now.since(told_at) >= LEASE, "counted from when it was first told");
+    assert_eq!(late.knowledge.map(|known| (known.count, known.unchanged_for >= LEASE)), Some((5, true)));
 }
 
 #[test]
@@ -211,15 +214,6 @@ fn news_keep_nobody_quiet_for_more_than_ten_leases_and_the_store_says_whose_they
         let holder = stage.election.view(stage.now).holder;
         assert_eq!(holder.is_some(), named, "the store's word stands against the news");
     }
-}
-
-#[test]
-fn knowledge_older_than_a_lease_and_a_quarter_is_not_told() {
-    let mut stage = Stage::standby(ms(14_000));
-    stage.actions();
-    stage.pass(LEASE * 5 / 4);
-    let (_, request) = stage.campaign();
-    assert_eq!(request.knowledge, None);
 }
 
 #[test]

@@ -30,8 +30,8 @@ fn patience_is_had_once_for_each_vacancy() {
     stage.pass(PATIENCE);
     let (id, _) = stage.campaign();
     stage.answer(id, CampaignReply::LookAgain { token: token(7), count: 1 });
-    // Half a lease of listening, and no more: by then what it knows is recent enough to be worth something.
-    stage.until_due(LEASE / 2 + SOON);
+    // A lease of watching, and no more.
+    stage.until_due(LEASE + SOON);
     let (id, second) = stage.campaign();
     assert!(second.knowledge.is_some());
     stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: ms(3_000), count: 5 });
