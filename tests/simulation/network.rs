@@ -154,11 +154,17 @@ impl World {
                 }
                 Request::Renew(request) => {
                     let (mut reply, news) = server.cell.renew(view, &request);
-                    refused = matches!(reply, RenewReply::Lost { .. }).then_some(request.token);
+                    // A late copy of its own campaign may have begun a new term of it where the lease was lost.
+                    let own = |session| session == request.candidate.session;
+                    let by_another = match &reply {
+                        RenewReply::Lost { holder, .. } => !holder.as_ref().is_some_and(|holder| own(holder.session)),
+                        RenewReply::Renewed { .. } => false,
+                    };
+                    refused = by_another.then_some(request.token);
                     if let RenewReply::Renewed { audience, .. } = &mut reply {
                         *audience = u32::try_from(listeners).expect("few");
                     }
-                    let renewed = refused.is_none();
+                    let renewed = matches!(reply, RenewReply::Renewed { .. });
                     (Input::Renewed { id, reply: Ok(Stamped { reply, store_time }) }, news, renewed)
                 }
                 Request::Release(request) => {
