@@ -19,18 +19,24 @@ help: ## this list
 dev: ## three replicas in one process, no Redis: ports 4040-4042
 	cargo run --release -- dev --replicas 3
 
+# What is done part by part (.ci/parts): one that fails keeps no other from running, and the end tells of all of them.
+DEPS = 'what the tests need' '.ci/deps'
+LINT = $(DEPS) \
+	'formatting' 'cargo fmt --all --check' \
+	'clippy' 'cargo clippy --all-targets -- -D warnings' \
+	'clippy of what make e2e runs' \
+		'cargo clippy --test kubernetes_e2e --test observability_e2e --test browser -- -D warnings' \
+	'licences and banned crates' '.ci/deny'
+
 deps: ## install what the tests need and this machine lacks
 	.ci/deps
 	@.ci/charts >/dev/null
 
-lint: deps ## formatting, clippy (warnings are errors), licences and banned crates
-	cargo fmt --all --check
-	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test kubernetes_e2e --test observability_e2e --test browser -- -D warnings
-	.ci/deny
+lint: ## formatting, clippy (warnings are errors), licences and banned crates
+	@.ci/parts $(LINT)
 
-test: lint ## lint, then every test: units, simulation (2,000 seeds), real Redis, chaos, HTTP, clients, charts, house rules, docs
-	cargo test --no-fail-fast
+test: ## lint, then every test: units, simulation (2,000 seeds), real Redis, chaos, HTTP, clients, charts, house rules, docs
+	@.ci/parts $(LINT) 'Helm for the charts' '.ci/charts' 'tests' 'cargo test --no-fail-fast'
 
 charts: ## write what is generated for the charts: tables, schema, golden files, copies of alerts and dashboards
 	BATON_CHARTS_WRITE=1 cargo test --lib the_schema_is_what_the_types_say
@@ -40,25 +46,32 @@ charts: ## write what is generated for the charts: tables, schema, golden files,
 bench: ## the figures and plots of docs/performance.md, on this machine, beside its peers; PART="handover crash" for some parts only
 	cargo bench --bench baton -- $(PART)
 
-chaos: deps ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
-	cargo test --profile chaos --test simulation -- --nocapture
-	cargo test --profile chaos --test locks -- --ignored --nocapture --test-threads=1 ten_minutes hundred_thousand
-	cargo test --test process -- --ignored --nocapture five_minutes_of_leaders
-	@command -v go >/dev/null || echo "notice: leases in Kubernetes are not measured without Go"
-	env BATON_CHAOS_WRITE=1 $$(if command -v go >/dev/null; then echo BATON_TEST_APISERVER=real; fi) \
-		cargo test --test chaos measure_the_table -- --ignored --nocapture
+chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
+	@.ci/parts $(DEPS) \
+		'simulation' 'cargo test --profile chaos --test simulation -- --nocapture' \
+		'locks' 'cargo test --profile chaos --test locks -- --ignored --nocapture --test-threads=1 ten_minutes hundred_thousand' \
+		'jobs' 'cargo test --test process -- --ignored --nocapture five_minutes_of_leaders' \
+		'members of a quorum' 'export BATON_QUORUM_RUNS=$${BATON_QUORUM_RUNS:-40} BATON_QUORUM_SEED=$${BATON_QUORUM_SEED:-$$RANDOM}; \
+			cargo test --test process whatever_happens_to_two_of_five -- --nocapture' \
+		'faults on real servers' \
+			'if command -v go >/dev/null; then export BATON_TEST_APISERVER=real; \
+			else echo "notice: leases in Kubernetes are not measured without Go"; fi; \
+			BATON_CHAOS_WRITE=1 cargo test --test chaos measure_the_table -- --ignored --nocapture'
 
-e2e: deps ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N, BATON_HANDOVERS=N)
-	tests/e2e/readme.sh
-	.ci/deps prometheus prometheus-alertmanager
-	cargo test --test observability_e2e -- --nocapture --test-threads=1
-	cargo clippy --features otel --lib --bins --test otel -- -D warnings
-	cargo test --features otel --test otel
-	@if .ci/deps chromedriver; then cargo test --test browser -- --test-threads=1; \
-	else echo "notice: the status page was not tried without Chromium"; fi
-	@if command -v npm >/dev/null; then cargo test --test locks daprs_published_node_client -- --ignored --nocapture; \
-	else echo "notice: Dapr's client was not tried without Node and npm"; fi
-	@if server=$$(.ci/valkey); then BATON_REDIS_SERVER=$$server cargo test --test store; \
-	else echo "notice: the store's tests were not run on a Valkey"; fi
-	BATON_TEST_APISERVER=real cargo test --test store -- --test-threads=1 lease_objects kubernetes_api leases_shared
-	cargo test --test kubernetes_e2e -- --nocapture --test-threads=1
+e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N, BATON_HANDOVERS=N)
+	@.ci/parts $(DEPS) 'Helm for the charts' '.ci/charts' \
+		'the README in a fresh clone' 'tests/e2e/readme.sh' \
+		'alerts and dashboards' '.ci/deps prometheus prometheus-alertmanager; \
+			cargo test --test observability_e2e -- --nocapture --test-threads=1' \
+		'clippy of spans' 'cargo clippy --features otel --lib --bins --test otel -- -D warnings' \
+		'spans' 'cargo test --features otel --test otel' \
+		'the status page' '.ci/deps chromedriver || { echo "notice: there is no Chromium"; exit 77; }; \
+			cargo test --test browser -- --test-threads=1' \
+		"Dapr's client" 'command -v npm >/dev/null || { echo "notice: there is no Node with npm"; exit 77; }; \
+			cargo test --test locks daprs_published_node_client -- --ignored --nocapture' \
+		'the store on a Valkey' 'server=$$(.ci/valkey) || { echo "notice: there is no Valkey"; exit 77; }; \
+			BATON_REDIS_SERVER=$$server cargo test --test store' \
+		'the store on a real API server' \
+			'BATON_TEST_APISERVER=real cargo test --test store -- --test-threads=1 lease_objects kubernetes_api leases_shared' \
+		'sidecars and charts on a real API server' \
+			'cargo test --test kubernetes_e2e -- --nocapture --test-threads=1'

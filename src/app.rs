@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::api::{self, ApiOptions};
@@ -14,7 +15,7 @@ use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{
     Changes, Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher,
 };
-use crate::http::Calls;
+use crate::http::{Calls, CallsOn, ListenerThread};
 use crate::jobs::{JobCalls, JobDesk};
 use crate::k8s::{Departures, Extras, Will};
 use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
@@ -28,7 +29,7 @@ use crate::store::quorum::{Member, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
 use crate::store::{LeaseStore, LedgerStore, LockStore, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
-use crate::telemetry_http::{self, Pulse, Sources, TelemetryServer};
+use crate::telemetry_http::{self, Pulse, Sources};
 
 /// Why a replica cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -276,9 +277,8 @@ fn command_timeout(config: &Config) -> Option<Duration> {
 /// A replica with its two listeners: the sidecar.
 pub struct App {
     replica: Replica,
-    api: JoinHandle<()>,
-    stop_api: oneshot::Sender<()>,
-    telemetry_server: TelemetryServer,
+    api: ListenerThread,
+    telemetry_server: ListenerThread,
     locks: Option<Locks>,
     jobs: Option<Jobs>,
 }
@@ -362,21 +362,18 @@ impl App {
             None => None,
         };
         let telemetry_server = serve_telemetry(telemetry_listener, &replica)?;
-        let (stop_api, stopped) = oneshot::channel::<()>();
-        let api_listener = tokio::net::TcpListener::from_std(api_listener)
-            .map_err(|error| StartError::System { what: "a listener", error })?;
         let mut options = ApiOptions::new(token, Arc::clone(&replica.clock), replica.telemetry.clone());
-        options.parts.extend(lock_calls(&locks, &replica));
-        options.parts.push(job_calls(&jobs, &replica));
+        let parts = lock_calls(&locks, &replica).into_iter().chain([job_calls(&jobs, &replica)]);
+        // They ask the store, whose connections stay on this thread.
+        let here = Handle::current();
+        options.parts.extend(parts.map(|calls| Arc::new(CallsOn::new(here.clone(), calls)) as Arc<dyn Calls>));
         if locks.is_some() {
             // A request that waits has a connection to itself, and must not take one from those who ask who leads.
             options.limits.connections += replica.config.locks.max_waiters as usize;
         }
-        let api = tokio::spawn(api::serve(api_listener, replica.roles(), options, async move {
-            // A lost sender means the same as a message.
-            let _ = stopped.await;
-        }));
-        Ok(Self { replica, api, stop_api, telemetry_server, locks, jobs })
+        let api = api::spawn(api_listener, replica.roles(), options)
+            .map_err(|error| StartError::System { what: "a thread", error })?;
+        Ok(Self { replica, api, telemetry_server, locks, jobs })
     }
 
     /// The roles, for asking.
@@ -394,7 +391,7 @@ impl App {
                 () = self.telemetry_server.ended() => return bug("the telemetry listener's thread ended"),
                 end = attendant_ended(&mut self.locks) => return bug(&format!("the locks' attendant ended: {end}")),
                 end = listener_ended(&mut self.jobs) => return bug(&format!("the jobs' listener ended: {end}")),
-                end = &mut self.api => return bug(&format!("the app's listener ended: {end:?}")),
+                () = self.api.ended() => return bug("the thread of the app's listener ended"),
                 () = next_signal(&mut signals) => break,
                 _ = &mut stop => break,
                 reload = next_reload(&mut changes) => match reload {
@@ -442,10 +439,8 @@ impl App {
         if !asked_again {
             self.replica.take_back().await;
         }
-        // The listener is gone already if nobody takes this.
-        let _ = self.stop_api.send(());
         if !asked_again {
-            let (_, (), ()) = tokio::join!(self.api, self.telemetry_server.shutdown(), self.replica.flush_traces());
+            tokio::join!(self.api.shutdown(), self.telemetry_server.shutdown(), self.replica.flush_traces());
         }
         match ended {
             Ok(()) => Exit::Well,
@@ -494,7 +489,7 @@ fn bind(section: &'static str, address: SocketAddr) -> Result<TcpListener, Start
     bound.map_err(|error| StartError::Listen { section, address, error })
 }
 
-fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<TelemetryServer, StartError> {
+fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<ListenerThread, StartError> {
     let roles = replica.roles();
     let pulse = |role: &crate::role::RoleHandle| {
         let (last, within, knows_state) = role.heartbeat().read();

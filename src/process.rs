@@ -154,15 +154,16 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// From now on a panic on any thread ends the process with [`Exit::Bug`]: a part that is gone must not leave the others
-/// answering for it, and a supervisor shall read why in the exit code.
-pub fn end_on_panic() {
-    std::panic::set_hook(Box::new(|panic| {
+/// answering for it, and a supervisor shall read why in the exit code, and in the log, of which `flush` writes the end.
+pub fn end_on_panic(flush: fn()) {
+    std::panic::set_hook(Box::new(move |panic| {
         if tracing::dispatcher::has_been_set() {
             tracing::error!(%panic, "this is a bug in Baton; the process ends, and leases run out by their TTL");
         } else {
             // A terminal that is gone cannot be told.
             let _ = writeln!(std::io::stderr(), "this is a bug in Baton: {panic}");
         }
+        flush();
         std::process::exit(i32::from(Exit::Bug.code()));
     }));
 }

@@ -96,6 +96,12 @@ impl Http {
         self.ask("GET", path, "").await
     }
 
+    /// Waits for more of it, and forgets that.
+    pub async fn forget(&mut self) -> Result<(), Error> {
+        self.stream.filled = 0;
+        self.stream.more().await
+    }
+
     /// Reads on until this has come, and forgets all that came until now.
     pub async fn until(&mut self, text: &str) -> Result<(), Error> {
         while !self.stream.seen().windows(text.len()).any(|part| part == text.as_bytes()) {

@@ -1,8 +1,8 @@
 //! Real `baton run` processes, alone and in groups that compete for one role.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -36,6 +36,8 @@ pub struct Spec {
     pub answer_validity: Option<Duration>,
     /// How many roles it has: only [`ROLE`], or others.
     pub roles: usize,
+    /// The section `log`.
+    pub log: &'static str,
     /// Further sections, as YAML.
     pub more: String,
 }
@@ -45,7 +47,15 @@ impl Spec {
     pub fn redis(identity: &str, url: &str, prefix: &str, lease: Duration) -> Self {
         let timeout = (lease / 4).min(Duration::from_secs(1)).as_millis();
         let store = format!("{{ redis: {{ url: \"{url}\", keyPrefix: {prefix}, commandTimeout: {timeout}ms }} }}");
-        Self { identity: identity.to_owned(), store, lease, answer_validity: None, roles: 1, more: String::new() }
+        Self {
+            identity: identity.to_owned(),
+            store,
+            lease,
+            answer_validity: None,
+            roles: 1,
+            log: "{ level: warn, format: text }",
+            more: String::new(),
+        }
     }
 
     /// Its roles' names.
@@ -58,7 +68,7 @@ impl Spec {
 
     /// The whole configuration of a replica with these ports.
     pub fn yaml(&self, api: u16, telemetry: u16) -> String {
-        let Self { identity, store, lease, answer_validity, more, roles: _ } = self;
+        let Self { identity, store, lease, answer_validity, log, more, roles: _ } = self;
         let validity = answer_validity.map(|v| format!(", answerValidity: {}ms", v.as_millis())).unwrap_or_default();
         let lease = lease.as_millis();
         let role = |name| format!("  - {{ name: {name}, leaseDuration: {lease}ms{validity} }}\n");
@@ -66,7 +76,7 @@ impl Spec {
         format!(
             "identity: {identity}\napi: {{ listen: 127.0.0.1:{api} }}\ntelemetry: {{ listen: 127.0.0.1:{telemetry} }}\n\
              store: {store}\nroles:\n{roles}\
-             log: {{ level: warn, format: text }}\n{more}"
+             log: {log}\n{more}"
         )
     }
 }
@@ -83,17 +93,27 @@ pub struct Replica {
 impl Replica {
     /// Starts one, without waiting for anything.
     pub fn start(spec: &Spec) -> Self {
+        Self::start_with(spec, |log| std::fs::File::create(log).expect("a temporary file can be created").into())
+    }
+
+    /// The same with a pipe to log to.
+    pub fn start_piped(spec: &Spec) -> (Self, ChildStderr) {
+        let mut replica = Self::start_with(spec, |_| Stdio::piped());
+        let pipe = replica.child.stderr.take().expect("it has a pipe");
+        (replica, pipe)
+    }
+
+    fn start_with(spec: &Spec, log: impl FnOnce(&Path) -> Stdio) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         let (api, telemetry) = (free_port(), free_port());
         let config = dir.path().join("config.yaml");
         std::fs::write(&config, spec.yaml(api, telemetry)).expect("a temporary file can be written");
-        let log = std::fs::File::create(dir.path().join("log")).expect("a temporary file can be created");
         let child = Command::new(binary())
             .args(["run", "--config"])
             .arg(&config)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log)
+            .stderr(log(&dir.path().join("log")))
             .spawn()
             .expect("the binary that cargo built starts");
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));

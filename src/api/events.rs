@@ -4,19 +4,24 @@
 //! is repeated when half of that time is over. An event is made when the client is ready to take it, never queued: what
 //! it says of time is true when it is sent.
 //!
-//! With `?view=status` the same is told to those who only look (`event: status`, once a second and on every change): it
-//! promises nothing.
+//! With `?view=status` the same is told to those who only look (`event: status`, on every change, and within a second
+//! when the time that is left has moved): it promises nothing.
+//!
+//! A replica may have a thousand roles, and many streams. So a stream looks at a role only when it has changed or its
+//! time has come; what it does for all of them it does once, and after a reload.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::hash::Hasher;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{self, Either};
-use futures_util::stream;
+use futures_util::StreamExt;
+use futures_util::stream::{self, FuturesUnordered};
 use hyper::header::{CACHE_CONTROL, HeaderValue};
 use jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use warp::Reply;
 use warp::reply::Response;
 use warp::sse::Event;
@@ -30,31 +35,25 @@ use crate::role::{Answer, RoleHandle, Snapshot, Status};
 const RETRY: Duration = Duration::from_secs(1);
 /// How often to look whether a reload has added or removed roles.
 const ROLES_CHECK: Duration = Duration::from_secs(1);
-/// How often those who look are told all of it.
+/// How often to look whether a role's time has moved, for those who look.
 const STATUS_REPEAT: Duration = Duration::from_secs(1);
 /// No promise is repeated faster than this, however short it is.
 const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Answers with the stream. It ends when the client goes, or when the listener shuts down.
 pub(super) fn stream(context: &Arc<Context>, view: EventView, last_event_id: Option<&HeaderValue>) -> Response {
-    // One place only: the feed waits for the client before it looks at a role.
-    let (sender, mut receiver) = mpsc::channel(1);
     // Who looks wants to see all of it each time.
     let last_event_id = last_event_id.filter(|_| view == EventView::Answers);
-    let known = last_event_id.and_then(|id| id.to_str().ok()).map(str::to_owned);
-    let feed = Feed { context: Arc::clone(context), view, sender, followed: Vec::new(), roles_told: None };
-    tokio::spawn(async move {
-        // A closed stream is how every feed ends; there is nobody left to tell.
-        let _ = feed.run(known).await;
+    let known = last_event_id.and_then(|id| id.to_str().ok());
+    let feed = Feed::new(Arc::clone(context), view, known);
+    let events = stream::unfold(feed, |mut feed| async move {
+        let event = feed.next().await?;
+        Some((Ok::<_, Infallible>(event), feed))
     });
-    let events = stream::poll_fn(move |cx| receiver.poll_recv(cx).map(|event| event.map(Ok::<_, Infallible>)));
     let mut response = warp::sse::reply(events).into_response();
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
-
-/// The client has gone, or the listener stops.
-struct Closed;
 
 /// What a client was told last of a role.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,29 +63,33 @@ struct Told {
     leader: bool,
     /// Somebody was named as the leader. What is known of that runs out by itself.
     named: bool,
-    /// While leading: when to say so again.
+    /// When to look again though nothing changes: while leading, or for those who look.
     repeat_at: Option<Mono>,
+    /// Until when that was good, for those who look.
+    until: Option<Mono>,
 }
 
 struct Followed {
     role: RoleHandle,
-    changes: watch::Receiver<Arc<Snapshot>>,
     told: Option<Told>,
-    /// The role's task has ended: its last word is told once.
-    ended: bool,
+    /// Its entry in [`Feed::times`].
+    look_at: Option<Mono>,
 }
 
 impl Followed {
-    fn new(role: RoleHandle) -> Self {
-        Self { changes: role.changes(), role, told: None, ended: false }
-    }
-
-    fn is_due(&self, now: Mono) -> bool {
+    fn is_due(&self, now: Mono, view: EventView) -> bool {
         let Some(told) = self.told else { return true };
         self.role.snapshot().index != told.index
-            || told.repeat_at.is_some_and(|at| at <= now)
+            || told.repeat_at.is_some_and(|at| at <= now && self.is_worth_repeating(&told, view))
             || (told.leader && !self.role.leads())
             || (told.named && !told.leader && self.holder_until().is_none_or(|until| until <= now))
+    }
+
+    fn is_worth_repeating(&self, told: &Told, view: EventView) -> bool {
+        match view {
+            EventView::Answers => true,
+            EventView::Status => self.role.status().until != told.until,
+        }
     }
 
     /// Until when what is known of the holder is worth telling.
@@ -94,42 +97,97 @@ impl Followed {
         self.role.snapshot().view.holder.as_ref().map(|(_, until)| *until)
     }
 
-    /// When there will be something to tell though nothing changes.
-    fn next_due(&self) -> Option<Mono> {
+    /// When to look at it though nothing changes.
+    fn next_look(&self, now: Mono, view: EventView) -> Option<Mono> {
         let told = self.told?;
-        told.repeat_at.or_else(|| self.holder_until().filter(|_| told.named))
+        match view {
+            EventView::Answers => told.repeat_at.or_else(|| self.holder_until().filter(|_| told.named)),
+            EventView::Status => Some(now + STATUS_REPEAT),
+        }
     }
+
+    /// Its part of what the client has been told.
+    fn digest(&self) -> u64 {
+        self.told.map_or(0, |told| digest(self.role.name().as_str(), told.index, told.since))
+    }
+}
+
+type Changes = watch::Receiver<Arc<Snapshot>>;
+/// A role's place among those followed, and where to hear of its next change: nowhere once its task has ended.
+type Change = Pin<Box<dyn Future<Output = (usize, Option<Changes>)> + Send + Sync>>;
+
+fn change(at: usize, mut changes: Changes) -> Change {
+    Box::pin(async move {
+        let goes_on = changes.changed().await.is_ok();
+        (at, goes_on.then_some(changes))
+    })
 }
 
 struct Feed {
     context: Arc<Context>,
     view: EventView,
-    sender: mpsc::Sender<Event>,
+    /// Made before anything of a role is told: the greeting, and the names for who looks.
+    first: VecDeque<Event>,
+    /// By name. Places in it are numbers below.
     followed: Vec<Followed>,
-    /// The names that who looks was told last.
-    roles_told: Option<Vec<RoleName>>,
+    /// [`Roles::generation`](crate::role::Roles::generation) of those.
+    generation: u64,
+    /// One for each role. Woken by one of them, it asks that one alone.
+    changes: FuturesUnordered<Change>,
+    /// When to look at which though nothing changes.
+    times: BTreeSet<(Mono, usize)>,
+    /// To be looked at.
+    looks: BTreeSet<usize>,
+    /// To be told.
+    due: VecDeque<usize>,
+    /// Over all that the client was told: [`Followed::digest`], added up.
+    digest: u64,
+    heard_at: Mono,
 }
 
 impl Feed {
-    async fn run(mut self, known: Option<String>) -> Result<(), Closed> {
-        self.refresh_roles();
-        self.send(Event::default().retry(RETRY).comment(" baton")).await?;
-        if known.is_some_and(|known| known == self.id_of_now()) {
-            self.skip_what_is_known();
+    /// A client that comes back with the identifier of what is still so need not be told again: only who leads, because
+    /// that promise runs out.
+    fn new(context: Arc<Context>, view: EventView, known: Option<&str>) -> Self {
+        let heard_at = context.options.clock.now();
+        let first = VecDeque::from([Event::default().retry(RETRY).comment(" baton")]);
+        let (followed, changes, times, looks, due) = Default::default();
+        let mut feed =
+            Self { context, view, first, followed, generation: 0, changes, times, looks, due, digest: 0, heard_at };
+        feed.follow();
+        feed.tell_names();
+        if known.is_some_and(|known| known == identifier(feed.digest_of_now())) {
+            feed.skip_what_is_known();
         }
-        let mut heard_at = self.now();
+        feed
+    }
+
+    /// The next event, as soon as there is one.
+    async fn next(&mut self) -> Option<Event> {
         loop {
-            if self.tell_what_is_due().await? {
-                heard_at = self.now();
+            if *self.context.stopping.borrow() {
+                return None;
             }
-            let heartbeat_at = heard_at + self.heartbeat();
+            if self.generation != self.context.roles.generation() {
+                let before = self.names();
+                self.follow();
+                if self.names() != before {
+                    self.tell_names();
+                }
+            }
+            if self.due.is_empty() {
+                self.find_due();
+            }
+            if let Some(event) = self.first.pop_front().or_else(|| self.tell_next()) {
+                self.heard_at = self.now();
+                return Some(event);
+            }
+            let heartbeat_at = self.heard_at + self.heartbeat();
             if self.now() >= heartbeat_at {
-                self.send(Event::default().comment(" alive")).await?;
-                heard_at = self.now();
-                continue;
+                self.heard_at = self.now();
+                return Some(Event::default().comment(" alive"));
             }
-            self.wait(heartbeat_at).await?;
-            self.refresh_roles();
+            self.wait(heartbeat_at).await;
         }
     }
 
@@ -144,139 +202,163 @@ impl Feed {
     }
 
     /// Follows the roles that there are now. A role that a reload removed and added again is another one.
-    fn refresh_roles(&mut self) {
-        let current = self.context.roles.all();
-        let is_same = |a: &Followed, b: &RoleHandle| a.changes.same_channel(&b.changes());
-        self.followed.retain(|followed| current.iter().any(|role| is_same(followed, role)));
-        for role in current {
-            if !self.followed.iter().any(|followed| is_same(followed, &role)) {
-                self.followed.push(Followed::new(role));
+    fn follow(&mut self) {
+        // In this order: if they are replaced in between, they are looked up once more.
+        self.generation = self.context.roles.generation();
+        let roles = self.context.roles.all();
+        let mut old: VecDeque<Followed> = std::mem::take(&mut self.followed).into();
+        for role in roles {
+            // Both are in the order of their names.
+            while old.front().is_some_and(|old| old.role.name() < role.name()) {
+                old.pop_front();
+            }
+            let known = old.front().filter(|old| old.role.is_same(&role)).and_then(|old| old.told);
+            self.followed.push(Followed { role, told: known, look_at: None });
+        }
+        (self.times, self.due) = Default::default();
+        self.digest = self.followed.iter().map(Followed::digest).fold(0, u64::wrapping_add);
+        self.looks = (0..self.followed.len()).collect();
+        self.changes = self
+            .followed
+            .iter()
+            .enumerate()
+            .map(|(at, followed)| {
+                let mut changes = followed.role.changes();
+                // It is looked at first.
+                changes.mark_unchanged();
+                change(at, changes)
+            })
+            .collect();
+    }
+
+    fn names(&self) -> Vec<RoleName> {
+        self.followed.iter().map(|followed| followed.role.name().clone()).collect()
+    }
+
+    /// Tells who looks which roles there are.
+    fn tell_names(&mut self) {
+        if self.view == EventView::Status {
+            let words: Vec<_> = self.followed.iter().map(|followed| followed.role.name().as_str()).collect();
+            // Words can always be written.
+            self.first.extend(Event::default().event("roles").json_data(&words));
+        }
+    }
+
+    fn skip_what_is_known(&mut self) {
+        for at in 0..self.followed.len() {
+            let role = &self.followed[at].role;
+            if role.leads() {
+                continue;
+            }
+            let snapshot = role.snapshot();
+            let (index, since, named) = (snapshot.index, snapshot.since, snapshot.view.holder.is_some());
+            self.note(at, Told { index, since, leader: false, named, repeat_at: None, until: None });
+        }
+    }
+
+    /// Looks at the roles that have changed, and at those whose time has come.
+    fn find_due(&mut self) {
+        let now = self.now();
+        while let Some((_, at)) = self.times.first().copied().filter(|(moment, _)| *moment <= now) {
+            self.times.pop_first();
+            self.followed[at].look_at = None;
+            self.looks.insert(at);
+        }
+        for at in std::mem::take(&mut self.looks) {
+            if self.followed[at].is_due(now, self.view) {
+                self.due.push_back(at);
+            } else {
+                self.look_later(at, now);
             }
         }
-        self.followed.sort_by(|a, b| a.role.name().cmp(b.role.name()));
     }
 
-    /// A client that comes back with the identifier of what is still so need not be told again: only who leads, because
-    /// that promise runs out.
-    fn skip_what_is_known(&mut self) {
-        for followed in self.followed.iter_mut().filter(|followed| !followed.role.leads()) {
-            let snapshot = followed.role.snapshot();
-            let (index, since) = (snapshot.index, snapshot.since);
-            followed.told =
-                Some(Told { index, since, leader: false, named: snapshot.view.holder.is_some(), repeat_at: None });
+    fn look_later(&mut self, at: usize, now: Mono) {
+        let followed = &mut self.followed[at];
+        let next = followed.next_look(now, self.view);
+        if let Some(old) = std::mem::replace(&mut followed.look_at, next) {
+            self.times.remove(&(old, at));
         }
+        self.times.extend(next.map(|next| (next, at)));
     }
 
-    /// Tells every role that has changed or whose promise is half over. True when there was any.
-    async fn tell_what_is_due(&mut self) -> Result<bool, Closed> {
-        self.tell_roles().await?;
-        let now = self.now();
-        let due: Vec<usize> = (0..self.followed.len()).filter(|at| self.followed[*at].is_due(now)).collect();
-        for at in &due {
-            // First a place, then the answer: its validity begins now, not when a slow client had read the one before.
-            let sender = self.sender.clone();
-            let place = self.until_stopped(sender.reserve()).await?.map_err(|_| Closed)?;
-            let followed = &mut self.followed[*at];
-            let event = match self.view {
-                EventView::Answers => {
-                    let answer = followed.role.answer();
-                    followed.told = Some(told(&answer, self.context.options.clock.now()));
-                    Event::default().event("role").json_data(&answer)
-                }
-                EventView::Status => {
-                    let status = followed.role.status();
-                    followed.told = Some(shown(&status, self.context.options.clock.now()));
-                    Event::default().event("status").json_data(&status)
-                }
-            };
-            let event = event.map_err(|_| Closed)?;
-            // Only the last one of several changes carries the identifier: a client that breaks off before it has not
-            // heard of all of them, and shall hear them again.
-            place.send(if Some(at) == due.last() { event.id(self.id_of_told()) } else { event });
-        }
-        Ok(!due.is_empty())
+    /// What is to be told of the first role that is due.
+    fn tell_next(&mut self) -> Option<Event> {
+        let at = self.due.pop_front()?;
+        let (role, clock) = (&self.followed[at].role, &self.context.options.clock);
+        let (told, event) = match self.view {
+            EventView::Answers => {
+                let answer = role.answer();
+                (told(&answer, clock.now()), Event::default().event("role").json_data(&answer))
+            }
+            EventView::Status => {
+                let status = role.status();
+                (shown(&status, clock.now()), Event::default().event("status").json_data(&status))
+            }
+        };
+        self.note(at, told);
+        self.look_later(at, self.now());
+        // Only the last one of several carries the identifier: a client that breaks off before it has not heard of all
+        // of them, and shall hear them again. Texts and numbers can always be written.
+        let event = event.ok()?;
+        Some(if self.due.is_empty() { event.id(identifier(self.digest)) } else { event })
     }
 
-    /// Tells who looks which roles there are, when that has changed.
-    async fn tell_roles(&mut self) -> Result<(), Closed> {
-        let names: Vec<RoleName> = self.followed.iter().map(|followed| followed.role.name().clone()).collect();
-        if self.view == EventView::Answers || self.roles_told.as_ref() == Some(&names) {
-            return Ok(());
-        }
-        let words: Vec<&str> = names.iter().map(RoleName::as_str).collect();
-        self.send(Event::default().event("roles").json_data(&words).map_err(|_| Closed)?).await?;
-        self.roles_told = Some(names);
-        Ok(())
-    }
-
-    async fn send(&self, event: Event) -> Result<(), Closed> {
-        self.until_stopped(self.sender.send(event)).await?.map_err(|_| Closed)
-    }
-
-    async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Closed> {
-        tokio::select! {
-            done = work => Ok(done),
-            () = self.context.stopped() => Err(Closed),
-        }
+    /// What the client is told of a role.
+    fn note(&mut self, at: usize, told: Told) {
+        let before = self.followed[at].digest();
+        self.followed[at].told = Some(told);
+        self.digest = self.digest.wrapping_sub(before).wrapping_add(self.followed[at].digest());
     }
 
     /// Waits until there may be something to say.
-    async fn wait(&mut self, heartbeat_at: Mono) -> Result<(), Closed> {
-        let now = self.now();
-        let due = self.followed.iter().filter_map(Followed::next_due);
-        let next = due.fold(heartbeat_at, Mono::min).since(now).min(ROLES_CHECK);
-        let changes: Vec<_> = self.followed.iter_mut().filter(|followed| !followed.ended).map(changed).collect();
-        let any_change = if changes.is_empty() {
-            Either::Left(future::pending())
-        } else {
-            Either::Right(future::select_all(changes))
-        };
+    async fn wait(&mut self, heartbeat_at: Mono) {
+        let look_at = self.times.first().map_or(heartbeat_at, |(moment, _)| heartbeat_at.min(*moment));
+        let rest = look_at.since(self.now()).min(ROLES_CHECK);
         tokio::select! {
-            _ = any_change => Ok(()),
-            () = tokio::time::sleep(next) => Ok(()),
-            () = self.sender.closed() => Err(Closed),
-            () = self.context.stopped() => Err(Closed),
+            Some((at, changes)) = self.changes.next() => {
+                self.looks.insert(at);
+                self.changes.extend(changes.map(|changes| change(at, changes)));
+            }
+            () = tokio::time::sleep(rest) => {}
+            () = self.context.stopped() => {}
         }
     }
 
-    /// Names what the client has been told: the same again means that nothing has changed.
-    fn id_of_told(&self) -> String {
-        identifier(self.followed.iter().filter_map(|f| Some((f.role.name().as_str(), f.told?.index, f.told?.since))))
+    /// As [`Self::digest`] of a client that has been told how everything is now.
+    fn digest_of_now(&self) -> u64 {
+        let digests = self.followed.iter().map(|followed| {
+            let snapshot = followed.role.snapshot();
+            digest(followed.role.name().as_str(), snapshot.index, snapshot.since)
+        });
+        digests.fold(0, u64::wrapping_add)
     }
-
-    fn id_of_now(&self) -> String {
-        let snapshots: Vec<_> = self.followed.iter().map(|f| (f.role.name().as_str(), f.role.snapshot())).collect();
-        identifier(snapshots.iter().map(|(name, snapshot)| (*name, snapshot.index, snapshot.since)))
-    }
-}
-
-fn changed(followed: &mut Followed) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-    Box::pin(async {
-        followed.ended = followed.changes.changed().await.is_err();
-    })
 }
 
 fn told(answer: &Answer, now: Mono) -> Told {
     let repeat_at = answer.valid_for_ms.map(|ms| now + (Duration::from_millis(ms) / 2).max(REPEAT_MIN));
     let named = answer.holder.is_some();
-    Told { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at }
+    Told { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at, until: None }
 }
 
-/// What who looks was told: all of it again after a while, for the time that is left moves with every renewal.
 fn shown(status: &Status, now: Mono) -> Told {
     let (leader, named) = (status.leads, status.holder.is_some());
-    Told { index: status.index, since: status.since, leader, named, repeat_at: Some(now + STATUS_REPEAT) }
+    let (repeat_at, until) = (Some(now + STATUS_REPEAT), status.until);
+    Told { index: status.index, since: status.since, leader, named, repeat_at, until }
 }
 
-/// Sixteen hexadecimal digits over what there is to know. `since` sets one process' indices apart from another's.
-fn identifier<'a>(roles: impl Iterator<Item = (&'a str, u64, Timestamp)>) -> String {
+/// Of how one role stands. `since` sets one process' indices apart from another's.
+fn digest(role: &str, index: u64, since: Timestamp) -> u64 {
     // Its fixed keys make it the same in every process of one build; a client of another build is told everything.
     let mut hasher = std::hash::DefaultHasher::new();
-    for (name, index, since) in roles {
-        hasher.write(name.as_bytes());
-        hasher.write_u8(0);
-        hasher.write_u64(index);
-        hasher.write_i128(since.as_nanosecond());
-    }
-    format!("{:016x}", hasher.finish())
+    hasher.write(role.as_bytes());
+    hasher.write_u8(0);
+    hasher.write_u64(index);
+    hasher.write_i128(since.as_nanosecond());
+    hasher.finish()
+}
+
+/// Names what a client has been told: the same again means that nothing has changed.
+fn identifier(digest: u64) -> String {
+    format!("{digest:016x}")
 }

@@ -29,6 +29,7 @@ mod status;
 mod token;
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ use tokio::sync::watch;
 
 use crate::clock::SharedClock;
 use crate::config::Secret;
-use crate::http::{Calls, Limits};
+use crate::http::{Calls, Limits, ListenerThread};
 use crate::role::Roles;
 use crate::telemetry::Telemetry;
 
@@ -97,6 +98,14 @@ impl Context {
         // A lost sender means the same.
         let _ = self.stopping.clone().wait_for(|stop| *stop).await;
     }
+}
+
+/// Serves the app's listener on a new thread: no client keeps a renewal waiting, however much it asks for.
+///
+/// # Errors
+/// When the thread, its runtime or the listener cannot be set up.
+pub fn spawn(listener: std::net::TcpListener, roles: Roles, options: ApiOptions) -> io::Result<ListenerThread> {
+    ListenerThread::spawn("api", listener, |listener, stopped| serve(listener, roles, options, stopped))
 }
 
 /// Serves the app's listener until `shutdown` completes; then waiting clients are answered, streams end, and after

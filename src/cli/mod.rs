@@ -123,6 +123,7 @@ pub fn main() -> ExitCode {
         Command::Audit(args) => audit::audit(&args),
         Command::Purge(args) => purge::purge(&args),
     };
+    baton::telemetry::logging::flush();
     code.into()
 }
 
@@ -134,8 +135,8 @@ fn load(path: &Path, environment: &Environment) -> Result<Loaded, Code> {
     })
 }
 
-/// One thread for everything but telemetry: an answer costs microseconds, and a second thread would only make it
-/// wait.
+/// One thread for all that renews leases. The listeners have threads of their own, so that no client keeps a renewal
+/// waiting.
 fn runtime() -> Result<tokio::runtime::Runtime, Code> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         complain(format_args!("the operating system refuses a runtime: {error}"));

@@ -1,14 +1,12 @@
 //! `baton purge`: forgets what the store keeps of a role, or of a job.
 
-use std::time::Duration;
-
 use baton::app::open_store;
 use baton::clock::{BootClock, SharedClock};
 use baton::config::{Environment, StoreConfig};
 use baton::process::Exit;
 use baton::protocol::RoleName;
 use baton::protocol::jobs::{JobName, JobNameError};
-use baton::store::{LeaseStore, LedgerStore, Purge, StoreError, StoreHealth};
+use baton::store::{CONNECT_PATIENCE, LeaseStore, LedgerStore, Purge, StoreError, StoreHealth};
 use clap::Args;
 
 use super::output::{complain, say};
@@ -40,9 +38,6 @@ pub struct PurgeArgs {
     #[command(flatten)]
     file: ConfigFile,
 }
-
-/// Longer than any connect that succeeds.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 fn job_name(text: &str) -> Result<JobName, JobNameError> {
     JobName::new(text)

@@ -31,7 +31,7 @@ pub(super) struct RawConfig {
     /// Where leases are kept: exactly one store.
     pub(super) store: Option<RawStore>,
     /// The roles to campaign for; at least one. Names are unique.
-    #[schemars(with = "Option<Vec<RawRole>>", extend("minItems" = 1))]
+    #[schemars(with = "Option<Vec<RawRole>>", extend("minItems" = 1, "maxItems" = 1000))]
     pub(super) roles: Option<Vec<Option<RawRole>>>,
     /// What `/leader` without a name means when there are several roles.
     #[schemars(with = "Option<leaf::Role>")]
@@ -250,7 +250,8 @@ pub(super) struct RawRole {
     /// How long before the lease's end the leader steps down; at least 2 % of it. Default: leaseDuration / 15.
     #[schemars(with = "Option<leaf::Span>")]
     pub(super) step_down_margin: Option<Scalar>,
-    /// The longest promise that one answer makes. At most leaseDuration - stepDownMargin. Default: renewPeriod.
+    /// The longest promise that one answer makes. At most leaseDuration - stepDownMargin. Default: renewPeriod, at
+    /// most 5s.
     #[schemars(with = "Option<leaf::Span>")]
     pub(super) answer_validity: Option<Scalar>,
     /// Split over so many shards, each with a leader of its own, spread evenly over the replicas; up to 256.

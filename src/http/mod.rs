@@ -2,6 +2,7 @@
 //!
 //! * [`serve`]: accepts, bounds and watches connections, and ends within a bound.
 //! * [`Limits`]: what one client may cost.
+//! * [`ListenerThread`]: where a listener runs.
 //! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
 //! * [`Calls`]: what another part answers on a listener; [`json`], [`no_content`] and [`read_body`] are their shape.
 //!
@@ -14,11 +15,13 @@ mod part;
 mod problem;
 mod refuse;
 mod serve;
+mod thread;
 mod words;
 
 pub use answer::{answer, json, no_content};
-pub use part::{Ask, Calls, Content};
+pub use part::{Ask, Calls, CallsOn, Content};
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use serve::{Answer, Answers, Ends, Limits, serve};
+pub use thread::{ListenerThread, Stopped};
 pub(crate) use words::shard_slash;
 pub use words::{bad_body, bad_parameter, decode_segment, decode_value, duration, read_body, shown};

@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::{Method, Response};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
-use super::problem::Problem;
+use super::problem::{Problem, ProblemKind};
 
 /// A request, once the listener has found that it is one of the part's calls and has read its body.
 #[derive(Clone, Debug)]
@@ -48,4 +51,36 @@ pub trait Calls: fmt::Debug + Send + Sync + 'static {
 
     /// Answers a request. The future is dropped when the client is gone.
     async fn answer(&self, ask: Ask) -> Result<Response<Content>, Problem>;
+}
+
+/// Calls that are answered on another runtime than the listener's: where their part's tasks live, and connections that
+/// are opened for them.
+#[derive(Debug)]
+pub struct CallsOn {
+    runtime: Handle,
+    calls: Arc<dyn Calls>,
+}
+
+impl CallsOn {
+    /// These calls, on this runtime.
+    pub fn new(runtime: Handle, calls: Arc<dyn Calls>) -> Self {
+        Self { runtime, calls }
+    }
+}
+
+#[async_trait]
+impl Calls for CallsOn {
+    fn allow(&self, path: &str) -> Option<&'static str> {
+        self.calls.allow(path)
+    }
+
+    async fn answer(&self, ask: Ask) -> Result<Response<Content>, Problem> {
+        let calls = Arc::clone(&self.calls);
+        // Dropped with this, the task is ended.
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(async move { calls.answer(ask).await }, &self.runtime);
+        let ended = || Problem::new(ProblemKind::ShuttingDown, "this process is ending");
+        // No task panics: that ends the process. But the runtime may have ended.
+        tasks.join_next().await.and_then(Result::ok).unwrap_or_else(|| Err(ended()))
+    }
 }

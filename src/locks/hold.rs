@@ -124,10 +124,11 @@ impl Keeper {
 
     /// It could not be extended in time. The store may still have it, so it is given back besides.
     async fn expire(self) {
-        self.tell(HoldState::Lost { reason: "it could not be extended in time" });
+        // Counted first: who is told may look at once, on another thread.
         if let Some(name) = self.names.first() {
             self.core.lost(name, self.granted.id);
         }
+        self.tell(HoldState::Lost { reason: "it could not be extended in time" });
         self.give_back().await;
     }
 

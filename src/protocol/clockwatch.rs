@@ -43,10 +43,11 @@ impl ClockWatch {
         let old = self.last.replace(new)?;
         let within = now.since(old.at);
         let allowed = STEP_MIN_US + i64::try_from(within.as_micros()).unwrap_or(i64::MAX) / DRIFT_DIVISOR;
-        let by_us = if new.least_us > old.most_us + allowed {
-            new.least_us - old.most_us
-        } else if new.most_us < old.least_us - allowed {
-            new.most_us - old.least_us
+        // What a server says is not to be trusted: near the end of the numbers it is no step, and no overflow.
+        let by_us = if new.least_us > old.most_us.saturating_add(allowed) {
+            new.least_us.saturating_sub(old.most_us)
+        } else if new.most_us < old.least_us.saturating_sub(allowed) {
+            new.most_us.saturating_sub(old.least_us)
         } else {
             return None;
         };
@@ -81,5 +82,16 @@ mod tests {
         assert_eq!(watch.observe(ms(15_000), ms(15_010), stamp(45_100)), step(29_990));
         assert_eq!(watch.observe(ms(20_000), ms(20_010), stamp(50_100)), None, "reported once");
         assert_eq!(watch.observe(ms(25_000), ms(25_010), stamp(15_100)), step(-39_990));
+    }
+
+    #[test]
+    fn a_clock_at_the_end_of_the_numbers_is_only_a_number() {
+        let mut watch = ClockWatch::default();
+        let (first, last) = (Mono::from_nanos(0), StoreTime(u64::MAX));
+        assert_eq!(watch.observe(first, first, last), None);
+        let standing_still = Step { by_ms: -5_000, within: ms(5_010).since(first) };
+        assert_eq!(watch.observe(ms(5_000), ms(5_010), last), Some(standing_still));
+        let back = watch.observe(ms(10_000), ms(10_010), StoreTime(0));
+        assert!(back.is_some_and(|step| step.by_ms < -9_000_000_000_000_000), "{back:?}");
     }
 }

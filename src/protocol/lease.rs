@@ -148,7 +148,7 @@ impl LeaseCell {
                 if lease.candidate.attempt > me.attempt {
                     return Ok((stale, None));
                 }
-            } else if !(self.rules.heartbeats && overdue(lease, &record, request)) {
+            } else if !(self.rules.heartbeats && stood_still(&record, request, lease.duration)) {
                 let remaining = lease.expires_at.since(now);
                 let (holder, token) = (lease.holder(), lease.token);
                 return Ok((CampaignReply::Held { holder, token, remaining, count: record.count }, None));
@@ -170,7 +170,7 @@ impl LeaseCell {
                 self.record = Some(record);
                 return Ok((reply, None));
             }
-            if self.must_look_again(&record, request) {
+            if self.must_look_again(&record, request, span) {
                 let reply = CampaignReply::LookAgain { token: record.token, count: record.count };
                 self.record = Some(record);
                 return Ok((reply, None));
@@ -189,7 +189,9 @@ impl LeaseCell {
             record.floor = request.floor;
             record.shut(GuardCause::Regression, now, span);
         }
-        if !self.may_have_vanished(record, request) {
+        // Whoever had it has stepped down, however early its lease went.
+        let is_over = self.rules.still && stood_still(record, request, span);
+        if !self.may_have_vanished(record, request) || is_over {
             return;
         }
         if self.rules.until && now.plus(TTL_ROUNDING) < record.until {
@@ -213,8 +215,13 @@ impl LeaseCell {
         self.rules.vanished && self.lease.is_none() && of_another && !record.released
     }
 
-    /// The candidate knows nothing recent of the last term.
-    fn must_look_again(&self, record: &Record, request: &CampaignRequest) -> bool {
+    /// The candidate knows nothing recent of the last term, or not for long enough that whoever had it has stepped down,
+    /// whatever the store's clock says.
+    fn must_look_again(&self, record: &Record, request: &CampaignRequest, span: Duration) -> bool {
+        if self.rules.still {
+            let is_mine = record.writer.is_some_and(|writer| writer.session == request.candidate.session);
+            return self.lease.is_none() && !record.released && !is_mine && !stood_still(record, request, span);
+        }
         self.may_have_vanished(record, request) && request.knowledge.is_none_or(|known| known.token != record.token)
     }
 
@@ -368,11 +375,11 @@ pub(super) fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTi
     Token::new(before.saturating_add(1)).ok_or(TokensExhausted)
 }
 
-/// The candidate has watched the count stand still for the holder's whole lease, on its own clock: nobody renewed, so
-/// the holder's deadline has passed, whatever the store's clock says of the TTL (it was stepped back).
-fn overdue(lease: &Lease, record: &Record, request: &CampaignRequest) -> bool {
+/// The candidate has known the record to stand still for a whole lease, on its own clock: nobody renewed, so the holder's
+/// deadline has passed, whatever the store's clock says of the TTL.
+fn stood_still(record: &Record, request: &CampaignRequest, lease: Duration) -> bool {
     request.knowledge.is_some_and(|known| {
-        (known.token, known.count) == (record.token, record.count) && known.unchanged_for >= lease.duration
+        (known.token, known.count) == (record.token, record.count) && known.unchanged_for >= lease
     })
 }
 

@@ -27,6 +27,9 @@ pub struct Rules {
     pub vanished: bool,
     /// R5 *vanished*, told by the end of the lease that the record remembers.
     pub until: bool,
+    /// R5: nobody new is granted a role that was not released who has not known its record to stand still for a whole
+    /// lease, on its own clock: so no step of the store's clock lets anybody in early.
+    pub still: bool,
     /// R7: a lease is not given back before the promises given out have run out.
     pub promises: bool,
     /// R8: heartbeats are heard.
@@ -51,6 +54,7 @@ impl Rules {
         longest: true,
         vanished: true,
         until: true,
+        still: true,
         promises: true,
         heartbeats: true,
         listening: true,
@@ -68,6 +72,7 @@ impl Rules {
         empty: false,
         vanished: false,
         until: false,
+        still: false,
         listening: false,
         ..Self::REDIS
     };
@@ -84,6 +89,7 @@ impl Rules {
         longest: false,
         vanished: false,
         until: false,
+        still: false,
         promises: true,
         heartbeats: false,
         listening: false,

@@ -8,6 +8,9 @@ use std::time::Duration;
 pub const LEASE_DURATION_MIN: Duration = Duration::from_millis(100);
 /// The longest lease that is accepted.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The longest promise of an answer by default: a drain may last for as long, and whoever uses long leases does not ask
+/// less often.
+const ANSWER_VALIDITY_DEFAULT_MAX: Duration = Duration::from_secs(5);
 /// The lease must be at least this many step-down margins wide and the margin at least this fraction of the lease: two
 /// clocks, each up to 1 % off, differ by 2 % of the lease at its end.
 const MARGIN_FRACTION: u32 = 50;
@@ -123,10 +126,11 @@ impl Timing {
     }
 
     /// The timings with the defaults for everything but the lease: renewed every third of it, stepping down a fifteenth
-    /// before its end, each answer good for one renewal period.
+    /// before its end, each answer good for one renewal period, but at most 5 s.
     pub fn from_lease(lease_duration: Duration) -> Result<Self, Vec<TimingProblem>> {
         let renew_period = Self::default_renew_period(lease_duration);
-        Self::new(lease_duration, renew_period, Self::default_step_down_margin(lease_duration), renew_period)
+        let answer_validity = Self::default_answer_validity(renew_period);
+        Self::new(lease_duration, renew_period, Self::default_step_down_margin(lease_duration), answer_validity)
     }
 
     /// `renewPeriod` when it is not given: `leaseDuration / 3`.
@@ -137,6 +141,12 @@ impl Timing {
     /// `stepDownMargin` when it is not given: `leaseDuration / 15`, which is 1 s for the default lease of 15 s.
     pub fn default_step_down_margin(lease_duration: Duration) -> Duration {
         lease_duration / 15
+    }
+
+    /// `answerValidity` when it is not given: `renewPeriod`, at most 5 s. Never more than a lease can promise, for that
+    /// is longer than two renewal periods and the margin.
+    pub fn default_answer_validity(renew_period: Duration) -> Duration {
+        renew_period.min(ANSWER_VALIDITY_DEFAULT_MAX)
     }
 
     /// Checks that a store command is given up before the next renewal is due.
@@ -211,6 +221,13 @@ mod tests {
         }
         let timing = Timing::from_lease(ms(15_000)).unwrap();
         assert_eq!((timing.renew_period(), timing.step_down_margin()), (ms(5_000), ms(1_000)));
+    }
+
+    #[test]
+    fn an_answer_is_good_for_a_renewal_period_and_not_for_minutes() {
+        for (lease, validity) in [(3_000, 1_000), (15_000, 5_000), (15_300, 5_000), (600_000, 5_000)] {
+            assert_eq!(Timing::from_lease(ms(lease)).unwrap().answer_validity(), ms(validity), "{lease}");
+        }
     }
 
     #[test]

@@ -120,6 +120,11 @@ impl RoleHandle {
         &self.shared.name
     }
 
+    /// Whether both are of one task, and not only of one name.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody.
     pub fn answer(&self) -> Answer {
         // The snapshot first: a term that ends in between then shows as not leading, never as leading without a
@@ -147,11 +152,12 @@ impl RoleHandle {
         let now = self.shared.clock.now();
         let term = self.shared.standing.remaining(now);
         let (state, holder, reason) = self.told(&snapshot, now, term.is_some());
-        let left = match (term, state) {
-            (Some((_, left)), _) => Some(left),
-            (None, State::Draining) => Some(self.shared.standing.promised_until().since(now)),
-            (None, _) => snapshot.view.holder.as_ref().map(|(_, until)| until.since(now)),
+        let until = match (term, state) {
+            (Some((_, left)), _) => Some(now + left),
+            (None, State::Draining) => Some(self.shared.standing.promised_until()),
+            (None, _) => snapshot.view.holder.as_ref().map(|(_, until)| *until),
         };
+        let left = until.map(|until| until.since(now));
         Status {
             role: self.shared.name.clone(),
             identity: Arc::clone(&self.shared.identity),
@@ -160,6 +166,7 @@ impl RoleHandle {
             holder,
             token: term.map(|(token, _)| token),
             time_left_ms: left.filter(|left| !left.is_zero()).map(whole_ms),
+            until,
             since: snapshot.since,
             index: snapshot.index,
             reason,
@@ -293,6 +300,8 @@ struct RoleTable {
     roles: BTreeMap<RoleName, RoleHandle>,
     /// What `/leader` means.
     default_role: Option<RoleHandle>,
+    /// How often they were replaced.
+    generation: u64,
 }
 
 impl Default for Roles {
@@ -309,7 +318,13 @@ impl Roles {
             Some(name) => roles.get(&name).cloned(),
             None => roles.values().next().filter(|_| roles.len() == 1).cloned(),
         };
-        self.table.store(Arc::new(RoleTable { roles, default_role }));
+        let generation = self.generation() + 1;
+        self.table.store(Arc::new(RoleTable { roles, default_role, generation }));
+    }
+
+    /// Another number whenever they were replaced.
+    pub fn generation(&self) -> u64 {
+        self.table.load().generation
     }
 
     /// The role with this name.

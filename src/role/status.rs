@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::words::{all, name, number, text, text_if_any, word};
-use crate::protocol::{RoleName, State, Token, View};
+use crate::protocol::{Mono, RoleName, State, Token, View};
 
 /// How many changes of a role are remembered.
 pub const CHANGES_MAX: usize = 12;
@@ -56,6 +56,9 @@ pub struct Status {
     /// Milliseconds: while this replica leads, until it would have to stop if no renewal succeeded any more; while it
     /// drains, until its last promise runs out; while another leads, for how long what is known of that is good.
     pub time_left_ms: Option<u64>,
+    /// The moment of its end.
+    #[serde(skip)]
+    pub until: Option<Mono>,
     /// Since when the state is what it is.
     pub since: Timestamp,
     /// As in the answer to `/leader`.
@@ -126,7 +129,6 @@ pub async fn any_changed(changes: &mut Vec<watch::Receiver<Arc<Snapshot>>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Mono;
 
     fn view(state: State, holder: Option<(&str, u64)>, reason: Option<&str>) -> View {
         let holder = holder.map(|(name, until)| (name.into(), Mono::from_nanos(until)));

@@ -24,6 +24,9 @@ use crate::protocol::{
     Token,
 };
 
+/// How long a command that is run once waits for a connection: longer than any connect that succeeds.
+pub const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one
 /// early does not undo its request.
 #[async_trait]

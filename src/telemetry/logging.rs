@@ -1,6 +1,8 @@
 //! Log lines, as JSON or text. They go to standard error: standard output belongs to a command's result.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use tracing::{Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -9,14 +11,46 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt};
 
+use super::log_queue::LogQueue;
 use crate::config::{LogConfig, LogFormat, LogLevel};
 
-/// Logs to standard error from now on, for this process; lines of the `log` crate (the Redis client's) included.
+/// How long the last lines may take when nobody reads them.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
+
+/// The lines of this process.
+static QUEUE: OnceLock<LogQueue> = OnceLock::new();
+
+/// Why this process cannot log.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// No thread is given for it.
+    #[error("the operating system refuses a thread: {0}")]
+    Thread(#[from] io::Error),
+    /// Something logs for this process already.
+    #[error(transparent)]
+    Taken(#[from] TryInitError),
+}
+
+/// Logs to standard error from now on, for this process; lines of the `log` crate (the Redis client's) included. Who
+/// logs never waits for who reads: see [`super::log_queue`]. [`flush`] belongs to the end of the process.
 ///
 /// # Errors
-/// When something logs for this process already.
-pub fn init(config: LogConfig) -> Result<(), TryInitError> {
-    subscriber(config, std::io::stderr().is_terminal(), std::io::stderr).try_init()
+/// [`InitError`].
+pub fn init(config: LogConfig) -> Result<(), InitError> {
+    let tell_dropped = |lines| tracing::warn!(lines, "log lines were dropped: nobody read standard error");
+    let queue = LogQueue::start(io::stderr(), tell_dropped)?;
+    let writer = queue.clone();
+    subscriber(config, io::stderr().is_terminal(), move || writer.clone()).try_init()?;
+    // Nobody logged before, so nobody has set it.
+    let _ = QUEUE.set(queue);
+    Ok(())
+}
+
+/// Waits until what was logged has been written: a second at most, and not at all where nothing logs.
+pub fn flush() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(FLUSH_MAX);
+    }
 }
 
 /// What [`init`] installs, writing to `writer`. `colour` is for text on a terminal.
@@ -124,5 +158,15 @@ mod tests {
         for heard in ["out of its mind", "connection refused", "our own"] {
             assert!(text.contains(heard), "{text}");
         }
+    }
+
+    #[test]
+    fn a_line_that_another_thread_meets_first_is_caught_all_the_same() {
+        let text = logged(LogConfig { level: LogLevel::Info, format: LogFormat::Text }, || {
+            let say = || tracing::info!("one line of two threads");
+            std::thread::spawn(say).join().unwrap();
+            say();
+        });
+        assert_eq!(text.lines().count(), 1, "{text}");
     }
 }

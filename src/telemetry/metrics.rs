@@ -181,7 +181,7 @@ impl Metrics {
         self.scrape(readings.to_vec(), store_up)?.text(self)
     }
 
-    /// The same in pieces, each made when it is asked for: with thousands of roles the whole is a hundred times as
+    /// The same in pieces, each made when it is asked for: with a thousand roles the whole is a hundred times as
     /// large as what it tells of.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ mod jobs;
 mod kubernetes;
 mod labels;
 mod locks;
+mod log_queue;
 pub mod logging;
 mod metrics;
 mod process;

@@ -1,4 +1,4 @@
-//! The series of roles. A process may have thousands of roles, with some forty series each; a registry keeps several
+//! The series of roles. A process may have a thousand roles, with some forty series each; a registry keeps several
 //! hundred bytes for one. So they are kept as plain numbers here, and become families when they are scraped, one after
 //! the other.
 

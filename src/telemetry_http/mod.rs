@@ -15,10 +15,10 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::clock::SharedClock;
-use crate::http::Limits;
+use crate::http::{Limits, ListenerThread};
 use crate::protocol::{Mono, RoleName};
 use crate::role::Roles;
 use crate::store::StoreHealth;
@@ -70,51 +70,10 @@ pub fn default_limits() -> Limits {
     Limits { connections: 128, idle: Duration::from_secs(150), ..Limits::default() }
 }
 
-/// The running listener. Dropping it asks the thread to end.
-#[derive(Debug)]
-pub struct TelemetryServer {
-    stop: Option<oneshot::Sender<()>>,
-    ended: oneshot::Receiver<()>,
-}
-
-impl TelemetryServer {
-    /// Completes when the thread has ended, for whatever reason. Before [`Self::shutdown`] that is a bug, and the
-    /// process should end with it: without this listener nobody would notice what else goes wrong.
-    pub async fn ended(&mut self) {
-        // The thread never sends; its end drops the sender, even when it panics.
-        let _ = (&mut self.ended).await;
-    }
-
-    /// Asks the thread to end and waits until it has: at most the limits' `grace`.
-    pub async fn shutdown(mut self) {
-        // A thread that is gone cannot be asked, and need not.
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
-        self.ended().await;
-    }
-}
-
 /// Serves `listener` on a new thread.
 ///
 /// # Errors
 /// When the thread, its runtime or the listener cannot be set up.
-pub fn spawn_telemetry(listener: TcpListener, sources: Sources) -> io::Result<TelemetryServer> {
-    listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listener = {
-        let _entered = runtime.enter();
-        tokio::net::TcpListener::from_std(listener)?
-    };
-    let (stop, stopped) = oneshot::channel();
-    let (alive, ended) = oneshot::channel();
-    std::thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
-        // Dropped last, whatever happens.
-        let _alive: oneshot::Sender<()> = alive;
-        runtime.block_on(routes::serve(listener, sources, async {
-            // A dropped handle asks for the end as well.
-            let _ = stopped.await;
-        }));
-    })?;
-    Ok(TelemetryServer { stop: Some(stop), ended })
+pub fn spawn_telemetry(listener: TcpListener, sources: Sources) -> io::Result<ListenerThread> {
+    ListenerThread::spawn("telemetry", listener, |listener, stopped| routes::serve(listener, sources, stopped))
 }

@@ -52,6 +52,14 @@ impl Stage {
         roles.iter().any(|status| status["role"] == role && status["leads"] == true)
     }
 
+    /// What a replica answers, once the store has answered it in time.
+    pub fn told(&self, number: usize, line: &str) -> String {
+        until_some(line, || {
+            let answer = self.replicas[number].ask(line, "");
+            (answer.status != 503).then_some(answer.body)
+        })
+    }
+
     /// Opens a replica's page.
     pub fn open(&self, browser: &Browser, number: usize) {
         browser.go(&format!("http://{}/", self.replicas[number].api()));

@@ -1,7 +1,7 @@
 //! What pages of other sites can do to a sidecar with the browser of somebody who reaches it: nothing.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use crate::driver::Browser;
@@ -9,21 +9,23 @@ use crate::replica::{Lease, Replica, Settings};
 use crate::stage::{Stage, card};
 use crate::support::redis::RedisServer;
 
-/// Serves one page to whoever asks, as long as the test runs.
+/// Serves one page to whoever asks, as long as the test runs. Each connection has a thread of its own: a browser opens
+/// some that it may never use, and one that says nothing must not keep the others waiting.
 fn site(page: String) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{page}",
+        page.len()
+    );
     thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let mut head = [0; 4_096];
-            let read = stream.read(&mut head);
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{page}",
-                page.len()
-            );
-            // A browser that has gone needs no answer.
-            let _ = read.and_then(|_| stream.write_all(answer.as_bytes()));
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let answer = answer.clone();
+            thread::spawn(move || {
+                let read = stream.read(&mut [0; 4_096]);
+                // A browser that has gone needs no answer.
+                let _ = read.and_then(|_| stream.write_all(answer.as_bytes()));
+            });
         }
     });
     address
@@ -41,6 +43,8 @@ fn another_sites_page_cannot_resign_a_leader_take_a_lock_or_read_anything() {
          <iframe name=sink></iframe><iframe src='http://{api}/'></iframe><img src='http://{api}/locks/theirs/hold'>\
          <a id=link href='http://{api}/'>Baton</a>"
     ));
+    // As a browser does that expects to need another.
+    let _unused = TcpStream::connect(evil).expect("a connection");
     // 127.0.0.1 on another port is the same site, but another origin; localhost is another site.
     for host in ["127.0.0.1", "localhost"] {
         browser.go(&format!("http://{host}:{}/", evil.port()));
@@ -64,9 +68,9 @@ fn another_sites_page_cannot_resign_a_leader_take_a_lock_or_read_anything() {
             assert!(["refused", "opaque0"].contains(&attempt.as_str().expect("a word")), "{attempts}");
         }
         assert!(stage.leads(leader), "from {host}");
-        let locks = stage.replicas[leader].ask("GET /locks/theirs", "").body;
+        let locks = stage.told(leader, "GET /locks/theirs");
         assert!(locks.contains("\"holders\":[]"), "{locks}");
-        let runs = stage.replicas[leader].ask("GET /jobs/nightly-report/runs", "").body;
+        let runs = stage.told(leader, "GET /jobs/nightly-report/runs");
         assert!(runs.contains("\"runs\":[]"), "{runs}");
         let refused = stage.replicas[leader].ask("GET /leader/scheduler", "").body;
         assert!(refused.contains("\"leader\":true"), "{refused}");

@@ -1,6 +1,7 @@
 //! Chaos: real sidecars on real servers, faults from a seed, and a checker that reads every answer.
 //!
-//! `make test` runs each store for some seconds; `make chaos` measures the table of docs/guarantees.md. Settings:
+//! `make test` runs each store for some seconds, always with the same seed; `make chaos` draws one and measures the
+//! table of docs/guarantees.md. Settings:
 //!
 //! | variable | what |
 //! |---|---|

@@ -13,7 +13,7 @@ use crate::quorum;
 use crate::replica::{ROLE, Replica, Settings};
 use crate::stage::{Kind, Stage, lasting};
 use crate::support::place::{Network, Place, Side};
-use crate::wait::last_for;
+use crate::wait::{SLACK, last_for};
 
 pub const REPLICAS: usize = 3;
 
@@ -60,9 +60,6 @@ pub struct Measured {
     log: Vec<(Instant, String)>,
     origin: Instant,
 }
-
-/// What a busy machine may add to what the protocol takes.
-const SLACK: Duration = Duration::from_secs(4);
 
 /// How soon somebody must lead once all is well.
 pub fn recovery_max(kind: Kind) -> Duration {

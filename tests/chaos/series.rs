@@ -51,8 +51,12 @@ fn wanted_fault() -> Option<Fault> {
     Some(found.unwrap_or_else(|| panic!("{name}: one of {:?}", Fault::ALL.map(Fault::name))))
 }
 
-fn seed() -> u64 {
-    number("BATON_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..1_000_000))
+/// Of `make test`: the same faults in every run. Behind Sentinels they once made two leaders: a replica came back to a
+/// master that had gone on without it. `make chaos` draws its own.
+const SEED_SHORT: u64 = 90_713;
+
+fn seed() -> Option<u64> {
+    number("BATON_CHAOS_SEED")
 }
 
 pub fn tell(measured: &Measured) {
@@ -80,7 +84,7 @@ fn short(kind: Kind) {
     }
     let span = number("BATON_CHAOS_SECONDS").map_or(SHORT, Duration::from_secs);
     let fault = wanted_fault().unwrap_or(Fault::Mixed);
-    let plan = Plan { kind, fault, seed: seed(), span, faults_max: usize::MAX };
+    let plan = Plan { kind, fault, seed: seed().unwrap_or(SEED_SHORT), span, faults_max: usize::MAX };
     println!("{}", plan.replay());
     let measured = run(plan, network_allowed());
     tell(&measured);
@@ -127,7 +131,7 @@ fn replay() {
 #[test]
 #[ignore = "takes BATON_CHAOS_SECONDS, ten minutes by default: make chaos"]
 fn measure_the_table() {
-    let (seed, network) = (seed(), network_allowed());
+    let (seed, network) = (seed().unwrap_or_else(|| fastrand::u64(..1_000_000)), network_allowed());
     let seconds = number("BATON_CHAOS_SECONDS").unwrap_or(600);
     println!("BATON_CHAOS_SEED={seed}, {seconds} s");
     let kinds = kinds_to_measure();

@@ -56,7 +56,7 @@ fn sentinel() -> Value {
             "store": {"redis": {"url": url, "replication": {"acks": 1, "timeout": "500ms"}}},
             "roles": [
                 {"name": "scheduler", "leaseDuration": "30s", "answerValidity": "2s"},
-                {"name": "outbox", "appCheck": null},
+                {"name": "outbox", "leaseDuration": "10m", "appCheck": null},
             ],
             "defaultRole": "scheduler",
             "locks": {"maxWaiters": 100000, "maxLease": "2h"},

@@ -39,7 +39,8 @@ fn every_pod_is_restricted_and_the_sidecar_is_where_and_what_it_should_be() {
         let worker =
             pod(of_kind(objects, "Deployment").into_iter().find(|d| pod(d).and_then(sidecar).is_some()).unwrap());
         let seconds = worker.unwrap()["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
-        // The app's 25, then: the longest promise, a command's timeout, and one more.
+        // The app's 25, then: the longest promise (5 s at most by default, however long the lease), a command's
+        // timeout, and one more.
         let sidecars = match case.name {
             "sentinel" => 5 + 5 + 1,
             "quorum" => 5 + 1 + 1,

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use sidecar::{Answer, Sidecar};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Java compiles its client first, which takes a busy machine more than a minute.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn client(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clients").join(name)
@@ -22,7 +23,7 @@ fn installed(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-/// Polls until `reached`, at most for a minute.
+/// Polls until `reached`, with a bound.
 fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !reached() {

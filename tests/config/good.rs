@@ -40,6 +40,19 @@ fn what_is_not_given_has_its_default() {
 }
 
 #[test]
+fn a_long_lease_makes_no_long_promises_unless_it_is_told_to() {
+    let validity = |more: &str| good(&format!("{BASE}    leaseDuration: {more}\n")).roles[0].timing.answer_validity();
+    for (more, expected) in [
+        ("6s", ms(2_000)),
+        ("10m", ms(5_000)),
+        ("10m\n    renewPeriod: 3s", ms(3_000)),
+        ("10m\n    answerValidity: 200s", ms(200_000)),
+    ] {
+        assert_eq!(validity(more), expected, "{more}");
+    }
+}
+
+#[test]
 fn locks_are_there_with_their_defaults_and_guarded_for_a_lease() {
     let locks = |more: &str| good(&format!("{BASE}{more}\n")).locks;
     let config = locks("");

@@ -508,3 +508,18 @@ fn shards_are_refused_with_the_reason_where_the_store_cannot_spread_them() {
         assert!(baton::config::check_text(&text(1), "t.yaml", &environment).is_ok());
     }
 }
+
+#[test]
+fn more_roles_than_a_sidecar_takes_are_refused_with_each_shard_counted() {
+    let roles = |count: usize| (0..count).map(|n| format!("  - name: role-{n}\n")).collect::<String>();
+    let with = |more: &str| BASE.replace("  - name: scheduler\n", more);
+    assert_eq!(check(&with(&roles(1_000))).map(|loaded| loaded.config.roles.len()).ok(), Some(1_000));
+    let split = "  - { name: a, shards: 256 }\n  - { name: b, shards: 256 }\n  - { name: c, shards: 256 }\n";
+    assert!(check(&with(&(split.to_owned() + &roles(232)))).is_ok());
+    for (text, count) in [(roles(1_001), 1_001), (split.to_owned() + &roles(233), 1_001), (roles(20_000), 20_000)] {
+        let told = problems(&with(&text), &[]);
+        let [(5, path, message)] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!(path, "roles");
+        assert!(message.contains(&format!("make {count} roles")) && message.contains("1000 at most"), "{message}");
+    }
+}

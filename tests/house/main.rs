@@ -3,6 +3,7 @@
 
 mod docs;
 mod floors;
+mod parts;
 mod source;
 mod tidy;
 mod tree;

@@ -1,7 +1,11 @@
 //! `GET /events`
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use baton::clock::{BootClock, Clock, SharedClock};
+use baton::protocol::Mono;
 use serde_json::Value;
 
 use crate::client::{Client, PATIENCE, ask};
@@ -212,4 +216,41 @@ async fn many_streams_are_told_of_one_change() {
         while events.role().await.0["index"] != index {}
     }
     assert_eq!(ask(server.address, "GET /leader").await.status, 200);
+}
+
+/// Counts how often it is read: once at least by whoever looks at how a role stands.
+#[derive(Debug, Default)]
+struct CountingClock(AtomicUsize);
+
+impl Clock for CountingClock {
+    fn now(&self) -> Mono {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        BootClock.now()
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_one_role_among_many_costs_a_stream_no_look_at_the_others() {
+    const ROLES: usize = 1_000;
+    let clock = Arc::new(CountingClock::default());
+    let by = || Arc::clone(&clock) as SharedClock;
+    // No renewal is due, nor any promise half over, while this lasts.
+    let lease = Duration::from_secs(3_600);
+    let roles: Vec<Staged> = (0..ROLES).map(|n| Staged::by(by(), &format!("role-{n:04}"), lease, Cue::Grant)).collect();
+    for role in &roles {
+        role.until_leading().await;
+    }
+    let server = Server::start(&roles.iter().collect::<Vec<_>>()).await;
+    let mut events = Events::open(&server, &[]).await;
+    for _ in 0..ROLES {
+        assert_eq!(events.role().await.0["leader"], true);
+    }
+    let before = clock.0.load(Ordering::Relaxed);
+    for role in &roles[500..510] {
+        role.cue(Cue::Rival("web-2")).await;
+        assert_eq!(role.handle.resign(None).await, Ok(()));
+        while events.role().await.0["leader"] == true {}
+    }
+    let looks = clock.0.load(Ordering::Relaxed) - before;
+    assert!(looks < ROLES, "{looks} looks for ten changes");
 }

@@ -69,6 +69,11 @@ impl Drop for Staged {
 impl Staged {
     /// Leases of `lease`, promises of a third of it.
     pub fn new(role: &str, lease: Duration, cue: Cue) -> Self {
+        Self::by(clock(), role, lease, cue)
+    }
+
+    /// The same by another clock.
+    pub fn by(clock: SharedClock, role: &str, lease: Duration, cue: Cue) -> Self {
         let timing = Timing::from_lease(lease).unwrap();
         let profile = Profile {
             session: SessionId::from_u128(7),
@@ -82,7 +87,6 @@ impl Staged {
             place: Duration::ZERO,
             seed: 1,
         };
-        let clock = clock();
         let election = Election::new(profile, clock.now());
         let first = Snapshot::first(election.view(clock.now()), jiff::Timestamp::now());
         let snapshot = Arc::new(Snapshot { index: 0, ..first });

@@ -5,12 +5,13 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use baton::http::ListenerThread;
 use baton::protocol::jobs::JobName;
 use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseReason, RenewalOutcome, Token};
 use baton::role::Roles;
 use baton::store::StoreHealth;
 use baton::telemetry::{KubernetesKind, Metrics, SystemEvent, Telemetry};
-use baton::telemetry_http::{Pulse, Sources, TelemetryServer, default_limits, spawn_telemetry};
+use baton::telemetry_http::{Pulse, Sources, default_limits, spawn_telemetry};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -24,7 +25,7 @@ pub struct Watched {
     roles: Roles,
     store: watch::Sender<StoreHealth>,
     pulses: Arc<Mutex<Vec<Pulse>>>,
-    server: TelemetryServer,
+    server: ListenerThread,
 }
 
 impl Watched {

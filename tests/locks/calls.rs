@@ -55,7 +55,7 @@ fn a_hold_is_freed_when_its_client_is_killed() {
 }
 
 #[test]
-fn a_killed_curl_leaves_its_lock_to_the_next_replica_within_a_tenth_of_a_second() {
+fn a_killed_curl_leaves_its_lock_to_the_next_replica_before_that_looks_by_itself() {
     let redis = RedisServer::start();
     let sidecars = Sidecar::several(2, &Store::of(&redis), GUARD);
     sidecars.iter().for_each(Sidecar::until_open);
@@ -77,8 +77,8 @@ fn a_killed_curl_leaves_its_lock_to_the_next_replica_within_a_tenth_of_a_second(
         })
         .collect();
     println!("from SIGKILL to another replica's grant: {rounds:?}");
-    // A busy machine may be slow now and then, but not five times in a row.
-    assert!(rounds.iter().min() < Some(&Duration::from_millis(100)), "{rounds:?}");
+    // A waiter looks by itself after five seconds. A machine may be slow now and then, but not five times in a row.
+    assert!(rounds.iter().min() < Some(&Duration::from_secs(4)), "{rounds:?}");
 }
 
 #[test]

@@ -7,10 +7,7 @@ use rustix::process::Signal;
 use crate::group::{Group, ROLE, ms_between};
 use crate::replica::{Lease, Settings};
 use crate::support::redis::RedisServer;
-use crate::wait::{last_for, until};
-
-/// What a busy machine may add to what the protocol takes.
-const SLACK: Duration = Duration::from_secs(4);
+use crate::wait::{SLACK, last_for, until};
 
 #[test]
 fn a_killed_leader_is_followed_by_another_with_a_greater_token() {

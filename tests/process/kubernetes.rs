@@ -100,11 +100,12 @@ fn the_label_the_events_and_the_mirror_follow_a_handover_and_go_with_the_last_le
     });
     assert_eq!(mirror["metadata"]["annotations"]["baton.dev/mirror"], next.token.to_string().as_str());
     assert_eq!((&mirror["spec"]["leaseTransitions"], &mirror["spec"]["leaseDurationSeconds"]), (&json!(1), &json!(20)));
-    // A young Redis without a record: nobody may lead at first.
-    let reasons = |number| told(&api, number).into_iter().map(|(reason, _)| reason).collect::<Vec<_>>();
-    until("the old leader has told", || reasons(old) == ["Guarded", "Elected", "HandedOver"]);
-    until("and the successor", || reasons(heir) == ["Guarded", "Elected"]);
-    let elected = told(&api, heir).remove(1).1;
+    // A young Redis: nobody may lead at first. Who has heard of the first leader by then tells no guard.
+    let of_terms = |number| told(&api, number).into_iter().filter(|(reason, _)| reason != "Guarded");
+    let reasons = |number| of_terms(number).map(|(reason, _)| reason).collect::<Vec<_>>();
+    until("the old leader has told", || reasons(old) == ["Elected", "HandedOver"]);
+    until("and the successor", || reasons(heir) == ["Elected"]);
+    let elected = of_terms(heir).next().expect("waited for").1;
     assert_eq!(elected, format!("leads the role {ROLE} with the fencing token {}", next.token));
     let event = api.told().into_iter().find(|event| event["reason"] == "Elected").expect("it was told");
     assert_eq!((&event["regarding"]["uid"], &event["type"]), (&json!(uid(old)), &json!("Normal")));
@@ -241,8 +242,9 @@ fn what_the_api_server_turns_away_at_the_end_is_tried_again_before_the_process_i
     until_labelled(&api, 1, 0, first.token);
     until("there is a mirror", || api.lease(MIRROR).is_some());
     until("the election was told", || told(&api, 0).len() == 1);
+    // Not so often that a busy machine needs more than the second that there is.
     for verb in ["patch", "update", "create"] {
-        api.fail_times(&[verb], 4, Fault::Answer(503));
+        api.fail_times(&[verb], 2, Fault::Answer(503));
     }
     assert!(end(&mut group, 0).success());
     assert_eq!(label(&api, 0), None);

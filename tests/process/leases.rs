@@ -9,12 +9,9 @@ use crate::claims::Term;
 use crate::group::{ROLE, ms_between};
 use crate::replica::{Lease, Replica, Settings};
 use crate::support::kubernetes::{FakeApi, Fault};
-use crate::wait::{last_for, until, until_some};
+use crate::wait::{SLACK, last_for, until, until_some};
 
 const NAME: &str = "baton-scheduler";
-/// What a busy machine may add to what the protocol takes.
-const SLACK: Duration = Duration::from_secs(4);
-
 /// An API service, replicas on it, and the apps that watch whether the promises are kept.
 struct Cluster {
     replicas: Vec<Replica>,

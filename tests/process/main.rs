@@ -18,6 +18,7 @@ mod http;
 mod jobs;
 mod kubernetes;
 mod leases;
+mod log_pipe;
 mod networks;
 mod pods_api;
 mod proxies;

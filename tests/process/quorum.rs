@@ -1,5 +1,5 @@
 //! Three replicas on a quorum of five Redis: any two of the five may fail, in whatever way, and the leader and its
-//! token stay. `BATON_QUORUM_RUNS` makes the random series longer, `BATON_QUORUM_SEED` repeats its faults.
+//! token stay. `BATON_QUORUM_RUNS` makes the series of faults longer, `BATON_QUORUM_SEED` draws others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,11 +14,13 @@ use crate::replica::{Lease, Replica, Settings};
 use crate::support::quorum::Members;
 use crate::support::redis::{Data, RedisServer};
 use crate::support::resp::Reply;
-use crate::wait::{last_for, until, until_some};
+use crate::wait::{SLACK, last_for, until, until_some};
 
 const REPLICAS: usize = 3;
 const MEMBERS: usize = 5;
 const RUNS_DEFAULT: u64 = 5;
+/// The same faults in every `make test`; `make chaos` draws its own.
+const SEED_DEFAULT: u64 = 1;
 
 /// Fields end in this order: the replicas before what they use.
 struct Fleet {
@@ -155,7 +157,6 @@ impl Drop for Stalls {
 /// A machine that keeps a thread waiting for this long in one run has kept the leader from renewing, too.
 const STARVED_MS: u64 = 1_000;
 
-/// Faults of two members at a time; in one of four runs the leader is killed meanwhile.
 #[test]
 fn locks_are_answered_with_why_a_quorum_has_none() {
     let fleet = Fleet::start(Lease::LONG);
@@ -172,10 +173,11 @@ fn locks_are_answered_with_why_a_quorum_has_none() {
     fleet.finish("asked for locks", "");
 }
 
+/// Faults of two members at a time; in one of four runs the leader is killed meanwhile.
 #[test]
 fn whatever_happens_to_two_of_five_members_the_leader_and_its_token_stay() {
     let runs = from_environment("BATON_QUORUM_RUNS").unwrap_or(RUNS_DEFAULT);
-    let seed = from_environment("BATON_QUORUM_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seed = from_environment("BATON_QUORUM_SEED").unwrap_or(SEED_DEFAULT);
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut fleet = Fleet::start(Lease::LONGER);
     let mut term = fleet.leader_that("somebody leads", |_| true);
@@ -261,7 +263,7 @@ fn with_three_of_five_members_down_nobody_leads_and_the_reason_names_them_and_th
     let back_at = Instant::now();
     let next = fleet.leader_that("somebody leads again", |next| next.token > term.token);
     let took = next.from.saturating_duration_since(back_at);
-    assert!(took < Lease::LONG.duration() * 2 + Duration::from_secs(1), "it took {took:?}");
+    assert!(took < Lease::LONG.duration() * 2 + Duration::from_secs(1) + SLACK, "it took {took:?}");
     fleet.still_leads(&next, Duration::from_millis(100));
     let measured = format!("a leader {} ms after they came back empty, ", took.as_millis());
     fleet.finish("three of five members", &measured);

@@ -64,6 +64,36 @@ async fn replicas_and_acknowledgements_must_match() {
 }
 
 #[tokio::test]
+async fn the_master_and_those_that_acknowledge_must_be_a_majority_of_the_servers() {
+    let master = RedisServer::start();
+    let port = master.port().to_string();
+    let mut replicas = Vec::new();
+    // What is warned of, for one, two and three acknowledgements; `None` is more than there are.
+    let (bad, good, too_many) = (Some(Severity::Warning), Some(Severity::Ok), None);
+    for (count, expected) in [
+        (1_u32, [good, too_many, too_many]),
+        (2, [good, good, too_many]),
+        (3, [bad, good, good]),
+        (4, [bad, good, good]),
+        (5, [bad, bad, good]),
+    ] {
+        replicas.push(RedisServer::start_with(&["--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1", &port]));
+        let connected = format!("connected_slaves:{count}");
+        support::wait_until(BOUND, &connected, || master.command(&["INFO", "replication"]).text().contains(&connected))
+            .await;
+        for (acks, expected) in (1..).zip(expected) {
+            let replication = Replication { acks, mode: AckMode::Wait, timeout: ms(100) };
+            let seen = report(&RedisConfig { replication, ..config(&master.url()) }).await;
+            let what = format!("{count} replicas are connected, {acks} must acknowledge");
+            assert_eq!(severity(&seen, &what), expected.unwrap_or(Severity::Problem), "{what}");
+            let remedy = &seen.findings.iter().find(|finding| finding.what == what).expect("found above").remedy;
+            let needed = format!("replication.acks: {}, ", count.div_ceil(2));
+            assert_eq!(remedy.starts_with(&needed), expected == bad, "{what}: {remedy}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_forbidden_to_see_is_unknown_and_what_is_needed_is_a_problem() {
     let redis = RedisServer::start_with(&["--appendonly", "yes"]);
     rights_for(&redis, "sidecar", LEAST_RIGHTS);

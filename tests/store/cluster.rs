@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use baton::store::News;
 use baton::store::redis::Severity;
 
 use super::audit::{report, severity};
@@ -234,4 +235,87 @@ async fn the_documented_rights_are_enough_for_a_cluster() {
     let (token, _) = win(&store, unguarded(1, 1)).await;
     assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { .. }));
     assert_eq!(node.command(&["ACL", "LOG"]), Reply::List(Vec::new()), "nothing was denied on the way");
+}
+
+#[tokio::test]
+async fn a_subscription_at_a_node_that_its_cluster_has_forgotten_is_made_elsewhere() {
+    let cluster = Cluster::start(&[]).await;
+    // The first that is named so is the one that is subscribed to.
+    let (ear, others) = cluster.nodes.split_last().expect("there are six");
+    let url = cluster.url().replace('?', &format!("?node={}:{}&", ear.host(), ear.port()));
+    let (leads, waits) = (connected(&url).await, connected(&url).await);
+    let mut news = [leads.listen(&role()), waits.listen(&role())];
+    for news in &mut news {
+        assert_eq!(within("a gap", news.recv()).await, Some(News::Gap));
+    }
+    let heard_at = |node: &RedisServer| node.command(&["PUBSUB", "NUMSUB", "baton:{scheduler}:news"]);
+    let where_heard: Vec<_> = cluster.nodes.iter().map(heard_at).collect();
+    assert!(matches!(&where_heard[5], Reply::List(found) if found[1] == Reply::Number(2)), "{where_heard:?}");
+    let (token, mut count) = win(&leads, unguarded(1, 1)).await;
+    let id = ear.command(&["CLUSTER", "MYID"]).text();
+    for node in others {
+        assert_eq!(node.command(&["CLUSTER", "FORGET", &id]), Reply::Text("OK".to_owned()));
+    }
+    // Each finds out by what it asks for anyway, and neither by the other.
+    let short = ms(500);
+    for (news, name) in news.iter_mut().zip(["who leads", "who waits"]) {
+        wait_until_async(PATIENCE, &format!("{name} notices that it is deaf"), async || {
+            let renewal = RenewRequest { lease_duration: short, count, ..renewal(1, 1, token) };
+            let RenewReply::Renewed { count: renewed, .. } = renew(&leads, renewal).await else { panic!("lost") };
+            count = renewed;
+            let look = CampaignRequest { lease_duration: short, ..ask(2, 1) };
+            assert!(matches!(campaign(&waits, look).await, CampaignReply::Held { .. }));
+            std::iter::from_fn(|| news.try_recv().ok()).any(|news| news == News::Gap)
+        })
+        .await;
+        renew(&leads, RenewRequest { count, ..renewal(1, 1, token) }).await;
+        assert!(matches!(within("the heartbeat", news.recv()).await, Some(News::Said(_))), "{name} hears again");
+    }
+}
+
+#[tokio::test]
+async fn the_connection_of_a_slot_is_closed_when_its_last_role_has_gone() {
+    let cluster = Cluster::start(&[]).await;
+    let lease = ms(300);
+    let store = RedisStore::connect(&config(&cluster.url()), lease, 7).expect("a good configuration");
+    until_up(&store).await;
+    let names = ["a", "b", "c", "d", "e", "f"].map(|name| RoleName::new(name).expect("a label"));
+    let connections = || {
+        let clients = |node: &RedisServer| node.command(&["CLIENT", "LIST", "TYPE", "normal"]).text();
+        cluster.nodes.iter().map(|node| clients(node).matches("resp=3").count()).sum::<usize>()
+    };
+    let ask_all = async |names: &[RoleName]| {
+        for name in names {
+            // With so short a lease a busy machine is soon taken for a dead one, and the connection is made anew.
+            let _ = store.campaign(name, unguarded(1, 1)).await;
+        }
+    };
+    let mut news: Vec<_> = names.iter().map(|name| store.listen(name)).collect();
+    for news in &mut news {
+        assert_eq!(within("a gap", news.recv()).await, Some(News::Gap));
+    }
+    // Without that for the subscriptions, which is of another type.
+    let none = connections();
+    let until = async |asked: &[RoleName], count: usize| {
+        wait_until_async(BOUND, &format!("there are {count} connections"), async || {
+            ask_all(asked).await;
+            connections() == none + count
+        })
+        .await;
+    };
+    until(&names, names.len()).await;
+    // Two roles go. Of those that stay one leads and the others wait, and ask nothing.
+    news.truncate(4);
+    until(&names[..1], 4).await;
+    tokio::time::timeout(lease * 16, async {
+        loop {
+            ask_all(&names[..1]).await;
+            assert!(connections() >= none + 3, "those that wait keep theirs");
+            tokio::time::sleep(ms(20)).await;
+        }
+    })
+    .await
+    .expect_err("it goes on for ever");
+    // What is asked for again is opened again.
+    until(&names, names.len()).await;
 }

@@ -71,7 +71,7 @@ impl OnRedis {
     }
 
     async fn pair() -> Box<dyn Place> {
-        let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
+        let master = RedisServer::start();
         let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
         let url = master.url();
         Self::place(Servers::Pair(Box::new([master, replica])), url).await

@@ -317,19 +317,22 @@ impl Pair<'_> {
     }
 }
 
-/// Lets time pass for a lease's TTL, and for what the record remembers of it and of a guard.
+/// Lets time pass for a lease's TTL, and for what the record remembers of it and of a guard, all at one moment of the
+/// server's.
 pub fn shift(redis: &RedisServer, lease_key: &str, record_key: &str, span_ms: u64) {
-    let left = redis.command(&["PTTL", lease_key]).number();
-    if left > 0 {
-        let rest = left - i64::try_from(span_ms).expect("small");
-        redis.command(&["PEXPIRE", lease_key, &rest.max(0).to_string()]);
-    }
-    for field in ["guard_until", "until"] {
-        if let Reply::Text(moment) = redis.command(&["HGET", record_key, field]) {
-            let earlier = moment.parse::<u64>().expect("a number").saturating_sub(span_ms * 1_000);
-            redis.command(&["HSET", record_key, field, &earlier.to_string()]);
-        }
-    }
+    const SHIFT: &str = "
+      local span = tonumber(ARGV[1])
+      local left = redis.call('PTTL', KEYS[1])
+      if left > 0 then redis.call('PEXPIRE', KEYS[1], math.max(left - span, 0)) end
+      for _, field in ipairs({ 'guard_until', 'until' }) do
+        local moment = redis.call('HGET', KEYS[2], field)
+        if moment then
+          local earlier = math.max(tonumber(moment) - span * 1000, 0)
+          redis.call('HSET', KEYS[2], field, string.format('%.0f', earlier))
+        end
+      end";
+    let reply = redis.command(&["EVAL", SHIFT, "2", lease_key, record_key, &span_ms.to_string()]);
+    assert_eq!(reply, Reply::Nil);
 }
 
 async fn run(

@@ -168,3 +168,18 @@ async fn foreign_messages_on_our_channel_are_not_heard() {
     let (token, count) = win(&store, unguarded(1, 1)).await;
     assert_eq!(next(&mut news).await, said(AnnouncementKind::Grant, token, count, 0, "web-1"));
 }
+
+#[tokio::test]
+async fn a_subscription_does_not_stay_at_a_server_that_commands_have_left() {
+    let (first, second) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::start(first.port()).await;
+    let store = connected(&proxy.url()).await;
+    let mut news = store.listen(&role());
+    assert_eq!(next(&mut news).await, News::Gap);
+    // As a Service does whose pod was exchanged: what is connected stays, what connects goes elsewhere.
+    proxy.lead_to(second.port());
+    first.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert_eq!(next(&mut news).await, News::Gap);
+    let (token, count) = win(&store, unguarded(1, 1)).await;
+    assert_eq!(next(&mut news).await, said(AnnouncementKind::Grant, token, count, 0, "web-1"));
+}

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use baton::clock::{BootClock, Clock, SharedClock, wall_time};
 use baton::process::StallWatch;
 use baton::protocol::{Mono, Timing};
-use baton::role::{RoleHandle, RoleSpec, Surroundings, role as make_role};
+use baton::role::{Answer, RoleHandle, RoleSpec, Surroundings, role as make_role};
 use baton::telemetry::{Metrics, Telemetry};
 use tokio::sync::oneshot;
 
@@ -43,7 +43,7 @@ impl Live {
     }
 
     /// The same with a configuration for each.
-    fn start_each(
+    pub fn start_each(
         config_of: impl Fn(u64) -> RedisConfig + Send + 'static,
         timing: Timing,
         count: u64,
@@ -64,6 +64,11 @@ impl Live {
     /// What apps were told so far.
     pub fn seen(&self) -> Seen {
         self.seen.lock().expect("the checker does not panic").clone()
+    }
+
+    /// What each replica answers its app.
+    pub fn answers(&self) -> Vec<Answer> {
+        self.handles.iter().map(RoleHandle::answer).collect()
     }
 
     /// The token of who leads at this moment.
@@ -211,7 +216,9 @@ pub async fn make_free(store: &RedisStore) {
         let reply = store.campaign(&role(), request).await.map(|stamped| stamped.reply);
         match reply {
             Ok(CampaignReply::Granted { token, .. }) => {
-                return release(store, giving_back(1, 1, token)).await == ReleaseReply::Released;
+                let given_back = store.release(&role(), giving_back(1, 1, token)).await.map(|stamped| stamped.reply);
+                // Its lease may be over by now, or the answer be late: then it takes another term.
+                return given_back == Ok(ReleaseReply::Released);
             }
             Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count }) => {
                 knowledge = knows((token, count), ms(0));
@@ -233,9 +240,10 @@ pub fn acknowledged(url: &str) -> RedisConfig {
     }
 }
 
-/// A lease that no failover outlives, with answers that are good for as long as a renewal takes.
+/// A lease that no failover outlives, not even where the Sentinels must try several times, with answers that are good
+/// for as long as a renewal takes.
 pub fn long_timing() -> Timing {
-    Timing::new(ms(40_000), ms(700), ms(800), ms(500)).expect("sound timings")
+    Timing::new(ms(120_000), ms(700), ms(2_400), ms(500)).expect("sound timings")
 }
 
 /// The lease that a configuration has by default, renewed often, so that a test sees soon that it is.

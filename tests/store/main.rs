@@ -10,6 +10,7 @@ mod audit;
 mod clock;
 mod cluster;
 mod conformance;
+mod databases;
 mod differential;
 mod faults;
 mod garbage;
@@ -45,7 +46,7 @@ use baton::store::{LeaseStore, StoreError, StoreHealth};
 use secrecy::SecretString;
 
 use support::kubernetes::FakeApi;
-use support::requests::{LEASE, ask, candidate, giving_back, knows, ms, renewal, unguarded};
+use support::requests::{LEASE, ask, candidate, giving_back, knows, knows_for, ms, renewal, unguarded};
 use support::{BOUND, within};
 
 fn config(url: &str) -> RedisConfig {

@@ -4,10 +4,13 @@ use std::sync::Mutex;
 
 use baton::config::Secret;
 use baton::protocol::{Portion, PresenceRequest};
+use baton::store::redis::Severity;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::audit::{report, severity};
 use super::replication::knows_waitaof;
 use super::support::ports::free_port;
+use super::support::proxy::Proxy;
 use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::support::{wait_until, wait_until_async};
@@ -158,6 +161,33 @@ async fn a_redis_that_evicts_is_used_with_a_note() {
     assert!(notes.len() == 1 && notes[0].contains("allkeys-lru") && notes[0].contains("noeviction"), "{notes:?}");
     let plain = RedisServer::start();
     assert_eq!(connected(&plain.url()).await.notes(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_its_generation_is_refused_by_the_guard_and_noted_without() {
+    let redis = RedisServer::start();
+    for (word, acks) in [("master_replid", 0), ("sync_full", 1)] {
+        let proxy = Proxy::start_hiding(redis.port(), word).await;
+        let replication = Replication { acks, ..config(&proxy.url()).replication };
+        let strict = RedisConfig { replication, ..config(&proxy.url()) };
+        refusal(&store_with(&strict), word, &[]).await;
+        let told = until_down(&store_with(&strict), "guard: off").await;
+        assert!(told.contains("two leaders") && told.contains("Redis and Valkey"), "the price, the way out: {told}");
+        let found = report(&strict).await;
+        assert_eq!(severity(&found, word), Severity::Problem);
+
+        let off = RedisConfig { guard: Guard::Off, ..strict };
+        let store = store_with(&off);
+        until_up(&store).await;
+        let notes = store.notes();
+        assert!(notes.iter().any(|note| note.contains(word)), "{notes:?}");
+        assert_eq!(severity(&report(&off).await, word), Severity::Note);
+    }
+    // Nobody acknowledges anything here, so nobody may have acknowledged something elsewhere.
+    let proxy = Proxy::start_hiding(redis.port(), "sync_full").await;
+    let store = connected(&proxy.url()).await;
+    assert_eq!(store.notes(), Vec::<String>::new());
+    assert_eq!(severity(&report(&config(&proxy.url())).await, "its generation"), Severity::Ok);
 }
 
 /// The line of docs/redis.md. With it everything works, and less is named.

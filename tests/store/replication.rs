@@ -21,7 +21,7 @@ pub fn online(server: &RedisServer) -> usize {
 }
 
 pub async fn pair() -> (RedisServer, RedisServer) {
-    let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
+    let master = RedisServer::start();
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     wait_until(BOUND, "the replica is connected", || online(&master) == 1).await;
     (master, replica)

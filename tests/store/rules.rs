@@ -19,7 +19,7 @@ pub async fn win_after_the_start(store: &RedisStore, session: u128, lease: Durat
         match campaign(store, request).await {
             CampaignReply::Granted { token, count } => won = Some((token, count)),
             CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count } => {
-                knowledge = knows((token, count), ms(0))
+                knowledge = knows_for((token, count), lease)
             }
             other => panic!("{other:?}"),
         }

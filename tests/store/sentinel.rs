@@ -8,11 +8,12 @@ use baton::protocol::Timing;
 use super::live::{Live, Seen, acknowledged, default_lease, long_timing, make_free, short_timing};
 use super::refusals::{LEAST_RIGHTS, rights_for};
 use super::support::resp::Reply;
-use super::support::sentinel::SentinelSet;
+use super::support::sentinel::{Sentinel, SentinelSet};
 use super::support::{wait_until, wait_until_async};
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// As long as the set itself gives the Sentinels: after a term was lost, two leases pass.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Waits until the incumbent has renewed at the present master.
 async fn renewed(set: &SentinelSet, token: Token, live: &Live) {
@@ -47,10 +48,12 @@ async fn the_incumbent_keeps_its_token_when_the_master_is_replaced_killed_or_pau
     set.server(third).pause();
     set.switched_from(third).await;
     renewed(&set, token, &live).await;
-    // The old master takes itself for the master for some seconds yet; nothing that it grants counts.
+    // The old master takes itself for the master until a Sentinel tells it otherwise; nothing that it grants counts.
+    set.sentinels.iter().for_each(Sentinel::pause);
     set.server(third).resume();
     assert!(set.server(third).ask(&["INFO", "replication"]).text().contains("role:master"));
-    let stale = store_with(&acknowledged(&set.server(third).url()));
+    let patient = RedisConfig { command_timeout: PATIENCE, ..acknowledged(&set.server(third).url()) };
+    let stale = store_with(&patient);
     until_up(&stale).await;
     let refused = stale.campaign(&role(), unguarded(9, 1)).await;
     assert!(

@@ -99,7 +99,7 @@ async fn files_are_exchanged(url: &str, cut: impl Fn()) {
 
 #[tokio::test]
 async fn behind_sentinels_every_connection_is_encrypted_and_shows_the_clients_certificate() {
-    let replicates = ["--tls-replication", "yes", "--repl-diskless-sync-delay", "0"];
+    let replicates = ["--tls-replication", "yes"];
     let (master, port) = tls::start_with("server", "other-ca", &replicates);
     // Each follows with its own certificate, which the other must trust.
     let authorities = both_authorities();

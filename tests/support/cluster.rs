@@ -25,7 +25,7 @@ impl Cluster {
 
     /// The same at these places.
     pub async fn start_at(place: impl Fn(usize) -> Place, options: &[&str]) -> Self {
-        let own = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"];
+        let own = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
         let node = |at| {
             let place = place(at);
             let announced = place.ip().to_string();

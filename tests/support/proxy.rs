@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -29,24 +29,33 @@ pub struct Proxy {
     port: u16,
     network: watch::Sender<Network>,
     accepted: Arc<AtomicUsize>,
+    target: Arc<AtomicU16>,
     acceptor: JoinHandle<()>,
 }
 
 impl Proxy {
     /// Listens on a free port and passes on to `target`.
     pub async fn start(target: u16) -> Self {
+        Self::start_hiding(target, "").await
+    }
+
+    /// The same, but answers never hold this word: its last letter is an `x` then.
+    pub async fn start_hiding(target: u16, word: &'static str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let (network, state) = watch::channel(Network::Good);
         let accepted = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&accepted);
+        let target = Arc::new(AtomicU16::new(target));
+        let leads_to = Arc::clone(&target);
         let acceptor = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(serve(client, SocketAddr::from(([127, 0, 0, 1], target)), state.clone()));
+                let target = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
+                tokio::spawn(serve(client, target, state.clone(), Mask { word: word.as_bytes(), seen: 0 }));
             }
         });
-        Self { port, network, accepted, acceptor }
+        Self { port, network, accepted, target, acceptor }
     }
 
     /// The port to connect to.
@@ -64,6 +73,11 @@ impl Proxy {
         self.accepted.load(Ordering::Relaxed)
     }
 
+    /// New connections lead to this port; those that exist stay where they are.
+    pub fn lead_to(&self, target: u16) {
+        self.target.store(target, Ordering::Relaxed);
+    }
+
     /// Changes the network, for connections that exist, too.
     pub fn set(&self, network: Network) {
         self.network.send_replace(network);
@@ -76,14 +90,38 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(client: TcpStream, target: SocketAddr, mut network: watch::Receiver<Network>) {
+/// Changes a word wherever it comes by, in however many pieces.
+struct Mask {
+    word: &'static [u8],
+    /// So many of its letters were the last ones.
+    seen: usize,
+}
+
+impl Mask {
+    const NONE: Self = Self { word: &[], seen: 0 };
+
+    fn cover(&mut self, bytes: &mut [u8]) {
+        let Some((last, _)) = self.word.split_last() else { return };
+        for byte in bytes {
+            let fits = *byte == self.word[self.seen];
+            self.seen = if fits { self.seen + 1 } else { usize::from(*byte == self.word[0]) };
+            if self.seen == self.word.len() {
+                assert_ne!(*last, b'x', "it would not be covered");
+                (*byte, self.seen) = (b'x', 0);
+            }
+        }
+    }
+}
+
+async fn serve(client: TcpStream, target: SocketAddr, mut network: watch::Receiver<Network>, mask: Mask) {
     if wait_for(&mut network, &[Network::Good, Network::AnswersLost]).await.is_err() {
         return;
     }
     let Ok(server) = TcpStream::connect(target).await else { return };
     let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
-    let requests = pump(client_read, server_write, network.clone(), &[Network::Good, Network::AnswersLost]);
-    let answers = pump(server_read, client_write, network, &[Network::Good]);
+    let both = &[Network::Good, Network::AnswersLost];
+    let requests = pump(client_read, server_write, network.clone(), both, Mask::NONE);
+    let answers = pump(server_read, client_write, network, &[Network::Good], mask);
     // Whichever ends first takes the other with it: both halves are dropped, and so closed.
     tokio::select! {
         () = requests => {}
@@ -96,6 +134,7 @@ async fn pump(
     mut to: OwnedWriteHalf,
     mut network: watch::Receiver<Network>,
     passing: &[Network],
+    mut mask: Mask,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
@@ -106,6 +145,7 @@ async fn pump(
             },
             _ = network.wait_for(|state| *state == Network::Cut) => return,
         };
+        mask.cover(&mut buffer[..length]);
         if wait_for(&mut network, passing).await.is_err() || to.write_all(&buffer[..length]).await.is_err() {
             return;
         }

@@ -197,6 +197,8 @@ impl RedisServer {
         let mut command = Command::new(program());
         command
             .args(["--port", &self.port.to_string(), "--save", "", "--daemonize", "no", "--protected-mode", "no"])
+            // A replica that cannot go on where it was is served at once, not only after five seconds.
+            .args(["--repl-diskless-sync-delay", "0"])
             .arg("--bind")
             .args(self.place.addresses())
             .args(["--logfile", "redis.log", "--dir"])

@@ -40,6 +40,11 @@ pub fn knows((token, count): (Token, u64), age: Duration) -> Option<Knowledge> {
     Some(Knowledge { token, count, age, unchanged_for: age, remaining: Duration::ZERO })
 }
 
+/// What a candidate knows that has watched a lease of this length run out.
+pub fn knows_for(known: (Token, u64), lease: Duration) -> Option<Knowledge> {
+    knows(known, lease).map(|known| Knowledge { age: Duration::ZERO, ..known })
+}
+
 /// What a candidate knows that found nothing.
 pub const NOTHING: (Token, u64) = (Token::NONE, 0);
 

@@ -129,10 +129,9 @@ impl SentinelSet {
     /// The same with the servers at the first three of these places and the Sentinels at the next three, and with
     /// further options for every server.
     pub async fn start_at(place: impl Fn(usize) -> Place, options: &[&str]) -> Self {
-        let options = [&["--repl-diskless-sync-delay", "0"][..], options].concat();
-        let master = RedisServer::start_at(&place(0), &[], &options);
+        let master = RedisServer::start_at(&place(0), &[], options);
         let (host, port) = (master.host(), master.port().to_string());
-        let following = [&options[..], &["--replicaof", &host, &port]].concat();
+        let following = [options, &["--replicaof", &host, &port]].concat();
         let replicas = (1..3).map(|at| RedisServer::start_at(&place(at), &[], &following));
         let replicas: Vec<RedisServer> = replicas.collect();
         let first = master.port();

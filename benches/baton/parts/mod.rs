@@ -1,5 +1,6 @@
 //! The parts, in the order in which they are measured and told.
 
+mod clients;
 mod crash;
 mod footprint;
 mod handover;
@@ -15,13 +16,14 @@ mod safety;
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 11] = [
+pub const ALL: [Part; 12] = [
     poll::PART,
     handover::PART,
     crash::PART,
     rest::PART,
     replicas::PART,
     roles::PART,
+    clients::PART,
     locks::PART,
     jobs::PART,
     safety::PART,

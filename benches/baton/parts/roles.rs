@@ -24,8 +24,11 @@ longer than that after the one before it reaches Redis. The time until all roles
 which a replica listens before its first grant. Memory is the resident set at the end, and the most that it ever was,
 the reading of the configuration included; a scrape of `/metrics` comes after that.
 
-Where the time of a renewal among 10,000 goes, by `perf` with call stacks (a part may contain others' time: the
-allocator's is spread over all of them):
+A sidecar takes 1,000 roles, shards counted; more are refused. That one would carry 10,000, which earlier figures told,
+is withdrawn.
+
+Where the time of a renewal goes, by `perf` with call stacks, taken when 10,000 were allowed (a part may contain others'
+time: the allocator's is spread over all of them):
 
 | part | share |
 |---|---|
@@ -35,12 +38,13 @@ allocator's is spread over all of them):
 | the subscription, which hears the leader's own messages | 3 % |
 | in any of these: the allocator, asked 46 times | 25 % |
 | in any of these: the kernel | 8 % |",
-    budget: Duration::from_secs(220),
+    budget: Duration::from_secs(140),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
 };
 
-const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
+/// To the most that a sidecar takes.
+const SIZES: [usize; 3] = [10, 100, 1_000];
 const LEASE: Duration = Duration::from_secs(15);
 const PERIOD: Duration = Duration::from_secs(5);
 /// Shorter than a period, so that no renewal is missed.
@@ -85,7 +89,7 @@ async fn of(bench: &Bench, roles: usize) -> Found {
     let redis = &bench.redis;
     let prefix = format!("roles-{roles}");
     let spec = Spec { roles, ..Spec::redis("many", &redis.url(), &prefix, LEASE) };
-    let mut leases = Leases::of(redis, &prefix, &spec);
+    let mut leases = Leases::of(redis, &prefix, &spec.names());
     let begun = Instant::now();
     let replica = Replica::start(&spec);
     replica.ready(BOUND).await;
@@ -134,17 +138,16 @@ fn rows(found: &Found) -> Vec<Row> {
     let peak = row("most memory ever", found.peak_mib, "MiB");
     let per_read = row("renewals for each read of Redis from its sockets", found.renewals_per_read, "");
     let trouble = row("times that Redis counted as not answering", found.trouble as f64, "").at_most(0.0);
-    let of_many = *roles == SIZES[SIZES.len() - 1];
-    let with_goals = |row: Row, goal: f64| if of_many { row.at_most(goal) } else { row };
+    let of_most = *roles == SIZES[SIZES.len() - 1];
     vec![
-        with_goals(cpu, 15.0),
+        cpu,
         row("processor time of Redis", found.redis_cpu, "% of a core"),
         row("memory at rest", found.rss_mib, "MiB"),
-        with_goals(peak, 64.0),
+        peak,
         row("most memory ever, after a scrape", found.scraped_mib, "MiB"),
-        with_goals(late, PERIOD.as_secs_f64() * 1_000.0 * 0.05),
+        if of_most { late.at_most(50.0) } else { late },
         row("renewals late, longest", percentile(late_ms, 1.0), "ms"),
-        if of_many { per_read.at_least(2.0) } else { per_read },
+        per_read,
         row("start to `/readyz`", found.ready_ms, "ms"),
         row("start until all are led", found.led_s, "s"),
         trouble,
@@ -183,19 +186,18 @@ fn plot_of_lateness(found: &[Found]) -> Plot {
 }
 
 /// The leases of all roles, as Redis has them.
-struct Leases {
+pub(super) struct Leases {
     redis: BufReader<TcpStream>,
     /// One text for each batch of commands, with their number.
     batches: Vec<(String, usize)>,
     /// When each was to end at the last look, in milliseconds of Redis' clock.
     ends: Vec<i64>,
     /// By how much each renewal that was seen came later than a period after the one before.
-    late_ms: Vec<f64>,
+    pub(super) late_ms: Vec<f64>,
 }
 
 impl Leases {
-    fn of(redis: &RedisServer, prefix: &str, spec: &Spec) -> Self {
-        let names = spec.names();
+    pub(super) fn of(redis: &RedisServer, prefix: &str, names: &[String]) -> Self {
         let command = |name: &String| {
             let key = format!("{prefix}:{{{name}}}:lease");
             format!("*2\r\n$11\r\nPEXPIRETIME\r\n${}\r\n{key}\r\n", key.len())
@@ -206,7 +208,7 @@ impl Leases {
     }
 
     /// Whether all of them stand. Notes the renewals since the last look.
-    fn look(&mut self) -> bool {
+    pub(super) fn look(&mut self) -> bool {
         let mut ends = Vec::with_capacity(self.ends.len());
         for (commands, count) in &self.batches {
             self.redis.get_mut().write_all(commands.as_bytes()).expect("the measurement's Redis reads");
@@ -225,7 +227,7 @@ impl Leases {
     }
 
     /// The renewals until now do not count.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.ends.clear();
         self.late_ms.clear();
     }

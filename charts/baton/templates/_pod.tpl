@@ -205,7 +205,11 @@ checksum/baton-config: {{ $config | toJson | sha256sum }}
 {{- $longest := 0.0 -}}
 {{- range $config.roles -}}
 {{- $promise := divf (include "baton.milliseconds" (.leaseDuration | default "15s")) 3 -}}
-{{- with (.answerValidity | default .renewPeriod) -}}
+{{- with .renewPeriod -}}
+{{- $promise = include "baton.milliseconds" . | float64 -}}
+{{- end -}}
+{{- $promise = minf $promise 5000 -}}
+{{- with .answerValidity -}}
 {{- $promise = include "baton.milliseconds" . | float64 -}}
 {{- end -}}
 {{- $longest = maxf $longest $promise -}}

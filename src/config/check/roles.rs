@@ -9,6 +9,8 @@ use crate::config::position::Path;
 use crate::config::raw::{RawAppCheck, RawHttpGet, RawRole, Scalar};
 use crate::protocol::{RoleName, SHARDS_MAX, Timing, TimingProblem};
 
+/// How many roles a sidecar takes, shards counted: as many as renewals, streams and the page are measured with.
+const ROLES_MAX: usize = 1_000;
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 const CHECK_PERIOD: Duration = Duration::from_secs(2);
 const CHECK_PERIOD_MAX: Duration = Duration::from_secs(3_600);
@@ -46,6 +48,14 @@ impl Checker<'_> {
                 _ => vec![name],
             };
             roles.extend(names.into_iter().map(|name| RoleConfig { name, timing, app_check: app_check.clone() }));
+        }
+        if roles.len() > ROLES_MAX {
+            let message = format!(
+                "make {} roles, with each shard counted; a sidecar takes {ROLES_MAX} at most: use fewer, or spread \
+                 them over several deployments",
+                roles.len()
+            );
+            self.problem(path, message);
         }
         // They stay for as long as the process.
         roles.shrink_to_fit();
@@ -121,8 +131,7 @@ impl Checker<'_> {
         let lease = lease.unwrap_or(LEASE_DURATION);
         let renew = renew.unwrap_or_else(|| Timing::default_renew_period(lease));
         let margin = margin.unwrap_or_else(|| Timing::default_step_down_margin(lease));
-        // Never more than a lease can promise: a lease is longer than two renewal periods and the margin.
-        let validity = validity.unwrap_or(renew);
+        let validity = validity.unwrap_or_else(|| Timing::default_answer_validity(renew));
         match Timing::new(lease, renew, margin, validity) {
             Ok(timing) => Some(timing),
             Err(problems) => {

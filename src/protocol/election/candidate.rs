@@ -253,10 +253,10 @@ impl Election {
             CampaignReply::LookAgain { token, count } => {
                 self.insight.learn(token, count, now);
                 self.guarded = None;
-                if self.listen_until <= now {
-                    self.listen_until = now + timing.listen_span();
-                }
-                (CampaignOutcome::Guarded, self.listen_until.since(now) + self.profile.place)
+                // Long enough that the record is known to have stood still for a lease, or to be renewed.
+                let still = self.insight.known_since().unwrap_or(now) + timing.lease_duration();
+                let least = now + timing.listen_span() / 10;
+                (CampaignOutcome::Guarded, still.max(self.listen_until).max(least).since(now) + self.profile.place)
             }
             CampaignReply::Divided { token, after } => {
                 self.insight.floor = self.insight.floor.max(token);

@@ -48,6 +48,11 @@ impl Election {
         };
         let id = self.depart(now, Kind::Renew, term.attempt);
         self.actions.push_back(Action::Renew { id, request });
+        // Each renewal counts further, answered or not: two sides of a split would count alike otherwise, and a count that
+        // one of them tells would seem to stand still on the other.
+        if let Phase::Leading(term) | Phase::Draining(Drain { term, .. }) = &mut self.phase {
+            term.count += 1;
+        }
     }
 
     pub(super) fn renewed(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<RenewReply>, Failure>) {
@@ -70,7 +75,7 @@ impl Election {
             Ok(Stamped { reply: RenewReply::Renewed { count, audience, .. }, .. }) => {
                 self.insight.learn(term.token, count, now);
                 self.insight.audience = audience;
-                term.count = count;
+                term.count = term.count.max(count);
                 term.deadline = term.deadline.max(self.deadline(flight, now));
                 term.next_renewal = now.max(self.with_others(flight.sent_at + self.profile.timing.renew_period()));
                 self.keep(term);

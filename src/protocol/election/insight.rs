@@ -70,6 +70,11 @@ impl Insight {
         Some(Knowledge { token, count, age, unchanged_for: now.since(since), remaining })
     }
 
+    /// Since when the record has been known to be as it is.
+    pub(super) fn known_since(&self) -> Option<Mono> {
+        self.known.map(|known| known.since)
+    }
+
     /// The store's record had this token and count, at `at` or before.
     pub(super) fn learn(&mut self, token: Token, count: u64, at: Mono) {
         self.floor = self.floor.max(token);
@@ -92,7 +97,11 @@ impl Insight {
             return false;
         }
         self.heartbeat = Some(Heartbeat { session, token, at: now });
-        self.learn(token, count, now);
+        // News may overtake each other, and the store's answers overtake news.
+        if self.known.is_none_or(|known| (known.token, known.count) <= (token, count)) {
+            self.learn(token, count, now);
+        }
+        self.floor = self.floor.max(token);
         true
     }
 

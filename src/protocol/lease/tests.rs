@@ -87,7 +87,7 @@ impl Store {
             token: record.token,
             count: record.count,
             age: secs(5),
-            unchanged_for: secs(5),
+            unchanged_for: LEASE,
             remaining: Duration::ZERO,
         })
     }

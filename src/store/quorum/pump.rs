@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::Panel;
 use crate::protocol::{Answer, Ask, Failure, RoleName, Round, Step};
-use crate::store::{Purge, StoreError, StoreHealth};
+use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
 
 /// Runs a round to its end. Answers that come later are nobody's; the questions themselves are never cut short.
 ///
@@ -85,7 +85,7 @@ pub(super) async fn purge(panel: &Panel, role: &RoleName) -> Result<Purge, Store
         let mut health = member.health();
         // One that is only being connected to is waited for; one that is down answers with the reason.
         let up = health.wait_for(|health| *health == StoreHealth::Up);
-        let _ = tokio::time::timeout(panel.patience, up).await;
+        let _ = tokio::time::timeout(CONNECT_PATIENCE, up).await;
         member.purge(role).await
     });
     let outcomes = futures_util::future::join_all(purges).await;

@@ -11,7 +11,7 @@ use fred::types::Value;
 use serde::Serialize;
 
 use super::errors::Failure;
-use super::info::{Info, VERSION_MIN, Version};
+use super::info::{Info, Untold, VERSION_MIN, Version};
 use super::link::Link;
 use super::nodes::Target;
 use super::rights::{Trial, trial_keys};
@@ -112,13 +112,14 @@ pub(super) async fn look(
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
     is_member: bool,
 ) -> Result<(AuditReport, Facts), StoreError> {
-    let keys = trial_keys(&config.key_prefix);
+    let keys = trial_keys(&settings.namespace);
     let link = Link::open(settings, Target::MasterOf(keys.slot())).await?;
     let timeout = settings.command_timeout;
     let info = fetch_info(&link, timeout).await?;
     let probe = Probe { link: &link, timeout };
     let mut findings = vec![version(&info), role(&info), mode(&info)];
     findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
+    findings.push(generation(&info, config.guard, config.replication.acks));
     findings.push(memory(&info));
     findings.push(if is_member { no_replicas(&info) } else { replicas(&info, config.replication.acks) });
     findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref()));
@@ -128,7 +129,7 @@ pub(super) async fn look(
     let trial = Trial::new(&link, timeout, keys, is_member);
     findings.extend(rights(trial.problems(config.replication).await, trial.lock_problems().await));
     findings.push(neighbours(&info));
-    let facts = Facts { run_id: info.get("run_id").map(str::to_owned), version: info.version(), clock_offset_ms };
+    let facts = Facts { run_id: info.process(), version: info.version(), clock_offset_ms };
     Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
 }
 
@@ -217,6 +218,19 @@ fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard) -> Finding 
     }
 }
 
+fn generation(info: &Info, guard: Guard, acks: u32) -> Finding {
+    let Some(untold) = info.untold(acks) else {
+        let what = "it tells its generation (INFO)";
+        return finding(Severity::Ok, what, "the guard notices what may have forgotten a lease", "");
+    };
+    match guard {
+        Guard::Strict => {
+            finding(Severity::Problem, untold.what(), "Baton does not work with it under guard: strict", Untold::REMEDY)
+        }
+        Guard::Off => finding(Severity::Note, untold.what(), "the guard is off, so nothing is lost by that", ""),
+    }
+}
+
 fn memory(info: &Info) -> Finding {
     let (used, max) = (info.number("used_memory"), info.number("maxmemory"));
     match (info.get("maxmemory_policy"), info.evicting_policy()) {
@@ -272,12 +286,17 @@ fn replicas(info: &Info, acks: u32) -> Finding {
             "in a split network with the old master still reached by some, there can be two leaders",
             "replication.acks: 1 (or more)",
         ),
-        // The promoted one does not follow the old master; the others can be shared among the two.
-        _ if connected > 2 * u64::from(acks) => finding(
+        // Both masters with their own acknowledgements: only two majorities have a server in common.
+        _ if 2 * (u64::from(acks) + 1) <= connected + 1 => finding(
             Severity::Warning,
             what,
             "in a split network an old and a new master can both have enough replicas: there can be two leaders",
-            "replication.acks: at least half of the replicas",
+            &format!(
+                "replication.acks: {}, for the master and those that acknowledge must be more than half of the {} \
+                 servers",
+                connected.div_ceil(2),
+                connected + 1
+            ),
         ),
         _ => finding(Severity::Ok, what, "a promoted replica knows of every lease that was granted", ""),
     }

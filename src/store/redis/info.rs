@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use crate::config::Guard;
 use crate::store::StoreError;
 
 /// The first version with everything the scripts and the subscriptions need.
@@ -42,6 +43,11 @@ impl Info {
         self.get(field)?.parse().ok()
     }
 
+    /// Which start of a server this is.
+    pub fn process(&self) -> Option<String> {
+        self.get("run_id").map(str::to_owned)
+    }
+
     pub fn version(&self) -> Option<Version> {
         self.get("redis_version").and_then(Version::parse)
     }
@@ -67,11 +73,11 @@ impl Info {
         self.get("maxmemory_policy").filter(|policy| *policy != "noeviction")
     }
 
-    /// Whether Baton can work here.
+    /// Whether Baton can work here, with this guard and where so many acknowledgements are asked for.
     ///
     /// # Errors
     /// [`StoreError::Refused`] with what is in the way, and what would help.
-    pub fn check(&self) -> Result<(), StoreError> {
+    pub fn check(&self, guard: Guard, acks: u32) -> Result<(), StoreError> {
         let refused = |reason: String| Err(StoreError::Refused { reason });
         match self.version() {
             None => return refused("it does not tell its version (INFO server): is it a Redis?".to_owned()),
@@ -83,7 +89,20 @@ impl Info {
         if self.get("loading") == Some("1") {
             return refused("it is loading its data (LOADING): wait until it has started".to_owned());
         }
-        Ok(())
+        match self.untold(acks) {
+            Some(untold) if guard == Guard::Strict => refused(untold.refusal()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the guard needs to know of a server (R5) and this one does not tell: which generation of its data it has,
+    /// and with acknowledgements whether replicas may have come from another master since.
+    pub fn untold(&self, acks: u32) -> Option<&'static Untold> {
+        let is_told = |field| self.get(field).is_some_and(|value| !value.is_empty());
+        if !is_told(REPLICATION_ID.field) {
+            return Some(&REPLICATION_ID);
+        }
+        (acks > 0 && !is_told(FULL_SYNCS.field)).then_some(&FULL_SYNCS)
     }
 
     /// Whether it takes writes.
@@ -103,11 +122,48 @@ impl Info {
         self.number("connected_slaves")
     }
 
-    /// What works here, but not as well as it should, where so many acknowledgements are asked for: for people.
+    /// What works here, but not as well as it should, where so many acknowledgements are asked for: for people. A
+    /// server that [`Self::check`] lets in although it tells too little is one without the guard.
     pub fn notes(&self, acks: u32) -> Vec<String> {
         let too_few = self.replicas().filter(|replicas| *replicas < u64::from(acks));
         let replicas = too_few.map(|replicas| acks_note(acks, replicas));
-        self.evicting_policy().map(eviction_note).into_iter().chain(replicas).collect()
+        let untold = self.untold(acks).map(Untold::what);
+        self.evicting_policy().map(eviction_note).into_iter().chain(replicas).chain(untold).collect()
+    }
+}
+
+/// What a server does not tell of itself.
+pub(super) struct Untold {
+    field: &'static str,
+    section: &'static str,
+    /// What the guard notices by it.
+    shows: &'static str,
+}
+
+static REPLICATION_ID: Untold = Untold {
+    field: "master_replid",
+    section: "replication",
+    shows: "that a restart or a failover may have forgotten a lease",
+};
+static FULL_SYNCS: Untold = Untold {
+    field: "sync_full",
+    section: "stats",
+    shows: "that a replica may have acknowledged another master's writes before it came back (replication.acks)",
+};
+
+impl Untold {
+    /// The field, and what it is for.
+    pub fn what(&self) -> String {
+        let Self { field, section, shows } = self;
+        format!("it does not tell its {field} (INFO {section}), by which the guard notices {shows}")
+    }
+
+    /// The ways out.
+    pub const REMEDY: &str =
+        "use a server that tells it, as Redis and Valkey do, or guard: off, under which there can be two leaders then";
+
+    fn refusal(&self) -> String {
+        format!("{}: {}", self.what(), Self::REMEDY)
     }
 }
 
@@ -135,7 +191,7 @@ mod tests {
 
     #[test]
     fn old_servers_and_replicas_are_refused_with_a_remedy() {
-        let reason = |lines| match info(lines).check().and_then(|()| info(lines).check_master()) {
+        let reason = |lines| match info(lines).check(Guard::Off, 0).and_then(|()| info(lines).check_master()) {
             Err(StoreError::Refused { reason }) => reason,
             other => panic!("{other:?}"),
         };
@@ -143,8 +199,25 @@ mod tests {
         assert!(reason("redis_version:5.0.3 role:master").contains("too old"));
         assert!(reason("redis_version:7.0.15 role:slave").contains("point the URL at the master"));
         assert!(reason("role:master").contains("version"));
-        assert_eq!(info("redis_version:6.2.0 role:master").check(), Ok(()));
-        assert_eq!(info("redis_version:10.0.1 role:master").check(), Ok(()));
+        assert_eq!(info("redis_version:6.2.0 role:master").check(Guard::Off, 0), Ok(()));
+        assert_eq!(info("redis_version:10.0.1 role:master").check(Guard::Off, 0), Ok(()));
+    }
+
+    #[test]
+    fn what_the_guard_needs_must_be_told_and_not_be_empty() {
+        let untold = |lines, acks| info(lines).untold(acks).map(|untold| untold.field);
+        let replication = "redis_version:7.0.15 master_replid:5b2f";
+        for (lines, acks, expected) in [
+            ("redis_version:7.0.15", 0, Some("master_replid")),
+            ("redis_version:7.0.15 master_replid:", 0, Some("master_replid")),
+            ("redis_version:7.0.15 run_id:7a sync_full:0", 1, Some("master_replid")),
+            (replication, 0, None),
+            (replication, 1, Some("sync_full")),
+            ("redis_version:7.0.15 master_replid:5b2f sync_full:0", 1, None),
+        ] {
+            assert_eq!(untold(lines, acks), expected, "{lines}, {acks}");
+            assert_eq!(info(lines).check(Guard::Strict, acks).is_err(), expected.is_some(), "{lines}, {acks}");
+        }
     }
 
     #[test]
@@ -158,18 +231,18 @@ mod tests {
 
     #[test]
     fn more_acknowledgements_than_replicas_are_noted() {
-        let notes = |acks| info("redis_version:7.0.0 connected_slaves:1").notes(acks);
+        let notes = |acks| info("master_replid:5b2f sync_full:0 connected_slaves:1").notes(acks);
         assert!(notes(0).is_empty() && notes(1).is_empty());
         assert!(notes(2)[0].contains("asks for 2 replicas and this Redis has 1"), "{:?}", notes(2));
-        assert!(info("redis_version:7.0.0").notes(2).is_empty(), "what is not told is not claimed");
+        assert!(info("master_replid:5b2f sync_full:0").notes(2).is_empty(), "what is not told is not claimed");
     }
 
     #[test]
     fn every_policy_that_evicts_is_noted() {
         for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
-            let notes = info(&format!("redis_version:7.0.0 maxmemory_policy:{policy}")).notes(0);
+            let notes = info(&format!("master_replid:5b2f maxmemory_policy:{policy}")).notes(0);
             assert!(notes.len() == 1 && notes[0].contains(policy));
         }
-        assert!(info("redis_version:7.0.0 maxmemory_policy:noeviction").notes(0).is_empty());
+        assert!(info("master_replid:5b2f maxmemory_policy:noeviction").notes(0).is_empty());
     }
 }

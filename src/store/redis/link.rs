@@ -247,6 +247,11 @@ impl Link {
         self.replaced.load(Ordering::Relaxed)
     }
 
+    /// Where it leads: a host and a port, or several of which one is meant.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// For how long it has been there.
     pub fn age(&self) -> Duration {
         BootClock.now().since(self.opened_at)

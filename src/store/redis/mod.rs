@@ -28,6 +28,7 @@ mod ledgers;
 mod link;
 mod locks;
 mod member;
+mod namespace;
 mod news;
 mod nodes;
 mod presence;
@@ -76,7 +77,6 @@ use crate::protocol::{
 /// See the module.
 pub struct RedisStore {
     settings: Arc<Settings>,
-    prefix: String,
     replication: Replication,
     routes: Routes,
     listeners: Arc<Listeners>,
@@ -88,7 +88,10 @@ pub struct RedisStore {
 /// No URL, no user, no password.
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("endpoint", &self.settings.endpoint).field("prefix", &self.prefix).finish()
+        f.debug_struct("RedisStore")
+            .field("endpoint", &self.settings.endpoint)
+            .field("namespace", &self.settings.namespace)
+            .finish()
     }
 }
 
@@ -108,14 +111,14 @@ impl RedisStore {
     /// there yet, is no error.
     pub fn connect(config: &RedisConfig, lease_min: Duration, seed: u64) -> Result<Self, SetupError> {
         let settings = Arc::new(Settings::new(config, lease_min)?);
-        let (prefix, listeners) = (config.key_prefix.clone(), Arc::new(Listeners::default()));
         let routes = Routes::new(Arc::clone(&settings), lease_min, seed);
+        let listeners = Arc::clone(&routes.common.listeners);
         let pauses = Pauses::new(!seed, lease_min);
         let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), pauses);
         let subscriber = tokio::spawn(subscriber).abort_handle();
         let (lock_clock, ledger_clock) = (StoreClock::default(), StoreClock::default());
         let replication = config.replication;
-        Ok(Self { settings, prefix, replication, routes, listeners, subscriber, lock_clock, ledger_clock })
+        Ok(Self { settings, replication, routes, listeners, subscriber, lock_clock, ledger_clock })
     }
 
     /// Runs a script of a role and reads its answer.
@@ -127,7 +130,7 @@ impl RedisStore {
         read: fn(Value) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
         let deadline = Deadline::after(self.settings.command_timeout);
-        let done = self.call(Keys::new(&self.prefix, role).into_call(script, args), deadline).await?;
+        let done = self.call(Keys::new(&self.settings.namespace, role).into_call(script, args), deadline).await?;
         done.read(read)
     }
 
@@ -188,6 +191,11 @@ impl RedisStore {
         let reason = "a replica has joined it in this moment, and may have acknowledged another master's writes, so that \
                       the grant counts for nothing";
         Err(StoreError::Refused { reason: reason.to_owned() })
+    }
+
+    /// What an answer told of a role's record is held against what was heard.
+    fn compare(&self, role: &RoleName, count: u64, lease: Duration) {
+        self.listeners.compare(&scripts::news(&self.settings.namespace, role.as_str()), count, lease);
     }
 
     /// R6: waits until enough replicas have what was written on this connection so far. A link is one connection to one
@@ -343,8 +351,12 @@ impl LeaseStore for RedisStore {
         let done = self.run(role, &CAMPAIGN, args, scripts::campaign_reply).await?;
         match done.reply.reply {
             CampaignReply::Granted { .. } => {
-                let confirm = Keys::new(&self.prefix, role).into_call(&CONFIRM, Vec::new());
+                let confirm = Keys::new(&self.settings.namespace, role).into_call(&CONFIRM, Vec::new());
                 self.confirmed(confirm, request.guard, done).await
+            }
+            CampaignReply::Held { count, .. } => {
+                self.compare(role, count, request.lease_duration);
+                Ok(done.reply)
             }
             _ => Ok(done.reply),
         }
@@ -353,6 +365,9 @@ impl LeaseStore for RedisStore {
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
         let args = scripts::renew_args(&request, self.replication.acks > 0);
         let done = self.run(role, &RENEW, args, scripts::renew_reply).await?;
+        if let RenewReply::Renewed { count, .. } = done.reply.reply {
+            self.compare(role, count, request.lease_duration);
+        }
         match done.reply.reply {
             RenewReply::Renewed { .. } => self.acknowledged(done).await,
             RenewReply::Lost { .. } => Ok(done.reply),
@@ -365,12 +380,12 @@ impl LeaseStore for RedisStore {
     }
 
     fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
-        self.listeners.add(Keys::new(&self.prefix, role).channel)
+        self.listeners.add(scripts::news(&self.settings.namespace, role.as_str()))
     }
 
     /// A leader hears each of its own renewals otherwise.
     fn listen_but(&self, role: &RoleName, own: SessionId) -> mailbox::Receiver<News> {
-        self.listeners.add_but(Keys::new(&self.prefix, role).channel, own)
+        self.listeners.add_but(scripts::news(&self.settings.namespace, role.as_str()), own)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -383,14 +398,14 @@ impl LeaseStore for RedisStore {
 
     async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
         let deadline = Deadline::after(self.settings.command_timeout);
-        let done = self.call(presence::call(&self.prefix, role, &request), deadline).await?;
+        let done = self.call(presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;
         Ok(done.read(presence::reply)?.reply)
     }
 
     /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
     fn notes(&self) -> Vec<String> {
         let is_up = *self.routes.base.health.borrow() == StoreHealth::Up;
-        self.routes.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
+        self.routes.common.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
     fn command_timeout(&self) -> Duration {

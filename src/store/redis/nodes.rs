@@ -27,7 +27,7 @@ impl fmt::Display for Node {
 }
 
 /// Which node a connection shall lead to. Without a cluster there is only one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     /// Any: they all know the map, and pass messages on.
     AnyNode,
@@ -55,7 +55,7 @@ impl Nodes {
         let (link, source, map) = self.read_map(settings).await?;
         let Target::MasterOf(slot) = target else { return Ok(link) };
         let Some(master) = map.master_of(slot) else {
-            self.ask_last(&source);
+            self.ask_last(&source.to_string());
             return Err(StoreError::Refused {
                 reason: format!(
                     "no master of its cluster has the slot {slot}: see CLUSTER INFO, and CLUSTER ADDSLOTSRANGE or the \
@@ -69,7 +69,7 @@ impl Nodes {
         let opened = Link::open_at(settings, Some(master)).await;
         if opened.is_err() {
             // Perhaps it does not know yet of a failover that others know of.
-            self.ask_last(&source);
+            self.ask_last(&source.to_string());
         }
         opened
     }
@@ -85,7 +85,7 @@ impl Nodes {
                     return Ok((link, node, map));
                 }
                 Err(error) => {
-                    self.ask_last(&node);
+                    self.ask_last(&node.to_string());
                     // A refusal says more than that another node is gone.
                     if !matches!(why, StoreError::Refused { .. }) {
                         why = error;
@@ -96,9 +96,10 @@ impl Nodes {
         Err(why)
     }
 
-    fn ask_last(&self, node: &Node) {
+    /// The node at this host and port is of less use than others.
+    pub fn ask_last(&self, endpoint: &str) {
         let mut known = self.known();
-        if let Some(at) = known.iter().position(|other| other == node) {
+        if let Some(at) = known.iter().position(|node| node.to_string() == endpoint) {
             let node = known.remove(at);
             known.push(node);
         }
@@ -207,7 +208,7 @@ mod tests {
     fn nodes_that_answered_are_asked_first_and_configured_ones_are_never_forgotten() {
         let at = |port| Node { host: "h".to_owned(), port };
         let nodes = Nodes::new(vec![at(1), at(2)]);
-        nodes.ask_last(&at(1));
+        nodes.ask_last("h:1");
         assert_eq!(*nodes.known(), [at(2), at(1)]);
         nodes.learn(&at(2), &Map(vec![Range { first: 0, last: 9, nodes: vec![at(3), at(2)] }]));
         assert_eq!(*nodes.known(), [at(2), at(3), at(1)]);

@@ -7,6 +7,7 @@ use fred::types::Value;
 
 use super::errors::Failure;
 use super::link::Link;
+use super::namespace::Namespace;
 use super::scripts::{
     CAMPAIGN, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, PURGE, RELEASE, RENEW,
     Script,
@@ -172,8 +173,6 @@ impl<'a> Trial<'a> {
 }
 
 /// Keys that no role can have: a role's name has no dot.
-pub(super) fn trial_keys(prefix: &str) -> Keys {
-    let unique = BootClock.now().as_nanos();
-    let key = |what: &str| format!("{prefix}:{{audit.{unique}}}:{what}");
-    Keys { lease: key("lease"), record: key("record"), channel: key("news") }
+pub(super) fn trial_keys(namespace: &Namespace) -> Keys {
+    Keys::of(namespace, &format!("audit.{}", BootClock.now().as_nanos()))
 }

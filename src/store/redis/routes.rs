@@ -1,5 +1,6 @@
 //! Which connection a role's commands use: the only one, or in a cluster one for each slot that has a role, each with a
 //! supervisor of its own. So a node that fails, or a WAIT that takes its time, holds up the roles of that node alone.
+//! The connection of a slot whose roles are gone is closed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +11,13 @@ use tokio::task::AbortHandle;
 use super::link::Link;
 use super::nodes::Target;
 use super::settings::Settings;
-use super::supervisor::{self, Pauses, Shared, Slot};
+use super::supervisor::{self, Common, Pauses, Shared, Slot};
+use crate::clock::{BootClock, Clock};
+use crate::protocol::Mono;
 use crate::store::StoreError;
+
+/// The connections of slots that are of no more use are looked for once in so many of the shortest lease.
+const SWEEP_LEASES: u32 = 4;
 
 /// The connections for commands.
 pub(super) struct Routes {
@@ -20,28 +26,36 @@ pub(super) struct Routes {
     seed: u64,
     /// The only connection; in a cluster one to any node, which tells whether there is a cluster at all.
     pub base: Arc<Shared>,
-    base_task: AbortHandle,
-    by_slot: Mutex<HashMap<u16, Route>>,
+    _base: Route,
+    pub common: Arc<Common>,
+    slots: Mutex<Slots>,
 }
 
+struct Slots {
+    routes: HashMap<u16, Route>,
+    swept_at: Mono,
+}
+
+/// A connection, which ends when this is dropped.
 struct Route {
     shared: Arc<Shared>,
     task: AbortHandle,
+    /// Somebody asked for it since the last sweep.
+    used: bool,
 }
 
-impl Drop for Routes {
+impl Drop for Route {
     fn drop(&mut self) {
-        self.base_task.abort();
-        let by_slot = self.by_slot.get_mut().unwrap_or_else(PoisonError::into_inner);
-        by_slot.values().for_each(|route| route.task.abort());
+        self.task.abort();
     }
 }
 
 impl Routes {
     pub fn new(settings: Arc<Settings>, lease_min: Duration, seed: u64) -> Self {
-        let base = start(&settings, Target::AnyNode, Pauses::new(seed, lease_min));
-        let by_slot = Mutex::default();
-        Self { settings, lease_min, seed, base: base.shared, base_task: base.task, by_slot }
+        let common = Arc::new(Common::default());
+        let base = start(&settings, Target::AnyNode, &common, Pauses::new(seed, lease_min));
+        let slots = Mutex::new(Slots { routes: HashMap::new(), swept_at: BootClock.now() });
+        Self { settings, lease_min, seed, base: Arc::clone(&base.shared), _base: base, common, slots }
     }
 
     /// The connection to whom the slot belongs, where that needs no looking for: outside of a cluster.
@@ -68,32 +82,44 @@ impl Routes {
 
     /// The slot's connection, and when it is new how to wait for it.
     fn route(&self, slot: u16) -> (Arc<Shared>, Option<supervisor::Health>) {
-        let mut by_slot = self.by_slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(route) = by_slot.get(&slot) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sweep(&mut slots);
+        if let Some(route) = slots.routes.get_mut(&slot) {
+            route.used = true;
             return (Arc::clone(&route.shared), None);
         }
         let pauses = Pauses::new(self.seed ^ u64::from(slot), self.lease_min);
-        let route = start(&self.settings, Target::MasterOf(slot), pauses);
+        let route = start(&self.settings, Target::MasterOf(slot), &self.common, pauses);
         let found = (Arc::clone(&route.shared), Some(route.shared.health.subscribe()));
-        by_slot.insert(slot, route);
+        slots.routes.insert(slot, route);
         found
     }
 
-    /// What every connection has to remark.
-    pub fn notes(&self) -> Vec<String> {
-        let by_slot = self.by_slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut notes = self.base.notes();
-        notes.extend(by_slot.values().flat_map(|route| route.shared.notes()));
-        notes.sort_unstable();
-        notes.dedup();
-        notes
+    /// Closes the connections of slots that nobody listens to nor has asked anything of for a while: their roles are no
+    /// longer configured. A waiting replica asks nothing for as long as it hears the leader, and is to find its
+    /// connection open when the role becomes free.
+    fn sweep(&self, slots: &mut Slots) {
+        let now = BootClock.now();
+        if now.since(slots.swept_at) < self.lease_min * SWEEP_LEASES {
+            return;
+        }
+        slots.swept_at = now;
+        let heard = self.common.listeners.slots();
+        slots.routes.retain(|slot, route| {
+            let kept = std::mem::take(&mut route.used) || heard.contains(slot);
+            if !kept {
+                self.common.note(Target::MasterOf(*slot), Vec::new(), &self.settings.endpoint);
+            }
+            kept
+        });
     }
 }
 
-fn start(settings: &Arc<Settings>, target: Target, pauses: Pauses) -> Route {
+fn start(settings: &Arc<Settings>, target: Target, common: &Arc<Common>, pauses: Pauses) -> Route {
     let shared = Arc::new(Shared::new());
-    let task = tokio::spawn(supervisor::run(Arc::clone(settings), target, Arc::clone(&shared), pauses));
-    Route { shared, task: task.abort_handle() }
+    let supervisor = supervisor::run(Arc::clone(settings), target, Arc::clone(&shared), Arc::clone(common), pauses);
+    let task = tokio::spawn(supervisor).abort_handle();
+    Route { shared, task, used: true }
 }
 
 fn link_of(shared: &Shared) -> Result<Arc<Link>, StoreError> {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use fred::bytes_utils::Str;
 use fred::types::Value;
 
+use super::namespace::Namespace;
 use crate::protocol::{
     Answer, CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberReply, RaiseReply, RaiseRequest,
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped, StoreTime, Token,
@@ -92,9 +93,14 @@ pub(super) struct Keys {
 
 impl Keys {
     /// The braces make a cluster keep the keys of one role together.
-    pub fn new(prefix: &str, role: &RoleName) -> Self {
-        let key = |what| [prefix, ":{", role.as_str(), "}:", what].concat();
-        Self { lease: key("lease"), record: key("record"), channel: key("news") }
+    pub fn new(namespace: &Namespace, role: &RoleName) -> Self {
+        Self::of(namespace, role.as_str())
+    }
+
+    /// The same for whatever has a name.
+    pub fn of(namespace: &Namespace, name: &str) -> Self {
+        let key = |what| namespace.key(name, what);
+        Self { lease: key("lease"), record: key("record"), channel: news(namespace, name) }
     }
 
     /// A script with this role's keys; its channel is the first of the arguments.
@@ -114,6 +120,11 @@ impl Keys {
     pub fn slot(&self) -> u16 {
         fred::util::redis_keyslot(self.lease.as_bytes())
     }
+}
+
+/// The channel of what has this name.
+pub(super) fn news(namespace: &Namespace, name: &str) -> String {
+    namespace.channel(namespace.key(name, "news"))
 }
 
 /// A script with everything that it needs.

@@ -17,9 +17,10 @@ use secrecy::{ExposeSecret, SecretString};
 use socket2_fred::TcpKeepalive;
 
 use super::errors::SetupError;
+use super::namespace::Namespace;
 use super::nodes::{Node, Nodes};
 use super::sentinels::Sentinels;
-use crate::config::{RedisConfig, Secret, TlsConfig};
+use crate::config::{Guard, RedisConfig, Secret, TlsConfig};
 use crate::store::StoreError;
 
 /// How many messages may wait for the subscriber's task before it must assume a gap. fred reserves that many places in
@@ -52,8 +53,12 @@ pub(super) struct Settings {
     /// How long a connection is kept, where servers fail over, before missing acknowledgements have the master looked
     /// up again: soon enough for a lease, and not at every attempt where there never are enough replicas.
     pub second_look: Duration,
+    /// Under which names this store keeps what it keeps.
+    pub namespace: Namespace,
     /// Where the connection goes, for people: host and port, nothing secret.
     pub endpoint: String,
+    /// Whether a server that may have forgotten a lease grants nobody new (R5).
+    pub guard: Guard,
     /// How many replicas must acknowledge (R6).
     pub acks: u32,
     /// Whether another server may take this one's place behind the same URL.
@@ -76,7 +81,9 @@ impl Settings {
             connector(tls).map_err(|reason| SetupError::Tls { reason })?;
         }
         Ok(Self {
+            namespace: Namespace { prefix: config.key_prefix.clone(), database: parsed.database.unwrap_or(0) },
             endpoint: endpoint(&parsed.server),
+            guard: config.guard,
             acks: config.replication.acks,
             second_look: lease_min / 16,
             fails_over: !matches!(parsed.server, ServerConfig::Centralized { .. }),

@@ -4,23 +4,26 @@
 //! What is published while a connection is away is lost. So after every subscription that may have missed something its
 //! listeners hear [`News::Gap`], and look for themselves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::types::Message;
+use futures_util::FutureExt;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::MissedTickBehavior;
 
 use super::errors::Failure;
+use super::info::Info;
 use super::link::Link;
 use super::news;
 use super::nodes::Target;
 use super::settings::Settings;
-use super::supervisor::Pauses;
+use super::supervisor::{Pauses, fetch_info};
+use crate::clock::{BootClock, Clock};
 use crate::mailbox;
-use crate::protocol::SessionId;
+use crate::protocol::{Mono, SessionId};
 use crate::store::{JobNews, News, StoreError, WakeNews};
 
 /// How many messages a listener may be behind before it is told of a gap instead.
@@ -130,18 +133,28 @@ struct Channel {
     ears: Vec<Box<dyn Ear>>,
     /// Whether the present connection is subscribed to it.
     subscribed: bool,
+    /// What was told of the record first since something was heard.
+    unheard: Option<Unheard>,
+}
+
+/// The renewal count of a role's record, as an answer to a request told it.
+struct Unheard {
+    count: u64,
+    since: Mono,
 }
 
 /// Who listens to what. Shared between the store, which adds, and the task, which serves. There may be a channel for
-/// each of ten thousand roles.
+/// each of a thousand roles.
 #[derive(Default)]
 pub(super) struct Listeners {
     channels: Mutex<HashMap<Arc<str>, Channel>>,
     changed: Notify,
     /// A listener has left.
     gone: Arc<Notify>,
-    /// The connection may lead to a server that is no longer the master.
+    /// The connection may lead to a server to which nothing is published any more.
     suspect: Notify,
+    /// Which server process the connection leads to, as far as it told.
+    process: Mutex<Option<String>>,
     /// Why Redis does not let us listen, while it does not.
     refusal: Mutex<Option<String>>,
 }
@@ -172,9 +185,42 @@ impl Listeners {
         listener
     }
 
-    /// Has the connection replaced: it may lead to a server that is no longer the master.
+    /// Has the connection replaced: it may lead to a server to which nothing is published any more, because it is no
+    /// longer the master, or no longer in touch with its cluster.
     pub fn suspect(&self) {
         self.suspect.notify_one();
+    }
+
+    /// Commands go to this server process from now on, where there is but one: a subscription at another hears nothing
+    /// of what they do, however long it lives.
+    pub fn follow(&self, process: &str) {
+        let ours = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        if ours.as_ref().is_some_and(|ours| ours != process) {
+            self.suspect();
+        }
+    }
+
+    /// An answer has told how often a role's lease was renewed, and each of these times was published. If the count
+    /// has risen by more than what may be on its way, and nothing of it was heard for a whole lease, the connection is
+    /// deaf, though it answers every PING.
+    pub fn compare(&self, channel: &str, count: u64, lease: Duration) {
+        let now = BootClock.now();
+        let mut channels = self.channels();
+        let Some(channel) = channels.get_mut(channel).filter(|channel| channel.subscribed) else { return };
+        match &channel.unheard {
+            Some(first) if first.count <= count => {
+                if now.since(first.since) >= lease && count - first.count > 1 {
+                    tracing::debug!(count, "what is published is not heard");
+                    self.suspect();
+                }
+            }
+            _ => channel.unheard = Some(Unheard { count, since: now }),
+        }
+    }
+
+    /// The slots of the channels, where that is a cluster.
+    pub fn slots(&self) -> HashSet<u16> {
+        self.channels().keys().map(|channel| fred::util::redis_keyslot(channel.as_bytes())).collect()
     }
 
     /// Why nothing is heard although Redis is reached: for people.
@@ -193,9 +239,11 @@ impl Listeners {
         *present = refusal;
     }
 
-    /// A new connection is subscribed to nothing.
-    fn begin(&self) {
+    /// A new connection, to this server process, is subscribed to nothing, and under no suspicion.
+    fn begin(&self, process: Option<String>) {
+        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = process;
         self.channels().values_mut().for_each(|channel| channel.subscribed = false);
+        let _ = self.suspect.notified().now_or_never();
     }
 
     /// Forgets listeners that have gone, and says what is to be subscribed to and what is so no longer.
@@ -218,7 +266,7 @@ impl Listeners {
         let mut channels = self.channels();
         for name in names {
             if let Some(channel) = channels.get_mut(name) {
-                channel.subscribed = true;
+                (channel.subscribed, channel.unheard) = (true, None);
             }
         }
     }
@@ -226,9 +274,10 @@ impl Listeners {
     /// Passes a message on; false when a listener is behind, and is to be looked after soon.
     fn say(&self, channel: &str, message: &str) -> bool {
         let mut channels = self.channels();
-        let ears = channels.get_mut(channel).into_iter().flat_map(|channel| &mut channel.ears);
+        let Some(channel) = channels.get_mut(channel) else { return true };
+        channel.unheard = None;
         let mut all_well = true;
-        ears.for_each(|ear| all_well &= ear.hear(message));
+        channel.ears.iter_mut().for_each(|ear| all_well &= ear.hear(message));
         all_well
     }
 
@@ -244,7 +293,10 @@ impl Listeners {
 
     /// From here on everybody has missed something.
     fn mark_all(&self) {
-        self.channels().values_mut().flat_map(|channel| &mut channel.ears).for_each(|ear| ear.miss());
+        for channel in self.channels().values_mut() {
+            channel.unheard = None;
+            channel.ears.iter_mut().for_each(|ear| ear.miss());
+        }
     }
 }
 
@@ -253,7 +305,11 @@ pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut 
     loop {
         let ended = match Link::open(&settings, Target::AnyNode).await {
             Ok(link) => {
-                let mut session = Session::new(&settings, &listeners, link);
+                // Who may not be asked is not known, and the others suffice.
+                let info = fetch_info(&link, settings.command_timeout).await.ok();
+                listeners.begin(info.as_ref().and_then(Info::process));
+                let mut session =
+                    Session { settings: &settings, listeners: &listeners, link, was_useful: false, tidy: true };
                 let ended = session.run().await;
                 if session.was_useful {
                     pauses.reset();
@@ -287,12 +343,7 @@ struct Differences {
     old: Vec<Arc<str>>,
 }
 
-impl<'a> Session<'a> {
-    fn new(settings: &'a Settings, listeners: &'a Listeners, link: Link) -> Self {
-        listeners.begin();
-        Self { settings, listeners, link, was_useful: false, tidy: true }
-    }
-
+impl Session<'_> {
     async fn run(&mut self) -> StoreError {
         let mut messages = self.link.messages();
         if let Err(failure) = self.update().await {
@@ -307,7 +358,7 @@ impl<'a> Session<'a> {
             // None of these futures sends anything, so that dropping the others is harmless.
             let next = tokio::select! {
                 why = self.link.ended() => return why,
-                () = self.listeners.suspect.notified() => return another_may_be_the_master(),
+                () = self.listeners.suspect.notified() => return self.suspected(),
                 message = messages.recv() => Next::Message(message),
                 () = self.listeners.changed.notified() => Next::Tidy,
                 () = self.listeners.gone.notified(), if self.tidy => Next::Untidy,
@@ -334,6 +385,15 @@ impl<'a> Session<'a> {
                 tidying.reset();
             }
         }
+    }
+
+    /// The next connection is to lead elsewhere, if there is an elsewhere.
+    fn suspected(&self) -> StoreError {
+        if let Some(nodes) = &self.settings.nodes {
+            nodes.ask_last(self.link.endpoint());
+        }
+        let reason = "what is published may not reach that server: another may be the master by now";
+        StoreError::Unreachable { reason: reason.to_owned() }
     }
 
     fn pass_on(&mut self, message: Result<Message, RecvError>) -> Result<(), Failure> {
@@ -371,10 +431,6 @@ impl<'a> Session<'a> {
         self.was_useful = true;
         Ok(())
     }
-}
-
-fn another_may_be_the_master() -> StoreError {
-    StoreError::Unreachable { reason: "another may be the master by now".to_owned() }
 }
 
 enum Next {
@@ -422,6 +478,44 @@ mod tests {
         assert_eq!((slow.try_recv(), slow.try_recv()), (Ok(News::Gap), Ok(heard(1_000))));
     }
 
+    fn is_suspected(listeners: &Listeners) -> bool {
+        listeners.suspect.notified().now_or_never().is_some()
+    }
+
+    #[test]
+    fn what_rises_unheard_for_a_lease_is_proof_and_nothing_less() {
+        let (listeners, lease) = (Listeners::default(), Duration::ZERO);
+        let _news = listeners.add::<News>("a".to_owned());
+        let suspected = |count, lease| {
+            listeners.compare("a", count, lease);
+            is_suspected(&listeners)
+        };
+        assert!(!suspected(1, lease) && !suspected(9, lease), "it is not subscribed yet");
+        subscribe(&listeners);
+        assert!(!suspected(9, lease), "the first that is told");
+        assert!(!suspected(10, lease), "one may be on its way");
+        assert!(!suspected(11, Duration::from_secs(3600)), "it is not long ago");
+        assert!(suspected(11, lease));
+        assert!(listeners.say("a", &said(11)));
+        assert!(!suspected(13, lease), "something was heard since");
+        assert!(!suspected(2, lease) && !suspected(3, lease) && suspected(4, lease), "the record is another");
+        listeners.begin(None);
+        assert!(!suspected(9, lease), "a new connection");
+    }
+
+    #[test]
+    fn a_subscription_follows_commands_and_is_not_suspected_twice() {
+        let listeners = Listeners::default();
+        listeners.follow("first");
+        assert!(!is_suspected(&listeners), "there is none yet");
+        listeners.begin(Some("first".to_owned()));
+        listeners.follow("first");
+        assert!(!is_suspected(&listeners));
+        listeners.follow("second");
+        listeners.begin(Some("second".to_owned()));
+        assert!(!is_suspected(&listeners), "the new connection is another");
+    }
+
     #[test]
     fn each_channel_is_heard_in_its_own_language() {
         let listeners = Listeners::default();
@@ -466,7 +560,7 @@ mod tests {
         let (_one, _other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("b".to_owned()));
         subscribe(&listeners);
         assert!(listeners.differences().new.is_empty());
-        listeners.begin();
+        listeners.begin(None);
         assert_eq!(listeners.differences().new.len(), 2);
     }
 

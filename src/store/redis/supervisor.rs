@@ -1,6 +1,7 @@
 //! Keeps a connection open: opens one, checks who answers, lets it be used until it ends, opens the next. For ever,
 //! with a growing pause that is different on every replica.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use super::info::Info;
 use super::link::Link;
 use super::nodes::Target;
 use super::settings::Settings;
+use super::subscriber::Listeners;
 use crate::protocol::Dice;
 use crate::store::{StoreError, StoreHealth};
 
@@ -44,7 +46,47 @@ pub(super) struct Shared {
 struct Known {
     run_id: Option<String>,
     replicas: Option<u64>,
-    notes: Vec<String>,
+}
+
+/// What all connections of a store share.
+#[derive(Default)]
+pub(super) struct Common {
+    pub listeners: Arc<Listeners>,
+    /// What was noticed at the last connect of each that works, but not as well as it should: by the words, for as a
+    /// rule there is nothing, and every role asks at every turn.
+    notes: Mutex<BTreeMap<String, BTreeSet<Target>>>,
+}
+
+impl Common {
+    fn by_note(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<Target>>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Each once.
+    pub fn notes(&self) -> Vec<String> {
+        self.by_note().keys().cloned().collect()
+    }
+
+    /// What there is to be noted of a connection from now on.
+    pub fn note(&self, target: Target, notes: Vec<String>, endpoint: &str) {
+        let mut by_note = self.by_note();
+        by_note.retain(|note, targets| {
+            if !notes.contains(note) {
+                targets.remove(&target);
+            }
+            !targets.is_empty()
+        });
+        for note in notes {
+            by_note
+                .entry(note)
+                .or_insert_with_key(|note| {
+                    // Once per note, not once per connection.
+                    tracing::warn!(endpoint, note, "Redis works, with a reservation");
+                    BTreeSet::new()
+                })
+                .insert(target);
+        }
+    }
 }
 
 impl Shared {
@@ -52,11 +94,6 @@ impl Shared {
         let error = StoreError::Unreachable { reason: "not connected yet".to_owned() };
         let (health, _) = watch::channel(StoreHealth::Down { reason: error.to_string() });
         Self { slot: ArcSwap::from_pointee(Slot::Down(error)), health, known: Mutex::default() }
-    }
-
-    /// What was noticed at the last connect that works, but not as well as it should.
-    pub fn notes(&self) -> Vec<String> {
-        self.known().notes.clone()
     }
 
     /// What commands are answered with while there is no connection.
@@ -81,14 +118,8 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn up(&self, link: &Arc<Link>, found: Known, endpoint: &str) {
-        let mut present = self.known();
-        // Once per note, not once per connection.
-        for note in found.notes.iter().filter(|note| !present.notes.contains(note)) {
-            tracing::warn!(endpoint, note, "Redis works, with a reservation");
-        }
-        *present = found;
-        drop(present);
+    fn up(&self, link: &Arc<Link>, found: Known) {
+        *self.known() = found;
         self.slot.store(Arc::new(Slot::Up(Arc::clone(link))));
         self.health.send_replace(StoreHealth::Up);
     }
@@ -110,12 +141,23 @@ impl Shared {
 }
 
 /// Runs until it is aborted.
-pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Shared>, mut pauses: Pauses) {
+pub(super) async fn run(
+    settings: Arc<Settings>,
+    target: Target,
+    shared: Arc<Shared>,
+    common: Arc<Common>,
+    mut pauses: Pauses,
+) {
     loop {
         match open(&settings, target).await {
-            Ok((link, found)) => {
+            Ok((link, found, notes)) => {
                 let link = Arc::new(link);
-                shared.up(&link, found, &settings.endpoint);
+                common.note(target, notes, &settings.endpoint);
+                // In a cluster the two need not be at the same node.
+                if let (None, Some(process)) = (&settings.nodes, &found.run_id) {
+                    common.listeners.follow(process);
+                }
+                shared.up(&link, found);
                 let why = link.kept().await;
                 // One that opens and is then refused at every command would be opened forty times a second.
                 if link.is_replaced() || link.age() >= PAUSE_MAX {
@@ -135,17 +177,17 @@ pub(super) async fn run(settings: Arc<Settings>, target: Target, shared: Arc<Sha
     }
 }
 
-async fn open(settings: &Settings, target: Target) -> Result<(Link, Known), StoreError> {
+async fn open(settings: &Settings, target: Target) -> Result<(Link, Known, Vec<String>), StoreError> {
     let link = Link::open(settings, target).await?;
     let info = fetch_info(&link, settings.command_timeout).await?;
-    info.check()?;
-    let (run_id, replicas) = (info.get("run_id").map(str::to_owned), info.replicas());
     // Any node of a cluster will do for the map and for messages, its replicas included.
-    if settings.nodes.is_some() && target == Target::AnyNode {
-        return Ok((link, Known { run_id, replicas, notes: info.notes(0) }));
+    let only_tells = settings.nodes.is_some() && target == Target::AnyNode;
+    let acks = if only_tells { 0 } else { settings.acks };
+    info.check(settings.guard, acks)?;
+    if !only_tells {
+        info.check_master()?;
     }
-    info.check_master()?;
-    Ok((link, Known { run_id, replicas, notes: info.notes(settings.acks) }))
+    Ok((link, Known { run_id: info.process(), replicas: info.replicas() }, info.notes(acks)))
 }
 
 /// Asks a server who it is.
@@ -184,6 +226,21 @@ impl Pauses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_note_is_told_once_for_as_long_as_any_connection_has_it() {
+        let common = Common::default();
+        let note = |slot, notes: &[&str]| {
+            common.note(Target::MasterOf(slot), notes.iter().map(|&note| note.to_owned()).collect(), "redis:6379");
+            common.notes()
+        };
+        assert_eq!(note(1, &[]), Vec::<String>::new());
+        assert_eq!(note(1, &["evicts"]), ["evicts"]);
+        assert_eq!(note(2, &["evicts", "alone"]), ["alone", "evicts"]);
+        assert_eq!(note(2, &["evicts"]), ["evicts"]);
+        assert_eq!(note(1, &[]), ["evicts"], "the other has it still");
+        assert_eq!(note(2, &[]), Vec::<String>::new());
+    }
 
     #[test]
     fn pauses_grow_to_a_second_and_differ_between_replicas() {

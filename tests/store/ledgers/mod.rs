@@ -14,6 +14,7 @@ use baton::store::redis::RedisStore;
 use baton::store::{JobNews, LedgerStore};
 
 use super::connected;
+use super::databases::in_database;
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
 use super::support::conformance::ledgers::{Desk, next, run_ledgers};
 use super::support::redis::RedisServer;
@@ -50,18 +51,20 @@ async fn what_holds_of_ledgers_holds_on_one_redis_with_the_least_rights() {
 }
 
 #[tokio::test]
-async fn two_prefixes_have_ledgers_and_wishes_of_their_own() {
+async fn two_prefixes_and_two_databases_have_ledgers_and_wishes_of_their_own() {
     let redis = RedisServer::start();
     let ours = Arc::new(connected(&redis.url()).await);
-    let theirs = super::RedisConfig { key_prefix: "other".to_owned(), ..super::config(&redis.url()) };
-    let theirs = store_with(&theirs);
-    until_up(&theirs).await;
-    let desk = desk(&ours);
-    let mut news = listening(&theirs).await;
-    desk.written(None, None, "a").await;
-    assert_eq!(theirs.read(&desk.job).await, Ok(None));
-    let other = Desk { store: Arc::new(theirs), job: desk.job.clone() };
-    other.written(None, None, "b").await;
-    assert_eq!(next(&mut news).await, JobNews::Changed(desk.job.clone()));
-    assert!(news.try_recv().is_err(), "only its own");
+    let prefixed = super::RedisConfig { key_prefix: "other".to_owned(), ..super::config(&redis.url()) };
+    for theirs in [prefixed, in_database(&redis, 1)] {
+        let theirs = store_with(&theirs);
+        until_up(&theirs).await;
+        let desk = desk(&ours);
+        let mut news = listening(&theirs).await;
+        desk.written(None, None, "a").await;
+        assert_eq!(theirs.read(&desk.job).await, Ok(None));
+        let other = Desk { store: Arc::new(theirs), job: desk.job.clone() };
+        other.written(None, None, "b").await;
+        assert_eq!(next(&mut news).await, JobNews::Changed(desk.job.clone()));
+        assert!(news.try_recv().is_err(), "only its own");
+    }
 }

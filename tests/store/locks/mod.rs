@@ -19,7 +19,10 @@ use baton::protocol::{
 use baton::store::redis::RedisStore;
 use baton::store::{HandedOver, LockStore, WakeNews};
 
+use super::databases::in_database;
+use super::support::redis::RedisServer;
 use super::support::within;
+use super::{connected, store_with, until_up};
 
 /// Long enough that no test waits for it by accident.
 const LEASE: Duration = Duration::from_secs(60);
@@ -117,4 +120,20 @@ async fn next(wakes: &mut mailbox::Receiver<WakeNews>) -> WakeNews {
 
 fn wake(name: &str, number: u128) -> WakeNews {
     WakeNews::Wake { id: id(number), name: LockName::new(name).expect("a good name") }
+}
+
+#[tokio::test]
+async fn a_waiter_is_woken_by_its_own_database_only() {
+    let redis = RedisServer::start();
+    let (ours, theirs) = (connected(&redis.url()).await, store_with(&in_database(&redis, 1)));
+    until_up(&theirs).await;
+    // One process may have locks in several databases: the session alone does not tell whose word it is.
+    let (mut here, mut there) = (listening(&ours, 2).await, listening(&theirs, 2).await);
+    for (store, name) in [(&ours, "a"), (&theirs, "b")] {
+        granted(store, ask(name, 1)).await;
+        assert!(is_held(store, waiting(name, 2)).await);
+        release(store, name, 1).await;
+    }
+    assert_eq!((next(&mut here).await, next(&mut there).await), (wake("a", 2), wake("b", 2)));
+    assert!(here.try_recv().is_err() && there.try_recv().is_err(), "only its own");
 }

@@ -10,7 +10,7 @@ use baton::protocol::{
 use baton::store::LeaseStore;
 
 use super::{Fault, Place};
-use crate::support::requests::{LEASE, ask, giving_back, knows, ms, renewal};
+use crate::support::requests::{LEASE, ask, giving_back, knows, knows_for, ms, renewal};
 use crate::support::wait_until_async;
 
 /// How long any state may take: failovers take seconds, and machines are busy.
@@ -95,7 +95,7 @@ impl Stage {
             match self.campaign(CampaignRequest { lease_duration: lease, knowledge, ..ask(session, 1) }).await {
                 CampaignReply::Granted { token, count } => won = Some((token, count)),
                 CampaignReply::Guarded { cause: GuardCause::Empty, token, count, .. }
-                | CampaignReply::LookAgain { token, count } => knowledge = knows((token, count), ms(0)),
+                | CampaignReply::LookAgain { token, count } => knowledge = knows_for((token, count), lease),
                 other => panic!("{other:?}"),
             }
             won.is_some()

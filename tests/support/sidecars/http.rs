@@ -33,6 +33,14 @@ impl Connection {
 
     /// One request and its whole answer. `line`: method and target.
     pub fn ask(&mut self, line: &str, body: &str) -> io::Result<Answer> {
+        self.try_ask(line, body).map_err(|error| match error.kind() {
+            // What Linux says when the time for reading is over: "Resource temporarily unavailable".
+            io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, format!("silent for {PATIENCE:?}")),
+            _ => error,
+        })
+    }
+
+    fn try_ask(&mut self, line: &str, body: &str) -> io::Result<Answer> {
         self.send(line, body)?;
         let (status, length) = self.head()?;
         // 204 has no body, and says nothing of its length.

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// How long any state may take to come about. Far more than it takes, for machines that are busy.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// What a busy machine may add to what the protocol takes.
+pub const SLACK: Duration = Duration::from_secs(4);
 
 /// Waits until `reached`, looking every few milliseconds.
 ///

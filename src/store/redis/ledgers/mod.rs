@@ -32,7 +32,7 @@ impl RedisStore {
         request: Request,
         read: fn(Fields) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
-        let keys = LedgerKeys::new(&self.prefix);
+        let keys = LedgerKeys::new(&self.settings.namespace);
         let call = |latest| keys.call(script, job, &request, latest);
         self.run_in_time(&self.ledger_clock, keys.slot(), call, read).await
     }
@@ -51,7 +51,7 @@ impl LedgerStore for RedisStore {
 
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
         check_ledger_size(&request.body)?;
-        let request = LedgerKeys::new(&self.prefix).write_request(job, request);
+        let request = LedgerKeys::new(&self.settings.namespace).write_request(job, request);
         let done = self.run_ledger(&WRITE, job, request, wire::write_reply).await?;
         match done.reply {
             WriteReply::Written { .. } => self.acknowledged(done).await,
@@ -68,6 +68,6 @@ impl LedgerStore for RedisStore {
     }
 
     fn changes(&self) -> mailbox::Receiver<JobNews> {
-        self.listeners.add(LedgerKeys::new(&self.prefix).wishes())
+        self.listeners.add(LedgerKeys::new(&self.settings.namespace).wishes())
     }
 }

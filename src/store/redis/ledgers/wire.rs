@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{StoreTime, Token};
 use crate::store::StoreError;
+use crate::store::redis::namespace::Namespace;
 use crate::store::redis::scripts::{Call, Fields, Script, misunderstood, script};
 
 pub(super) static OPEN: Script = script!("../scripts/job_common.lua", "../scripts/job_open.lua");
@@ -14,22 +15,23 @@ pub(super) static FORGET: Script = script!("../scripts/job_common.lua", "../scri
 
 /// The keys of all ledgers. The braces make a cluster keep them together, so that jobs need one connection there and
 /// not one each.
-pub(super) struct LedgerKeys {
+pub(super) struct LedgerKeys<'a> {
+    namespace: &'a Namespace,
     base: String,
 }
 
-impl LedgerKeys {
-    pub fn new(prefix: &str) -> Self {
-        Self { base: format!("{prefix}:{{jobs}}:") }
+impl<'a> LedgerKeys<'a> {
+    pub fn new(namespace: &'a Namespace) -> Self {
+        Self { base: format!("{}:{{jobs}}:", namespace.prefix), namespace }
     }
 
     /// The channel on which wishes are told. A role that is called `jobs` has another.
     pub fn wishes(&self) -> String {
-        format!("{}wishes", self.base)
+        self.namespace.channel(format!("{}wishes", self.base))
     }
 
     /// A script on this job's ledger, which shall be executed no later than `latest`.
-    pub fn call<'a>(&self, script: &'a Script, job: &JobName, request: &Request, latest: StoreTime) -> Call<'a> {
+    pub fn call<'s>(&self, script: &'s Script, job: &JobName, request: &Request, latest: StoreTime) -> Call<'s> {
         let mut args = vec![latest.0.to_string()];
         args.extend_from_slice(&request.args);
         let keys = vec![format!("{}ledger:{job}", self.base)];

@@ -25,7 +25,7 @@ impl RedisStore {
         args: &[String],
         read: fn(Fields) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
-        let keys = LockKeys::new(&self.prefix);
+        let keys = LockKeys::new(&self.settings.namespace);
         let call = |latest| keys.call(script, names, args, Some(latest));
         self.run_in_time(&self.lock_clock, keys.slot(), call, read).await
     }
@@ -34,7 +34,7 @@ impl RedisStore {
     async fn counting(&self, guard: Option<Duration>, done: Done<AcquireReply>) -> Result<AcquireReply, StoreError> {
         match done.reply {
             AcquireReply::Granted(_) => {
-                let confirm = LockKeys::new(&self.prefix).call(&CONFIRM, &[], &[], None);
+                let confirm = LockKeys::new(&self.settings.namespace).call(&CONFIRM, &[], &[], None);
                 self.confirmed(confirm, guard.is_some(), done).await
             }
             _ => Ok(done.reply),
@@ -89,6 +89,6 @@ impl LockStore for RedisStore {
     }
 
     fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
-        self.listeners.add(LockKeys::new(&self.prefix).wakes_of(session))
+        self.listeners.add(LockKeys::new(&self.settings.namespace).wakes_of(session))
     }
 }

@@ -7,6 +7,7 @@ use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
     LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime,
 };
+use crate::store::redis::namespace::Namespace;
 use crate::store::redis::scripts::{Call, Fields, Script, flag, misunderstood, script};
 use crate::store::{HandedOver, StoreError};
 
@@ -41,13 +42,14 @@ pub(super) static INSPECT: Script =
     script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_inspect.lua");
 
 /// The keys of all locks. The braces make a cluster keep them together: several names are one step.
-pub(super) struct LockKeys {
+pub(super) struct LockKeys<'a> {
+    namespace: &'a Namespace,
     base: String,
 }
 
-impl LockKeys {
-    pub fn new(prefix: &str) -> Self {
-        Self { base: format!("{prefix}:{{locks}}:") }
+impl<'a> LockKeys<'a> {
+    pub fn new(namespace: &'a Namespace) -> Self {
+        Self { base: format!("{}:{{locks}}:", namespace.prefix), namespace }
     }
 
     fn key(&self, what: &str) -> String {
@@ -56,21 +58,26 @@ impl LockKeys {
 
     /// The channel on which this session's waiters are woken.
     pub fn wakes_of(&self, session: SessionId) -> String {
-        self.key(&format!("wake:{session}"))
+        format!("{}{session}", self.wakes())
+    }
+
+    /// What all of these channels begin with.
+    fn wakes(&self) -> String {
+        format!("{}:", self.namespace.channel(self.key("wake")))
     }
 
     /// A script on these names. `latest`: no later than this shall it be executed.
-    pub fn call<'a>(
+    pub fn call<'s>(
         &self,
-        script: &'a Script,
+        script: &'s Script,
         names: &[LockName],
         args: &[String],
         latest: Option<StoreTime>,
-    ) -> Call<'a> {
+    ) -> Call<'s> {
         let mut keys = vec![self.key("store"), self.key("sessions")];
         let of_name = |name| ["lock", "queue", "fair"].map(|what| self.key(&format!("{what}:{name}")));
         keys.extend(names.iter().flat_map(of_name));
-        let mut words = vec![latest.map_or_else(String::new, |latest| latest.0.to_string()), self.key("wake:")];
+        let mut words = vec![latest.map_or_else(String::new, |latest| latest.0.to_string()), self.wakes()];
         words.extend(names.iter().map(ToString::to_string));
         words.extend_from_slice(args);
         Call { script, slot: self.slot(), keys, args: words, body: None }

@@ -37,6 +37,12 @@ clamp(record, span_ms)
 -- Likewise an end that is further away than that, or the role would be shut until this clock is there.
 record['until'] = math.min(record['until'], now + span_ms * 1000)
 
+-- The candidate has known the record to stand still for a whole lease, on its own clock: the holder's deadline has passed.
+-- A count says nothing without its token.
+local function stood_still(for_ms)
+  return known_token == record.token and known_count == record.count and known_unchanged_for_ms >= for_ms
+end
+
 local function stale()
   return { 'stale', text(now), text(record.token), text(record.count) }
 end
@@ -58,12 +64,8 @@ if lease then
     end
     -- An older attempt of this session: its term is over, and the new one begins at once. Or the same, under a guard.
   else
-    -- The candidate saw the count stand still for the holder's whole lease, on its own clock: the holder's deadline has
-    -- passed, whatever this clock says of the TTL (it was stepped back). A count says nothing without its token: two
-    -- sides of a split count alike.
-    local overdue = known_token == record.token and known_count == record.count
-      and known_unchanged_for_ms >= lease.lease_ms
-    if not overdue then
+    -- Overdue, whatever this clock says of the TTL (it was stepped back).
+    if not stood_still(lease.lease_ms) then
       return {
         'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session,
         lease.identity,
@@ -88,7 +90,8 @@ if guard then
   local is_gone = not lease and not record.released and record.session ~= '' and record.session ~= session
   -- What it knows of an earlier term says nothing of this one.
   local knows = known_token == record.token
-  if is_gone and not is_guarded(record) then
+  local is_over = stood_still(span_ms)
+  if is_gone and not is_over and not is_guarded(record) then
     local renewed_since = knows and known_count < record.count and known_age_ms < span_ms * 1.25
     local gone_early = knows and known_count == record.count and known_remaining_ms > 0
     if now + TTL_ROUNDING_US < record['until'] then
@@ -104,7 +107,9 @@ if guard then
       'guarded', text(now), text(record.token), text(record.count), text(record.guard_until - now), record.guard_cause,
     }
   end
-  if is_gone and not knows then
+  -- Nor who has not known for a whole lease, on its own clock, that nobody renews: whoever had it has stepped down by
+  -- then, whatever this clock says.
+  if not lease and not record.released and record.session ~= session and not is_over then
     return { 'look', text(now), text(record.token), text(record.count) }
   end
 end

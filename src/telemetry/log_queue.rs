@@ -1,0 +1,156 @@
+//! Log lines on their way out: taken at once from whoever logs, and written by a thread of their own. A pipe that
+//! nobody reads blocks that thread and no other. What finds no room meanwhile is dropped, and how much that was is told
+//! when lines go through again.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How many lines may wait: what as many roles as there may be have to say when their store is lost and found.
+const LINES_MAX: usize = 4_096;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(super) struct LogQueue(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lines: VecDeque<Vec<u8>>,
+    /// The thread has taken some, and is not through.
+    being_written: bool,
+    /// Since the process began.
+    dropped: u64,
+}
+
+impl LogQueue {
+    /// A queue that is written to `out`. `tell_dropped` is called with the number of lines that were dropped, each time
+    /// that lines go through again after that.
+    pub(super) fn start(
+        mut out: impl Write + Send + 'static,
+        tell_dropped: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Self> {
+        let queue = Self::default();
+        let reader = queue.clone();
+        thread::Builder::new().name("log".to_owned()).spawn(move || {
+            let mut told = 0;
+            loop {
+                let (lines, dropped) = reader.take();
+                for line in lines {
+                    // Nobody can be told that standard error is gone.
+                    let _ = out.write_all(&line);
+                }
+                let _ = out.flush();
+                if dropped > told {
+                    tell_dropped(dropped - told);
+                    told = dropped;
+                }
+            }
+        })?;
+        Ok(queue)
+    }
+
+    /// Waits until every line has been written, but no longer than `bound`.
+    pub(super) fn flush(&self, bound: Duration) {
+        let open = |waiting: &mut Waiting| waiting.being_written || !waiting.lines.is_empty();
+        // Poisoned or late: the process ends either way.
+        let _ = self.0.written.wait_timeout_while(self.lock(), bound, open);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing panics while it is held.
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for lines. Returns them, and how many were dropped until now.
+    fn take(&self) -> (VecDeque<Vec<u8>>, u64) {
+        let mut waiting = self.lock();
+        waiting.being_written = false;
+        self.0.written.notify_all();
+        let idle = |waiting: &mut Waiting| waiting.lines.is_empty();
+        let mut waiting = self.0.filled.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner);
+        waiting.being_written = true;
+        (std::mem::take(&mut waiting.lines), waiting.dropped)
+    }
+}
+
+/// Takes a line with each call.
+impl Write for LogQueue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut waiting = self.lock();
+        if waiting.lines.len() < LINES_MAX {
+            waiting.lines.push_back(line.to_vec());
+            self.0.filled.notify_one();
+        } else {
+            waiting.dropped += 1;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    use super::*;
+
+    /// A pipe without any room: whoever writes waits for its reader.
+    struct Pipe(SyncSender<String>);
+
+    impl Write for Pipe {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            let line = String::from_utf8(line.to_vec()).unwrap();
+            self.0.send(line.clone()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn piped() -> (LogQueue, Receiver<String>, Receiver<u64>) {
+        let (pipe, lines) = sync_channel(0);
+        let (tell, told) = sync_channel(10);
+        (LogQueue::start(Pipe(pipe), move |dropped| tell.send(dropped).unwrap()).unwrap(), lines, told)
+    }
+
+    #[test]
+    fn who_logs_never_waits_and_what_found_no_room_is_counted() {
+        let (mut queue, lines, told) = piped();
+        let all = LINES_MAX * 3;
+        for n in 0..all {
+            queue.write_all(format!("{n}").as_bytes()).unwrap();
+        }
+        let dropped = queue.lock().dropped;
+        // The thread had taken some of them, perhaps.
+        assert!((LINES_MAX..=LINES_MAX * 2).contains(&usize::try_from(dropped).unwrap()), "{dropped}");
+        let kept: Vec<usize> = lines.iter().take(all - dropped as usize).map(|line| line.parse().unwrap()).collect();
+        assert_eq!(kept, (0..kept.len()).collect::<Vec<_>>(), "the first are kept, in their order");
+        assert_eq!(told.recv().unwrap(), dropped);
+    }
+
+    #[test]
+    fn a_flush_ends_when_all_is_written_and_also_when_nobody_reads() {
+        let (mut queue, lines, _told) = piped();
+        queue.write_all(b"a").unwrap();
+        queue.flush(Duration::from_millis(50));
+        let reader = thread::spawn(move || lines.recv().unwrap());
+        queue.flush(Duration::from_secs(60));
+        assert!(reader.is_finished() || reader.join().unwrap() == "a");
+        let waiting = queue.lock();
+        assert!(waiting.lines.is_empty() && !waiting.being_written);
+    }
+}
