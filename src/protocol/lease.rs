@@ -378,9 +378,9 @@ pub(super) fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTi
 /// The candidate has known the record to stand still for a whole lease, on its own clock: nobody renewed, so the holder's
 /// deadline has passed, whatever the store's clock says of the TTL.
 fn stood_still(record: &Record, request: &CampaignRequest, lease: Duration) -> bool {
-    request.knowledge.is_some_and(|known| {
-        (known.token, known.count) == (record.token, record.count) && known.unchanged_for >= lease
-    })
+    request
+        .knowledge
+        .is_some_and(|known| (known.token, known.count) == (record.token, record.count) && known.unchanged_for >= lease)
 }
 
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {
