@@ -1,6 +1,8 @@
 //! The only file that knows all parts: a checked configuration becomes a store, roles, listeners and a watcher, and any
 //! task's death ends the process.
 
+mod stores;
+
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{
-    Changes, Config, Environment, Guard, Loaded, QuorumConfig, Reload, RoleConfig, StoreConfig, Watcher,
+    Changes, Config, Environment, Guard, LiveChanges, Loaded, Reload, RoleConfig, StoreConfig, Watcher,
 };
 use crate::http::{Calls, CallsOn, ListenerThread};
 use crate::jobs::{JobCalls, JobDesk};
@@ -22,14 +24,14 @@ use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::shutdown::Signals;
-use crate::store::kubernetes::KubernetesStore;
 use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
-use crate::store::memory::MemoryStore;
-use crate::store::quorum::{Member, QuorumStore};
-use crate::store::redis::{RedisMember, RedisStore, SetupError};
-use crate::store::{LeaseStore, LedgerStore, LockStore, StoreHealth};
+use crate::store::redis::SetupError;
+use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
 use crate::telemetry_http::{self, Pulse, Sources};
+
+use stores::lease_min;
+pub use stores::{Stores, open_store};
 
 /// Why a replica cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -88,55 +90,6 @@ impl Ground {
     }
 }
 
-/// An opened store: one connection to it, seen from its sides.
-#[derive(Clone)]
-pub struct Stores {
-    /// Its leases, not measured yet.
-    pub leases: Arc<dyn LeaseStore>,
-    /// Its locks, if it has any.
-    pub locks: Option<Arc<dyn LockStore>>,
-    /// Its ledgers of jobs, if it has any; not measured yet.
-    pub ledgers: Option<Arc<dyn LedgerStore>>,
-}
-
-impl Stores {
-    fn new<S: LeaseStore + LockStore + LedgerStore>(store: S) -> Self {
-        let store = Arc::new(store);
-        let locks = Some(Arc::clone(&store) as Arc<dyn LockStore>);
-        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks, ledgers: Some(store) }
-    }
-
-    /// Of a store that [`StoreConfig::without_locks`] and [`StoreConfig::without_jobs`] tell of.
-    fn of_leases<S: LeaseStore>(store: S) -> Self {
-        Self { leases: Arc::new(store), locks: None, ledgers: None }
-    }
-}
-
-/// The store that the configuration names. Redis may be down: it is tried again in the background.
-///
-/// # Errors
-/// A URL or a TLS file that cannot be used.
-pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Stores, SetupError> {
-    let lease_min = config.roles.iter().map(|role| role.timing.lease_duration()).min();
-    let lease_min = lease_min.unwrap_or(crate::protocol::LEASE_DURATION_MIN);
-    Ok(match &config.store {
-        StoreConfig::Redis(redis) => Stores::new(RedisStore::connect(redis, lease_min, Entropy::from_system().seed())?),
-        StoreConfig::Quorum(quorum) => Stores::of_leases(open_quorum(quorum, lease_min, clock)?),
-        StoreConfig::Kubernetes(leases) => {
-            Stores::of_leases(KubernetesStore::new(leases, lease_min, Entropy::from_system().seed()))
-        }
-        StoreConfig::Memory => Stores::new(MemoryStore::new(Arc::clone(clock))),
-    })
-}
-
-fn open_quorum(config: &QuorumConfig, lease_min: Duration, clock: &SharedClock) -> Result<QuorumStore, SetupError> {
-    let mut entropy = Entropy::from_system();
-    let connect = |member| RedisMember::connect(member, lease_min, entropy.seed());
-    let members: Vec<RedisMember> = config.members.iter().map(connect).collect::<Result<_, _>>()?;
-    let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn Member>).collect();
-    Ok(QuorumStore::new(members, config.seats(), config.command_timeout(), Arc::clone(clock)))
-}
-
 /// The roles of one replica over one store, without any listener: what `exec` needs, and the core of [`App`].
 pub struct Replica {
     config: Config,
@@ -144,6 +97,8 @@ pub struct Replica {
     clock: SharedClock,
     health: watch::Receiver<StoreHealth>,
     team: Team,
+    /// A configuration whose roles are not all running yet, and what it changes.
+    next: Option<(Config, LiveChanges)>,
     extras: Option<Extras>,
     /// What is left behind for the case that this process ends without a word.
     will: Option<Will>,
@@ -178,9 +133,10 @@ impl Replica {
         // Before the roles, whose first events it is to hear.
         let extras = Extras::start(&config, &ground.clock, &telemetry, Entropy::from_system());
         let mut team = Team::new(membership, surroundings, entropy);
-        team.run(&[], &config.roles, config.default_role.clone()).await;
+        team.change(&[], &config.roles, config.default_role.clone()).await;
+        team.settle();
         let clock = Arc::clone(&ground.clock);
-        let replica = Self { config, telemetry, clock, health, team, extras, will, departures };
+        let replica = Self { config, telemetry, clock, health, team, next: None, extras, will, departures };
         replica.show();
         replica
     }
@@ -223,7 +179,8 @@ impl Replica {
         &mut self.team
     }
 
-    /// Applies what can be applied while running, and says what needs a restart. False when it is refused.
+    /// Begins to apply what can be applied while running, and says what needs a restart. False when it is refused.
+    /// [`Self::settle`] completes it.
     async fn reload(&mut self, loaded: Loaded) -> bool {
         let new = loaded.config;
         for section in self.config.restart_needed(&new) {
@@ -242,15 +199,19 @@ impl Replica {
             self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
             return false;
         }
-        self.team.run(&self.config.roles, &new.roles, new.default_role.clone()).await;
+        self.team.change(&self.config.roles, &new.roles, new.default_role.clone()).await;
+        self.next = Some((new, changes));
+        true
+    }
+
+    /// Completes a reload as soon as the roles that it changes have drained. True when it just has.
+    fn settle(&mut self) -> bool {
+        let Some((new, changes)) = self.next.take_if(|_| self.team.settle()) else { return false };
         self.config.roles = new.roles;
         self.config.default_role = new.default_role;
         self.config.jobs = new.jobs;
         self.show();
-        let (mut added, mut removed) = (changes.added, changes.removed);
-        added.extend(changes.changed.iter().cloned());
-        removed.extend(changes.changed);
-        self.telemetry.record_system(&SystemEvent::ConfigReloaded { added, removed });
+        self.telemetry.record_system(&SystemEvent::ConfigReloaded(changes));
         true
     }
 }
@@ -281,6 +242,10 @@ pub struct App {
     telemetry_server: ListenerThread,
     locks: Option<Locks>,
     jobs: Option<Jobs>,
+    /// What the store goes by.
+    lease_min: ShortestLease,
+    /// The jobs of a reload are being changed: those that are gone may take their grace.
+    jobs_change: Option<JoinHandle<()>>,
 }
 
 /// Locks for the app, where the store has them.
@@ -335,8 +300,10 @@ impl Jobs {
     }
 
     /// Runs the jobs as the configuration has them now.
-    async fn follow(&self, replica: &Replica) {
-        self.desk.run(&replica.config.jobs, &replica.config.roles, &replica.roles()).await;
+    fn follow(&self, replica: &Replica) -> impl Future<Output = ()> + Send + use<> {
+        let (desk, roles) = (Arc::clone(&self.desk), replica.roles());
+        let Config { jobs, roles: configs, .. } = replica.config.clone();
+        async move { desk.run(&jobs, &configs, &roles).await }
     }
 }
 
@@ -355,6 +322,7 @@ impl App {
         let api_listener = bind("api.listen", config.api.listen)?;
         let telemetry_listener = bind("telemetry.listen", config.telemetry.listen)?;
         let token = config.api.token.clone();
+        let lease_min = stores.lease_min;
         let replica = Replica::start(config, stores.leases, ground).await;
         let locks = stores.locks.map(|store| Locks::open(store, &replica));
         let jobs = match stores.ledgers {
@@ -373,7 +341,7 @@ impl App {
         }
         let api = api::spawn(api_listener, replica.roles(), options)
             .map_err(|error| StartError::System { what: "a thread", error })?;
-        Ok(Self { replica, api, telemetry_server, locks, jobs })
+        Ok(Self { replica, api, telemetry_server, locks, jobs, lease_min, jobs_change: None })
     }
 
     /// The roles, for asking.
@@ -387,27 +355,42 @@ impl App {
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
-                broken = self.replica.team.broken() => return bug(&broken.to_string()),
+                ended = self.replica.team.one_ended() => if let Err(broken) = ended { return bug(&broken.to_string()) },
                 () = self.telemetry_server.ended() => return bug("the telemetry listener's thread ended"),
                 end = attendant_ended(&mut self.locks) => return bug(&format!("the locks' attendant ended: {end}")),
                 end = listener_ended(&mut self.jobs) => return bug(&format!("the jobs' listener ended: {end}")),
                 () = self.api.ended() => return bug("the thread of the app's listener ended"),
                 () = next_signal(&mut signals) => break,
                 _ = &mut stop => break,
-                reload = next_reload(&mut changes) => match reload {
+                () = jobs_changed(&mut self.jobs_change) => self.jobs_change = None,
+                // One after the other, and nobody here waits for one: a drain may take minutes.
+                reload = next_reload(&mut changes), if !self.is_reloading() => match reload {
                     Reload::Changed(loaded) => self.reload(*loaded).await,
                     Reload::Refused(error) => self.refuse(&error),
                 },
             }
+            self.settle();
         }
         self.end(signals).await
     }
 
+    fn is_reloading(&self) -> bool {
+        self.replica.next.is_some() || self.jobs_change.is_some()
+    }
+
     async fn reload(&mut self, loaded: Loaded) {
-        if self.replica.reload(loaded).await
-            && let Some(jobs) = &self.jobs
-        {
-            jobs.follow(&self.replica).await;
+        let lease_min = lease_min(&loaded.config.roles);
+        if self.replica.reload(loaded).await {
+            // Before the new roles begin, and not longer until the old ones have ended.
+            self.lease_min.set(self.lease_min.get().min(lease_min));
+        }
+    }
+
+    /// Completes a reload as soon as that can be.
+    fn settle(&mut self) {
+        if self.replica.settle() {
+            self.lease_min.set(lease_min(&self.replica.config.roles));
+            self.jobs_change = self.jobs.as_ref().map(|jobs| tokio::spawn(jobs.follow(&self.replica)));
         }
     }
 
@@ -434,6 +417,9 @@ impl App {
             locks.desk.all_ended().await;
         }
         if let Some(jobs) = self.jobs.as_ref().filter(|_| !asked_again) {
+            if self.jobs_change.is_some() {
+                jobs_changed(&mut self.jobs_change).await;
+            }
             jobs.desk.all_ended().await;
         }
         if !asked_again {
@@ -530,6 +516,14 @@ fn job_calls(jobs: &Option<Jobs>, replica: &Replica) -> Arc<dyn Calls> {
 async fn listener_ended(jobs: &mut Option<Jobs>) -> String {
     match jobs {
         Some(jobs) => format!("{:?}", (&mut jobs.listener).await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Never, when none are being changed. One that panics ends the process.
+async fn jobs_changed(change: &mut Option<JoinHandle<()>>) {
+    match change {
+        Some(change) => drop(change.await),
         None => std::future::pending().await,
     }
 }

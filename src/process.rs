@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::clock::SharedClock;
 use crate::protocol::{LockId, Mono, SessionId};
 
-pub use child::Child;
+pub use child::{Child, kill_groups};
 
 /// Section 3 of the contract: why the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,9 +154,11 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// From now on a panic on any thread ends the process with [`Exit::Bug`]: a part that is gone must not leave the others
-/// answering for it, and a supervisor shall read why in the exit code, and in the log, of which `flush` writes the end.
+/// answering for it, nor a program running without a lease, and a supervisor shall read why in the exit code, and in the
+/// log, of which `flush` writes the end.
 pub fn end_on_panic(flush: fn()) {
     std::panic::set_hook(Box::new(move |panic| {
+        kill_groups();
         if tracing::dispatcher::has_been_set() {
             tracing::error!(%panic, "this is a bug in Baton; the process ends, and leases run out by their TTL");
         } else {
@@ -189,10 +191,59 @@ pub fn install_crypto_provider() {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::Arc;
 
     use super::*;
-    use crate::clock::BootClock;
+    use crate::clock::{BootClock, Clock};
+
+    /// Names the file that this test, run once more by itself, writes its program's id to before it panics.
+    const PANICS: &str = "BATON_TEST_PANICS";
+
+    #[test]
+    fn a_panic_kills_every_program_with_all_of_its_group() {
+        if let Some(file) = std::env::var_os(PANICS) {
+            panic_beside_a_program(Path::new(&file));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pids");
+        let name = "process::tests::a_panic_kills_every_program_with_all_of_its_group";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let status = command.args(["--exact", name, "--nocapture"]).env(PANICS, &file).status().unwrap();
+        assert_eq!(status.code(), Some(i32::from(Exit::Bug.code())));
+        let text = std::fs::read_to_string(&file).unwrap();
+        let pids: Vec<i32> = text.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(pids.len(), 2, "{text}");
+        let begun = BootClock.now();
+        while pids.iter().any(|pid| runs(*pid)) {
+            // The kernel may take a moment.
+            assert!(BootClock.now().since(begun) < Duration::from_secs(30), "{pids:?} run on");
+            std::thread::yield_now();
+        }
+    }
+
+    /// With a program that is deaf to every signal, and another that it started.
+    fn panic_beside_a_program(file: &Path) -> ! {
+        end_on_panic(|| {});
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let one = "trap '' TERM HUP INT QUIT; echo $$ >>pids; while [ -e pids ]; do sleep 0.02; done";
+            let script = format!("sh -c \"{}\" & {one}", one.replace('$', "\\$"));
+            let mut command = tokio::process::Command::new("sh");
+            command.args(["-c", &script]).current_dir(file.parent().unwrap());
+            let _child = Child::start(command).unwrap();
+            while std::fs::read_to_string(file).unwrap_or_default().lines().count() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            panic!("as a bug would");
+        })
+    }
+
+    /// Whether a process is there, and has not ended.
+    fn runs(pid: i32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    }
 
     #[test]
     fn a_standstill_is_counted_once_whoever_notices_it_first() {

@@ -1,4 +1,5 @@
-//! When to end: SIGTERM or SIGINT asks for a drain, a second one for the end at once.
+//! When to end: SIGTERM, SIGINT, SIGQUIT or SIGHUP asks for a drain, a second one for the end at once. Each of them
+//! would else end the process without a word, and leave the programs of its jobs running without a lease.
 
 use std::io;
 
@@ -9,6 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -17,7 +20,12 @@ impl Signals {
     /// # Errors
     /// When the operating system refuses the handler.
     pub fn catch() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
     }
 
     /// Waits for the next one. Cancel-safe.
@@ -25,6 +33,8 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            _ = self.quit.recv() => {}
+            _ = self.hang_up.recv() => {}
         }
     }
 }

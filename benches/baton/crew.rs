@@ -202,6 +202,7 @@ impl Crew {
                 name: name(),
                 identity: Arc::from(format!("candidate-{seed}")),
                 session: SessionId::from_u128(u128::from(seed) + 100),
+                attempts: Default::default(),
                 timing,
                 guard: true,
                 app_checked: false,

@@ -49,9 +49,9 @@ Exit codes:
 enum Command {
     /// Run the sidecar: campaign for the configured roles and answer the app
     ///
-    /// Runs until SIGTERM or SIGINT, and then hands over what it leads: it says `leader:
-    /// false` at once, keeps the lease until the last promise it gave has run out, and
-    /// releases. A second signal ends it at once. Redis need not be up.
+    /// Runs until SIGTERM, SIGINT, SIGQUIT or SIGHUP, and then hands over what it leads: it
+    /// says `leader: false` at once, keeps the lease until the last promise it gave has run
+    /// out, and releases. A second signal ends it at once. Redis need not be up.
     #[command(verbatim_doc_comment)]
     Run(ConfigFile),
     Dev(dev::DevArgs),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitStatus;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -10,6 +11,39 @@ use tokio::process::{ChildStderr, ChildStdout, Command};
 
 /// How long what is left of a group may take to vanish once it was killed: far more than a kernel needs.
 const VANISH: Duration = Duration::from_millis(200);
+
+/// How long the end of the process waits for a thread that is just starting a program.
+const START: Duration = Duration::from_millis(500);
+/// The groups that run, for an end of the process that drops nothing.
+static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn groups() -> MutexGuard<'static, Vec<Pid>> {
+    // Each change of it is one step.
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills every group that runs, and lets nobody start another: the process ends now, and nothing of it may outlive the
+/// lease.
+#[expect(clippy::disallowed_methods, reason = "the process ends, whatever waits on this thread")]
+pub fn kill_groups() {
+    const STEP: Duration = Duration::from_millis(1);
+    for _ in 0..START.as_millis() {
+        let groups = match GROUPS.try_lock() {
+            Ok(groups) => groups,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread, for as long as a start takes; or this one, should it have panicked in the middle of one.
+            Err(TryLockError::WouldBlock) => {
+                std::thread::sleep(STEP);
+                continue;
+            }
+        };
+        for group in &*groups {
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+        std::mem::forget(groups);
+        return;
+    }
+}
 
 /// A running program. Dropping it kills its group.
 #[derive(Debug)]
@@ -26,9 +60,11 @@ impl Child {
     /// # Errors
     /// What the operating system says.
     pub fn start(mut command: Command) -> io::Result<Self> {
+        let mut groups = groups();
         let process = command.process_group(0).kill_on_drop(true).spawn()?;
         let id = process.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let group = id.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        groups.push(group);
         Ok(Self { process, group, gone: false })
     }
 
@@ -50,11 +86,17 @@ impl Child {
     /// What the operating system says.
     pub async fn ended(&mut self) -> io::Result<ExitStatus> {
         let status = self.process.wait().await?;
+        self.kill();
+        Ok(status)
+    }
+
+    /// Ends what is left of the group, once: its number may be another's afterwards.
+    fn kill(&mut self) {
         if !self.gone {
             self.gone = true;
             self.signal(Signal::KILL);
+            groups().retain(|group| *group != self.group);
         }
-        Ok(status)
     }
 
     /// After [`Self::ended`]: waits until nothing is left of the group, at most a fraction of a second. Where this
@@ -76,8 +118,6 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if !self.gone {
-            self.signal(Signal::KILL);
-        }
+        self.kill();
     }
 }

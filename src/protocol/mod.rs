@@ -105,7 +105,7 @@ pub use locks::{
     LockId, LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest, LockSpace, NAMES_MAX,
     OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake, valid_span,
 };
-pub use names::{Attempt, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
+pub use names::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use quorum::{
     Answer, Ask, Ballot, CampaignRound, Chorus, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
     RenewRound, Round, Seats, Step, Vote,

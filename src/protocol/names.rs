@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicU64};
 use std::time::Duration;
 
 /// The name of a role: a DNS label (`a-z`, `0-9`, `-`; at most 63 bytes), so that it fits a key, a metric label,
@@ -156,6 +157,18 @@ impl Attempt {
     /// The attempt after this one.
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+}
+
+/// Where the campaigns of one session take their attempts from, over all its roles and for as long as it lives: none of
+/// them ever comes twice, not even when a role is configured anew (R1). Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Attempts(Arc<AtomicU64>);
+
+impl Attempts {
+    /// Greater than every one before it.
+    pub fn take(&self) -> Attempt {
+        Attempt(self.0.fetch_add(1, atomic::Ordering::Relaxed) + 1)
     }
 }
 

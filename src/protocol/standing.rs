@@ -23,8 +23,18 @@ struct Inner {
     token: Token,
     /// The term's deadline; the origin of time while there is no open term, so that it is always past.
     deadline: Mono,
-    /// The latest moment until which any answer of the current or an earlier term is valid.
-    promised_until: Mono,
+    /// The latest moment until which any answer to the app, of the current or an earlier term, is valid.
+    app_until: Mono,
+    /// The same of promises to this replica's own work.
+    work_until: Mono,
+    /// How much of that work goes on.
+    work: usize,
+}
+
+impl Inner {
+    fn promised_until(&self) -> Mono {
+        self.app_until.max(self.work_until)
+    }
 }
 
 /// See the module. A lock held for a few instructions: cheaper than an answer's JSON by three orders of magnitude.
@@ -47,13 +57,40 @@ impl Standing {
 
     /// Answers an app: a promise when this replica leads at `now`, recorded before it is returned.
     pub fn promise(&self, now: Mono) -> Option<Promise> {
+        self.give(now, |inner| &mut inner.app_until)
+    }
+
+    /// The same to work of this replica's own, between [`Self::begin_work`] and [`Self::end_work`]: the app's word that
+    /// it has stopped says nothing of that.
+    pub fn promise_work(&self, now: Mono) -> Option<Promise> {
+        self.give(now, |inner| &mut inner.work_until)
+    }
+
+    fn give(&self, now: Mono, until: fn(&mut Inner) -> &mut Mono) -> Option<Promise> {
         let mut inner = self.lock();
         let valid_for = inner.deadline.since(now).min(self.answer_validity);
         if valid_for.is_zero() {
             return None;
         }
-        inner.promised_until = inner.promised_until.max(now + valid_for);
+        let until = until(&mut inner);
+        *until = (*until).max(now + valid_for);
         Some(Promise { token: inner.token, valid_for })
+    }
+
+    /// This replica itself begins to act as leader: a job's program, say.
+    pub fn begin_work(&self) {
+        self.lock().work += 1;
+    }
+
+    /// Some of that work has ended. True when it was the last: what was promised to it stands no longer, which a drain
+    /// shall hear of ([`Input::WorkEnded`](super::Input::WorkEnded)).
+    pub fn end_work(&self) -> bool {
+        let mut inner = self.lock();
+        inner.work = inner.work.saturating_sub(1);
+        if inner.work == 0 {
+            inner.work_until = Mono::default();
+        }
+        inner.work == 0
     }
 
     /// Whether this replica leads at `now`, promising nothing beyond this moment.
@@ -69,7 +106,7 @@ impl Standing {
 
     /// Until when promises stand, of this term or an earlier one.
     pub fn promised_until(&self) -> Mono {
-        self.lock().promised_until
+        self.lock().promised_until()
     }
 
     /// Opens a term, or moves its deadline. A deadline never moves back within a term: an answer may rest on it.
@@ -84,12 +121,12 @@ impl Standing {
     pub(super) fn close(&self) -> Mono {
         let mut inner = self.lock();
         inner.deadline = Mono::default();
-        inner.promised_until
+        inner.promised_until()
     }
 
-    /// The app says that it has stopped acting: nothing is outstanding any more.
-    pub(super) fn forget_promises(&self) {
-        self.lock().promised_until = Mono::default();
+    /// The app says that it has stopped acting: nothing that it was told is outstanding any more.
+    pub(super) fn forget_app_promises(&self) {
+        self.lock().app_until = Mono::default();
     }
 }
 
@@ -124,6 +161,25 @@ mod tests {
         assert_eq!(standing.close(), at(800));
         assert_eq!((standing.promise(at(501)), standing.leads(at(501))), (None, false));
         assert_eq!(standing.promised_until(), at(800));
+    }
+
+    #[test]
+    fn the_apps_word_is_about_its_own_promises_and_works_end_about_those_of_work() {
+        let standing = Standing::new(VALIDITY);
+        standing.open(Token::new(7).unwrap(), at(1_000));
+        standing.begin_work();
+        standing.begin_work();
+        standing.promise_work(at(100));
+        standing.promise(at(200));
+        standing.forget_app_promises();
+        assert_eq!(standing.promised_until(), at(400));
+        assert!(!standing.end_work());
+        assert_eq!(standing.promised_until(), at(400), "some of it goes on");
+        assert!(standing.end_work());
+        assert_eq!(standing.promised_until(), Mono::default());
+        standing.promise(at(300));
+        assert!(standing.end_work(), "more ends than began");
+        assert_eq!(standing.promised_until(), at(600));
     }
 
     #[test]

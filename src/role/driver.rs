@@ -16,7 +16,7 @@ use crate::clock::{SharedClock, nap, wall_time};
 use crate::mailbox;
 use crate::process::StallWatch;
 use crate::protocol::{
-    Action, Attempt, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
+    Action, Attempts, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
 };
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
 use crate::telemetry::{SystemEvent, Telemetry};
@@ -45,6 +45,8 @@ pub struct RoleSpec {
     pub identity: Arc<str>,
     /// This start of this process.
     pub session: SessionId,
+    /// Where its campaigns take their attempts from: one for all roles of a session, and for as long as that lives.
+    pub attempts: Attempts,
     /// The role's timings.
     pub timing: Timing,
     /// False for `guard: off`.
@@ -110,7 +112,7 @@ struct Driver {
 pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Future<Output = ()> + Send) {
     let profile = Profile {
         session: spec.session,
-        first_attempt: Attempt::default(),
+        attempts: spec.attempts,
         identity: Arc::clone(&spec.identity),
         timing: spec.timing,
         guard: spec.guard,
@@ -355,6 +357,7 @@ impl Driver {
                 let refused = || CommandError::NotDraining { role: self.name.clone() };
                 let _ = done.send(if drains { Ok(()) } else { Err(refused()) });
             }
+            Some(Command::WorkEnded) => self.election.handle_input(now, Input::WorkEnded),
             Some(Command::Departed { session, promise }) => {
                 self.election.handle_input(now, Input::Departed { session, promise });
             }

@@ -57,6 +57,8 @@ pub enum Command {
     HandOver { cooldown: Duration },
     /// Wait so much longer before each campaign, so that others may go first.
     Patience { patience: Duration },
+    /// Nothing is left of what this replica itself did as leader.
+    WorkEnded,
     /// The app has stopped acting as leader.
     Drained { done: oneshot::Sender<Result<(), CommandError>> },
     /// Another process is known to have ended: see [`Input::Departed`](crate::protocol::Input::Departed).
@@ -234,6 +236,12 @@ impl RoleHandle {
         self.ask(|done| Command::Drained { done }).await
     }
 
+    /// This replica itself begins to act as leader.
+    pub fn begin_work(&self) -> Work {
+        self.shared.standing.begin_work();
+        Work { role: self.clone() }
+    }
+
     /// Sends a command that has no answer. Lost when the task has ended, which is what it would have asked for.
     pub async fn tell(&self, command: Command) {
         let _ = self.shared.commands.send(command).await;
@@ -281,6 +289,28 @@ impl RoleHandle {
             since: snapshot.since,
             index: snapshot.index,
             reason,
+        }
+    }
+}
+
+/// What a replica itself does as leader, until it is dropped. A drain keeps the lease for it as it does for an app, and
+/// `/drained` does not end it.
+pub struct Work {
+    role: RoleHandle,
+}
+
+impl Work {
+    /// A promise like an app's (R7), when this replica leads at `now`.
+    pub fn promise(&self, now: Mono) -> Option<Promise> {
+        self.role.shared.standing.promise_work(now)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if self.role.shared.standing.end_work() {
+            // Where there is no room for it, a drain ends with the promise.
+            let _ = self.role.shared.commands.try_send(Command::WorkEnded);
         }
     }
 }

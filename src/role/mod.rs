@@ -12,7 +12,7 @@ mod words;
 
 pub use app_check::watch_app;
 pub use driver::{RoleSpec, Surroundings, role};
-pub use handle::{Answer, Command, CommandError, RoleHandle, Roles};
+pub use handle::{Answer, Command, CommandError, RoleHandle, Roles, Work};
 pub use pulse::Heartbeat;
 pub use status::{CHANGES_MAX, Change, Snapshot, Status, any_changed};
 pub use team::{Broken, Membership, Team};

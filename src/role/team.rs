@@ -15,7 +15,7 @@ use super::shards::{Shards, SpreadSpec, spread};
 use crate::config::{AppCheck, RoleConfig};
 use crate::gather::gather;
 use crate::process::Entropy;
-use crate::protocol::{Balance, RoleName, SessionId, Timing};
+use crate::protocol::{Attempts, Balance, RoleName, SessionId, Timing};
 
 /// What all roles of a replica have in common.
 #[derive(Clone, Debug)]
@@ -37,13 +37,16 @@ pub struct Team {
     surroundings: Surroundings,
     entropy: Entropy,
     roles: Roles,
+    attempts: Attempts,
     running: BTreeMap<RoleName, RoleHandle>,
     /// The roles that are split over shards, each with its timings and the way to the task that spreads it.
     split: BTreeMap<RoleName, (Timing, watch::Sender<Shards>)>,
     /// One for each role, each health check and each role that is split. A role's task yields its name when it ends.
     tasks: JoinSet<Option<RoleName>>,
-    /// Roles that were told to end, and how often.
-    leaving: BTreeMap<RoleName, usize>,
+    /// Roles that were told to end, and have not yet.
+    leaving: BTreeMap<RoleName, RoleHandle>,
+    /// The roles of the last [`Self::change`], and the default one, until they run.
+    next: Option<(Vec<RoleConfig>, Option<RoleName>)>,
 }
 
 /// A role's task ended though nobody had asked it to, or panicked: a bug, after which the process must not go on.
@@ -89,10 +92,12 @@ impl Team {
             surroundings,
             entropy,
             roles: Roles::default(),
+            attempts: Attempts::default(),
             running: BTreeMap::new(),
             split: BTreeMap::new(),
             tasks: JoinSet::new(),
             leaving: BTreeMap::new(),
+            next: None,
         }
     }
 
@@ -101,14 +106,36 @@ impl Team {
         &self.roles
     }
 
-    /// Runs these roles from now on: starts new ones, retires those that are gone, and hands over those whose timings
-    /// or health check are others before it starts them anew. The rest is left alone.
-    pub async fn run(&mut self, old: &[RoleConfig], new: &[RoleConfig], default_role: Option<RoleName>) {
+    /// Runs these roles from now on: retires those that are gone, or whose timings or health check are others, by the
+    /// drain of R7. [`Self::settle`] starts those that are new or others as soon as that can be; the rest is left
+    /// alone.
+    pub async fn change(&mut self, old: &[RoleConfig], new: &[RoleConfig], default_role: Option<RoleName>) {
         self.unite(new);
-        let (known, wanted) = (by_name(old), by_name(new));
-        self.retire(old.iter().filter(|config| wanted.get(&config.name) != Some(config)), &wanted).await;
+        let wanted = by_name(new);
+        for RoleConfig { name, .. } in old.iter().filter(|config| wanted.get(&config.name) != Some(config)) {
+            let Some(handle) = self.running.remove(name) else { continue };
+            handle.tell(Command::Shutdown).await;
+            self.leaving.insert(name.clone(), handle);
+            if !wanted.contains_key(name) {
+                self.surroundings.telemetry.metrics().remove_role(name);
+            }
+        }
+        // Who still drains under a name that is wanted answers for it meanwhile: `/drained` is meant for that one.
+        let shown = self.leaving.iter().chain(&self.running).filter(|(name, _)| wanted.contains_key(name));
+        self.roles.replace(shown.map(|(_, handle)| handle.clone()).collect(), default_role.clone());
+        self.next = Some((new.to_vec(), default_role));
+    }
+
+    /// Completes the last [`Self::change`]. False as long as a role has not ended that comes back under its name,
+    /// whichever change told it to: two tasks of one session would take each other's lease for their own.
+    pub fn settle(&mut self) -> bool {
+        let Some((new, default_role)) = self.next.take() else { return true };
+        if new.iter().any(|config| self.leaving.contains_key(&config.name)) {
+            self.next = Some((new, default_role));
+            return false;
+        }
         let mut watched: BTreeMap<RoleName, (AppCheck, Vec<RoleHandle>)> = BTreeMap::new();
-        let added: Vec<&RoleConfig> = new.iter().filter(|config| known.get(&config.name) != Some(config)).collect();
+        let added: Vec<&RoleConfig> = new.iter().filter(|config| !self.running.contains_key(&config.name)).collect();
         for (at, config) in added.iter().enumerate() {
             let handle = self.start(config, Place::among(at, added.len(), &config.timing));
             if let Some(check) = &config.app_check {
@@ -123,7 +150,8 @@ impl Team {
             });
         }
         self.roles.replace(self.running.values().cloned().collect(), default_role);
-        self.split(new);
+        self.split(&new);
+        true
     }
 
     fn start(&mut self, config: &RoleConfig, place: Place) -> RoleHandle {
@@ -133,6 +161,7 @@ impl Team {
             name: config.name.clone(),
             identity: Arc::clone(&self.membership.identity),
             session: self.membership.session,
+            attempts: self.attempts.clone(),
             timing: config.timing,
             guard: self.membership.guard,
             app_checked: config.app_check.is_some(),
@@ -146,25 +175,6 @@ impl Team {
         self.tasks.spawn(task.map(|()| Some(name)));
         self.running.insert(config.name.clone(), handle.clone());
         handle
-    }
-
-    /// Ends roles by the drain of R7. One that comes back under its name is waited for: two tasks of one session would
-    /// take each other's lease for their own.
-    async fn retire(&mut self, gone: impl Iterator<Item = &RoleConfig>, wanted: &BTreeMap<&RoleName, &RoleConfig>) {
-        let mut awaited = Vec::new();
-        for RoleConfig { name, .. } in gone {
-            let Some(handle) = self.running.remove(name) else { continue };
-            *self.leaving.entry(name.clone()).or_default() += 1;
-            handle.tell(Command::Shutdown).await;
-            if wanted.contains_key(name) {
-                awaited.push(handle);
-            } else {
-                self.surroundings.telemetry.metrics().remove_role(name);
-            }
-        }
-        for handle in awaited {
-            handle.ended().await;
-        }
     }
 
     /// Ends the spreading of roles that are split no longer, or with other timings.
@@ -220,8 +230,9 @@ impl Team {
         for (_, shards) in self.split.values() {
             shards.send_modify(|shards| shards.leaving = true);
         }
-        for (at, (name, handle)) in self.running.iter().enumerate() {
-            *self.leaving.entry(name.clone()).or_default() += 1;
+        self.leaving.append(&mut self.running);
+        // Those that a reload has retired among them: they drain already, but are to hear of the second signal.
+        for (at, handle) in self.leaving.values().enumerate() {
             handle.tell(command()).await;
             if at % AT_ONCE == AT_ONCE - 1 {
                 // So that what the first have to say to the store is not answered only after all were told.
@@ -230,18 +241,29 @@ impl Team {
         }
     }
 
+    /// Waits until a role has ended that was told to: perhaps [`Self::settle`] can go on. Cancel-safe.
+    ///
+    /// # Errors
+    /// A role's task has ended by itself, which none should.
+    pub async fn one_ended(&mut self) -> Result<(), Broken> {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(Some(name))) => match self.leaving.remove(&name) {
+                    Some(_) => return Ok(()),
+                    None => return Err(Broken { what: name.to_string() }),
+                },
+                Some(Ok(None)) => {}
+                Some(Err(error)) => return Err(Broken { what: error.to_string() }),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Waits until a role's task ends by itself, which none should. Cancel-safe; never completes otherwise.
     pub async fn broken(&mut self) -> Broken {
         loop {
-            match self.tasks.join_next().await {
-                Some(Ok(Some(name))) => match self.leaving.get_mut(&name) {
-                    Some(1) => drop(self.leaving.remove(&name)),
-                    Some(times) => *times -= 1,
-                    None => return Broken { what: name.to_string() },
-                },
-                Some(Ok(None)) => {}
-                Some(Err(error)) => return Broken { what: error.to_string() },
-                None => std::future::pending().await,
+            if let Err(broken) = self.one_ended().await {
+                return broken;
             }
         }
     }
@@ -261,6 +283,10 @@ impl Team {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{BootClock, SharedClock};
+    use crate::process::StallWatch;
+    use crate::store::memory::MemoryStore;
+    use crate::telemetry::{Metrics, Telemetry};
 
     fn places(count: usize, lease: Duration) -> Vec<Duration> {
         let timing = Timing::from_lease(lease).expect("good timings");
@@ -279,6 +305,61 @@ mod tests {
             assert!(places.windows(2).all(|two| two[0] < two[1]), "{count}");
             assert_eq!(places[count - 1].as_millis(), last_ms, "{count}");
         }
+    }
+
+    /// A team on a store of its own.
+    fn team() -> Team {
+        let clock: SharedClock = Arc::new(BootClock);
+        let surroundings = Surroundings {
+            store: Arc::new(MemoryStore::new(Arc::clone(&clock))),
+            clock: Arc::clone(&clock),
+            telemetry: Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH))),
+            stall: Arc::new(StallWatch::new(clock)),
+        };
+        let mut entropy = Entropy::from_system();
+        let membership = Membership { identity: "web-0".into(), session: entropy.session(), guard: true };
+        Team::new(membership, surroundings, entropy)
+    }
+
+    fn shards(count: u16) -> Vec<RoleConfig> {
+        let second = Duration::from_secs(1);
+        let timing = Timing::new(6 * second, 2 * second, second, 2 * second).expect("good timings");
+        let shard = |number| RoleConfig {
+            name: RoleName::new("orders").expect("a DNS label").shard(number),
+            timing,
+            app_check: None,
+        };
+        (0..count).map(shard).collect()
+    }
+
+    #[tokio::test]
+    async fn a_shard_that_comes_back_waits_for_the_one_that_still_drains_under_its_name() {
+        const BOUND: Duration = Duration::from_secs(30);
+        let mut team = team();
+        let (two, four) = (shards(2), shards(4));
+        team.change(&[], &four, None).await;
+        assert!(team.settle());
+        let first = team.roles().get("orders/3").expect("a shard");
+        let promised = async {
+            while !first.answer().leader {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(BOUND, promised).await.expect("it leads");
+        team.change(&four, &two, None).await;
+        assert!(team.settle(), "nobody is to come back");
+        assert!(team.roles().get("orders/3").is_none());
+        team.change(&two, &four, None).await;
+        assert!(!team.settle(), "its promise still stands");
+        assert!(team.roles().get("orders/3").is_some(), "it can be told that the app has drained");
+        let settled = async {
+            while !team.settle() {
+                team.one_ended().await.expect("nothing is broken");
+            }
+        };
+        tokio::time::timeout(BOUND, settled).await.expect("the drain ends");
+        assert!(first.ended().now_or_never().is_some(), "two tasks under one name");
+        assert!(team.roles().get("orders/3").is_some_and(|next| next.ended().now_or_never().is_none()));
     }
 
     #[test]

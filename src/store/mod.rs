@@ -9,6 +9,8 @@ pub mod memory;
 pub mod quorum;
 pub mod redis;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +28,33 @@ use crate::protocol::{
 
 /// How long a command that is run once waits for a connection: longer than any connect that succeeds.
 pub const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The shortest lease of any role, which a reload may change: a store finds out within a part of it that a connection
+/// is dead, and that its server is back. Clones are one.
+#[derive(Clone, Debug)]
+pub struct ShortestLease(Arc<AtomicU64>);
+
+impl ShortestLease {
+    /// As it is now.
+    pub fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    /// From now on it is this.
+    pub fn set(&self, lease: Duration) {
+        self.0.store(nanos(lease), Ordering::Relaxed);
+    }
+}
+
+impl From<Duration> for ShortestLease {
+    fn from(lease: Duration) -> Self {
+        Self(Arc::new(AtomicU64::new(nanos(lease))))
+    }
+}
+
+fn nanos(lease: Duration) -> u64 {
+    u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A store of leases. Every future returned here ends by itself within the adapter's command timeout; dropping one
 /// early does not undo its request.

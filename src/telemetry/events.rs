@@ -16,6 +16,7 @@ use super::metrics::Metrics;
 use super::roles::RoleCount;
 use super::traces::Traces;
 use crate::clock::wall_time;
+use crate::config::LiveChanges;
 use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 
 /// What happens to the process rather than to one of its roles. The texts hold no secret.
@@ -30,8 +31,8 @@ pub enum SystemEvent {
     /// The store answers, but does not tell who takes part in the shards of this role, so that they are not spread;
     /// why, in words.
     SpreadRefused { role: RoleName, reason: String },
-    /// A changed configuration is in force, with these roles added and removed.
-    ConfigReloaded { added: Vec<RoleName>, removed: Vec<RoleName> },
+    /// A changed configuration is in force, of which this was applied while running.
+    ConfigReloaded(LiveChanges),
     /// A changed configuration has problems; the old one stays.
     ConfigRefused { problems: Vec<String> },
     /// The HTTP listener's token file cannot be used: nobody is let in until it can.
@@ -162,9 +163,18 @@ impl Telemetry {
             SystemEvent::SpreadRefused { role, reason } => {
                 warn!(%role, %reason, "the shards of this role are not spread over the replicas");
             }
-            SystemEvent::ConfigReloaded { added, removed } => {
+            SystemEvent::ConfigReloaded(changes) => {
                 self.metrics.config_reloaded(ReloadOutcome::Ok);
-                info!(added = %names(added), removed = %names(removed), "the changed configuration is in force");
+                info!(
+                    added = %names(&changes.added),
+                    removed = %names(&changes.removed),
+                    changed = %names(&changes.changed),
+                    jobs_added = %names(&changes.jobs_added),
+                    jobs_removed = %names(&changes.jobs_removed),
+                    jobs_changed = %names(&changes.jobs_changed),
+                    default_role_changed = changes.default_role,
+                    "the changed configuration is in force"
+                );
             }
             SystemEvent::ConfigRefused { problems } => {
                 self.metrics.config_reloaded(ReloadOutcome::Refused);
@@ -182,8 +192,8 @@ pub(super) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn names(roles: &[RoleName]) -> String {
-    roles.iter().map(RoleName::as_str).collect::<Vec<_>>().join(",")
+fn names<N: ToString>(names: &[N]) -> String {
+    names.iter().map(N::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// What a replica tries again and again: not worth a line at the usual level, unless it fails.

@@ -123,6 +123,39 @@ async fn signals_reach_the_command_and_the_lease_is_kept_until_it_has_ended() {
     assert_eq!(server.command(&["EXISTS", LEASE_KEY]).number(), 0, "the lease is given back");
 }
 
+/// Before, QUIT ended baton and not its command.
+#[tokio::test]
+async fn quit_reaches_the_command_and_ends_baton_after_it() {
+    let (bench, server) = (Bench::new(), RedisServer::start());
+    let file = config(&bench, "c", &server.url());
+    let script = "trap 'echo quit' QUIT; echo ready; while [ -e alive ] && [ ! -e go ]; do sleep 0.02; done; exit 3";
+    let mut running = exec(&bench, &file, &[], script);
+    running.says("ready").await;
+    running.signal(Signal::QUIT);
+    running.says("quit").await;
+    assert_eq!(server.command(&["EXISTS", LEASE_KEY]).number(), 1, "the command still runs");
+    bench.file("go", "");
+    assert_eq!(running.ends().await, 3);
+    assert_eq!(server.command(&["EXISTS", LEASE_KEY]).number(), 0, "the lease is given back");
+}
+
+#[tokio::test]
+async fn a_command_that_any_signal_ends_takes_its_whole_group_along() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
+        let (bench, server) = (Bench::new(), RedisServer::start());
+        let file = config(&bench, "c", &server.url());
+        // The shell takes the signal; what it started is deaf to all.
+        let deaf = "trap '' TERM INT HUP QUIT; echo $$ >left.pid; while [ -e alive ]; do sleep 0.02; done";
+        let script = format!("sh -c \"{}\" >/dev/null 2>&1 & trap - INT QUIT; wait", deaf.replace('$', "\\$"));
+        let mut running = exec(&bench, &file, &[], &script);
+        let left = pid(&bench, "left").await;
+        running.signal(signal);
+        assert_eq!(running.ends().await, code, "{signal:?}");
+        wait_until(PATIENCE, "what it left running is gone", || !exists(left) || is_zombie(left)).await;
+        assert_eq!(server.command(&["EXISTS", LEASE_KEY]).number(), 0, "{signal:?}: the lease is given back");
+    }
+}
+
 #[tokio::test]
 async fn a_signal_while_it_waits_to_lead_ends_it() {
     let (bench, server) = (Bench::new(), RedisServer::start());

@@ -13,8 +13,8 @@ use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use baton::mailbox;
 use baton::process::Entropy;
 use baton::protocol::{
-    Action, Attempt, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName,
-    Rules, SessionId, Stamped, StoreTime, Timing, Token,
+    Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
+    SessionId, Stamped, StoreTime, Timing, Token,
 };
 use baton::role::{Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
 use baton::store::memory::MemoryStore;
@@ -77,7 +77,7 @@ impl Staged {
         let timing = Timing::from_lease(lease).unwrap();
         let profile = Profile {
             session: SessionId::from_u128(7),
-            first_attempt: Attempt::default(),
+            attempts: Default::default(),
             identity: IDENTITY.into(),
             timing,
             guard: false,
@@ -231,6 +231,8 @@ impl Play {
                 let draining = self.election.is_draining();
                 (Input::Drained, done, (!draining).then_some(CommandError::NotDraining { role }))
             }
+            // Of a job's program.
+            Command::WorkEnded => return self.election.handle_input(now, Input::WorkEnded),
             other => panic!("no listener sends {other:?}"),
         };
         if refusal.is_none() {

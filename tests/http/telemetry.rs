@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use baton::config::LiveChanges;
 use baton::http::ListenerThread;
 use baton::protocol::jobs::JobName;
 use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseReason, RenewalOutcome, Token};
@@ -115,7 +116,7 @@ async fn every_event_counts_once_where_it_should() {
     for event in every_event() {
         watched.telemetry.record(&name("scheduler"), &event, Duration::ZERO);
     }
-    watched.telemetry.record_system(&SystemEvent::ConfigReloaded { added: vec![], removed: vec![] });
+    watched.telemetry.record_system(&SystemEvent::ConfigReloaded(LiveChanges::default()));
     watched.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec!["roles: missing".to_owned()] });
     let text = watched.metrics().await;
     for family in [
@@ -133,7 +134,7 @@ async fn every_event_counts_once_where_it_should() {
         assert!(!lines.is_empty() && lines.iter().all(|line| line.ends_with(" 1")), "{lines:?}");
     }
     assert!(text.contains("\nbaton_config_last_reload_successful 0\n"), "the last file was refused");
-    watched.telemetry.record_system(&SystemEvent::ConfigReloaded { added: vec![], removed: vec![] });
+    watched.telemetry.record_system(&SystemEvent::ConfigReloaded(LiveChanges::default()));
     assert!(watched.metrics().await.contains("\nbaton_config_last_reload_successful 1\n"));
     let transitions = watched.series("baton_transitions_total{role=\"scheduler\"}").await;
     assert!((transitions - 2.0).abs() < f64::EPSILON, "two tokens were seen, one of them three times");

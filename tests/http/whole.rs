@@ -21,6 +21,7 @@ fn replica(identity: &str, store: Arc<dyn LeaseStore>, metrics: &Arc<Metrics>) -
         name: name("scheduler"),
         identity: identity.into(),
         session: entropy.session(),
+        attempts: Default::default(),
         timing: Timing::from_lease(Duration::from_millis(600)).unwrap(),
         guard: true,
         app_checked: false,

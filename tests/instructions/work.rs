@@ -64,6 +64,7 @@ impl Leading {
             name: RoleName::new("scheduler").expect("a DNS label"),
             identity: Arc::from("web-0"),
             session: SessionId::from_u128(1),
+            attempts: Default::default(),
             timing: Timing::from_lease(LEASE).expect("the default lease"),
             guard: true,
             app_checked: false,

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::http::Answer;
-use crate::replica::{Lease, ROLE, Replica, Settings};
+use crate::replica::{LEASE_KEY, Lease, ROLE, Replica, Settings};
 use crate::support::redis::RedisServer;
 use crate::wait::{last_for, until, until_some};
 
@@ -306,4 +306,78 @@ fn a_reload_adds_changes_and_removes_jobs() {
     // What it was running is ended first.
     until("its series are gone, too", || replica.metric("baton_job_active_runs", &[("job_name", "kept")]).is_none());
     assert_eq!(json(&replica.ask("GET /leader", ""))["token"], term, "the role was left alone");
+}
+
+/// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.
+fn with_program(roles: &str, grace: &str, script: &str, dir: &TempDir) -> (RedisServer, Replica, Pid) {
+    let redis = RedisServer::start();
+    let script = format!("cd {}; echo $$$$ >pid; {script}", dir.path().display());
+    let jobs = format!(
+        "jobs:\n  - {{ name: work, role: {ROLE}, schedule: '@every 1s', concurrencyPolicy: Forbid, run: {{ exec: {{ \
+         command: [sh, -c, \"{script}\"], terminationGracePeriod: {grace} }} }} }}\n"
+    );
+    let settings = Settings { roles: roles.to_owned() + &jobs, ..Settings::new(0, redis.url(), Lease::SHORT) };
+    let replica = Replica::start(0, settings);
+    let read = || std::fs::read_to_string(dir.path().join("pid")).unwrap_or_default();
+    let pid = until_some("the program runs", || read().strip_suffix('\n').and_then(|pid| pid.parse().ok()));
+    (redis, replica, Pid::from_raw(pid).expect("a process"))
+}
+
+/// Whether a process is there, and has not ended.
+fn is_alive(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[test]
+fn whatever_signal_ends_a_sidecar_its_runs_programs_are_gone_before_it() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        let dir = TempDir::new().expect("a temporary directory");
+        let deaf = "trap '' TERM INT HUP QUIT; while [ -e pid ]; do sleep 0.02; done";
+        let (_redis, mut replica, pid) = with_program(&Lease::SHORT.role(ROLE, ""), "200ms", deaf, &dir);
+        replica.signal(signal);
+        let status = replica.wait_end();
+        let left = is_alive(pid);
+        std::fs::remove_file(dir.path().join("pid")).expect("the file that it looks at");
+        assert!(!left, "{signal:?}: the program goes on without a lease");
+        assert!(status.success(), "{signal:?} asks for a drain: {status}");
+    }
+}
+
+/// The app says that it acts no longer; the sidecar's own run does until it has ended.
+#[test]
+fn the_apps_word_does_not_cut_short_the_grace_of_a_run() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let lease = Lease { validity: 5_000, ..Lease::LONGER };
+    let tidy = "trap 'sleep 1; echo tidied >tidy; exit 0' TERM; while [ -e pid ]; do sleep 0.02; done";
+    let (redis, replica, pid) = with_program(&lease.role(ROLE, ""), "3s", tidy, &dir);
+    assert_eq!(json(&replica.ask("GET /leader", ""))["leader"], true);
+    assert_eq!(replica.ask("POST /leader/scheduler/resign", r#"{"cooldown":"60s"}"#).status, 202);
+    assert_eq!(replica.ask("POST /leader/scheduler/drained", "").status, 202);
+    let held = || redis.command(&["EXISTS", LEASE_KEY]).number() == 1;
+    until("the program has ended", || {
+        let held = held();
+        assert!(held || !is_alive(pid), "the lease was given back, and the program runs");
+        !is_alive(pid)
+    });
+    assert_eq!(std::fs::read_to_string(dir.path().join("tidy")).unwrap_or_default(), "tidied\n", "it was killed");
+    let released = || replica.role_metric("baton_releases_total", &[("reason", "resigned")]) == 1.0;
+    until("the lease is given back", || !held() && released());
+    let left = json(&replica.ask("GET /leader", ""))["state"].clone();
+    assert_eq!(left, "standby", "it waits for no promise of the program's");
+}
+
+#[test]
+fn a_signal_is_heard_while_a_reload_waits_for_the_end_of_a_removed_jobs_program() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let deaf = "trap '' TERM; while [ -e pid ]; do sleep 0.02; done";
+    let role = Lease { validity: 5_000, ..Lease::LONGER }.role(ROLE, "");
+    let (_redis, mut replica, pid) = with_program(&role, "4s", deaf, &dir);
+    std::fs::write(&replica.config, replica.config_with(&role)).expect("a configuration");
+    until("the job's program is told to end", || replica.has_logged(&["the job is gone", "TERM"]));
+    replica.signal(Signal::TERM);
+    until("the signal is heard", || replica.has_logged(&["shutting down"]));
+    assert!(is_alive(pid), "the signal had to wait for the program's grace");
+    assert!(replica.wait_end().success());
+    assert!(!is_alive(pid));
 }

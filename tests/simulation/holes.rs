@@ -12,6 +12,9 @@ struct Hole {
     seeds: (u64, u64),
 }
 
+/// Whoever must have known the record to stand still for a lease is let in by none of the holes that `until`, `vanished`,
+/// `empty` and listening close as well, and tell of sooner: those are shown without either.
+///
 /// A change of the protocol or of the world moves them: `simulate find 4000 SCENARIO without RULE` finds others.
 const fn hole(rule: &'static str, scenario: &'static str, seed: u64, many: u64) -> Hole {
     Hole { rule, scenario, seeds: (seed, many) }
@@ -54,7 +57,7 @@ fn r1_a_role_removed_and_added_again_within_its_drain() {
 
 #[test]
 fn r1_a_repeated_attempt_meets_a_guard_or_a_later_term() {
-    is_closed(&hole("fresh_repeat", "pairs", 40, 80), token_back);
+    is_closed(&hole("fresh_repeat", "pairs", 160, 110), token_back);
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn r5_an_old_master_is_promoted_again_in_the_same_process() {
 
 #[test]
 fn r5_a_new_record_on_a_server_that_has_long_been_up() {
-    is_closed(&hole("empty", "pairs", 0, 60), two_leaders);
+    is_closed(&hole("still+empty", "pairs", 0, 120), two_leaders);
 }
 
 #[test]
@@ -79,12 +82,12 @@ fn r5_a_short_lease_cuts_the_guard_of_a_long_one() {
 
 #[test]
 fn r5_a_lease_is_deleted_and_its_leader_is_late_or_its_lease_longer() {
-    is_closed(&hole("until", "lengths", 0, 60), two_leaders);
+    is_closed(&hole("still+until", "lengths", 0, 30), two_leaders);
 }
 
 #[test]
 fn r5_a_lease_is_gone_and_nobody_asks_why() {
-    is_closed(&hole("vanished", "lengths", 0, 60), two_leaders);
+    is_closed(&hole("still+vanished", "lengths", 0, 30), two_leaders);
 }
 
 #[test]
@@ -100,5 +103,10 @@ fn r7_a_release_before_the_promises_have_run_out() {
 
 #[test]
 fn r8_a_newcomer_that_does_not_listen_when_the_clock_was_stepped() {
-    is_closed(&hole("listening", "forwards", 1_640, 10), two_leaders);
+    is_closed(&hole("still+listening", "forwards", 200, 10), two_leaders);
+}
+
+#[test]
+fn r5_the_clock_was_stepped_and_nobody_looks_at_how_long_the_record_stood_still() {
+    is_closed(&hole("still", "forwards", 9_040, 10), two_leaders);
 }

@@ -2,8 +2,8 @@
 //! replies and news. Everything may be late or lost, and in one direction only.
 
 use baton::protocol::{
-    Announcement, CampaignReply, CampaignRequest, Failure, Input, ReleaseRequest, RenewReply, RenewRequest, RequestId,
-    Stamped,
+    Announcement, CampaignReply, CampaignRequest, Failure, Holder, Input, ReleaseRequest, RenewReply, RenewRequest,
+    RequestId, Stamped,
 };
 
 use crate::checker::Watched;
@@ -154,13 +154,10 @@ impl World {
                 }
                 Request::Renew(request) => {
                     let (mut reply, news) = server.cell.renew(view, &request);
-                    // A late copy of its own campaign may have begun a new term of it where the lease was lost.
-                    let own = |session| session == request.candidate.session;
-                    let by_another = match &reply {
-                        RenewReply::Lost { holder, .. } => !holder.as_ref().is_some_and(|holder| own(holder.session)),
-                        RenewReply::Renewed { .. } => false,
-                    };
-                    refused = by_another.then_some(request.token);
+                    // A campaign of its own that came twice, around a lease that was deleted, is no refusal of others.
+                    let own = |holder: &Holder| holder.session == request.candidate.session;
+                    let lost = matches!(&reply, RenewReply::Lost { holder, .. } if !holder.as_ref().is_some_and(own));
+                    refused = lost.then_some(request.token);
                     if let RenewReply::Renewed { audience, .. } = &mut reply {
                         *audience = u32::try_from(listeners).expect("few");
                     }

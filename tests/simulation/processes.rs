@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::protocol::{Action, Attempt, Election, Event, Input, Profile, RequestId, SessionId, Timing};
+use baton::protocol::{Action, Attempts, Election, Event, Input, Profile, RequestId, SessionId, Timing};
 
 use crate::checker::Watched;
 use crate::clockwork::{AppHabit, LocalClock, MS, Nanos, SECOND};
@@ -49,8 +49,8 @@ pub struct Process {
     /// How many times its subscription breaks and comes back, a moment apart.
     pub flaps_until: Nanos,
     pub lease: Nanos,
-    /// The last attempt of any of its tasks.
-    pub attempts: Attempt,
+    /// Where all of its tasks take their attempts from.
+    attempts: Attempts,
     habit: AppHabit,
     place: Duration,
 }
@@ -109,7 +109,7 @@ impl World {
             stays: false,
             flaps_until: 0,
             lease,
-            attempts: Attempt::default(),
+            attempts: Attempts::default(),
             habit,
             place,
         };
@@ -126,7 +126,7 @@ impl World {
         let of = &self.processes[process];
         let profile = Profile {
             session: of.session,
-            first_attempt: if self.scenario.around.attempts_rise { of.attempts } else { Attempt::default() },
+            attempts: if self.scenario.around.attempts_rise { of.attempts.clone() } else { Attempts::default() },
             identity: Arc::from(format!("process-{process}")),
             timing: timing(of.lease),
             guard: true,
@@ -231,8 +231,6 @@ impl World {
         while let Some(action) = self.task(at).election.poll_action() {
             match action {
                 Action::Campaign { id, request } => {
-                    let attempts = &mut self.processes[at.process].attempts;
-                    *attempts = request.candidate.attempt.max(*attempts);
                     self.send(at, id, Sent::Campaign, Request::Campaign(request));
                 }
                 Action::Renew { id, request } => self.send(at, id, Sent::Renew, Request::Renew(request)),

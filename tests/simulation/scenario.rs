@@ -237,7 +237,7 @@ pub fn departures_table_scenario(seed: u64, evidence: Evidence, fault: Fault) ->
 /// What may be switched off, one at a time, and how.
 pub type Switch = (&'static str, fn(&mut Scenario));
 
-pub const SWITCHES: [Switch; 18] = [
+pub const SWITCHES: [Switch; 19] = [
     ("repeat", |scenario| scenario.rules.repeat = false),
     ("fresh_repeat", |scenario| scenario.rules.fresh_repeat = false),
     ("sent_at", |scenario| scenario.rules.sent_at = false),
@@ -248,6 +248,7 @@ pub const SWITCHES: [Switch; 18] = [
     ("longest", |scenario| scenario.rules.longest = false),
     ("vanished", |scenario| scenario.rules.vanished = false),
     ("until", |scenario| scenario.rules.until = false),
+    ("still", |scenario| scenario.rules.still = false),
     ("promises", |scenario| scenario.rules.promises = false),
     ("heartbeats", |scenario| scenario.rules.heartbeats = false),
     ("listening", |scenario| scenario.rules.listening = false),
@@ -260,10 +261,12 @@ pub const SWITCHES: [Switch; 18] = [
     }),
 ];
 
-/// The same without one of the rules.
-pub fn without(scenario: Scenario, name: &str) -> Option<Scenario> {
-    let (_, off) = SWITCHES.iter().find(|(known, _)| *known == name)?;
+/// The same without one of the rules, or several: `still+until`.
+pub fn without(scenario: Scenario, names: &str) -> Option<Scenario> {
     let mut scenario = scenario;
-    off(&mut scenario);
+    for name in names.split('+') {
+        let (_, off) = SWITCHES.iter().find(|(known, _)| *known == name)?;
+        off(&mut scenario);
+    }
     Some(scenario)
 }

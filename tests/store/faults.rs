@@ -117,6 +117,22 @@ async fn a_black_hole_is_noticed_long_before_a_patient_command_would_be_given_up
 }
 
 #[tokio::test]
+async fn connections_are_judged_by_the_shortest_lease_of_now_not_of_when_they_were_opened() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(redis.port()).await;
+    let hour = Duration::from_secs(3600);
+    let patient = RedisConfig { command_timeout: hour, ..config(&proxy.url()) };
+    let lease_min = ShortestLease::from(hour);
+    let store = RedisStore::connect(&patient, lease_min.clone(), 7).expect("the configuration is good");
+    until_up(&store).await;
+    lease_min.set(Duration::from_secs(1));
+    proxy.set(Network::Stalled);
+    let unknown = within("the campaign ends by itself", store.campaign(&role(), unguarded(1, 1))).await;
+    assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");
+    until_down(&store, "no answer to anything within 250ms").await;
+}
+
+#[tokio::test]
 async fn one_command_without_an_answer_does_not_end_a_connection_that_answers_again() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port()).await;

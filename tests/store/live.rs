@@ -149,6 +149,7 @@ fn run(
                 name: role(),
                 identity: Arc::from(format!("web-{replica}")),
                 session: SessionId::from_u128(u128::from(own_seed) + 100),
+                attempts: Default::default(),
                 timing,
                 guard: true,
                 app_checked: false,

@@ -42,7 +42,7 @@ use baton::protocol::{
 };
 use baton::store::kubernetes::KubernetesStore;
 use baton::store::redis::RedisStore;
-use baton::store::{LeaseStore, StoreError, StoreHealth};
+use baton::store::{LeaseStore, ShortestLease, StoreError, StoreHealth};
 use secrecy::SecretString;
 
 use support::kubernetes::FakeApi;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use baton::clock::{BootClock, Clock, SharedClock, wall_time};
 use baton::config::{Environment, check_text};
 use baton::protocol::{
-    Action, Announcement, AnnouncementKind, Attempt, CampaignReply, Election, Event, Holder, Input, Mono, Profile,
-    RenewReply, RenewalOutcome, RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
+    Action, Announcement, AnnouncementKind, CampaignReply, Election, Event, Holder, Input, Mono, Profile, RenewReply,
+    RenewalOutcome, RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
 };
 use baton::role::{Heartbeat, RoleHandle, Snapshot};
 use baton::telemetry::{Metrics, Telemetry};
@@ -73,7 +73,7 @@ impl Steps {
 fn profile() -> Profile {
     Profile {
         session: SessionId::from_u128(1),
-        first_attempt: Attempt::default(),
+        attempts: Default::default(),
         identity: Arc::from("web-0"),
         timing: Timing::from_lease(LEASE).expect("the default lease"),
         guard: true,

@@ -25,10 +25,10 @@ use supervisor::{Plan, Supervisor};
 /// lost, because renewals fail, the group gets TERM, and KILL at the deadline at the
 /// latest: before the lease could be another's.
 ///
-/// TERM, INT, HUP, USR1 and USR2 are passed on to the group. After TERM or INT the
-/// lease is kept until the command has ended, and then given back. The command's end
-/// gives the lease back, too, and its exit code is returned (128 + the signal that
-/// killed it; 127 when there is no such command, 126 when it cannot be run).
+/// TERM, INT, QUIT, HUP, USR1 and USR2 are passed on to the group. After TERM, INT or
+/// QUIT the lease is kept until the command has ended, and then given back. The
+/// command's end gives the lease back, too, and its exit code is returned (128 + the
+/// signal that killed it; 127 when there is no such command, 126 when it cannot be run).
 ///
 /// The command finds BATON_ROLE, BATON_TOKEN (the fencing token) and BATON_IDENTITY in
 /// its environment. While baton itself is stopped (SIGSTOP) or has been killed with

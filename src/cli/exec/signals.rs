@@ -10,6 +10,7 @@ use tokio::signal::unix::{self, SignalKind};
 pub struct Forwarded {
     terminate: unix::Signal,
     interrupt: unix::Signal,
+    quit: unix::Signal,
     hang_up: unix::Signal,
     user1: unix::Signal,
     user2: unix::Signal,
@@ -24,6 +25,7 @@ impl Forwarded {
         Ok(Self {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
+            quit: unix::signal(SignalKind::quit())?,
             hang_up: unix::signal(SignalKind::hangup())?,
             user1: unix::signal(SignalKind::user_defined1())?,
             user2: unix::signal(SignalKind::user_defined2())?,
@@ -35,6 +37,7 @@ impl Forwarded {
         tokio::select! {
             _ = self.terminate.recv() => Signal::TERM,
             _ = self.interrupt.recv() => Signal::INT,
+            _ = self.quit.recv() => Signal::QUIT,
             _ = self.hang_up.recv() => Signal::HUP,
             _ = self.user1.recv() => Signal::USR1,
             _ = self.user2.recv() => Signal::USR2,
@@ -44,5 +47,5 @@ impl Forwarded {
 
 /// Whether the signal asks baton itself to end, and not only its command. Many programs reload on HUP.
 pub fn asks_to_end(signal: Signal) -> bool {
-    signal == Signal::TERM || signal == Signal::INT
+    [Signal::TERM, Signal::INT, Signal::QUIT].contains(&signal)
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch::Receiver;
 
 use super::Tenure;
 use crate::protocol::{Sight, State, Verdict, Watch};
-use crate::role::Snapshot;
+use crate::role::{Snapshot, Work};
 
 /// See the module.
 pub struct Post {
@@ -15,8 +15,9 @@ pub struct Post {
     changes: Receiver<Arc<Snapshot>>,
     watch: Watch,
     /// The attempt counts on leading as an app does, and asks for promises (R7): a drain then keeps the lease for it
-    /// until the last of them has run out. What ends as soon as it is told to needs none, and holds up no drain.
-    asks_for_promises: bool,
+    /// until it has ended, or the last of them has run out. What ends as soon as it is told to needs none, and holds up
+    /// no drain.
+    work: Option<Work>,
     why: &'static str,
 }
 
@@ -25,7 +26,8 @@ impl Post {
     pub fn take(tenure: Tenure, asks_for_promises: bool) -> Self {
         let changes = tenure.role.changes();
         let watch = Watch::new(tenure.token, tenure.grace);
-        Self { tenure, changes, watch, asks_for_promises, why: "" }
+        let work = asks_for_promises.then(|| tenure.role.begin_work());
+        Self { tenure, changes, watch, work, why: "" }
     }
 
     /// The role's name.
@@ -47,11 +49,8 @@ impl Post {
     pub fn look(&mut self) -> (Verdict, Option<Duration>) {
         let Tenure { role, token, clock, .. } = &self.tenure;
         let now = clock.now();
-        if self.asks_for_promises {
-            let answer = role.answer();
-            if let (Some(token), Some(valid_for_ms)) = (answer.token, answer.valid_for_ms) {
-                self.watch.promised(token, now + Duration::from_millis(valid_for_ms));
-            }
+        if let Some(promise) = self.work.as_ref().and_then(|work| work.promise(now)) {
+            self.watch.promised(promise.token, now + promise.valid_for);
         }
         let state = role.snapshot().view.state;
         let draining = state == State::Draining;

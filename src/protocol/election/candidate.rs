@@ -124,7 +124,7 @@ impl Election {
 
     fn campaign(&mut self, now: Mono) {
         if !self.unanswered {
-            self.attempt = self.attempt.next();
+            self.attempt = self.profile.attempts.take();
         }
         self.unanswered = false;
         self.look_again = false;
@@ -333,7 +333,7 @@ impl Election {
             if news.kind == AnnouncementKind::Grant {
                 self.tell(Event::Contended { winner: news.holder.identity.clone(), token: news.token });
             }
-            self.attempt = self.attempt.next();
+            self.attempt = self.profile.attempts.take();
         }
         self.unanswered = false;
         self.look_again = false;
@@ -352,7 +352,7 @@ impl Election {
     /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a
     /// lease of listening brings the next one, and until then this candidate counts as knowing nothing (R8).
     pub(super) fn missed_messages(&mut self, now: Mono) {
-        if matches!(self.phase, Phase::Candidate) && self.attempt != self.profile.first_attempt {
+        if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
             self.look_again = true;
             self.look_at = self.look_at.min((now + self.profile.place + self.spread()).max(self.out_until));
         }

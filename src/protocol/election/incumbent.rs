@@ -164,9 +164,16 @@ impl Election {
     }
 
     pub(super) fn drained(&mut self, now: Mono) {
+        if matches!(self.phase, Phase::Draining(_)) {
+            self.standing.forget_app_promises();
+            self.mind_promises(now);
+        }
+    }
+
+    /// Fewer promises may stand than when the drain began.
+    pub(super) fn mind_promises(&mut self, now: Mono) {
         if let Phase::Draining(drain) = &mut self.phase {
-            self.standing.forget_promises();
-            drain.until = now;
+            drain.until = self.standing.promised_until();
             self.handle_timeout(now);
         }
     }

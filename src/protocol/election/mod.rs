@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::dice::Dice;
 use super::event::{Event, ReleaseReason, State, View};
-use super::names::{Attempt, Candidate, Mono, SessionId, Token};
+use super::names::{Attempt, Attempts, Candidate, Mono, SessionId, Token};
 use super::rules::Rules;
 use super::standing::Standing;
 use super::timing::Timing;
@@ -29,9 +29,8 @@ use insight::Insight;
 pub struct Profile {
     /// This start of this process.
     pub session: SessionId,
-    /// The last attempt of this process so far, over all roles and reloads: the first campaign is the one after it. An
-    /// attempt never repeats, so that no term is taken for another's.
-    pub first_attempt: Attempt,
+    /// The session's.
+    pub attempts: Attempts,
     /// Its name for people.
     pub identity: Arc<str>,
     /// The role's timings.
@@ -102,6 +101,8 @@ pub enum Input {
     Departed { session: SessionId, promise: Duration },
     /// The app has stopped acting on the promises given. Ignored unless draining.
     Drained,
+    /// Nothing is left of what this replica itself did as leader (see [`Standing::begin_work`]).
+    WorkEnded,
     /// Hand over and end.
     Shutdown,
     /// End now: release only if no promise is outstanding.
@@ -222,7 +223,7 @@ impl Election {
             standing: Arc::new(Standing::new(profile.timing.answer_validity())),
             dice: Dice::new(profile.seed),
             phase: Phase::Candidate,
-            attempt: profile.first_attempt,
+            attempt: Attempt::default(),
             unanswered: false,
             insight: Insight::default(),
             departures: Departures::default(),
@@ -317,6 +318,7 @@ impl Election {
             Input::Patience { .. } => {}
             Input::Departed { session, promise } => self.departed(now, session, promise),
             Input::Drained => self.drained(now),
+            Input::WorkEnded => self.mind_promises(now),
             Input::Shutdown => self.shutdown(now),
             Input::Abandon => self.abandon(now),
         }
@@ -391,7 +393,7 @@ impl Election {
                     written(State::Guarded, why)
                 } else if !self.patience.is_zero() && !self.unanswered && !self.waited {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
-                } else if now < self.listen_until && self.attempt != self.profile.first_attempt {
+                } else if now < self.listen_until && self.attempt != Attempt::default() {
                     because(
                         State::Campaigning,
                         "nobody is known to lead; listening for half a lease before the first grant",
@@ -481,6 +483,10 @@ impl Election {
     fn shutdown(&mut self, now: Mono) {
         self.leaving = true;
         match self.phase {
+            // The last campaign may have been granted, and its answer lost: session and attempt name the lease.
+            Phase::Candidate if self.unanswered => {
+                self.give_back(now, self.attempt, Token::NONE, ReleaseReason::Unused, now);
+            }
             Phase::Candidate => self.end_if_idle(),
             Phase::Leading(term) => self.drain(now, term, ReleaseReason::Shutdown, Duration::ZERO),
             Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => {}

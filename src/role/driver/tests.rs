@@ -122,6 +122,7 @@ async fn standby() -> (Arc<HeldStore>, UnixStream, RoleHandle) {
         name,
         identity: Arc::from("third"),
         session: SessionId::from_u128(3),
+        attempts: Default::default(),
         timing: Timing::from_lease(LEASE).expect("good timings"),
         guard: true,
         app_checked: false,

@@ -37,7 +37,7 @@ pub use audit::audit;
 use self::api::Api;
 use self::errors::Failure;
 use self::place::{Place, Sight, View};
-use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock, wall_time};
 use crate::config::KubernetesConfig;
 use crate::mailbox;
@@ -58,7 +58,7 @@ pub struct KubernetesStore {
     api: Arc<Api>,
     prefix: String,
     timeout: Duration,
-    lease_min: Duration,
+    lease_min: ShortestLease,
     seed: u64,
     places: Mutex<HashMap<RoleName, Arc<Place>>>,
     notes: Arc<Notes>,
@@ -100,17 +100,22 @@ impl Notes {
 impl KubernetesStore {
     /// A store with the credentials of this pod's service account, or of the kubeconfig (`KUBECONFIG`,
     /// `~/.kube/config`). They are read at the first request; a server that is down is tried again by whoever asks.
-    /// `lease_min` is the shortest lease of any role, `seed` spreads the replicas' reconnects.
-    pub fn new(config: &KubernetesConfig, lease_min: Duration, seed: u64) -> Self {
-        Self::with(config, None, lease_min, seed)
+    /// `seed` spreads the replicas' reconnects.
+    pub fn new(config: &KubernetesConfig, lease_min: impl Into<ShortestLease>, seed: u64) -> Self {
+        Self::with(config, None, lease_min.into(), seed)
     }
 
     /// The same with this kubeconfig.
-    pub fn with_kubeconfig(config: &KubernetesConfig, kubeconfig: PathBuf, lease_min: Duration, seed: u64) -> Self {
-        Self::with(config, Some(kubeconfig), lease_min, seed)
+    pub fn with_kubeconfig(
+        config: &KubernetesConfig,
+        kubeconfig: PathBuf,
+        lease_min: impl Into<ShortestLease>,
+        seed: u64,
+    ) -> Self {
+        Self::with(config, Some(kubeconfig), lease_min.into(), seed)
     }
 
-    fn with(config: &KubernetesConfig, kubeconfig: Option<PathBuf>, lease_min: Duration, seed: u64) -> Self {
+    fn with(config: &KubernetesConfig, kubeconfig: Option<PathBuf>, lease_min: ShortestLease, seed: u64) -> Self {
         Self {
             api: Arc::new(Api::new(kubeconfig, config.namespace.clone(), config.command_timeout)),
             prefix: config.name_prefix.clone(),
@@ -127,7 +132,7 @@ impl KubernetesStore {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places
             .entry(role.clone())
-            .or_insert_with(|| Arc::new(Place::new(format!("{}-{role}", self.prefix), self.lease_min)));
+            .or_insert_with(|| Arc::new(Place::new(format!("{}-{role}", self.prefix), self.lease_min.get())));
         Arc::clone(place)
     }
 
@@ -278,7 +283,7 @@ impl LeaseStore for KubernetesStore {
         if first {
             let (api, notes) = (Arc::clone(&self.api), Arc::clone(&self.notes));
             let seed = role.as_str().bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
-            let task = tokio::spawn(watch::run(api, place, notes, self.lease_min, seed));
+            let task = tokio::spawn(watch::run(api, place, notes, self.lease_min.clone(), seed));
             let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
             watches.retain(|watch| !watch.is_finished());
             watches.push(task.abort_handle());

@@ -18,6 +18,7 @@ use crate::clock::{BootClock, Clock};
 use crate::kube_api::chain;
 use crate::protocol::Dice;
 use crate::protocol::observed::Source;
+use crate::store::ShortestLease;
 
 /// The first pause between two watches.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
@@ -27,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const ROUND: Duration = Duration::from_secs(5);
 
 /// Runs until nobody listens any more.
-pub(super) async fn run(api: Arc<Api>, place: Arc<Place>, notes: Arc<Notes>, lease_min: Duration, seed: u64) {
+pub(super) async fn run(api: Arc<Api>, place: Arc<Place>, notes: Arc<Notes>, lease_min: ShortestLease, seed: u64) {
     let mut pauses = Pauses::new(seed, lease_min);
     while place.is_heard() {
         match begin(&api, &place).await {
@@ -125,13 +126,12 @@ async fn wait(place: &Place, pause: Duration) {
 struct Pauses {
     dice: Dice,
     limit: Duration,
-    limit_max: Duration,
+    lease_min: ShortestLease,
 }
 
 impl Pauses {
-    fn new(seed: u64, lease_min: Duration) -> Self {
-        let limit_max = (lease_min / 8).clamp(PAUSE_MIN, PAUSE_MAX);
-        Self { dice: Dice::new(seed), limit: PAUSE_MIN, limit_max }
+    fn new(seed: u64, lease_min: ShortestLease) -> Self {
+        Self { dice: Dice::new(seed), limit: PAUSE_MIN, lease_min }
     }
 
     fn reset(&mut self) {
@@ -139,8 +139,8 @@ impl Pauses {
     }
 
     fn next(&mut self) -> Duration {
-        let limit = self.limit;
-        self.limit = (limit * 2).min(self.limit_max);
+        let limit = self.limit.min((self.lease_min.get() / 8).clamp(PAUSE_MIN, PAUSE_MAX));
+        self.limit = limit * 2;
         self.dice.between(limit / 2, limit)
     }
 }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn pauses_grow_to_an_eighth_of_a_lease_and_differ_between_replicas() {
         let lease = Duration::from_secs(8);
-        let (mut one, mut other) = (Pauses::new(1, lease), Pauses::new(2, lease));
+        let (mut one, mut other) = (Pauses::new(1, lease.into()), Pauses::new(2, lease.into()));
         let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
         let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
         assert!(first[0] <= PAUSE_MIN && first[9] <= lease / 8 && first[9] >= lease / 16);

@@ -94,7 +94,8 @@ pub async fn audit(
     config: &RedisConfig,
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
-    let settings = Settings::new(config, LEASE_ASSUMED).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
+    let settings =
+        Settings::new(config, LEASE_ASSUMED.into()).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
     Ok(look(config, &settings, wall_clock, false).await?.0)
 }
 

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::errors::{Failure, explain};
 use super::nodes::{Node, Target};
-use super::settings::Settings;
+use super::settings::{Patience, Settings};
 use crate::clock::{BootClock, Clock};
 use crate::protocol::Mono;
 use crate::store::StoreError;
@@ -41,10 +41,8 @@ pub(super) struct Link {
     unanswered: AtomicU32,
     /// How many answers have come, over and again.
     answers: AtomicU32,
-    /// For how long it may be silent while an answer is waited for.
-    unresponsive: Duration,
-    /// What of that is left when a command has been given up.
-    patience: Duration,
+    patience: Patience,
+    command_timeout: Duration,
     /// A command has got no answer, and the one before it had one.
     in_doubt: Notify,
     /// For each script that may be out besides those that are.
@@ -90,8 +88,8 @@ impl Link {
             end: Arc::clone(&end),
             unanswered: AtomicU32::new(0),
             answers: AtomicU32::new(0),
-            unresponsive: settings.unresponsive,
-            patience: settings.unresponsive.saturating_sub(settings.command_timeout).max(PATIENCE_MIN),
+            patience: settings.patience.clone(),
+            command_timeout: settings.command_timeout,
             in_doubt: Notify::new(),
             places: Semaphore::new(OUT_MAX),
             opened_at: BootClock.now(),
@@ -134,14 +132,14 @@ impl Link {
         let client = self.client.with_options(&options);
         let reply = client.custom(CustomCommand::new_static(name, ClusterHash::Random, false), args);
         // Apart, for it is large, and rare: most commands are given up sooner.
-        let silence = (timeout > self.unresponsive).then(|| Box::pin(self.silence()));
+        let silence = (timeout > self.patience.unresponsive()).then(|| Box::pin(self.silence()));
         let result = tokio::select! {
             biased;
             result = reply => result,
             // After its end nobody serves the client's queue, now or later: the command is as good as dropped.
             why = self.ended() => return Err(Failure::because(why, true)),
             Some(()) = OptionFuture::from(silence) => {
-                let after = self.unresponsive;
+                let after = self.patience.unresponsive();
                 self.close(format!("{}: no answer to anything within {after:?}", self.endpoint));
                 return Err(Failure::because(StoreError::Unknown { after }, true));
             }
@@ -154,7 +152,7 @@ impl Link {
         let answers = || self.answers.load(Ordering::Relaxed);
         loop {
             let before = answers();
-            tokio::time::sleep(self.unresponsive).await;
+            tokio::time::sleep(self.patience.unresponsive()).await;
             if answers() == before {
                 return;
             }
@@ -227,7 +225,8 @@ impl Link {
                 () = self.in_doubt.notified() => {}
             }
             // What follows from a second command without an answer is done where that is noticed.
-            let _ = self.ping(self.patience).await;
+            let left = self.patience.unresponsive().saturating_sub(self.command_timeout).max(PATIENCE_MIN);
+            let _ = self.ping(left).await;
         }
     }
 

@@ -15,7 +15,7 @@ use crate::config::RedisConfig;
 use crate::mailbox;
 use crate::protocol::{Answer, Ask, RoleName, Stamped};
 use crate::store::quorum::Member;
-use crate::store::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::store::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 
 /// See the module.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl RedisMember {
     ///
     /// # Errors
     /// As there.
-    pub fn connect(config: &RedisConfig, lease_min: std::time::Duration, seed: u64) -> Result<Self, SetupError> {
+    pub fn connect(config: &RedisConfig, lease_min: impl Into<ShortestLease>, seed: u64) -> Result<Self, SetupError> {
         match RedisStore::connect(config, lease_min, seed) {
             Ok(store) => Ok(Self(store)),
             Err(SetupError::Url { reason }) => Err(SetupError::Member { key: "members[].url", reason }),

@@ -65,7 +65,7 @@ use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script
 use self::settings::Settings;
 use self::subscriber::Listeners;
 use self::supervisor::Pauses;
-use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock};
 use crate::config::{AckMode, RedisConfig, Replication};
 use crate::mailbox;
@@ -103,15 +103,16 @@ impl Drop for RedisStore {
 
 impl RedisStore {
     /// Begins to connect, and goes on trying in the background for as long as the store lives; [`LeaseStore::health`]
-    /// tells how that goes. `lease_min` is the shortest lease of any role: a connection that is silent for a quarter of
-    /// it is replaced. `seed` spreads the reconnects of many replicas. Must be called inside a tokio runtime.
+    /// tells how that goes. A connection that is silent for a quarter of the shortest lease is replaced. `seed` spreads
+    /// the reconnects of many replicas. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// [`SetupError`] when the URL or a TLS file is unusable. A Redis that is down, or a password file that is not
     /// there yet, is no error.
-    pub fn connect(config: &RedisConfig, lease_min: Duration, seed: u64) -> Result<Self, SetupError> {
-        let settings = Arc::new(Settings::new(config, lease_min)?);
-        let routes = Routes::new(Arc::clone(&settings), lease_min, seed);
+    pub fn connect(config: &RedisConfig, lease_min: impl Into<ShortestLease>, seed: u64) -> Result<Self, SetupError> {
+        let lease_min = lease_min.into();
+        let settings = Arc::new(Settings::new(config, lease_min.clone())?);
+        let routes = Routes::new(Arc::clone(&settings), lease_min.clone(), seed);
         let listeners = Arc::clone(&routes.common.listeners);
         let pauses = Pauses::new(!seed, lease_min);
         let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), pauses);
@@ -224,7 +225,7 @@ impl RedisStore {
              nothing: {}",
             done.why_so_few(acks, mode).await
         );
-        if self.settings.fails_over && done.link.age() >= self.settings.second_look {
+        if self.settings.fails_over && done.link.age() >= self.settings.patience.second_look() {
             // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
             done.link.replace(format!("its replicas may have left it: {reason}"));
             self.listeners.suspect();

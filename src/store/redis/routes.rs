@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::supervisor::{self, Common, Pauses, Shared, Slot};
 use crate::clock::{BootClock, Clock};
 use crate::protocol::Mono;
-use crate::store::StoreError;
+use crate::store::{ShortestLease, StoreError};
 
 /// The connections of slots that are of no more use are looked for once in so many of the shortest lease.
 const SWEEP_LEASES: u32 = 4;
@@ -22,7 +22,7 @@ const SWEEP_LEASES: u32 = 4;
 /// The connections for commands.
 pub(super) struct Routes {
     settings: Arc<Settings>,
-    lease_min: Duration,
+    lease_min: ShortestLease,
     seed: u64,
     /// The only connection; in a cluster one to any node, which tells whether there is a cluster at all.
     pub base: Arc<Shared>,
@@ -51,9 +51,9 @@ impl Drop for Route {
 }
 
 impl Routes {
-    pub fn new(settings: Arc<Settings>, lease_min: Duration, seed: u64) -> Self {
+    pub fn new(settings: Arc<Settings>, lease_min: ShortestLease, seed: u64) -> Self {
         let common = Arc::new(Common::default());
-        let base = start(&settings, Target::AnyNode, &common, Pauses::new(seed, lease_min));
+        let base = start(&settings, Target::AnyNode, &common, Pauses::new(seed, lease_min.clone()));
         let slots = Mutex::new(Slots { routes: HashMap::new(), swept_at: BootClock.now() });
         Self { settings, lease_min, seed, base: Arc::clone(&base.shared), _base: base, common, slots }
     }
@@ -88,7 +88,7 @@ impl Routes {
             route.used = true;
             return (Arc::clone(&route.shared), None);
         }
-        let pauses = Pauses::new(self.seed ^ u64::from(slot), self.lease_min);
+        let pauses = Pauses::new(self.seed ^ u64::from(slot), self.lease_min.clone());
         let route = start(&self.settings, Target::MasterOf(slot), &self.common, pauses);
         let found = (Arc::clone(&route.shared), Some(route.shared.health.subscribe()));
         slots.routes.insert(slot, route);
@@ -100,7 +100,7 @@ impl Routes {
     /// connection open when the role becomes free.
     fn sweep(&self, slots: &mut Slots) {
         let now = BootClock.now();
-        if now.since(slots.swept_at) < self.lease_min * SWEEP_LEASES {
+        if now.since(slots.swept_at) < self.lease_min.get() * SWEEP_LEASES {
             return;
         }
         slots.swept_at = now;

@@ -21,7 +21,7 @@ use super::namespace::Namespace;
 use super::nodes::{Node, Nodes};
 use super::sentinels::Sentinels;
 use crate::config::{Guard, RedisConfig, Secret, TlsConfig};
-use crate::store::StoreError;
+use crate::store::{ShortestLease, StoreError};
 
 /// How many messages may wait for the subscriber's task before it must assume a gap. fred reserves that many places in
 /// each of its eight channels, so this is memory.
@@ -45,14 +45,8 @@ pub(super) struct Settings {
     password: Option<Secret>,
     /// When a command counts as unanswered.
     pub command_timeout: Duration,
-    /// How long a connection may be silent, with something to answer, until it is taken for dead.
-    pub unresponsive: Duration,
-    /// After how long without a message the subscription asks for a sign of life: longer than a third of the shortest
-    /// lease, so that the leader's heartbeats are sign enough, and shorter than half.
-    pub silence_max: Duration,
-    /// How long a connection is kept, where servers fail over, before missing acknowledgements have the master looked
-    /// up again: soon enough for a lease, and not at every attempt where there never are enough replicas.
-    pub second_look: Duration,
+    /// What connections are judged by.
+    pub patience: Patience,
     /// Under which names this store keeps what it keeps.
     pub namespace: Namespace,
     /// Where the connection goes, for people: host and port, nothing secret.
@@ -69,14 +63,41 @@ pub(super) struct Settings {
     pub sentinels: Option<Sentinels>,
 }
 
+/// How long connections may do what, as the shortest lease is at that moment. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Patience {
+    lease_min: ShortestLease,
+    /// For how long a server may be silent because it was asked to wait.
+    wait: Duration,
+}
+
+impl Patience {
+    /// How long a connection may be silent, with something to answer, until it is taken for dead.
+    pub fn unresponsive(&self) -> Duration {
+        (self.lease_min.get() / 4).max(UNRESPONSIVE_MIN).max(self.wait)
+    }
+
+    /// After how long without a message the subscription asks for a sign of life: longer than a third of the shortest
+    /// lease, so that the leader's heartbeats are sign enough, and shorter than half.
+    pub fn silence_max(&self) -> Duration {
+        (self.lease_min.get() * 2 / 5).clamp(UNRESPONSIVE_MIN, SILENCE_MAX)
+    }
+
+    /// How long a connection is kept, where servers fail over, before missing acknowledgements have the master looked
+    /// up again: soon enough for a lease, and not at every attempt where there never are enough replicas.
+    pub fn second_look(&self) -> Duration {
+        self.lease_min.get() / 16
+    }
+}
+
 impl Settings {
-    /// Checks the URL and the TLS files. `lease_min` is the shortest lease of any role.
-    pub fn new(config: &RedisConfig, lease_min: Duration) -> Result<Self, SetupError> {
+    /// Checks the URL and the TLS files.
+    pub fn new(config: &RedisConfig, lease_min: ShortestLease) -> Result<Self, SetupError> {
         let (url, uses_tls) = without_tls(config.url.expose_secret())?;
         let parsed = Config::from_url(&url).map_err(|error| SetupError::Url { reason: error.details().to_owned() })?;
         let tls = uses_tls.then(|| config.tls.clone());
         // WAIT is silent for as long as it is told to be.
-        let silence = if config.replication.acks > 0 { config.replication.timeout * 2 } else { Duration::ZERO };
+        let wait = if config.replication.acks > 0 { config.replication.timeout * 2 } else { Duration::ZERO };
         if let Some(tls) = &tls {
             connector(tls).map_err(|reason| SetupError::Tls { reason })?;
         }
@@ -85,7 +106,6 @@ impl Settings {
             endpoint: endpoint(&parsed.server),
             guard: config.guard,
             acks: config.replication.acks,
-            second_look: lease_min / 16,
             fails_over: !matches!(parsed.server, ServerConfig::Centralized { .. }),
             nodes: matches!(parsed.server, ServerConfig::Clustered { .. }).then(|| Nodes::new(hosts(&parsed.server))),
             sentinels: Sentinels::of(&parsed.server, hosts(&parsed.server)),
@@ -94,8 +114,7 @@ impl Settings {
             username: config.username.clone(),
             password: config.password.clone(),
             command_timeout: config.command_timeout,
-            unresponsive: (lease_min / 4).max(UNRESPONSIVE_MIN).max(silence),
-            silence_max: (lease_min * 2 / 5).clamp(UNRESPONSIVE_MIN, SILENCE_MAX),
+            patience: Patience { lease_min, wait },
         })
     }
 
@@ -161,7 +180,7 @@ impl Settings {
     }
 
     fn connection(&self) -> ConnectionConfig {
-        let kernel_span = self.unresponsive.max(KERNEL_SECOND);
+        let kernel_span = self.patience.unresponsive().max(KERNEL_SECOND);
         ConnectionConfig {
             connection_timeout: self.command_timeout.max(CONNECT_TIMEOUT_MIN),
             internal_command_timeout: self.command_timeout.max(CONNECT_TIMEOUT_MIN),

@@ -12,7 +12,7 @@ use fred::types::Message;
 use futures_util::FutureExt;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::errors::Failure;
 use super::info::Info;
@@ -350,11 +350,13 @@ impl Session<'_> {
             return failure.error;
         }
         // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
-        let mut heartbeat = tokio::time::interval(self.settings.silence_max);
-        heartbeat.reset();
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeat = every(self.settings.patience.silence_max());
         let mut tidying = tokio::time::interval(TIDY_AFTER);
         loop {
+            // A reload that adds a role with a shorter lease has it subscribed to, and so comes by here.
+            if heartbeat.period() != self.settings.patience.silence_max() {
+                heartbeat = every(self.settings.patience.silence_max());
+            }
             // None of these futures sends anything, so that dropping the others is harmless.
             let next = tokio::select! {
                 why = self.link.ended() => return why,
@@ -431,6 +433,14 @@ impl Session<'_> {
         self.was_useful = true;
         Ok(())
     }
+}
+
+/// Ticks from now on, the first time after a whole period.
+fn every(period: Duration) -> Interval {
+    let mut interval = tokio::time::interval(period);
+    interval.reset();
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
 enum Next {

@@ -14,7 +14,7 @@ use super::nodes::Target;
 use super::settings::Settings;
 use super::subscriber::Listeners;
 use crate::protocol::Dice;
-use crate::store::{StoreError, StoreHealth};
+use crate::store::{ShortestLease, StoreError, StoreHealth};
 
 /// The first pause between two attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
@@ -201,14 +201,13 @@ pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, S
 pub(super) struct Pauses {
     dice: Dice,
     limit: Duration,
-    limit_max: Duration,
+    lease_min: ShortestLease,
 }
 
 impl Pauses {
     /// A Redis that comes back shall be found well before the shortest lease has run out.
-    pub fn new(seed: u64, lease_min: Duration) -> Self {
-        let limit_max = (lease_min / 8).clamp(PAUSE_MIN, PAUSE_MAX);
-        Self { dice: Dice::new(seed), limit: PAUSE_MIN, limit_max }
+    pub fn new(seed: u64, lease_min: ShortestLease) -> Self {
+        Self { dice: Dice::new(seed), limit: PAUSE_MIN, lease_min }
     }
 
     pub fn reset(&mut self) {
@@ -217,8 +216,8 @@ impl Pauses {
 
     /// Between half the limit and the limit, which doubles.
     pub fn next(&mut self) -> Duration {
-        let limit = self.limit;
-        self.limit = (limit * 2).min(self.limit_max);
+        let limit = self.limit.min((self.lease_min.get() / 8).clamp(PAUSE_MIN, PAUSE_MAX));
+        self.limit = limit * 2;
         self.dice.between(limit / 2, limit)
     }
 }
@@ -245,13 +244,16 @@ mod tests {
     #[test]
     fn pauses_grow_to_a_second_and_differ_between_replicas() {
         let lease = Duration::from_secs(15);
-        let (mut one, mut other) = (Pauses::new(1, lease), Pauses::new(2, lease));
+        let (mut one, mut other) = (Pauses::new(1, lease.into()), Pauses::new(2, lease.into()));
         let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
         let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
         assert!(first.iter().all(|pause| *pause <= PAUSE_MAX) && first[9] >= PAUSE_MAX / 2);
         assert!(first[0] <= PAUSE_MIN);
         assert_ne!(first, second);
-        let mut hasty = Pauses::new(1, Duration::from_secs(1));
+        let shortest = ShortestLease::from(lease);
+        let mut hasty = Pauses::new(1, shortest.clone());
+        assert!((0..10).map(|_| hasty.next()).last() >= Some(PAUSE_MAX / 2));
+        shortest.set(Duration::from_secs(1));
         assert!((0..10).all(|_| hasty.next() <= Duration::from_millis(125)), "a short lease cannot wait for a second");
         one.reset();
         assert!(one.next() <= PAUSE_MIN);

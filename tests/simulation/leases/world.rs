@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use baton::protocol::observed::{self, Caution, LeaseRecord, Observation, Seen, Source, Step};
 use baton::protocol::{
-    Action, Attempt, CampaignReply, Election, Event, Failure, Input, Mono, Profile, RequestId, Rules, SessionId,
-    Stamped, StoreTime, Timing, Token,
+    Action, CampaignReply, Election, Event, Failure, Input, Mono, Profile, RequestId, Rules, SessionId, Stamped,
+    StoreTime, Timing, Token,
 };
 use fastrand::Rng;
 
@@ -197,7 +197,7 @@ impl World {
         let lease = Duration::from_nanos(LEASE);
         let profile = Profile {
             session: SessionId::from_u128(number as u128 + 1),
-            first_attempt: Attempt::default(),
+            attempts: Default::default(),
             // A restarted container keeps its pod's name.
             identity: Arc::from(format!("web-{}", number % 5)),
             timing: Timing::new(lease, lease / 3, ms(500), ms(ANSWER_VALIDITY_MS)).expect("the table's timings"),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Answer, Ask, Attempt, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell,
-    Profile, ReleaseRound, RenewRound, RequestId, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
+    Action, Announcement, Answer, Ask, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell, Profile,
+    ReleaseRound, RenewRound, RequestId, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
 };
 use fastrand::Rng;
 
@@ -256,7 +256,7 @@ impl World {
         let lease = Duration::from_nanos(LEASE);
         let profile = Profile {
             session: session(self.replicas.len()),
-            first_attempt: Attempt::default(),
+            attempts: Default::default(),
             identity: Arc::from(format!("replica-{}", self.replicas.len())),
             timing: Timing::new(lease, lease / 3, ms(MARGIN_MS), ms(ANSWER_VALIDITY_MS)).expect("the table's timings"),
             guard: true,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Attempt, Balance, Election, Event, Input, LeaseCell, Member, Mine, Portion, Presence,
-    PresenceRequest, Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
+    Action, Announcement, Balance, Election, Event, Input, LeaseCell, Member, Mine, Portion, Presence, PresenceRequest,
+    Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
 };
 use fastrand::Rng;
 
@@ -182,7 +182,7 @@ impl World {
         for _ in 0..shards {
             let profile = Profile {
                 session,
-                first_attempt: Attempt::default(),
+                attempts: Default::default(),
                 identity: Arc::clone(&identity),
                 timing: timing(),
                 guard: true,

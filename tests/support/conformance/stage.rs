@@ -10,7 +10,7 @@ use baton::protocol::{
 use baton::store::LeaseStore;
 
 use super::{Fault, Place};
-use crate::support::requests::{LEASE, ask, giving_back, knows, knows_for, ms, renewal};
+use crate::support::requests::{LEASE, ask, giving_back, knows_for, renewal};
 use crate::support::wait_until_async;
 
 /// How long any state may take: failovers take seconds, and machines are busy.

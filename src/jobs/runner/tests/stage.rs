@@ -121,6 +121,7 @@ impl Stage {
             name: RoleName::new("scheduler").unwrap(),
             identity: "web-0".into(),
             session: entropy.session(),
+            attempts: Default::default(),
             timing,
             guard: true,
             app_checked: false,

@@ -37,14 +37,19 @@ async fn a_program_that_hears_term_has_its_grace_before_the_deadline() {
 #[tokio::test]
 async fn a_drain_keeps_the_lease_for_a_program_until_it_has_ended() {
     let second = Duration::from_secs(1);
-    let stage = Stage::leading(Timing::new(60 * second, 20 * second, 2 * second, 10 * second).unwrap()).await;
+    let stage = Stage::leading(Timing::new(60 * second, 20 * second, 2 * second, 58 * second).unwrap()).await;
     let running = stage.begin(stage.script(TIDY, 1_500));
     stage.process("pid").await;
     stage.role.resign(None).await.unwrap();
     assert!(!stage.role.leads());
     assert_eq!(running.ends().await, interrupted("the role is handed over; exit code 0"));
     assert_eq!(stage.written("tidy").await, "tidied");
-    assert!(stage.is_held().await, "promised for ten seconds");
+    within("the lease is given back with its end, though most of a minute was promised", async {
+        while stage.is_held().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

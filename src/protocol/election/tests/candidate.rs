@@ -428,3 +428,31 @@ fn who_does_not_know_how_many_listen_makes_nobody_forget_it() {
     assert_eq!(hear(AnnouncementKind::Heartbeat, 20, 0), 1_000, "nor does a leader that has not been told yet");
     assert_eq!(hear(AnnouncementKind::Heartbeat, 21, 3), 500, "many may have gone, or this one may be wrong");
 }
+
+#[test]
+fn a_replica_that_leaves_gives_back_what_its_unanswered_campaign_may_have_been_granted() {
+    let mut stage = Stage::new();
+    let (id, request) = stage.campaign();
+    stage.input(Input::Campaigned { id, reply: Err(no_answer()) });
+    assert_eq!(stage.actions(), vec![]);
+    stage.input(Input::Shutdown);
+    let (id, release) = stage.release();
+    assert_eq!((release.candidate, release.token), (request.candidate, Token::NONE));
+    stage.answer_release(id);
+    assert!(stage.election.is_ended());
+
+    let mut answered = Stage::standby(LEASE);
+    answered.input(Input::Shutdown);
+    assert_eq!((answered.actions(), answered.election.is_ended()), (vec![], true), "there is nothing to give back");
+}
+
+#[test]
+fn the_roles_of_a_session_never_make_the_same_attempt_not_even_one_after_the_other() {
+    let attempts = Attempts::default();
+    let campaign = |attempts: &Attempts| {
+        let mut stage = Stage::with(Profile { attempts: attempts.clone(), ..profile() });
+        stage.campaign().1.candidate.attempt
+    };
+    let made: Vec<Attempt> = (0..3).map(|_| campaign(&attempts)).collect();
+    assert!(made.windows(2).all(|two| two[0] < two[1]), "{made:?}");
+}

@@ -251,3 +251,37 @@ fn spurious_calls_and_strange_answers_change_nothing() {
     assert_eq!(stage.election.view(stage.now), before);
     assert_eq!(stage.election.standing().remaining(stage.now).unwrap().0, token(7));
 }
+
+#[test]
+fn the_apps_word_says_nothing_of_what_the_replica_itself_still_does() {
+    for app_first in [true, false] {
+        let mut stage = Stage::leading(token(7));
+        stage.actions();
+        stage.election.standing().promise(stage.now);
+        stage.election.standing().begin_work();
+        stage.election.standing().promise_work(stage.now);
+        stage.input(Input::Resign { cooldown: SOON });
+        for app in [app_first, !app_first] {
+            assert_eq!(stage.actions(), vec![], "not released yet");
+            assert!(stage.election.is_draining());
+            if app {
+                stage.input(Input::Drained);
+            } else {
+                assert!(stage.election.standing().end_work());
+                stage.input(Input::WorkEnded);
+            }
+        }
+        stage.release();
+    }
+}
+
+#[test]
+fn what_the_replica_itself_does_ends_a_drain_with_its_promise_at_the_latest() {
+    let mut stage = Stage::leading(token(7));
+    stage.actions();
+    stage.election.standing().begin_work();
+    stage.election.standing().promise_work(stage.now);
+    stage.input(Input::Resign { cooldown: SOON }).input(Input::Drained);
+    assert_eq!(stage.until_due(VALIDITY), VALIDITY);
+    stage.release();
+}

@@ -40,7 +40,7 @@ fn rival() -> Holder {
 fn profile() -> Profile {
     Profile {
         session: SessionId::from_u128(1),
-        first_attempt: Attempt::default(),
+        attempts: Default::default(),
         identity: Arc::from("me"),
         timing: Timing::from_lease(LEASE).unwrap(),
         guard: true,
