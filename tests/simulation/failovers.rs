@@ -160,6 +160,10 @@ impl World {
         let back = takes + self.span(SECOND, 15 * SECOND);
         // Without acknowledgements nothing helps where the old master is still there.
         let how = if self.scenario.acks == 0 { 2 } else { self.rng.u8(0..6) };
+        if how < 2 {
+            // For a while there are two masters.
+            self.checker.split();
+        }
         match how {
             0 => self.isolate(old, self.now + back),
             // It is asked to go.

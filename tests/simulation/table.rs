@@ -74,13 +74,14 @@ fn act(words: &[&str]) -> Option<()> {
 fn usage() -> ExitCode {
     let named: Vec<&str> = quorum::run::SCENARIOS.iter().map(|(name, _)| *name).collect();
     eprintln!(
-        "usage: simulate table [RUNS] | simulate find RUNS [NAME | ROW FAULT] [without RULE] | simulate seed N [NAME | ROW FAULT] [without RULE]\n\
+        "usage: simulate table [RUNS]\n\
+         {0}simulate find RUNS [NAME | ROW FAULT] [without RULE] | simulate seed N [NAME | ROW FAULT] [without RULE]\n\
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
          {0}simulate departures table [RUNS] | simulate departures find RUNS | simulate departures seed N\n\
-         NAME is mixed, storm, pairs, lengths, reloads, forwards or gaps. WHAT is one of {1}, or ROW FAULT. Rows and faults are numbers from 0, in the table's order; without them, \
-         the mixed runs of the tests",
+         NAME is mixed, storm, pairs, lengths, reloads, forwards or gaps. WHAT is one of {1}, or ROW FAULT. Rows \
+         and faults are numbers from 0, in the table's order; without them, the mixed runs of the tests",
         "       ",
         named.join(", ")
     );

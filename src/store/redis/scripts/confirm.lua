@@ -1,7 +1,7 @@
--- R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by now than
--- when it was given: a replica has come since, and may have acknowledged another master's grant. Answers confirmed |
--- changed, each with the store's clock. Asked on the connection that waited for the acknowledgements. Nor while the role
--- is shut: somebody else has asked since, and the record was written under the new generation then.
+-- R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by now
+-- than when it was given: a replica has come since, and may have acknowledged another master's grant. Nor while the
+-- role is shut: somebody else has asked since, and the record was written under the new generation then. Answers
+-- confirmed | changed, each with the store's clock. Asked on the connection that waited for the acknowledgements.
 local record, bad = read_record()
 if bad then
   return bad
