@@ -79,6 +79,7 @@ impl Record {
 
     /// The lease was given or extended now.
     fn extend(&mut self, now: StoreTime, lease: Duration) {
+        self.guard.end(now);
         // A guard that stands keeps the length it was set for.
         self.span = if self.guard.active(now).is_some() { self.span.max(lease) } else { lease };
         self.until = now.plus(lease);
@@ -332,7 +333,6 @@ impl LeaseCell {
         token: Option<Token>,
     ) -> Outcome<CampaignReply> {
         let (token, count) = (token.unwrap_or(record.token), record.count + 1);
-        record.guard.end(now);
         record.extend(now, request.lease_duration);
         self.record = Some(Record { token, count, released: false, writer: Some(request.candidate), ..record });
         let lease = self.lease.insert(Lease {

@@ -400,14 +400,11 @@ impl World {
 
     /// The master's as a rule, sometimes that of a replica, which is the master later on.
     fn step_a_clock(&mut self) -> Nanos {
-        let mut step = match self.rng.u8(0..6) {
+        let step = match self.rng.u8(0..6) {
             0..3 => self.rng.i64(-30_000_000..=30_000_000),
             3..5 => self.rng.i64(5_000_000..=60_000_000),
             _ => -self.rng.i64(60_000_000..=3_600_000_000),
         };
-        if !self.scenario.forwards {
-            step = -step.abs();
-        }
         let any = self.rng.usize(0..self.servers.len());
         let whose = if self.chance(0.7) { self.official } else { any };
         self.servers[whose].skew_us += step;

@@ -103,10 +103,10 @@ fn r7_a_release_before_the_promises_have_run_out() {
 
 #[test]
 fn r8_a_newcomer_that_does_not_listen_when_the_clock_was_stepped() {
-    is_closed(&hole("still+listening", "forwards", 200, 10), two_leaders);
+    is_closed(&hole("still+listening", "pairs", 200, 10), two_leaders);
 }
 
 #[test]
 fn r5_the_clock_was_stepped_and_nobody_looks_at_how_long_the_record_stood_still() {
-    is_closed(&hole("still", "forwards", 9_040, 10), two_leaders);
+    is_closed(&hole("still", "pairs", 9_040, 10), two_leaders);
 }

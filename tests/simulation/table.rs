@@ -80,7 +80,7 @@ fn usage() -> ExitCode {
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
          {0}simulate departures table [RUNS] | simulate departures find RUNS | simulate departures seed N\n\
-         NAME is mixed, storm, pairs, lengths, reloads, forwards or gaps. WHAT is one of {1}, or ROW FAULT. Rows \
+         NAME is mixed, storm, pairs, lengths, reloads or gaps. WHAT is one of {1}, or ROW FAULT. Rows \
          and faults are numbers from 0, in the table's order; without them, the mixed runs of the tests",
         "       ",
         named.join(", ")

@@ -369,7 +369,9 @@ impl LockSpace {
 
     /// R6: whether a grant that the replicas have acknowledged counts, as [`super::super::LeaseCell::confirm`] for roles.
     pub fn confirm(&self, server: Server<'_>) -> bool {
-        self.generation.as_ref().is_some_and(|generation| *generation.id == *server.generation)
+        self.generation
+            .as_ref()
+            .is_some_and(|generation| *generation.id == *server.generation && generation.guarded_until <= server.now)
     }
 
     /// R5 for the whole store: notices another generation of the server. Returns how long it stays shut for new grants.

@@ -120,7 +120,6 @@ if token >= 9007199254740992 then -- 2^53
 end
 record.token, record.count, record.released = token, record.count + 1, false
 record.session, record.attempt = session, attempt
-end_guard(record)
 extend_record(record, lease_ms)
 write_lease(session, attempt, token, identity, lease_ms)
 write_record(record)

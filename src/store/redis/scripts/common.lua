@@ -216,6 +216,7 @@ end
 
 -- The lease was given or extended now. A guard that stands keeps the length it was set for.
 local function extend_record(record, lease_ms)
+  end_guard(record)
   record.lease_ms = is_guarded(record) and math.max(record.lease_ms, lease_ms) or lease_ms
   record['until'] = now + lease_ms * 1000
 end

@@ -1,7 +1,8 @@
 -- R6: whether a grant that the replicas have acknowledged counts, as confirm.lua for roles. Answers confirmed | changed,
 -- each with the store's clock.
-local stored = redis.pcall('HGET', store_key, 'generation')
-if type(stored) == 'table' and stored.err then
+local stored = redis.pcall('HMGET', store_key, 'generation', 'guard_until')
+if stored.err then
   return unreadable(store_key, stored, 'hash')
 end
-return { stored == generation_of_server(true) and 'confirmed' or 'changed', text(now) }
+local counts = stored[1] == generation_of_server(true) and is_number(stored[2]) and now >= tonumber(stored[2])
+return { counts and 'confirmed' or 'changed', text(now) }
