@@ -396,7 +396,7 @@ impl Election {
                 } else if now < self.listen_until && self.attempt != Attempt::default() {
                     because(
                         State::Campaigning,
-                        "nobody is known to lead; listening for half a lease before the first grant",
+                        "nobody is known to lead; watching for a lease before the first grant",
                     )
                 } else {
                     because(State::Campaigning, "nobody is known to lead; asking the store")
