@@ -154,8 +154,8 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// From now on a panic on any thread ends the process with [`Exit::Bug`]: a part that is gone must not leave the others
-/// answering for it, nor a program running without a lease, and a supervisor shall read why in the exit code, and in the
-/// log, of which `flush` writes the end.
+/// answering for it, nor a program running without a lease, and a supervisor shall read why in the exit code, and in
+/// the log, of which `flush` writes the end.
 pub fn end_on_panic(flush: fn()) {
     std::panic::set_hook(Box::new(move |panic| {
         kill_groups();

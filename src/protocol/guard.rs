@@ -51,7 +51,8 @@ impl Guard {
         self.shut.take_if(|(_, until)| *until <= now);
     }
 
-    /// No guard is longer than what it was set for: one that seems so was set before the store's clock was stepped back.
+    /// No guard is longer than what it was set for: one that seems so was set before the store's clock was stepped
+    /// back.
     pub(super) fn cap(&mut self, longest: StoreTime) {
         if let Some((_, until)) = &mut self.shut {
             *until = longest.min(*until);

@@ -77,6 +77,16 @@ impl Record {
         }
     }
 
+    /// What anybody knows of the record, and what it says of a release, is from before something was forgotten: whoever
+    /// wants the role watches it anew. By its own clock, because a guard ends by the store's, which may be stepped.
+    fn begin_watch(&mut self, rules: Rules, now: StoreTime) {
+        if rules.still {
+            (self.released, self.writer) = (false, None);
+            // A count that nobody can have come to elsewhere.
+            self.count = (self.count + 1).max(now.0);
+        }
+    }
+
     /// The lease was given or extended now.
     fn extend(&mut self, now: StoreTime, lease: Duration) {
         self.guard.end(now);
@@ -94,7 +104,8 @@ pub struct LeaseCell {
     record: Option<Record>,
 }
 
-/// By how much a lease's TTL may end before the moment that its record remembers: Redis counts it in whole milliseconds.
+/// By how much a lease's TTL may end before the moment that its record remembers: Redis counts it in whole
+/// milliseconds.
 const TTL_ROUNDING: Duration = Duration::from_millis(2);
 
 /// A reply, and what is published with it in the same step.
@@ -134,7 +145,8 @@ impl LeaseCell {
         if let Some(lease) = &mut self.lease {
             // More than its whole time cannot be left of a lease: the clock was stepped back.
             lease.expires_at = lease.expires_at.min(now.plus(lease.duration));
-            if lease.candidate == me && !(self.rules.fresh_repeat && is_guarded) {
+            let is_known = record.writer == Some(me) && !is_guarded;
+            if lease.candidate == me && (is_known || !self.rules.fresh_repeat) {
                 lease.expires_at = now.plus(request.lease_duration);
                 lease.duration = request.lease_duration;
                 // An extension counts like any renewal: others conclude from an unchanged count that nobody renewed.
@@ -188,7 +200,10 @@ impl LeaseCell {
             // a second guard after the first would only cost time. The last term's token stays: an
             // incumbent may still renew.
             record.floor = request.floor;
-            record.shut(GuardCause::Regression, now, span);
+            if record.guard.active(now).is_none() {
+                record.shut(GuardCause::Regression, now, span);
+                record.begin_watch(self.rules, now);
+            }
         }
         // Whoever had it has stepped down, however early its lease went.
         let is_over = self.rules.still && stood_still(record, request, span);
@@ -216,24 +231,25 @@ impl LeaseCell {
         self.rules.vanished && self.lease.is_none() && of_another && !record.released
     }
 
-    /// The candidate knows nothing recent of the last term, or not for long enough that whoever had it has stepped down,
-    /// whatever the store's clock says.
+    /// The candidate knows nothing recent of the last term, or not for long enough that whoever had it has stepped
+    /// down, whatever the store's clock says.
     fn must_look_again(&self, record: &Record, request: &CampaignRequest, span: Duration) -> bool {
         if self.rules.still {
             let is_mine = record.writer.is_some_and(|writer| writer.session == request.candidate.session);
-            return self.lease.is_none() && !record.released && !is_mine && !stood_still(record, request, span);
+            return !record.released && !is_mine && !stood_still(record, request, span);
         }
         let is_recent = |known: Knowledge| known.token == record.token && known.age < span * 5 / 4;
         self.may_have_vanished(record, request) && !request.knowledge.is_some_and(is_recent)
     }
 
-    /// R6: whether a grant that the replicas have acknowledged counts. Not if the server is of another generation by
-    /// now than when it was given: a replica has come since, and may have acknowledged another master's grant. Nor while
-    /// the role is shut: somebody else has asked since, and the record was written under the new generation then.
-    pub fn confirm(&self, server: Server<'_>) -> bool {
-        self.record
-            .as_ref()
-            .is_some_and(|record| record.guard.is_of(server) && record.guard.active(server.now).is_none())
+    /// R6: whether the grant of this token, which the replicas have acknowledged, counts. Not if the server is of another
+    /// generation by now than when it was given: a replica has come since, and may have acknowledged another master's
+    /// grant. Nor if somebody else has asked since and noticed that: a watch has begun then.
+    pub fn confirm(&self, server: Server<'_>, token: Token) -> bool {
+        self.record.as_ref().is_some_and(|record| {
+            let is_watched = record.writer.is_none() || record.guard.active(server.now).is_some();
+            record.token == token && record.guard.is_of(server) && !is_watched
+        })
     }
 
     /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.
@@ -361,6 +377,9 @@ impl LeaseCell {
         let span = record.guard_span(self.rules, lease_duration);
         if record.guard.notice(server, span, is_new, self.rules) {
             record.span = record.span.max(span);
+            if !is_new {
+                record.begin_watch(self.rules, server.now);
+            }
         }
         self.record = Some(record);
     }
@@ -376,8 +395,8 @@ pub(super) fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTi
     Token::new(before.saturating_add(1)).ok_or(TokensExhausted)
 }
 
-/// The candidate has known the record to stand still for a whole lease, on its own clock: nobody renewed, so the holder's
-/// deadline has passed, whatever the store's clock says of the TTL.
+/// The candidate has known the record to stand still for a whole lease, on its own clock: nobody renewed, so the
+/// holder's deadline has passed, whatever the store's clock says of the TTL.
 fn stood_still(record: &Record, request: &CampaignRequest, lease: Duration) -> bool {
     request
         .knowledge

@@ -62,8 +62,15 @@ impl Rules {
     };
     /// Independent masters: a majority's word, and any member's objection, are better than listening. A member that
     /// missed a term is normal there, so there is no *regression* and no *vanished*.
-    pub const QUORUM: Self =
-        Self { repeat: false, vanished: false, until: false, listening: false, objection: true, ..Self::REDIS };
+    pub const QUORUM: Self = Self {
+        repeat: false,
+        vanished: false,
+        until: false,
+        still: false,
+        listening: false,
+        objection: true,
+        ..Self::REDIS
+    };
     /// A Lease object: its server keeps what it has written, so that nobody can have come in between unseen, and each
     /// candidate watches it for a whole lease.
     pub const KUBERNETES: Self = Self {

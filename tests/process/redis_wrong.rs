@@ -101,7 +101,7 @@ fn a_redis_that_may_evict_leases_is_named_in_the_log_and_beside_every_reason() {
     let redis = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
     let url = redis.url();
     let group = alone(redis, url);
-    says(&group, "campaigning", &["maxmemory-policy is allkeys-lru"]);
+    says(&group, "guarded", &["maxmemory-policy is allkeys-lru"]);
     group.leader();
     group.finish("allkeys-lru", "");
 }

@@ -1,6 +1,6 @@
 //! Holds what the apps could have read against the promises P1, P2 and P5.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton::protocol::{StoreTime, Token};
 
@@ -25,6 +25,8 @@ pub struct Checker {
     /// Tokens that rightly may not be greater: when each was minted, neither its asker nor the store's clock remembered
     /// the greatest.
     unremembered: BTreeSet<Token>,
+    /// Who was granted each token last.
+    minted_for: BTreeMap<Token, usize>,
     /// P5: renewals of a standing incumbent that the store refused, before the first split.
     pub refused_incumbents: u64,
     /// Moments at which somebody led although too few members have been well for a whole lease.
@@ -71,10 +73,16 @@ impl Checker {
     }
 
     /// A token was minted for an asker that knew of none greater than `floor`, by a clock that showed `clock`.
-    pub fn minted(&mut self, token: Token, floor: Token, clock: StoreTime) {
+    pub fn minted(&mut self, token: Token, process: usize, floor: Token, clock: StoreTime) {
+        self.minted_for.insert(token, process);
         if token <= self.top && floor < self.top && clock.0 < self.top.get() {
             self.unremembered.insert(token);
         }
+    }
+
+    /// Whether this token was minted for that process.
+    pub fn is_of(&self, token: Token, process: usize) -> bool {
+        self.minted_for.get(&token) == Some(&process)
     }
 
     /// A side of a split may grant a term that the other side's store hears of later: from then on a refusal may be

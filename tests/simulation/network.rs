@@ -2,8 +2,8 @@
 //! replies and news. Everything may be late or lost, and in one direction only.
 
 use baton::protocol::{
-    Announcement, CampaignReply, CampaignRequest, Failure, Holder, Input, ReleaseRequest, RenewReply, RenewRequest,
-    RequestId, Stamped,
+    Announcement, CampaignReply, CampaignRequest, Failure, Input, ReleaseRequest, RenewReply, RenewRequest, RequestId,
+    Stamped,
 };
 
 use crate::checker::Watched;
@@ -144,7 +144,7 @@ impl World {
                 Request::Campaign(request) => {
                     let (reply, news) = server.cell.campaign(view, &request).expect("the clock is not that far ahead");
                     let granted = if let CampaignReply::Granted { token, .. } = reply {
-                        self.checker.minted(token, request.floor, store_time);
+                        self.checker.minted(token, from.process, request.floor, store_time);
                         true
                     } else {
                         false
@@ -155,9 +155,12 @@ impl World {
                 Request::Renew(request) => {
                     let (mut reply, news) = server.cell.renew(view, &request);
                     // A campaign of its own that came twice, around a lease that was deleted, is no refusal of others.
-                    let own = |holder: &Holder| holder.session == request.candidate.session;
-                    let lost = matches!(&reply, RenewReply::Lost { holder, .. } if !holder.as_ref().is_some_and(own));
-                    refused = lost.then_some(request.token);
+                    refused = match reply {
+                        RenewReply::Lost { token, .. } if !self.checker.is_of(token, from.process) => {
+                            Some(request.token)
+                        }
+                        _ => None,
+                    };
                     if let RenewReply::Renewed { audience, .. } = &mut reply {
                         *audience = u32::try_from(listeners).expect("few");
                     }
@@ -248,7 +251,12 @@ impl World {
     pub fn confirm(&mut self, exchange: Box<Exchange>) {
         if self.connected(&exchange, Happening::Confirm) {
             let Exchange { from, sent, id, input, server, .. } = *exchange;
-            let counts = self.counts(server);
+            let Input::Campaigned { reply: Ok(Stamped { reply: CampaignReply::Granted { token, .. }, .. }), .. } =
+                input
+            else {
+                unreachable!("only grants are confirmed: {input:?}")
+            };
+            let counts = self.counts(server, token);
             self.note(|_| format!("server {server} confirms {from}: {counts}"));
             let input = if counts { input } else { sent.failed(id, "its replicas followed another master before") };
             self.answer(from, id, input);

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use baton::protocol::{Announcement, Input, RequestId, Server, StoreTime};
+use baton::protocol::{Announcement, Input, RequestId, Server, StoreTime, Token};
 use fastrand::Rng;
 
 use crate::checker::Checker;
@@ -175,10 +175,10 @@ impl World {
         Some(happening)
     }
 
-    /// Whether a grant of this server still counts, now that it is acknowledged.
-    pub fn counts(&self, at: usize) -> bool {
+    /// Whether the grant of this token by this server counts, now that it is acknowledged.
+    pub fn counts(&self, at: usize, token: Token) -> bool {
         let of = &self.servers[at];
-        of.cell.confirm(server(of.shows(self.now), of.generation(), of.born, self.now))
+        of.cell.confirm(server(of.shows(self.now), of.generation(), of.born, self.now), token)
     }
 
     pub fn happen(&mut self, happening: Happening) {

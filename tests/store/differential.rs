@@ -178,6 +178,18 @@ impl Pair<'_> {
         self.redis.command(&["EXISTS", &self.key("record")]) == Reply::Number(1)
     }
 
+    /// Changes when the record's count begins anew, at the clock: with the record, another generation, or a regression.
+    fn watched_since(&self) -> Vec<String> {
+        let record = self.key("record");
+        match self.redis.command(&["HMGET", &record, "generation", "guard_cause", "guard_until"]) {
+            Reply::List(fields) if fields[0] != Reply::Nil => {
+                let [generation, cause, until] = [0, 1, 2].map(|at| fields[at].clone().text());
+                vec![generation, if cause == "regression" { until } else { String::new() }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn server<'s>(&self, generation: &'s str, store_time: StoreTime) -> Server<'s> {
         Server { now: StoreTime(store_time.0 + self.passed_us), uptime: Duration::ZERO, generation }
     }
@@ -224,9 +236,9 @@ impl Pair<'_> {
     }
 
     async fn campaign(&mut self, request: &CampaignRequest, generation: &str) {
-        let had_record = self.has_record();
+        let before = self.watched_since();
         let answer = self.store().campaign(&self.role, request.clone()).await.expect("an answer");
-        if !had_record && self.has_record() {
+        if self.watched_since() != before {
             self.count_ahead = self.passed_us;
         }
         let server = self.server(generation, answer.store_time);
@@ -268,9 +280,9 @@ impl Pair<'_> {
     }
 
     async fn renew(&mut self, request: &RenewRequest, generation: &str) {
-        let had_record = self.has_record();
+        let before = self.watched_since();
         let answer = self.store().renew(&self.role, request.clone()).await.expect("an answer");
-        if !had_record && self.has_record() {
+        if self.watched_since() != before {
             self.count_ahead = self.passed_us;
         }
         let server = self.server(generation, answer.store_time);

@@ -222,7 +222,7 @@ pub async fn make_free(store: &RedisStore) {
                 return given_back == Ok(ReleaseReply::Released);
             }
             Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count }) => {
-                knowledge = knows((token, count), ms(0));
+                knowledge = knows_for((token, count), ms(100));
             }
             // Not acknowledged yet, or a connection that is only being made.
             Ok(_) | Err(_) => {}

@@ -46,7 +46,7 @@ use baton::store::{LeaseStore, ShortestLease, StoreError, StoreHealth};
 use secrecy::SecretString;
 
 use support::kubernetes::FakeApi;
-use support::requests::{LEASE, ask, candidate, giving_back, knows, knows_for, ms, renewal, unguarded};
+use support::requests::{LEASE, ask, candidate, giving_back, knows_for, ms, renewal, unguarded};
 use support::{BOUND, within};
 
 fn config(url: &str) -> RedisConfig {

@@ -189,10 +189,16 @@ async fn a_replica_that_changes_sides_opens_the_role_to_its_new_master_only_afte
     wait_until(BOUND, "one replica is left", || online(&master) == 1).await;
     let new = store_with(&with_one_ack(&heir.url(), AckMode::Wait, ms(300)));
     until_up(&new).await;
-    let knowledge = knows((token, count), ms(60_000));
-    let asks = || {
+    // It has always known the record as it is, for long enough.
+    let mut known = (token, count);
+    let mut asks = async || {
+        let knowledge = knows_for(known, lease);
         let request = CampaignRequest { lease_duration: lease, floor: token, knowledge, ..ask(2, 1) };
-        async { new.campaign(&role(), request).await.map(|stamped| stamped.reply) }
+        let reply = new.campaign(&role(), request).await.map(|stamped| stamped.reply);
+        if let Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count }) = reply {
+            known = (token, count);
+        }
+        reply
     };
     let promoted_at = std::time::Instant::now();
     while promoted_at.elapsed() < lease * 5 / 2 {
@@ -252,10 +258,16 @@ async fn a_replica_that_comes_back_opens_the_role_to_its_old_master_only_after_a
     wait_until(BOUND, "the replica is back", || online(&master) == 1).await;
     assert_eq!(synchronised(&master), before + 1, "it brought another history along");
     let mut replies = Vec::new();
+    let mut known = (earlier, count);
     wait_until_async(BOUND, "the old master grants in the end", async || {
-        let knowledge = knows((earlier, count), ms(60_000));
+        let knowledge = knows_for(known, lease);
         let request = CampaignRequest { lease_duration: lease, knowledge, ..ask(3, replies.len() as u64 + 1) };
         replies.push(old.campaign(&role(), request).await.map(|stamped| stamped.reply));
+        if let Some(Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count })) =
+            replies.last()
+        {
+            known = (*token, *count);
+        }
         matches!(replies.last(), Some(Ok(CampaignReply::Granted { .. })))
     })
     .await;

@@ -248,7 +248,9 @@ impl Election {
                     self.tell(Event::Guarded { cause, remaining });
                 }
                 self.guarded = Some((cause, now + remaining));
-                (CampaignOutcome::Guarded, remaining + self.profile.place)
+                // Once in between as well: a guard that is due by then (a replica came, R6) begins when somebody asks.
+                let wait = if self.profile.rules.still { remaining.min(timing.listen_span()) } else { remaining };
+                (CampaignOutcome::Guarded, wait + self.profile.place)
             }
             CampaignReply::LookAgain { token, count } => {
                 self.insight.learn(token, count, now);

@@ -48,8 +48,8 @@ impl Election {
         };
         let id = self.depart(now, Kind::Renew, term.attempt);
         self.actions.push_back(Action::Renew { id, request });
-        // Each renewal counts further, answered or not: two sides of a split would count alike otherwise, and a count that
-        // one of them tells would seem to stand still on the other.
+        // Each renewal counts further, answered or not: two sides of a split would count alike otherwise, and a count
+        // that one of them tells would seem to stand still on the other.
         if let Phase::Leading(term) | Phase::Draining(Drain { term, .. }) = &mut self.phase {
             term.count += 1;
         }

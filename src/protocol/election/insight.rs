@@ -57,8 +57,8 @@ pub(super) struct Insight {
 }
 
 impl Insight {
-    /// What to tell the store (R5). `listening`: messages may have been missed, so that it counts only if it was seen to
-    /// stand still for as long as one listens.
+    /// What to tell the store (R5). `listening`: messages may have been missed, so that it counts only if it was seen
+    /// to stand still for as long as one listens.
     pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<Knowledge> {
         let Known { token, count, since, at } = self.known?;
         let age = now.since(at);

@@ -394,10 +394,7 @@ impl Election {
                 } else if !self.patience.is_zero() && !self.unanswered && !self.waited {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
                 } else if now < self.listen_until && self.attempt != Attempt::default() {
-                    because(
-                        State::Campaigning,
-                        "nobody is known to lead; watching for a lease before the first grant",
-                    )
+                    because(State::Campaigning, "nobody is known to lead; watching for a lease before the first grant")
                 } else {
                     because(State::Campaigning, "nobody is known to lead; asking the store")
                 }

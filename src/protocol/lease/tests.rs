@@ -162,7 +162,8 @@ fn r1_a_repeated_attempt_is_under_every_guard() {
         let first = store.grant(1, 1);
         store.pass(if lease_stands { secs(1) } else { LEASE }).restart(false);
         assert_eq!(guard(&store.campaign(&ask(1, 1)).0), Some(GuardCause::Generation), "{lease_stands}");
-        let CampaignReply::Granted { token, .. } = store.pass(LEASE).campaign(&ask(1, 2)).0 else { panic!() };
+        assert!(matches!(store.pass(LEASE).campaign(&ask(1, 2)).0, CampaignReply::LookAgain { .. }), "it watches, too");
+        let CampaignReply::Granted { token, .. } = store.informed(1, 3) else { panic!() };
         assert!(token > first);
     }
 }
@@ -188,9 +189,8 @@ fn r3_tokens_rise_above_the_record_the_floor_and_the_clock() {
     let floor = token(first.get() + 5_000_000);
     store.campaign(&CampaignRequest { floor, ..ask(2, 1) });
     store.pass(LEASE);
-    let CampaignReply::Granted { token, .. } = store.campaign(&CampaignRequest { floor, ..ask(2, 2) }).0 else {
-        panic!()
-    };
+    let request = CampaignRequest { floor, knowledge: store.knowledge(), ..ask(2, 2) };
+    let CampaignReply::Granted { token, .. } = store.campaign(&request).0 else { panic!() };
     assert!(token > floor);
 }
 
@@ -317,10 +317,16 @@ fn r5_regression_a_record_below_a_known_token_closes_the_role_for_one_lease() {
     let old = store.grant(1, 1);
     store.release(1, 1, old);
     let floor = token(old.get() + 1_000_000);
-    let request = |attempt| CampaignRequest { floor, ..ask(2, attempt) };
-    assert_eq!(guard(&store.campaign(&request(1)).0), Some(GuardCause::Regression));
-    assert_eq!(guard(&store.pass(secs(9)).campaign(&request(2)).0), Some(GuardCause::Regression));
-    assert!(is_granted(&store.pass(secs(1)).campaign(&request(3)).0), "and only for one");
+    let asks = |store: &mut Store, attempt| {
+        let knowledge = store.knowledge();
+        store.campaign(&CampaignRequest { floor, knowledge, ..ask(2, attempt) }).0
+    };
+    assert_eq!(guard(&asks(&mut store, 1)), Some(GuardCause::Regression));
+    assert_eq!(guard(&asks(store.pass(secs(9)), 2)), Some(GuardCause::Regression));
+    store.pass(secs(1));
+    let newcomer = CampaignRequest { floor, ..ask(3, 1) };
+    assert!(matches!(store.campaign(&newcomer).0, CampaignReply::LookAgain { .. }), "a release of before says nothing");
+    assert!(is_granted(&asks(&mut store, 3)), "and only for one");
 }
 
 #[test]
@@ -331,7 +337,9 @@ fn r5_regression_a_higher_floor_under_a_guard_does_not_begin_another() {
     let request = |more, attempt| CampaignRequest { floor: token(old.get() + more), ..ask(2, attempt) };
     store.campaign(&request(1_000, 1));
     store.pass(secs(9)).campaign(&request(2_000, 2));
-    let CampaignReply::Granted { token, .. } = store.pass(secs(1)).campaign(&request(1_000, 3)).0 else { panic!() };
+    store.pass(secs(1));
+    let informed = CampaignRequest { knowledge: store.knowledge(), ..request(1_000, 3) };
+    let CampaignReply::Granted { token, .. } = store.campaign(&informed).0 else { panic!() };
     assert!(token.get() > old.get() + 2_000, "what somebody knew is remembered");
 }
 
@@ -451,13 +459,13 @@ fn a_store_that_cannot_forget_grants_its_first_campaign_at_once() {
 #[test]
 fn r6_a_grant_counts_only_under_the_generation_that_it_was_given_under() {
     let mut store = Store::new();
-    store.grant(1, 1);
-    assert!(store.cell.confirm(store.server()));
+    let token = store.grant(1, 1);
+    assert!(store.cell.confirm(store.server(), token));
     store.generation = "a replica has come since";
-    assert!(!store.cell.confirm(store.server()));
+    assert!(!store.cell.confirm(store.server(), token));
     assert_eq!(guard(&store.campaign(&ask(1, 1)).0), Some(GuardCause::Generation), "and is not given again");
     store.cell.forget();
-    assert!(!store.cell.confirm(store.server()));
+    assert!(!store.cell.confirm(store.server(), token));
 }
 
 #[test]
@@ -487,10 +495,12 @@ fn r8_a_ttl_that_a_clock_stepped_back_has_stretched_is_cut_to_the_lease() {
 #[test]
 fn r6_a_grant_does_not_count_once_another_has_asked_under_the_new_generation() {
     let mut store = Store::new();
-    store.grant(1, 1);
+    let token = store.grant(1, 1);
     store.generation = "a replica has come since";
     store.campaign(&ask(2, 1));
-    assert!(!store.cell.confirm(store.server()), "the record is of this generation now, the grant is not");
+    assert!(!store.cell.confirm(store.server(), token), "the record is of this generation now, the grant is not");
+    store.pass(LEASE);
+    assert!(!store.cell.confirm(store.server(), token), "nor when a step of the clock has ended the guard");
 }
 
 #[test]

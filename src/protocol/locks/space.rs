@@ -367,7 +367,8 @@ impl LockSpace {
         *self = Self::default();
     }
 
-    /// R6: whether a grant that the replicas have acknowledged counts, as [`super::super::LeaseCell::confirm`] for roles.
+    /// R6: whether a grant that the replicas have acknowledged counts, as [`super::super::LeaseCell::confirm`] for
+    /// roles.
     pub fn confirm(&self, server: Server<'_>) -> bool {
         self.generation
             .as_ref()

@@ -189,8 +189,8 @@ impl RedisStore {
         if scripts::confirm_reply(answer)? {
             return Ok(reply);
         }
-        let reason = "a replica has joined it in this moment, and may have acknowledged another master's writes, so that \
-                      the grant counts for nothing";
+        let reason = "a replica has joined it in this moment, and may have acknowledged another master's writes, so \
+                      that the grant counts for nothing";
         Err(StoreError::Refused { reason: reason.to_owned() })
     }
 
@@ -351,8 +351,8 @@ impl LeaseStore for RedisStore {
         let args = scripts::campaign_args(&request, self.replication.acks > 0);
         let done = self.run(role, &CAMPAIGN, args, scripts::campaign_reply).await?;
         match done.reply.reply {
-            CampaignReply::Granted { .. } => {
-                let confirm = Keys::new(&self.settings.namespace, role).into_call(&CONFIRM, Vec::new());
+            CampaignReply::Granted { token, .. } => {
+                let confirm = Keys::new(&self.settings.namespace, role).into_call(&CONFIRM, vec![token.to_string()]);
                 self.confirmed(confirm, request.guard, done).await
             }
             CampaignReply::Held { count, .. } => {

@@ -308,8 +308,8 @@ impl Fields {
 /// Without it nobody would notice that leases were forgotten.
 fn untold(field: &str) -> String {
     format!(
-        "its INFO tells no {field}, so that a restart or a failover would go unnoticed and could make two leaders (R5): \
-         use a server that tells it, or set `guard: off` and do without that protection"
+        "its INFO tells no {field}, so that a restart or a failover would go unnoticed and could make two leaders \
+         (R5): use a server that tells it, or set `guard: off` and do without that protection"
     )
 }
 

@@ -4,11 +4,13 @@
 -- each after its name with the store's clock. protocol/lease.rs is the reference for what happens when.
 --
 -- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms
--- known_unchanged_for_ms known_remaining_ms (the last five empty when nothing is known; guard is 0, 1, or 2: on, and replies count with acknowledgements)
+-- known_unchanged_for_ms known_remaining_ms (the last five empty when nothing is known; guard is 0, 1, or 2: on, and
+-- replies count with acknowledgements)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, acks, floor = ARGV[6] ~= '0', ARGV[6] == '2', tonumber(ARGV[7])
 local known_token, known_count = tonumber(ARGV[8]), tonumber(ARGV[9])
-local known_age_ms, known_unchanged_for_ms, known_remaining_ms = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
+local known_age_ms, known_unchanged_for_ms = tonumber(ARGV[10]), tonumber(ARGV[11])
+local known_remaining_ms = tonumber(ARGV[12])
 
 -- By how much a lease's TTL may end before the moment that its record remembers: it is counted in whole milliseconds.
 local TTL_ROUNDING_US = 2000
@@ -37,8 +39,8 @@ clamp(record, span_ms)
 -- Likewise an end that is further away than that, or the role would be shut until this clock is there.
 record['until'] = math.min(record['until'], now + span_ms * 1000)
 
--- The candidate has known the record to stand still for a whole lease, on its own clock: the holder's deadline has passed.
--- A count says nothing without its token.
+-- The candidate has known the record to stand still for a whole lease, on its own clock: the holder's deadline has
+-- passed. A count says nothing without its token.
 local function stood_still(for_ms)
   return known_token == record.token and known_count == record.count and known_unchanged_for_ms >= for_ms
 end
@@ -48,7 +50,8 @@ local function stale()
 end
 
 if lease then
-  if lease.session == session and lease.attempt == attempt and not (guard and is_guarded(record)) then
+  local is_known = record.session == session and record.attempt == attempt and not (guard and is_guarded(record))
+  if lease.session == session and lease.attempt == attempt and is_known then
     -- The reply to this very request was lost. It counts like any renewal: others conclude from an unchanged count that
     -- nobody renewed.
     record.count = record.count + 1
@@ -83,6 +86,7 @@ if guard then
     record.floor = floor
     if not is_guarded(record) then
       shut(record, 'regression', span_ms)
+      begin_watch(record)
     end
   end
   -- Whether the lease of another's term is gone without a release. A session cannot be in doubt about its own term: it
@@ -109,7 +113,7 @@ if guard then
   end
   -- Nor who has not known for a whole lease, on its own clock, that nobody renews: whoever had it has stepped down by
   -- then, whatever this clock says.
-  if not lease and not record.released and record.session ~= session and not is_over then
+  if not record.released and record.session ~= session and not is_over then
     return { 'look', text(now), text(record.token), text(record.count) }
   end
 end

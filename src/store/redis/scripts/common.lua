@@ -221,6 +221,14 @@ local function extend_record(record, lease_ms)
   record['until'] = now + lease_ms * 1000
 end
 
+-- What anybody knows of the record, and what it says of a release, is from before something was forgotten: whoever
+-- wants the role watches it anew. By its own clock, because a guard ends by this one, which may be stepped. The count
+-- is one that nobody can have come to elsewhere.
+local function begin_watch(record)
+  record.released, record.session, record.attempt = false, '', 0
+  record.count = math.max(record.count + 1, now)
+end
+
 -- R5 generation and empty. Returns the record to go on with and whether it differs from what is stored; or nil, nil and
 -- a reply.
 local function prepare(record, lease_ms, guard, acks)
@@ -234,9 +242,16 @@ local function prepare(record, lease_ms, guard, acks)
   if record and is_generation(record.generation, generation) then
     return record, false
   end
-  local span_ms, cause = guard_span_ms(record, lease_ms), record and 'generation' or 'empty'
-  record = record or new_record()
-  shut(record, cause, span_ms)
+  local span_ms = guard_span_ms(record, lease_ms)
+  if record then
+    shut(record, 'generation', span_ms)
+    if record.lease_ms then
+      begin_watch(record)
+    end
+  else
+    record = new_record()
+    shut(record, 'empty', span_ms)
+  end
   record.generation = generation
   return record, true
 end

@@ -1,5 +1,5 @@
--- R6: whether a grant that the replicas have acknowledged counts, as confirm.lua for roles. Answers confirmed | changed,
--- each with the store's clock.
+-- R6: whether a grant that the replicas have acknowledged counts, as confirm.lua for roles. Answers confirmed |
+-- changed, each with the store's clock.
 local stored = redis.pcall('HMGET', store_key, 'generation', 'guard_until')
 if stored.err then
   return unreadable(store_key, stored, 'hash')
