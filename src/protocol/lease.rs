@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard::Guard;
-use super::names::{Candidate, StoreTime, Token};
+use super::names::{Attempt, Candidate, SessionId, StoreTime, Token};
 use super::rules::Rules;
 use super::wire::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, ReleaseReply,
@@ -81,7 +81,7 @@ impl Record {
     /// wants the role watches it anew. By its own clock, because a guard ends by the store's, which may be stepped.
     fn begin_watch(&mut self, rules: Rules, now: StoreTime) {
         if rules.still {
-            (self.released, self.writer) = (false, None);
+            self.writer = None;
             // A count that nobody can have come to elsewhere.
             self.count = (self.count + 1).max(now.0);
         }
@@ -120,7 +120,9 @@ impl LeaseCell {
     /// A role of a store that cannot have forgotten anything, because it lives and dies with its users: free, as after
     /// a release, so that the first campaign is granted at once. `generation`: of the server that it belongs to.
     pub fn never_held(rules: Rules, generation: &str) -> Self {
-        let record = Record { released: true, guard: Guard::open(generation), ..Record::default() };
+        let nobody = Candidate { session: SessionId::from_u128(0), attempt: Attempt::ANY };
+        let record =
+            Record { released: true, writer: Some(nobody), guard: Guard::open(generation), ..Record::default() };
         Self { rules, lease: None, record: Some(record) }
     }
 
@@ -145,7 +147,7 @@ impl LeaseCell {
         if let Some(lease) = &mut self.lease {
             // More than its whole time cannot be left of a lease: the clock was stepped back.
             lease.expires_at = lease.expires_at.min(now.plus(lease.duration));
-            let is_known = record.writer == Some(me) && !is_guarded;
+            let is_known = !request.guard || (record.writer == Some(me) && !is_guarded);
             if lease.candidate == me && (is_known || !self.rules.fresh_repeat) {
                 lease.expires_at = now.plus(request.lease_duration);
                 lease.duration = request.lease_duration;
@@ -236,15 +238,17 @@ impl LeaseCell {
     fn must_look_again(&self, record: &Record, request: &CampaignRequest, span: Duration) -> bool {
         if self.rules.still {
             let is_mine = record.writer.is_some_and(|writer| writer.session == request.candidate.session);
-            return !record.released && !is_mine && !stood_still(record, request, span);
+            // A release that is known to be the last word on the role: no watch has begun since.
+            let is_free = record.released && record.writer.is_some();
+            return !is_free && !is_mine && !stood_still(record, request, span);
         }
         let is_recent = |known: Knowledge| known.token == record.token && known.age < span * 5 / 4;
         self.may_have_vanished(record, request) && !request.knowledge.is_some_and(is_recent)
     }
 
-    /// R6: whether the grant of this token, which the replicas have acknowledged, counts. Not if the server is of another
-    /// generation by now than when it was given: a replica has come since, and may have acknowledged another master's
-    /// grant. Nor if somebody else has asked since and noticed that: a watch has begun then.
+    /// R6: whether the grant of this token, which the replicas have acknowledged, counts. Not if the server is of
+    /// another generation by now than when it was given: a replica has come since, and may have acknowledged another
+    /// master's grant. Nor if somebody else has asked since and noticed that: a watch has begun then.
     pub fn confirm(&self, server: Server<'_>, token: Token) -> bool {
         self.record.as_ref().is_some_and(|record| {
             let is_watched = record.writer.is_none() || record.guard.active(server.now).is_some();

@@ -84,6 +84,8 @@ struct Pair<'a> {
     count_twin: u64,
     /// How far the reference's count of the present record is ahead: a new record counts from the clock.
     count_ahead: u64,
+    /// There was no record before this operation.
+    is_new: bool,
     attempts: [u64; 3],
     /// How often each outcome was met, for a test that says what it has tested.
     seen: &'a mut BTreeMap<String, usize>,
@@ -178,15 +180,25 @@ impl Pair<'_> {
         self.redis.command(&["EXISTS", &self.key("record")]) == Reply::Number(1)
     }
 
-    /// Changes when the record's count begins anew, at the clock: with the record, another generation, or a regression.
-    fn watched_since(&self) -> Vec<String> {
+    /// The record's generation, and until when a regression shuts it.
+    fn marks(&self) -> Option<(String, String)> {
         let record = self.key("record");
         match self.redis.command(&["HMGET", &record, "generation", "guard_cause", "guard_until"]) {
             Reply::List(fields) if fields[0] != Reply::Nil => {
                 let [generation, cause, until] = [0, 1, 2].map(|at| fields[at].clone().text());
-                vec![generation, if cause == "regression" { until } else { String::new() }]
+                Some((generation, if cause == "regression" { until } else { String::new() }))
             }
-            _ => Vec::new(),
+            _ => None,
+        }
+    }
+
+    /// The record's count began anew, at the clock: with the record, another generation, or a regression.
+    fn note_watch(&mut self, before: Option<(String, String)>) {
+        let Some((generation, regression)) = self.marks() else { return };
+        let (generation_before, regression_before) = before.unwrap_or_default();
+        let is_shut = !regression.is_empty() && regression != regression_before;
+        if generation != generation_before || is_shut || self.is_new {
+            self.count_ahead = self.passed_us;
         }
     }
 
@@ -236,11 +248,10 @@ impl Pair<'_> {
     }
 
     async fn campaign(&mut self, request: &CampaignRequest, generation: &str) {
-        let before = self.watched_since();
+        let before = self.marks();
+        self.is_new = before.is_none();
         let answer = self.store().campaign(&self.role, request.clone()).await.expect("an answer");
-        if self.watched_since() != before {
-            self.count_ahead = self.passed_us;
-        }
+        self.note_watch(before);
         let server = self.server(generation, answer.store_time);
         let knowledge = request.knowledge.map(|known| Knowledge {
             token: self.twin(known.token),
@@ -280,11 +291,10 @@ impl Pair<'_> {
     }
 
     async fn renew(&mut self, request: &RenewRequest, generation: &str) {
-        let before = self.watched_since();
+        let before = self.marks();
+        self.is_new = before.is_none();
         let answer = self.store().renew(&self.role, request.clone()).await.expect("an answer");
-        if self.watched_since() != before {
-            self.count_ahead = self.passed_us;
-        }
+        self.note_watch(before);
         let server = self.server(generation, answer.store_time);
         let (token, count) = (self.twin(request.token), self.twin_count(request.count));
         let twin = RenewRequest { token, count, ..request.clone() };
@@ -373,6 +383,7 @@ async fn run(
         count: 0,
         count_twin: 0,
         count_ahead: 0,
+        is_new: true,
         attempts: [0; 3],
         seen,
     };

@@ -141,6 +141,8 @@ async fn one_command_without_an_answer_does_not_end_a_connection_that_answers_ag
     let store = RedisStore::connect(&hasty, Duration::from_secs(20), 7).expect("the configuration is good");
     until_up(&store).await;
     wait_until(BOUND, "one connection for commands and one to listen", || proxy.accepted() == 2).await;
+    // All that the latter asks is answered: only the campaign is without an answer.
+    assert_eq!(within("the subscription", store.listen(&role()).recv()).await, Some(baton::store::News::Gap));
     proxy.set(Network::Stalled);
     let unknown = within("the campaign ends by itself", store.campaign(&role(), unguarded(1, 1))).await;
     assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");

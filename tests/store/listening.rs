@@ -38,7 +38,7 @@ async fn every_listener_hears_grant_heartbeat_and_release() {
     }
     let identity: Arc<str> = Arc::from("web 0 – é");
     let (token, count) = win(&store, CampaignRequest { identity: Arc::clone(&identity), ..unguarded(1, 1) }).await;
-    let request = RenewRequest { identity: Arc::clone(&identity), audience: 41, ..renewal(1, 1, token) };
+    let request = RenewRequest { identity: Arc::clone(&identity), audience: 41, guard: false, ..renewal(1, 1, token) };
     match renew(&store, request).await {
         RenewReply::Renewed { audience, .. } => assert_eq!(audience, 1, "one connection, however many listen to it"),
         other => panic!("{other:?}"),

@@ -284,8 +284,9 @@ async fn a_grant_that_a_replica_acknowledges_which_came_only_then_does_not_count
     let (master, replica) = pair().await;
     let store = Arc::new(store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT)));
     until_up(&store).await;
-    let (token, _) = win_after_the_start(&store, 1, ms(300)).await;
-    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+    win_after_the_start(&store, 1, ms(300)).await;
+    let (token, _) = win(&store, ask(1, 2)).await;
+    assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
     replica.pause();
     let asked = {
         let store = Arc::clone(&store);

@@ -48,8 +48,9 @@ async fn an_incumbent_puts_its_lease_back_and_keeps_its_token() {
 async fn after_a_flush_nobody_new_is_granted_for_a_lease_however_long_the_server_is_up() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let (token, _) = win_after_the_start(&store, 1, ms(300)).await;
-    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+    win_after_the_start(&store, 1, ms(300)).await;
+    let (token, _) = win(&store, ask(1, 2)).await;
+    assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
     redis.command(&["FLUSHALL"]);
     let CampaignReply::Guarded { cause, remaining, .. } = campaign(&store, ask(2, 1)).await else { panic!() };
     assert_eq!(cause, GuardCause::Empty);
@@ -60,8 +61,9 @@ async fn after_a_flush_nobody_new_is_granted_for_a_lease_however_long_the_server
 async fn a_record_below_the_floor_guards_the_role_for_regression() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let (token, _) = win_after_the_start(&store, 1, ms(100)).await;
-    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+    win_after_the_start(&store, 1, ms(100)).await;
+    let (token, _) = win(&store, ask(1, 2)).await;
+    assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
     let floor = Token::new(token.get() + 5_000_000).expect("below 2^53");
     match campaign(&store, CampaignRequest { floor, ..ask(2, 1) }).await {
         CampaignReply::Guarded { cause: GuardCause::Regression, token: t, .. } => {

@@ -50,7 +50,8 @@ local function stale()
 end
 
 if lease then
-  local is_known = record.session == session and record.attempt == attempt and not (guard and is_guarded(record))
+  local is_known = not guard
+    or (record.session == session and record.attempt == attempt and not is_guarded(record))
   if lease.session == session and lease.attempt == attempt and is_known then
     -- The reply to this very request was lost. It counts like any renewal: others conclude from an unchanged count that
     -- nobody renewed.
@@ -113,7 +114,9 @@ if guard then
   end
   -- Nor who has not known for a whole lease, on its own clock, that nobody renews: whoever had it has stepped down by
   -- then, whatever this clock says.
-  if not record.released and record.session ~= session and not is_over then
+  -- A release says so as well, unless a watch has begun since.
+  local is_free = record.released and record.session ~= ''
+  if not is_free and record.session ~= session and not is_over then
     return { 'look', text(now), text(record.token), text(record.count) }
   end
 end

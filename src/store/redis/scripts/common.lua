@@ -225,7 +225,7 @@ end
 -- wants the role watches it anew. By its own clock, because a guard ends by this one, which may be stepped. The count
 -- is one that nobody can have come to elsewhere.
 local function begin_watch(record)
-  record.released, record.session, record.attempt = false, '', 0
+  record.session, record.attempt = '', 0
   record.count = math.max(record.count + 1, now)
 end
 
