@@ -17,6 +17,8 @@ fn everything_is_logged_to_standard_error_and_the_redis_client_only_when_somethi
         log::debug!(target: "fred::protocol", "AUTH hunter2");
         tracing::info!(target: "baton::role", role = "scheduler", "this replica leads");
         assert!(logging::init(LogConfig { level: LogLevel::Info, format: LogFormat::Text }).is_err(), "only once");
+        // As every command does at its end: lines are written by a thread of their own.
+        logging::flush();
         return;
     }
     let name = "logs::everything_is_logged_to_standard_error_and_the_redis_client_only_when_something_is_wrong";
