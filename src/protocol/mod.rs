@@ -55,18 +55,20 @@
 //!    a lease is not released before the last one has run out, by whomever, except by the app's own word (P3, R7).
 //! 4. A term is told by session, attempt and token together. No request of one term extends, replaces or releases the
 //!    lease of another, however late it arrives.
-//! 5. A request without an answer is neither granted nor refused: it is repeated under the same attempt, and the same
-//!    attempt never yields two terms (R1, R2).
+//! 5. A request without an answer is neither granted nor refused: it is repeated under the same attempt, which gets the
+//!    same term while its lease stands and no guard has begun, and a new token otherwise (R1, R2).
 //! 6. A grant's token is greater than the record's, the candidate's floor and the store's clock, and a replica leads
 //!    under none that is not greater than all it has seen (P2, R3).
 //! 7. An incumbent whose token no later term has overtaken, and which did not release, is never refused, whatever the
 //!    store has forgotten (P5, R4).
 //! 8. After the store may have forgotten a lease (R5: *generation*, *empty*, *regression*, *vanished*), no grant for
-//!    one lease.
-//! 9. A candidate does not look within one lease, on its own clock, of a heartbeat of another; and an attempt whose
-//!    answer is out when one is heard is over (R8).
-//! 10. Who has been deaf (just started, a new subscription, a paused process) claims to know nothing for half a lease:
-//!     until then only a release opens the role to it (R5, R8).
+//!    one lease; and a role whose release is not known to be the last word on it is granted only to who has known its
+//!    record to stand still for a whole lease, on its own clock.
+//! 9. A candidate does not look within one lease, on its own clock, of a heartbeat of another, but once in ten leases;
+//!    and an attempt whose answer is out when one is heard is over (R8).
+//! 10. Who has been deaf (just started, a new subscription, a paused process) claims to know nothing for half a lease,
+//!     unless the store has told it for as long that nobody renews: until then only a release opens the role to it (R5,
+//!     R8).
 //! 11. Who sees the store's clock step forwards takes no grant for one lease: leases may have ended early.
 //! 12. A renewal count belongs to one record and only rises with every grant, renewal and release, also over a loss of
 //!     data; one that stood still for a whole lease, on the candidate's own clock, means that the holder's deadline is

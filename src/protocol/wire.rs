@@ -82,9 +82,9 @@ pub enum CampaignReply {
 /// Why R5 holds a role shut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GuardCause {
-    /// Another server process wrote the record: a restart or a failover.
+    /// The record was written under another generation of the server: a restart, a failover, or a replica that came.
     Generation,
-    /// There is no record, and the server started less than a lease ago.
+    /// There is no record: everything was lost, or this is the role's first election.
     Empty,
     /// The record's token is below one that a replica has seen.
     Regression,
