@@ -66,6 +66,7 @@ impl LockDesk {
 
     fn keep(&self, claim: Claim, names: Vec<LockName>, place: HoldPlace) -> Hold {
         let granted = claim.take();
+        self.core.table().renewed(granted.id);
         let (told, state) = watch::channel(HoldState::Held { valid_until: granted.valid_until });
         let keeper = Keeper { core: Arc::clone(&self.core), names, granted, told };
         self.core.start(async move {

@@ -26,6 +26,8 @@ pub(super) struct Entry {
     pub(super) valid_until: Mono,
     /// For how long it has gone from request to request here.
     pub(super) turn: Turn,
+    /// Something renews it for its owner, and tells and counts when that comes to an end.
+    pub(super) renewed: bool,
 }
 
 impl Entry {
@@ -48,8 +50,8 @@ impl Entry {
     }
 }
 
-/// See the module. An entry goes when its lock is released, lost, or past its validity: a lock that nobody may act upon
-/// is never put back.
+/// See the module. An entry goes when its lock is released, lost, or past its validity, and none is found past it: a lock
+/// that nobody may act upon is never put back.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     entries: HashMap<LockId, Entry>,
@@ -95,6 +97,7 @@ impl Table {
             lease: request.lease,
             valid_until,
             turn,
+            renewed: false,
         };
         let has_room = self.entries.len() < ENTRIES_MAX;
         let entry = match self.entries.get_mut(&grant.id) {
@@ -145,9 +148,16 @@ impl Table {
         Some(entry)
     }
 
+    /// Notes that a lock is renewed from now on, and forgotten by who renews it.
+    pub(super) fn renewed(&mut self, id: LockId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.renewed = true;
+        }
+    }
+
     /// Forgets what may not be acted upon any more.
     pub(super) fn tidy(&mut self, now: Mono) {
-        self.entries.retain(|_, entry| now < entry.valid_until);
+        self.entries.retain(|_, entry| entry.renewed || now < entry.valid_until);
         self.by_name.retain(|_, id| self.entries.contains_key(id));
     }
 }

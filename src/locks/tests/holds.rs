@@ -53,6 +53,22 @@ async fn a_hold_that_cannot_be_renewed_is_lost_when_its_promise_ends() {
 }
 
 #[tokio::test]
+async fn a_hold_that_is_lost_is_counted_though_the_table_was_tidied_first() {
+    let stage = Stage::new();
+    let mut hold = stage.desk.hold(short()).await.unwrap();
+    for _ in 0..50 {
+        stage.store.next(Op::Extend, Act::Refuse);
+    }
+    // As after a standstill, when everything is due at once.
+    stage.desk.core.table().tidy(hold.granted.valid_until);
+    within(WOKEN, hold.state.changed()).await.unwrap();
+    assert!(matches!(*hold.state.borrow(), HoldState::Lost { .. }));
+    assert_eq!(stage.metric("baton_locks_lost_total"), 1.0);
+    assert_eq!(stage.metric("baton_locks_held"), 0.0);
+    assert_eq!(stage.desk.core.table().len(), 0);
+}
+
+#[tokio::test]
 async fn a_hold_whose_lock_is_gone_is_told_so() {
     let stage = Stage::new();
     let mut hold = stage.desk.hold(Want { lease: Duration::from_secs(1), ..want() }).await.unwrap();
