@@ -161,9 +161,9 @@ impl Crew {
                     store.release(&name, release).await.expect("Redis answers");
                     return;
                 }
-                Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count }) => {
+                Ok(CampaignReply::Guarded { version, .. } | CampaignReply::LookAgain { version, .. }) => {
                     let (age, remaining) = (Duration::ZERO, Duration::ZERO);
-                    request.knowledge = Some(Knowledge { token, count, age, unchanged_for: age, remaining });
+                    request.knowledge = Some(Knowledge { version, age, unchanged_for: age, remaining });
                 }
                 // A connection that is only being made.
                 Ok(_) | Err(_) => {}

@@ -15,8 +15,8 @@ use super::guard::Guard;
 use super::names::{Attempt, Candidate, SessionId, StoreTime, Token};
 use super::rules::Rules;
 use super::wire::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest,
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, RecordVersion,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
 
 /// What a step may know of the server that runs it.
@@ -64,6 +64,10 @@ struct Record {
 }
 
 impl Record {
+    fn version(&self) -> RecordVersion {
+        RecordVersion { token: self.token, count: self.count, writer: self.writer.map(|writer| writer.session) }
+    }
+
     /// R5: for how long a guard lasts that this request begins: by the longer of both leases.
     fn guard_span(&self, rules: Rules, asked: Duration) -> Duration {
         if rules.longest { asked.max(self.span) } else { asked }
@@ -165,8 +169,11 @@ impl LeaseCell {
                 }
             } else if !(self.rules.heartbeats && stood_still(&record, request, lease.duration)) {
                 let remaining = lease.expires_at.since(now);
-                let (holder, token) = (lease.holder(), lease.token);
-                return Ok((CampaignReply::Held { holder, token, remaining, count: record.count }, None));
+                let (holder, token, version) = (lease.holder(), lease.token, record.version());
+                if is_guarded && self.learn_floor(&mut record, request) {
+                    self.record = Some(record);
+                }
+                return Ok((CampaignReply::Held { holder, token, remaining, version }, None));
             }
         } else {
             let last = record.writer.filter(|writer| writer.session == me.session);
@@ -181,12 +188,12 @@ impl LeaseCell {
         if request.guard {
             self.suspect(&mut record, request, now, span);
             if let Some((cause, remaining)) = record.guard.active(now) {
-                let reply = CampaignReply::Guarded { cause, remaining, token: record.token, count: record.count };
+                let reply = CampaignReply::Guarded { cause, remaining, version: record.version() };
                 self.record = Some(record);
                 return Ok((reply, None));
             }
             if self.must_look_again(&record, request, span) {
-                let reply = CampaignReply::LookAgain { token: record.token, count: record.count };
+                let reply = CampaignReply::LookAgain { version: record.version(), span };
                 self.record = Some(record);
                 return Ok((reply, None));
             }
@@ -195,17 +202,23 @@ impl LeaseCell {
         Ok(self.grant(record, request, now, Some(token)))
     }
 
+    /// Notes a token that the candidate has seen and the record knows nothing of. True when it has one.
+    fn learn_floor(&self, record: &mut Record, request: &CampaignRequest) -> bool {
+        let is_behind = self.rules.tokens && record.token.max(record.floor) < request.floor;
+        if is_behind {
+            // The last term's token stays: an incumbent may still renew.
+            record.floor = request.floor;
+        }
+        is_behind
+    }
+
     /// R5 *regression* and *vanished*: shuts the role where a lease may stand that the store does not know of.
     fn suspect(&self, record: &mut Record, request: &CampaignRequest, now: StoreTime, span: Duration) {
-        if self.rules.tokens && record.token.max(record.floor) < request.floor {
-            // Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and
-            // a second guard after the first would only cost time. The last term's token stays: an
-            // incumbent may still renew.
-            record.floor = request.floor;
-            if record.guard.active(now).is_none() {
-                record.shut(GuardCause::Regression, now, span);
-                record.begin_watch(self.rules, now);
-            }
+        // Under a guard, also while a lease stands, the floor is noted and no more: what it tells of was forgotten
+        // before the guard began, and a second guard after the first would only cost time.
+        if self.learn_floor(record, request) && record.guard.active(now).is_none() {
+            record.shut(GuardCause::Regression, now, span);
+            record.begin_watch(self.rules, now);
         }
         // Whoever had it has stepped down, however early its lease went.
         let is_over = self.rules.still && stood_still(record, request, span);
@@ -217,9 +230,9 @@ impl LeaseCell {
             record.shut(GuardCause::Vanished, now, record.until.since(now));
         }
         // What it knows of an earlier term says nothing of this one.
-        if let Some(known) = request.knowledge.filter(|known| known.token == record.token) {
-            let renewed_since = known.count < record.count && known.age < span * 5 / 4;
-            let gone_early = known.count == record.count && !known.remaining.is_zero();
+        if let Some(known) = request.knowledge.filter(|known| known.version.token == record.token) {
+            let renewed_since = known.version.count < record.count && known.age < span * 5 / 4;
+            let gone_early = known.version.count == record.count && !known.remaining.is_zero();
             if renewed_since || gone_early {
                 record.shut(GuardCause::Vanished, now, span);
             }
@@ -242,7 +255,7 @@ impl LeaseCell {
             let is_free = record.released && record.writer.is_some();
             return !is_free && !is_mine && !stood_still(record, request, span);
         }
-        let is_recent = |known: Knowledge| known.token == record.token && known.age < span * 5 / 4;
+        let is_recent = |known: Knowledge| known.version.token == record.token && known.age < span * 5 / 4;
         self.may_have_vanished(record, request) && !request.knowledge.is_some_and(is_recent)
     }
 
@@ -281,9 +294,12 @@ impl LeaseCell {
         // The record may have been lost while the lease was not.
         record.token = record.token.max(request.token);
         record.extend(server.now, request.lease_duration);
-        if reasserted {
+        if reasserted || record.guard.active(server.now).is_none() {
+            // The incumbent has the last word again, and so has its release.
             record.released = false;
             record.writer = Some(request.candidate);
+        }
+        if reasserted {
             self.lease = Some(Lease {
                 candidate: request.candidate,
                 identity: Arc::clone(&request.identity),
@@ -402,9 +418,7 @@ pub(super) fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTi
 /// The candidate has known the record to stand still for a whole lease, on its own clock: nobody renewed, so the
 /// holder's deadline has passed, whatever the store's clock says of the TTL.
 fn stood_still(record: &Record, request: &CampaignRequest, lease: Duration) -> bool {
-    request
-        .knowledge
-        .is_some_and(|known| (known.token, known.count) == (record.token, record.count) && known.unchanged_for >= lease)
+    request.knowledge.is_some_and(|known| known.version == record.version() && known.unchanged_for >= lease)
 }
 
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {

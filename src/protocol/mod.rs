@@ -118,6 +118,6 @@ pub use standing::{Promise, Standing};
 pub use tenure::{Grace, GraceError, Sight, Verdict, Watch};
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};
 pub use wire::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, Stamped,
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, RecordVersion,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };

@@ -15,16 +15,27 @@ pub struct Stamped<T> {
     pub store_time: StoreTime,
 }
 
+/// Which state of a role's record this is: another after every grant, renewal and release, and after a guard has begun
+/// (R5). One part alone would not tell: both sides of a split may count alike, and even give the same token, where the
+/// clock is behind both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordVersion {
+    /// The last term's token.
+    pub token: Token,
+    /// How many grants, renewals and releases there have been.
+    pub count: u64,
+    /// Who had the last term; none since a guard began that nobody has written after.
+    pub writer: Option<SessionId>,
+}
+
 /// What a candidate last knew of a role's record, and how long ago (R5 *vanished*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knowledge {
-    /// The record's token. A count says nothing without it: two sides of a split count alike.
-    pub token: Token,
-    /// The renewal count it saw or heard.
-    pub count: u64,
+    /// What it saw or heard.
+    pub version: RecordVersion,
     /// Time since then on the candidate's own clock.
     pub age: Duration,
-    /// Time since it first knew just this token and count, on the same clock: for that long nobody has renewed.
+    /// Time since it first knew just this version, on the same clock: for that long nobody has renewed.
     pub unchanged_for: Duration,
     /// For how much longer the lease that it knew of should stand, as far as it can tell: after a heartbeat a whole
     /// lease, less the time since and some slack. Zero when it knows of none. A lease that is gone earlier,
@@ -63,13 +74,13 @@ pub struct CampaignRequest {
 pub enum CampaignReply {
     /// The lease is the candidate's, under this token.
     Granted { token: Token, count: u64 },
-    /// Another has it.
-    Held { holder: Holder, token: Token, remaining: Duration, count: u64 },
+    /// Another has it, under this token.
+    Held { holder: Holder, token: Token, remaining: Duration, version: RecordVersion },
     /// R5 holds the role shut for new grants.
-    Guarded { cause: GuardCause, remaining: Duration, token: Token, count: u64 },
-    /// The lease is gone without a release and this candidate knows nothing recent: it shall wait half a lease and ask
-    /// again (R5 *vanished*).
-    LookAgain { token: Token, count: u64 },
+    Guarded { cause: GuardCause, remaining: Duration, version: RecordVersion },
+    /// The role was not released, and this candidate has not known the record to stand still for so long (R5): it shall
+    /// ask again when it has.
+    LookAgain { version: RecordVersion, span: Duration },
     /// A quorum only: the members did not agree on anybody, because others campaign too or some do not answer. What was
     /// granted is taken back; come again after a random pause. `after`: first let another try that is ahead, for as
     /// long as its grants stand at most.

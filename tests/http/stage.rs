@@ -13,8 +13,8 @@ use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use baton::mailbox;
 use baton::process::Entropy;
 use baton::protocol::{
-    Action, CampaignReply, Election, Failure, Holder, Input, Profile, ReleaseReply, RenewReply, RoleName, Rules,
-    SessionId, Stamped, StoreTime, Timing, Token,
+    Action, CampaignReply, Election, Failure, Holder, Input, Profile, RecordVersion, ReleaseReply, RenewReply,
+    RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
 };
 use baton::role::{Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
 use baton::store::memory::MemoryStore;
@@ -197,8 +197,9 @@ impl Play {
                 Input::Campaigned { id, reply: self.stamped(CampaignReply::Granted { token, count: 1 }) }
             }
             (Action::Campaign { id, .. }, Cue::Rival(rival)) => {
-                let reply =
-                    CampaignReply::Held { holder: self.rival(rival), token: current, remaining: self.lease, count: 1 };
+                let holder = self.rival(rival);
+                let version = RecordVersion { token: current, count: 1, writer: Some(holder.session) };
+                let reply = CampaignReply::Held { holder, token: current, remaining: self.lease, version };
                 Input::Campaigned { id, reply: self.stamped(reply) }
             }
             (Action::Campaign { id, .. }, Cue::Silence) => Input::Campaigned { id, reply: Err(silence()) },

@@ -1,6 +1,7 @@
 //! What happens to the servers: stops, starts, promotions, and sides that both have a master.
 
 use crate::clockwork::{MS, Nanos, SECOND};
+use crate::redis::SAVED;
 use crate::world::{Happening, World};
 
 /// What a server finds on its disk when it starts.
@@ -90,7 +91,8 @@ impl World {
         }
         let id = self.new_id();
         let now = self.now;
-        let lost = self.span(0, 2 * SECOND);
+        let lost = if self.chance(0.3) { SAVED } else { 2 * SECOND };
+        let lost = self.span(0, lost);
         let remembers = self.chance(0.5);
         let of = &mut self.servers[server];
         match data {
@@ -204,6 +206,12 @@ impl World {
             for number in 0..moves {
                 after += self.span(0, if moves == 1 { 8 * SECOND } else { (ends - takes) / moves });
                 let side = if number == 0 || self.rng.bool() { new } else { old };
+                if self.chance(0.3) {
+                    // It crashes on its way, and comes up with what is on its disk.
+                    let down = self.span(0, SECOND);
+                    self.step(after, Move::Down(other));
+                    self.step(after + down, Move::Up(other, Data::Late));
+                }
                 self.step(after, Move::Follow(other, side));
             }
         }

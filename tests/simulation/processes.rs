@@ -247,6 +247,12 @@ impl World {
         self.mind_the_end(at);
     }
 
+    /// How much later than alone the first of those that live comes to a look.
+    pub fn least_place(&self) -> Nanos {
+        let places = self.processes.iter().filter(|of| of.alive).map(|of| of.place);
+        places.min().map_or(0, |place| u64::try_from(place.as_nanos()).expect("seconds"))
+    }
+
     fn plan_wake(&mut self, at: At) {
         let now = self.now;
         let of = &mut self.processes[at.process];

@@ -8,8 +8,9 @@ use crate::clockwork::{Nanos, SECOND};
 use crate::network::Exchange;
 use crate::scenario::Mark;
 
-/// How long a history of itself a server keeps, for restarts that lose its last seconds.
-const SAVED: Nanos = 3 * SECOND;
+/// How long a history of itself a server keeps, for restarts that lose the end of it: longer than any guard, as what a
+/// replica has on its disk may be as old as its last full synchronisation.
+pub const SAVED: Nanos = 30 * SECOND;
 
 /// A replica that is linked to its master.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +72,7 @@ pub struct Redis {
     /// `master_replid2`, and up to which offset that history is this one, too.
     before: Option<(u64, u64)>,
     sync_full: u64,
+    sync_partial: u64,
     saved: VecDeque<Saved>,
     mark: Mark,
     generation: String,
@@ -97,6 +99,7 @@ impl Redis {
             replid: id,
             before: None,
             sync_full: 0,
+            sync_partial: 0,
             saved: VecDeque::new(),
             mark,
             generation: String::new(),
@@ -114,7 +117,8 @@ impl Redis {
         self.generation = match self.mark {
             Mark::RunId => self.run_id.to_string(),
             Mark::Replid => self.replid.to_string(),
-            Mark::ReplidAndSyncs => format!("{}/{}", self.replid, self.sync_full),
+            Mark::ReplidAndFullSyncs => format!("{}/{}", self.replid, self.sync_full),
+            Mark::ReplidAndSyncs => format!("{}/{}", self.replid, self.sync_full + self.sync_partial),
         };
     }
 
@@ -133,7 +137,7 @@ impl Redis {
     pub fn starts_as(&mut self, id: u64, now: Nanos) {
         self.run_id = id;
         self.born = i128::from(now);
-        self.sync_full = 0;
+        (self.sync_full, self.sync_partial) = (0, 0);
         self.write_generation();
     }
 
@@ -187,8 +191,9 @@ impl Redis {
         mine || earlier
     }
 
-    pub fn serve_full_sync(&mut self) {
-        self.sync_full += 1;
+    /// A replica comes.
+    pub fn serve_sync(&mut self, full: bool) {
+        *(if full { &mut self.sync_full } else { &mut self.sync_partial }) += 1;
         self.write_generation();
     }
 

@@ -102,9 +102,8 @@ impl World {
         self.note(|_| {
             format!("server {replica} follows server {to} {}", if full { "from scratch" } else { "from where it is" })
         });
-        if full {
-            self.servers[to].serve_full_sync();
-        } else {
+        self.servers[to].serve_sync(full);
+        if !full {
             self.servers[replica].goes_on_in(replid);
         }
         let link = self.new_id();

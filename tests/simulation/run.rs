@@ -62,7 +62,8 @@ pub fn run(scenario: Scenario) -> Verdict {
         world.strike_for_ever();
     }
     world.settle();
-    let end = world.now + scenario.leader_within();
+    // A role of a crowd comes later by its place: when it asks what there is, and when it is told to ask again.
+    let end = world.now + scenario.leader_within() + 2 * world.least_place();
     world.at(end, Happening::Look);
     play(&mut world, end);
     let no_leader = world.leader().is_none();

@@ -20,7 +20,9 @@ pub enum Mark {
     RunId,
     /// Its replication history, which a promotion begins anew.
     Replid,
-    /// That, and how many full synchronisations it has served (R6).
+    /// That, and how many replicas have come that began from scratch.
+    ReplidAndFullSyncs,
+    /// That, and how many replicas have come (R6).
     ReplidAndSyncs,
 }
 
@@ -227,7 +229,7 @@ pub fn departures_table_scenario(seed: u64, evidence: Evidence, fault: Fault) ->
 /// What may be switched off, one at a time, and how.
 pub type Switch = (&'static str, fn(&mut Scenario));
 
-pub const SWITCHES: [Switch; 19] = [
+pub const SWITCHES: [Switch; 20] = [
     ("repeat", |scenario| scenario.rules.repeat = false),
     ("fresh_repeat", |scenario| scenario.rules.fresh_repeat = false),
     ("sent_at", |scenario| scenario.rules.sent_at = false),
@@ -243,6 +245,7 @@ pub const SWITCHES: [Switch; 19] = [
     ("heartbeats", |scenario| scenario.rules.heartbeats = false),
     ("listening", |scenario| scenario.rules.listening = false),
     ("confirm", |scenario| (scenario.around.confirm, scenario.around.mark) = (false, Mark::Replid)),
+    ("partial", |scenario| scenario.around.mark = Mark::ReplidAndFullSyncs),
     ("replid", |scenario| (scenario.around.confirm, scenario.around.mark) = (false, Mark::RunId)),
     ("waits", |scenario| scenario.around.waits_for_the_old_task = false),
     ("attempts", |scenario| scenario.around.attempts_rise = false),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use baton::protocol::{Announcement, Attempt, Candidate, LeaseCell, Rules, Server, StoreTime};
+use baton::protocol::{Announcement, Attempt, Candidate, LeaseCell, RecordVersion, Rules, Server, StoreTime};
 use baton::store::News;
 
 use super::replication::{PATIENT, pair, with_one_ack};
@@ -78,9 +78,8 @@ struct Pair<'a> {
     generation: u64,
     /// Redis's token to the reference's.
     tokens: BTreeMap<Token, Token>,
-    /// The record's token and count as the last answer told them, and the reference's count.
-    token: Token,
-    count: u64,
+    /// The record as the last answer told of it, and the reference's count.
+    version: RecordVersion,
     count_twin: u64,
     /// How far the reference's count of the present record is ahead: a new record counts from the clock.
     count_ahead: u64,
@@ -109,7 +108,19 @@ impl Pair<'_> {
 
     /// The reference's count for one that was made from the last count.
     fn twin_count(&self, count: u64) -> u64 {
-        (self.count_twin + count).saturating_sub(self.count)
+        (self.count_twin + count).saturating_sub(self.version.count)
+    }
+
+    /// Both records are of the same version, as far as it was told.
+    fn same_version(&mut self, redis: RecordVersion, reference: RecordVersion) {
+        self.same_token(redis.token, reference.token);
+        assert_eq!((redis.count + self.count_ahead, redis.writer), (reference.count, reference.writer));
+        (self.version, self.count_twin) = (redis, reference.count);
+    }
+
+    fn wrote(&mut self, writer: SessionId, (token, count): (Token, u64), (token_twin, count_twin): (Token, u64)) {
+        let of = |token, count| RecordVersion { token, count, writer: Some(writer) };
+        self.same_version(of(token, count), of(token_twin, count_twin));
     }
 
     /// Two tokens mean the same; a new pair keeps the order of all.
@@ -148,8 +159,11 @@ impl Pair<'_> {
                 floor = mine;
             }
             let knowledge = (!random.one_in(2)).then(|| Knowledge {
-                token: if random.one_in(6) { random.pick(&known) } else { self.token },
-                count: (self.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2])),
+                version: RecordVersion {
+                    token: if random.one_in(6) { random.pick(&known) } else { self.version.token },
+                    count: (self.version.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2])),
+                    writer: if random.one_in(6) { Some(candidate.session) } else { self.version.writer },
+                },
                 age: lease_duration * random.pick(&[0, 2, 3, 4, 5, 8]) / 4,
                 unchanged_for: lease_duration * random.pick(&[0, 3, 4, 8]) / 4,
                 remaining: lease_duration * random.pick(&[0, 0, 2]) / 4,
@@ -160,7 +174,7 @@ impl Pair<'_> {
         match random.below(20) {
             0..=8 => {
                 let token = random.pick(&known[known.len().saturating_sub(3)..]);
-                let count = (self.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2]));
+                let count = (self.version.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2]));
                 Operation::Renew(RenewRequest { candidate, identity, token, count, lease_duration, audience, guard })
             }
             9..=12 => {
@@ -254,8 +268,11 @@ impl Pair<'_> {
         self.note_watch(before);
         let server = self.server(generation, answer.store_time);
         let knowledge = request.knowledge.map(|known| Knowledge {
-            token: self.twin(known.token),
-            count: self.twin_count(known.count),
+            version: RecordVersion {
+                token: self.twin(known.version.token),
+                count: self.twin_count(known.version.count),
+                ..known.version
+            },
             ..known
         });
         let twin = CampaignRequest { floor: self.twin(request.floor), knowledge, ..request.clone() };
@@ -267,23 +284,23 @@ impl Pair<'_> {
         use CampaignReply::{Granted, Guarded, Held, LookAgain, Stale};
         match (answer.reply, expected) {
             (Granted { token, count }, Granted { token: t, count: c })
-            | (LookAgain { token, count }, LookAgain { token: t, count: c })
             | (Stale { token, count }, Stale { token: t, count: c }) => {
-                self.same_token(token, t);
-                assert_eq!(count + self.count_ahead, c);
-                (self.token, self.count, self.count_twin) = (token, count, c);
+                self.wrote(request.candidate.session, (token, count), (t, c));
             }
-            (Held { holder, token, remaining, count }, Held { holder: h, token: t, remaining: r, count: c }) => {
-                self.same_token(token, t);
-                assert_eq!((holder, count + self.count_ahead), (h, c));
-                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
-                (self.token, self.count, self.count_twin) = (token, count, c);
+            (LookAgain { version, span }, LookAgain { version: v, span: s }) => {
+                self.same_version(version, v);
+                assert_eq!(span, s);
             }
-            (Guarded { cause, remaining, token, count }, Guarded { cause: k, remaining: r, token: t, count: c }) => {
+            (Held { holder, token, remaining, version }, Held { holder: h, token: t, remaining: r, version: v }) => {
                 self.same_token(token, t);
-                assert_eq!((cause, count + self.count_ahead), (k, c));
+                self.same_version(version, v);
+                assert_eq!(holder, h);
                 assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
-                (self.token, self.count, self.count_twin) = (token, count, c);
+            }
+            (Guarded { cause, remaining, version }, Guarded { cause: k, remaining: r, version: v }) => {
+                self.same_version(version, v);
+                assert_eq!(cause, k);
+                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
             }
             (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
         }
@@ -308,10 +325,10 @@ impl Pair<'_> {
                 RenewReply::Renewed { count, reasserted, audience },
                 RenewReply::Renewed { count: c, reasserted: r, .. },
             ) => {
-                assert_eq!((count + self.count_ahead, reasserted), (c, r));
+                assert_eq!(reasserted, r);
+                self.wrote(request.candidate.session, (request.token, count), (token, c));
                 // A cluster counts those who listen at the same node.
                 assert!(audience == 1 || (self.in_cluster && audience == 0), "this test listens: {audience}");
-                (self.token, self.count, self.count_twin) = (request.token, count, c);
             }
             (RenewReply::Lost { token, holder }, RenewReply::Lost { token: t, holder: h }) => {
                 self.same_token(token, t);
@@ -379,8 +396,7 @@ async fn run(
         passed_us: 0,
         generation: 0,
         tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
-        token: Token::NONE,
-        count: 0,
+        version: NOTHING,
         count_twin: 0,
         count_ahead: 0,
         is_new: true,

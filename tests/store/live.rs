@@ -221,8 +221,8 @@ pub async fn make_free(store: &RedisStore) {
                 // Its lease may be over by now, or the answer be late: then it takes another term.
                 return given_back == Ok(ReleaseReply::Released);
             }
-            Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count }) => {
-                knowledge = knows_for((token, count), ms(100));
+            Ok(CampaignReply::Guarded { version, .. } | CampaignReply::LookAgain { version, .. }) => {
+                knowledge = knows_for(version, ms(100));
             }
             // Not acknowledged yet, or a connection that is only being made.
             Ok(_) | Err(_) => {}

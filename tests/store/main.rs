@@ -37,8 +37,8 @@ use std::time::Duration;
 
 use baton::config::{AckMode, Guard, KubernetesConfig, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
-    CampaignReply, CampaignRequest, Knowledge, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName,
-    SessionId, Token,
+    CampaignReply, CampaignRequest, Knowledge, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    RoleName, SessionId, Token,
 };
 use baton::store::kubernetes::KubernetesStore;
 use baton::store::redis::RedisStore;
@@ -46,7 +46,7 @@ use baton::store::{LeaseStore, ShortestLease, StoreError, StoreHealth};
 use secrecy::SecretString;
 
 use support::kubernetes::FakeApi;
-use support::requests::{LEASE, ask, candidate, giving_back, knows_for, ms, renewal, unguarded};
+use support::requests::{LEASE, NOTHING, ask, candidate, giving_back, knows_for, ms, renewal, unguarded, version_of};
 use support::{BOUND, within};
 
 fn config(url: &str) -> RedisConfig {

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use baton::protocol::{
-    Announcement, Answer, Ask, Candidate, MemberCell, MemberReply, RaiseReply, RaiseRequest, Rules, Server, StoreTime,
+    Announcement, Answer, Ask, Candidate, MemberCell, MemberReply, RaiseReply, RaiseRequest, RecordVersion, Rules,
+    Server, StoreTime,
 };
 use baton::store::News;
 use baton::store::quorum::Member;
@@ -124,8 +125,7 @@ impl Pair<'_> {
                 };
                 // What a candidate knows is nothing to a member.
                 let knowledge = random.one_in(3).then_some(Knowledge {
-                    token: self.latest.1,
-                    count: self.count,
+                    version: RecordVersion { token: self.latest.1, count: self.count, writer: None },
                     age: ms(1),
                     unchanged_for: ms(1),
                     remaining: lease_duration,

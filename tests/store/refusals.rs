@@ -166,7 +166,7 @@ async fn a_redis_that_evicts_is_used_with_a_note() {
 #[tokio::test]
 async fn a_server_that_does_not_tell_its_generation_is_refused_by_the_guard_and_noted_without() {
     let redis = RedisServer::start();
-    for (word, acks) in [("master_replid", 0), ("sync_full", 1)] {
+    for (word, acks) in [("master_replid", 0), ("sync_full", 1), ("sync_partial_ok", 1)] {
         let proxy = Proxy::start_hiding(redis.port(), word).await;
         let replication = Replication { acks, ..config(&proxy.url()).replication };
         let strict = RedisConfig { replication, ..config(&proxy.url()) };

@@ -190,13 +190,13 @@ async fn a_replica_that_changes_sides_opens_the_role_to_its_new_master_only_afte
     let new = store_with(&with_one_ack(&heir.url(), AckMode::Wait, ms(300)));
     until_up(&new).await;
     // It has always known the record as it is, for long enough.
-    let mut known = (token, count);
+    let mut known = version_of(1, (token, count));
     let mut asks = async || {
         let knowledge = knows_for(known, lease);
         let request = CampaignRequest { lease_duration: lease, floor: token, knowledge, ..ask(2, 1) };
         let reply = new.campaign(&role(), request).await.map(|stamped| stamped.reply);
-        if let Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count }) = reply {
-            known = (token, count);
+        if let Ok(CampaignReply::Guarded { version, .. } | CampaignReply::LookAgain { version, .. }) = reply {
+            known = version;
         }
         reply
     };
@@ -223,11 +223,36 @@ async fn a_replica_that_changes_sides_opens_the_role_to_its_new_master_only_afte
     assert!(replies.iter().any(|reply| matches!(reply, Ok(CampaignReply::Guarded { .. }))), "{replies:?}");
 }
 
-/// How many full synchronisations a server has served.
-fn synchronised(server: &RedisServer) -> u64 {
+/// How many replicas a server has given everything, and how many only what they lacked.
+fn synchronised(server: &RedisServer) -> (u64, u64) {
     let info = server.command(&["INFO", "stats"]).text();
-    let told = info.lines().find_map(|line| line.strip_prefix("sync_full:")).expect("it tells");
-    told.trim().parse().expect("a number")
+    let told = |name| info.lines().find_map(|line| line.strip_prefix(name)).expect("it tells");
+    let times = |name| told(name).trim().parse().expect("a number");
+    (times("sync_full:"), times("sync_partial_ok:"))
+}
+
+/// What a replica has acknowledged another master, it may have lost in a crash: its disk tells of a time before that,
+/// from which this master takes it on.
+#[tokio::test]
+async fn a_replica_that_crashed_and_goes_on_from_its_disk_shuts_the_role_for_a_lease() {
+    let lease = ms(1_000);
+    let (master, mut replica) = pair().await;
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    let (token, _) = win_after_the_start(&store, 1, lease).await;
+    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+    let before = synchronised(&master);
+    replica.kill();
+    replica.start_again();
+    wait_until(BOUND, "it is back", || online(&master) == 1).await;
+    assert_eq!(synchronised(&master), (before.0, before.1 + 1), "it is taken for one that was only away");
+
+    let came_at = std::time::Instant::now();
+    let newcomer = CampaignRequest { lease_duration: lease, ..ask(2, 1) };
+    let reply = campaign(&store, newcomer).await;
+    assert!(matches!(reply, CampaignReply::Guarded { cause: GuardCause::Generation, .. }), "{reply:?}");
+    win_after_the_start(&store, 3, lease).await;
+    assert!(came_at.elapsed() >= lease, "granted {:?} after it came", came_at.elapsed());
 }
 
 /// An old master that was never demoted gets its replica back, which has acknowledged another's writes meanwhile.
@@ -256,17 +281,17 @@ async fn a_replica_that_comes_back_opens_the_role_to_its_old_master_only_after_a
     // Nobody has asked the old master anything since: by its record the role is free.
     waverer.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
     wait_until(BOUND, "the replica is back", || online(&master) == 1).await;
-    assert_eq!(synchronised(&master), before + 1, "it brought another history along");
+    assert_eq!(synchronised(&master), (before.0 + 1, before.1), "it brought another history along");
     let mut replies = Vec::new();
-    let mut known = (earlier, count);
+    let mut known = version_of(1, (earlier, count));
     wait_until_async(BOUND, "the old master grants in the end", async || {
         let knowledge = knows_for(known, lease);
         let request = CampaignRequest { lease_duration: lease, knowledge, ..ask(3, replies.len() as u64 + 1) };
         replies.push(old.campaign(&role(), request).await.map(|stamped| stamped.reply));
-        if let Some(Ok(CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count })) =
+        if let Some(Ok(CampaignReply::Guarded { version, .. } | CampaignReply::LookAgain { version, .. })) =
             replies.last()
         {
-            known = (*token, *count);
+            known = *version;
         }
         matches!(replies.last(), Some(Ok(CampaignReply::Granted { .. })))
     })
@@ -304,20 +329,34 @@ async fn a_grant_that_a_replica_acknowledges_which_came_only_then_does_not_count
     replica.resume();
 }
 
+/// Nobody can tell it from one that crashed. But whoever leads goes on, and later hands over at once.
 #[tokio::test]
-async fn a_replica_that_was_only_cut_off_for_a_moment_shuts_nothing() {
+async fn after_a_replica_has_come_back_the_incumbents_release_opens_the_role_as_before() {
+    let lease = ms(600);
     let (master, replica) = pair().await;
     let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
     until_up(&store).await;
-    win_after_the_start(&store, 1, ms(300)).await;
-    let (token, _) = win(&store, ask(1, 2)).await;
+    let (token, _) = win_after_the_start(&store, 1, lease).await;
     let before = synchronised(&master);
-    assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
     master.command(&["CLIENT", "KILL", "TYPE", "replica"]);
     wait_until(BOUND, "it is back", || {
         replica.command(&["INFO", "replication"]).text().contains("master_link_status:up") && online(&master) == 1
     })
     .await;
-    assert_eq!(synchronised(&master), before, "it went on where it was");
+    assert_eq!(synchronised(&master), (before.0, before.1 + 1), "it went on where it was");
+
+    let renews = async || {
+        let request = RenewRequest { lease_duration: lease, ..renewal(1, 1, token) };
+        assert!(matches!(renew(&store, request).await, RenewReply::Renewed { .. }));
+    };
+    let writer = || master.command(&["HGET", "baton:{scheduler}:record", "session"]).text();
+    renews().await;
+    assert_eq!(writer(), "", "a watch has begun");
+    wait_until_async(BOUND, "the guard is over", async || {
+        renews().await;
+        !writer().is_empty()
+    })
+    .await;
+    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
     win(&store, ask(2, 1)).await;
 }

@@ -18,8 +18,8 @@ pub async fn win_after_the_start(store: &RedisStore, session: u128, lease: Durat
         let request = CampaignRequest { lease_duration: lease, knowledge, ..ask(session, 1) };
         match campaign(store, request).await {
             CampaignReply::Granted { token, count } => won = Some((token, count)),
-            CampaignReply::Guarded { token, count, .. } | CampaignReply::LookAgain { token, count } => {
-                knowledge = knows_for((token, count), lease)
+            CampaignReply::Guarded { version, .. } | CampaignReply::LookAgain { version, .. } => {
+                knowledge = knows_for(version, lease)
             }
             other => panic!("{other:?}"),
         }
@@ -66,7 +66,7 @@ async fn a_record_below_the_floor_guards_the_role_for_regression() {
     assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
     let floor = Token::new(token.get() + 5_000_000).expect("below 2^53");
     match campaign(&store, CampaignRequest { floor, ..ask(2, 1) }).await {
-        CampaignReply::Guarded { cause: GuardCause::Regression, token: t, .. } => {
+        CampaignReply::Guarded { cause: GuardCause::Regression, version: RecordVersion { token: t, .. }, .. } => {
             assert_eq!(t, token, "of the last term")
         }
         other => panic!("{other:?}"),
@@ -83,7 +83,12 @@ async fn a_lease_that_is_gone_before_its_time_guards_the_role_as_vanished() {
     let store = connected(&redis.url()).await;
     let (token, count) = win_after_the_start(&store, 1, LEASE / 60).await;
     redis.command(&["DEL", LEASE_KEY]);
-    let knowledge = Some(Knowledge { token, count, age: ms(10), unchanged_for: ms(10), remaining: ms(1) });
+    let knowledge = Some(Knowledge {
+        version: version_of(1, (token, count)),
+        age: ms(10),
+        unchanged_for: ms(10),
+        remaining: ms(1),
+    });
     let reply = campaign(&store, CampaignRequest { knowledge, ..ask(2, 1) }).await;
     assert!(matches!(reply, CampaignReply::Guarded { cause: GuardCause::Vanished, .. }), "{reply:?}");
     redis.command(&["DEL", RECORD_KEY]);

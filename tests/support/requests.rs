@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::protocol::{Attempt, CampaignRequest, Candidate, Knowledge, ReleaseRequest, RenewRequest, SessionId, Token};
+use baton::protocol::{
+    Attempt, CampaignRequest, Candidate, Knowledge, RecordVersion, ReleaseRequest, RenewRequest, SessionId, Token,
+};
 
 /// Long enough that no test waits for it by accident.
 pub const LEASE: Duration = Duration::from_secs(60);
@@ -35,18 +37,23 @@ pub fn unguarded(session: u128, attempt: u64) -> CampaignRequest {
     CampaignRequest { guard: false, ..ask(session, attempt) }
 }
 
-/// What a candidate knows that heard this token and count a while ago.
-pub fn knows((token, count): (Token, u64), age: Duration) -> Option<Knowledge> {
-    Some(Knowledge { token, count, age, unchanged_for: age, remaining: Duration::ZERO })
+/// What a candidate knows that heard of this version a while ago.
+pub fn knows(version: RecordVersion, age: Duration) -> Option<Knowledge> {
+    Some(Knowledge { version, age, unchanged_for: age, remaining: Duration::ZERO })
+}
+
+/// The version of a record that this session has just written.
+pub fn version_of(writer: u128, (token, count): (Token, u64)) -> RecordVersion {
+    RecordVersion { token, count, writer: Some(SessionId::from_u128(writer)) }
 }
 
 /// What a candidate knows that has watched a lease of this length run out.
-pub fn knows_for(known: (Token, u64), lease: Duration) -> Option<Knowledge> {
+pub fn knows_for(known: RecordVersion, lease: Duration) -> Option<Knowledge> {
     knows(known, lease).map(|known| Knowledge { age: Duration::ZERO, ..known })
 }
 
 /// What a candidate knows that found nothing.
-pub const NOTHING: (Token, u64) = (Token::NONE, 0);
+pub const NOTHING: RecordVersion = RecordVersion { token: Token::NONE, count: 0, writer: None };
 
 /// A renewal by the incumbent that won with this attempt.
 pub fn renewal(session: u128, attempt: u64, token: Token) -> RenewRequest {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::super::event::{CampaignOutcome, Event, ReleaseReason};
 use super::super::names::{Mono, Token};
-use super::super::wire::{Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, Stamped};
+use super::super::wire::{
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, RecordVersion, Stamped,
+};
 use super::{Action, Election, Failure, Flight, Kind, Phase, RequestId, Term};
 
 /// How far wake-ups are spread for each replica that listens (R8): so much that one grant is heard before many look.
@@ -193,7 +195,7 @@ impl Election {
     fn granted(&mut self, now: Mono, flight: Flight, token: Token, count: u64, current: bool) {
         self.tell(Event::Campaigned { outcome: CampaignOutcome::Granted });
         let behind = self.profile.rules.tokens && token <= self.insight.floor;
-        self.insight.learn(token, count, now);
+        self.insight.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
         let deadline = self.deadline(flight, now);
         let candidate = matches!(self.phase, Phase::Candidate);
         if candidate && (self.leaving || !self.app_healthy) {
@@ -230,19 +232,19 @@ impl Election {
     fn refused(&mut self, now: Mono, flight: Flight, reply: CampaignReply, current: bool) {
         let timing = self.profile.timing;
         let (outcome, wait) = match reply {
-            CampaignReply::Held { holder, token, remaining, count } => {
+            CampaignReply::Held { holder, token, remaining, version } => {
                 if current && token > self.insight.floor && self.insight.floor > Token::NONE {
                     self.tell(Event::Contended { winner: holder.identity.clone(), token });
                 }
-                self.insight.learn(token, count, now);
+                self.insight.learn(version, now);
                 self.guarded = None;
                 // Counted from when the store may have read its clock at the earliest.
                 let until = flight.sent_at + remaining.min(timing.lease_duration());
                 self.follow(holder, token, until);
                 (CampaignOutcome::Held, (remaining + past_renewal(timing.lease_duration())).min(timing.look_span()))
             }
-            CampaignReply::Guarded { cause, remaining, token, count } => {
-                self.insight.learn(token, count, now);
+            CampaignReply::Guarded { cause, remaining, version } => {
+                self.insight.learn(version, now);
                 let remaining = remaining.min(timing.lease_duration());
                 if self.guarded.is_none_or(|(known, until)| known != cause || until <= now) {
                     self.tell(Event::Guarded { cause, remaining });
@@ -252,13 +254,14 @@ impl Election {
                 let wait = if self.profile.rules.still { remaining.min(timing.listen_span()) } else { remaining };
                 (CampaignOutcome::Guarded, wait + self.profile.place)
             }
-            CampaignReply::LookAgain { token, count } => {
-                self.insight.learn(token, count, now);
+            CampaignReply::LookAgain { version, span } => {
+                self.insight.learn(version, now);
                 self.guarded = None;
-                // Long enough that the record is known to have stood still for a lease, or to be renewed.
-                let still = self.insight.known_since().unwrap_or(now) + timing.lease_duration();
-                let least = now + timing.listen_span() / 10;
-                (CampaignOutcome::Guarded, still.max(self.listen_until).max(least).since(now) + self.profile.place)
+                // Long enough that the record is known to have stood still, or to be renewed; and a moment at least where
+                // what is known was not told.
+                let still = (self.insight.known_since().unwrap_or(now) + span).max(self.listen_until);
+                let wait = if still > now { still.since(now) } else { timing.listen_span() / 10 };
+                (CampaignOutcome::Guarded, wait + self.profile.place)
             }
             CampaignReply::Divided { token, after } => {
                 self.insight.floor = self.insight.floor.max(token);
@@ -273,7 +276,7 @@ impl Election {
                 (CampaignOutcome::Held, pause)
             }
             CampaignReply::Stale { token, count } => {
-                self.insight.learn(token, count, now);
+                self.insight.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
                 (CampaignOutcome::Error, Duration::ZERO)
             }
             CampaignReply::Granted { .. } => return,
@@ -312,7 +315,8 @@ impl Election {
         if !matches!(self.phase, Phase::Candidate) || !self.insight.forget_rival(news.token) {
             return;
         }
-        self.insight.learn(news.token, news.count, now);
+        let Announcement { token, count, .. } = *news;
+        self.insight.learn(RecordVersion { token, count, writer: Some(news.holder.session) }, now);
         self.look_again = true;
         self.look_for_vacancy(now);
     }

@@ -4,8 +4,14 @@ use std::time::Duration;
 
 use super::super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
 use super::super::names::{Attempt, Mono, Token};
-use super::super::wire::{ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
+use super::super::wire::{RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
 use super::{Action, Drain, Election, Failure, Flight, Kind, Phase, Release, RequestId, Term};
+
+/// For how long it is tried to give a lease back, at most a renewal period. A process that ends waits for it.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same for one that may not have been granted at all.
+const UNSURE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The roles of a crowd are renewed at multiples of this, so that those of one moment go out, and are answered,
 /// together: waking up costs as much as a renewal does.
@@ -73,7 +79,8 @@ impl Election {
         self.tell(Event::Renewed { outcome, took, token: term.token });
         match reply {
             Ok(Stamped { reply: RenewReply::Renewed { count, audience, .. }, .. }) => {
-                self.insight.learn(term.token, count, now);
+                let writer = Some(self.profile.session);
+                self.insight.learn(RecordVersion { token: term.token, count, writer }, now);
                 self.insight.audience = audience;
                 term.count = term.count.max(count);
                 term.deadline = term.deadline.max(self.deadline(flight, now));
@@ -145,10 +152,12 @@ impl Election {
     /// store says that it is superseded there is nothing left to keep for them.
     fn lose(&mut self, now: Mono, term: Term, reason: LossReason) {
         self.standing.close();
-        if let Phase::Draining(drain) = self.phase {
-            // It no longer led, and was to be given up anyway.
+        let drain = if let Phase::Draining(drain) = self.phase { Some(drain) } else { None };
+        if let Some(drain) = drain {
             self.out_until = now + drain.cooldown;
-        } else {
+        }
+        // A term that ended because the app was unwell was told of then.
+        if drain.is_none_or(|drain| drain.reason != ReleaseReason::Unhealthy) {
             self.tell(Event::Lost { token: term.token, reason, held_for: now.since(term.since) });
         }
         self.phase = Phase::Candidate;
@@ -189,7 +198,8 @@ impl Election {
 
     /// Sends the release; the lease is not the replica's from now on, whatever the answer.
     pub(super) fn give_back(&mut self, now: Mono, attempt: Attempt, token: Token, reason: ReleaseReason, since: Mono) {
-        let give_up_at = now + self.profile.timing.renew_period();
+        let patience = if token == Token::NONE { UNSURE_PATIENCE } else { RELEASE_PATIENCE };
+        let give_up_at = now + patience.min(self.profile.timing.renew_period());
         let release = Release { attempt, token, reason, since, retry_at: give_up_at, give_up_at };
         self.phase = Phase::Releasing(release);
         self.send_release(now, release);

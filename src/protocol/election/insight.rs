@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::clockwatch::{ClockWatch, slack};
 use super::super::names::{Mono, SessionId, Token};
 use super::super::timing::Timing;
-use super::super::wire::{Holder, Knowledge};
+use super::super::wire::{Holder, Knowledge, RecordVersion};
 
 #[derive(Clone, Debug)]
 struct Rival {
@@ -17,14 +17,13 @@ struct Rival {
     until: Mono,
 }
 
-/// The record's token and count.
+/// The record's version.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    token: Token,
-    count: u64,
-    /// When they were first known to be these.
+    version: RecordVersion,
+    /// When it was first known to be this.
     since: Mono,
-    /// When they were last known to be these.
+    /// When it was last known to be this.
     at: Mono,
 }
 
@@ -60,14 +59,14 @@ impl Insight {
     /// What to tell the store (R5). `listening`: messages may have been missed, so that it counts only if it was seen
     /// to stand still for as long as one listens.
     pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<Knowledge> {
-        let Known { token, count, since, at } = self.known?;
+        let Known { version, since, at } = self.known?;
         let age = now.since(at);
         if listening && at.since(since) < timing.listen_span() {
             return None;
         }
         let stands = self.rival.as_ref().map_or(Duration::ZERO, |rival| rival.until.since(now));
         let remaining = stands.saturating_sub(slack(timing.lease_duration()));
-        Some(Knowledge { token, count, age, unchanged_for: now.since(since), remaining })
+        Some(Knowledge { version, age, unchanged_for: now.since(since), remaining })
     }
 
     /// Since when the record has been known to be as it is.
@@ -75,11 +74,11 @@ impl Insight {
         self.known.map(|known| known.since)
     }
 
-    /// The store's record had this token and count, at `at` or before.
-    pub(super) fn learn(&mut self, token: Token, count: u64, at: Mono) {
-        self.floor = self.floor.max(token);
-        let same = self.known.filter(|known| (known.token, known.count) == (token, count));
-        self.known = Some(Known { token, count, since: same.map_or(at, |known| known.since), at });
+    /// The store's record was of this version, at `at` or before.
+    pub(super) fn learn(&mut self, version: RecordVersion, at: Mono) {
+        self.floor = self.floor.max(version.token);
+        let same = self.known.filter(|known| known.version == version);
+        self.known = Some(Known { version, since: same.map_or(at, |known| known.since), at });
     }
 
     /// The store says that another leads. True when that is news.
@@ -98,8 +97,9 @@ impl Insight {
         }
         self.heartbeat = Some(Heartbeat { session, token, at: now });
         // News may overtake each other, and the store's answers overtake news.
-        if self.known.is_none_or(|known| (known.token, known.count) <= (token, count)) {
-            self.learn(token, count, now);
+        let is_newer = |known: Known| (known.version.token, known.version.count) <= (token, count);
+        if self.known.is_none_or(is_newer) {
+            self.learn(RecordVersion { token, count, writer: Some(session) }, now);
         }
         self.floor = self.floor.max(token);
         true

@@ -49,6 +49,9 @@ pub struct Profile {
     pub seed: u64,
 }
 
+/// For how long a release that is on its way is waited for when everything shall end at once.
+const ABANDON_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Ties a reply to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(u64);
@@ -501,7 +504,8 @@ impl Election {
             }
             Phase::Releasing(release) => {
                 // It is on its way; a lost answer is not worth a wait any more.
-                let give_up_at = release.give_up_at.min(now + self.profile.timing.renew_period() / 5);
+                let patience = ABANDON_PATIENCE.min(self.profile.timing.renew_period() / 5);
+                let give_up_at = release.give_up_at.min(now + patience);
                 self.phase = Phase::Releasing(Release { give_up_at, ..release });
                 return;
             }

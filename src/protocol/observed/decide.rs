@@ -6,7 +6,7 @@ use super::super::lease::{TokensExhausted, next_token};
 use super::super::names::{Mono, StoreTime, Token};
 use super::super::rules::Rules;
 use super::super::wire::{
-    CampaignReply, CampaignRequest, GuardCause, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    CampaignReply, CampaignRequest, GuardCause, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
 use super::observation::{Observation, Seen};
 use super::record::{LeaseRecord, Mark, Tenure, micros};
@@ -146,8 +146,9 @@ impl Campaign<'_> {
     fn rival(&self, record: &LeaseRecord, lease: Duration) -> Result<Step<CampaignReply>, TokensExhausted> {
         match (self.left_of(lease), record.holder()) {
             (Some(remaining), Some(holder)) => {
-                let (token, count) = (record.token(), record.count());
-                Ok(Step::Reply(CampaignReply::Held { holder, token, remaining, count }))
+                let (token, writer) = (record.token(), Some(holder.session));
+                let version = RecordVersion { token, count: record.count(), writer };
+                Ok(Step::Reply(CampaignReply::Held { holder, token, remaining, version }))
             }
             _ => self.grant(Some(record)),
         }
@@ -179,20 +180,24 @@ impl Campaign<'_> {
         record.map_or((Token::NONE, 0), |record| (record.token(), record.count()))
     }
 
-    fn guarded(&self, cause: GuardCause, remaining: Duration) -> Step<CampaignReply> {
+    fn version(&self) -> RecordVersion {
         let (token, count) = self.known();
-        Step::Reply(CampaignReply::Guarded { cause, remaining, token, count })
+        RecordVersion { token, count, writer: None }
+    }
+
+    fn guarded(&self, cause: GuardCause, remaining: Duration) -> Step<CampaignReply> {
+        Step::Reply(CampaignReply::Guarded { cause, remaining, version: self.version() })
     }
 
     /// The record is older than a token that was seen. That is noted on the object, so that others know; it counts from
     /// that write on.
     fn regressed(&self, record: &LeaseRecord, left: Duration) -> Step<CampaignReply> {
         let cause = GuardCause::Regression;
-        let (token, count) = self.known();
+        let version = self.version();
         match record.noting(self.request.floor) {
             Some(record) => {
                 let remaining = self.request.lease_duration;
-                Step::Write { record, reply: CampaignReply::Guarded { cause, remaining, token, count } }
+                Step::Write { record, reply: CampaignReply::Guarded { cause, remaining, version } }
             }
             None => self.guarded(cause, left),
         }

@@ -9,7 +9,8 @@ use super::super::election::Failure;
 use super::super::names::Token;
 use super::super::rules::Rules;
 use super::super::wire::{
-    CampaignReply, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    CampaignReply, CampaignRequest, GuardCause, Holder, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest,
 };
 use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest, Seats};
 
@@ -320,7 +321,8 @@ fn incumbent(urn: &Urn) -> Option<CampaignReply> {
     let confirmed = || leases(urn).filter(|(_, _, _, confirmed)| *confirmed);
     let (holder, token, _, _) = confirmed().max_by_key(|(_, token, _, _)| *token)?;
     let remaining = confirmed().map(|(_, _, remaining, _)| remaining).max()?;
-    Some(CampaignReply::Held { holder: holder.clone(), token, remaining, count: 0 })
+    let version = RecordVersion { token, count: 0, writer: Some(holder.session) };
+    Some(CampaignReply::Held { holder: holder.clone(), token, remaining, version })
 }
 
 /// R5 holds so many members shut that no majority is left: until enough of them are open again.
@@ -329,7 +331,8 @@ fn shut(urn: &Urn, grants: usize) -> Option<CampaignReply> {
     guards.sort_unstable();
     let missing = urn.seats.needed().checked_sub(grants)?;
     let (remaining, cause) = *guards.get(missing.checked_sub(1)?)?;
-    Some(CampaignReply::Guarded { cause, remaining, token: greatest_token(urn), count: 0 })
+    let version = RecordVersion { token: greatest_token(urn), count: 0, writer: None };
+    Some(CampaignReply::Guarded { cause, remaining, version })
 }
 
 fn guard((_, answer): (usize, &Answer)) -> Option<(Duration, GuardCause)> {

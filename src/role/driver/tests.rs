@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::clock::{BootClock, Clock};
 use crate::protocol::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, Stamped, StoreTime, Token,
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, RecordVersion, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, Stamped, StoreTime, Token,
 };
 use crate::store::Purge;
 use crate::telemetry::Metrics;
@@ -60,7 +60,8 @@ impl LeaseStore for HeldStore {
         self.campaigns.fetch_add(1, Ordering::SeqCst);
         let holder = Holder { session: SessionId::from_u128(10), identity: Arc::from("first") };
         let token = Token::new(10).expect("small");
-        let reply = CampaignReply::Held { holder, token, remaining: LEASE, count: 5 };
+        let version = RecordVersion { token, count: 5, writer: Some(holder.session) };
+        let reply = CampaignReply::Held { holder, token, remaining: LEASE, version };
         Ok(Stamped { reply, store_time: StoreTime(BootClock.now().as_nanos() / 1_000) })
     }
 

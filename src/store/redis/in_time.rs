@@ -82,11 +82,11 @@ impl RedisStore {
                 clock.told(self.time_at(slot, deadline).await?);
                 continue;
             };
-            let Done { reply, link, deadline } = self.call(call(latest), deadline).await?;
+            let Done { reply, link, deadline, asking } = self.call(call(latest), deadline).await?;
             let (store_time, answer) = answer(reply)?;
             clock.told(store_time);
             match answer {
-                Answer::Done(fields) => return Ok(Done { reply: read(fields)?, link, deadline }),
+                Answer::Done(fields) => return Ok(Done { reply: read(fields)?, link, deadline, asking }),
                 // It has done nothing, and now we know better: another server, or its clock was stepped.
                 Answer::Late if deadline.is_ahead() => {}
                 Answer::Late => return Err(StoreError::Unknown { after: self.settings.command_timeout }),

@@ -98,11 +98,8 @@ impl Info {
     /// What the guard needs to know of a server (R5) and this one does not tell: which generation of its data it has,
     /// and with acknowledgements whether replicas may have come from another master since.
     pub fn untold(&self, acks: u32) -> Option<&'static Untold> {
-        let is_told = |field| self.get(field).is_some_and(|value| !value.is_empty());
-        if !is_told(REPLICATION_ID.field) {
-            return Some(&REPLICATION_ID);
-        }
-        (acks > 0 && !is_told(FULL_SYNCS.field)).then_some(&FULL_SYNCS)
+        let needed = [&REPLICATION_ID].into_iter().chain(SYNCS.iter().filter(|_| acks > 0));
+        needed.into_iter().find(|untold| self.get(untold.field).is_none_or(str::is_empty))
     }
 
     /// Whether it takes writes.
@@ -145,11 +142,12 @@ static REPLICATION_ID: Untold = Untold {
     section: "replication",
     shows: "that a restart or a failover may have forgotten a lease",
 };
-static FULL_SYNCS: Untold = Untold {
-    field: "sync_full",
-    section: "stats",
-    shows: "that a replica may have acknowledged another master's writes before it came back (replication.acks)",
-};
+static SYNCS: [Untold; 2] = [of_syncs("sync_full"), of_syncs("sync_partial_ok")];
+
+const fn of_syncs(field: &'static str) -> Untold {
+    let shows = "that a replica may have acknowledged another master's writes before it came back (replication.acks)";
+    Untold { field, section: "stats", shows }
+}
 
 impl Untold {
     /// The field, and what it is for.
@@ -213,7 +211,8 @@ mod tests {
             ("redis_version:7.0.15 run_id:7a sync_full:0", 1, Some("master_replid")),
             (replication, 0, None),
             (replication, 1, Some("sync_full")),
-            ("redis_version:7.0.15 master_replid:5b2f sync_full:0", 1, None),
+            ("redis_version:7.0.15 master_replid:5b2f sync_full:0", 1, Some("sync_partial_ok")),
+            ("redis_version:7.0.15 master_replid:5b2f sync_full:0 sync_partial_ok:0", 1, None),
         ] {
             assert_eq!(untold(lines, acks), expected, "{lines}, {acks}");
             assert_eq!(info(lines).check(Guard::Strict, acks).is_err(), expected.is_some(), "{lines}, {acks}");
@@ -231,10 +230,13 @@ mod tests {
 
     #[test]
     fn more_acknowledgements_than_replicas_are_noted() {
-        let notes = |acks| info("master_replid:5b2f sync_full:0 connected_slaves:1").notes(acks);
+        let notes = |acks| info("master_replid:5b2f sync_full:0 sync_partial_ok:0 connected_slaves:1").notes(acks);
         assert!(notes(0).is_empty() && notes(1).is_empty());
         assert!(notes(2)[0].contains("asks for 2 replicas and this Redis has 1"), "{:?}", notes(2));
-        assert!(info("master_replid:5b2f sync_full:0").notes(2).is_empty(), "what is not told is not claimed");
+        assert!(
+            info("master_replid:5b2f sync_full:0 sync_partial_ok:0").notes(2).is_empty(),
+            "what is not told is not claimed"
+        );
     }
 
     #[test]

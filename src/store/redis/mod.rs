@@ -70,8 +70,8 @@ use crate::clock::{BootClock, Clock};
 use crate::config::{AckMode, RedisConfig, Replication};
 use crate::mailbox;
 use crate::protocol::{
-    CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, SessionId, Stamped,
+    CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, RecordVersion, ReleaseReply, ReleaseRequest,
+    RenewReply, RenewRequest, RoleName, SessionId, Stamped,
 };
 
 /// See the module.
@@ -150,15 +150,16 @@ impl RedisStore {
             // What waits for its place costs little, and what has one much: there may be thousands of the former.
             Box::pin(send(&call, &link, deadline, false)).await
         };
+        let mut asking = false;
         let reply = match reply {
             Err(Failure { moving_to: Some(node), .. }) => {
                 let (other, reply) = Box::pin(self.call_there(&node, &call, deadline)).await?;
-                link = other;
+                (link, asking) = (other, true);
                 reply
             }
             reply => reply.map_err(|failure| failure.error)?,
         };
-        Ok(Done { reply, link, deadline })
+        Ok(Done { reply, link, deadline, asking })
     }
 
     /// The same at the node that the slot is on its way to, and these keys have reached already. On a connection of its
@@ -183,9 +184,9 @@ impl RedisStore {
         if self.replication.acks == 0 || !guard {
             return self.acknowledged(done).await;
         }
-        let (link, deadline) = (Arc::clone(&done.link), done.deadline);
+        let (link, deadline, asking) = (Arc::clone(&done.link), done.deadline, done.asking);
         let reply = self.acknowledged(done).await?;
-        let answer = Box::pin(send(&confirm, &link, deadline, false)).await.map_err(|failure| failure.error)?;
+        let answer = Box::pin(send(&confirm, &link, deadline, asking)).await.map_err(|failure| failure.error)?;
         if scripts::confirm_reply(answer)? {
             return Ok(reply);
         }
@@ -282,12 +283,14 @@ struct Done<R> {
     reply: R,
     link: Arc<Link>,
     deadline: Deadline,
+    /// Its keys are on their way to the server that answered.
+    asking: bool,
 }
 
 impl Done<Value> {
     fn read<R>(self, read: impl FnOnce(Value) -> Result<R, StoreError>) -> Result<Done<R>, StoreError> {
-        let Self { reply, link, deadline } = self;
-        Ok(Done { reply: read(reply)?, link, deadline })
+        let Self { reply, link, deadline, asking } = self;
+        Ok(Done { reply: read(reply)?, link, deadline, asking })
     }
 }
 
@@ -355,7 +358,7 @@ impl LeaseStore for RedisStore {
                 let confirm = Keys::new(&self.settings.namespace, role).into_call(&CONFIRM, vec![token.to_string()]);
                 self.confirmed(confirm, request.guard, done).await
             }
-            CampaignReply::Held { count, .. } => {
+            CampaignReply::Held { version: RecordVersion { count, .. }, .. } => {
                 self.compare(role, count, request.lease_duration);
                 Ok(done.reply)
             }

@@ -10,7 +10,8 @@ use fred::types::Value;
 use super::namespace::Namespace;
 use crate::protocol::{
     Answer, CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberReply, RaiseReply, RaiseRequest,
-    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped, StoreTime, Token,
+    RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, SessionId, Stamped, StoreTime,
+    Token,
 };
 use crate::store::{Purge, StoreError};
 
@@ -188,13 +189,14 @@ pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String
     match request.knowledge {
         // Rounded towards caution: a younger knowledge and a longer remaining lease shut the role sooner.
         Some(known) => args.extend([
-            known.token.to_string(),
-            known.count.to_string(),
+            known.version.token.to_string(),
+            known.version.count.to_string(),
+            known.version.writer.map_or_else(String::new, |writer| writer.to_string()),
             known.age.as_millis().to_string(),
             known.unchanged_for.as_millis().to_string(),
             ceil_ms(known.remaining),
         ]),
-        None => args.extend([const { String::new() }; 5]),
+        None => args.extend([const { String::new() }; 6]),
     }
     args
 }
@@ -299,6 +301,12 @@ impl Fields {
         Ok((remaining, GuardCause::parse(&self.text()?).ok_or_else(misunderstood)?))
     }
 
+    /// A session, or nothing.
+    fn writer(&mut self) -> Result<Option<SessionId>, StoreError> {
+        let text = self.text()?;
+        if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| misunderstood()) }
+    }
+
     fn holder(&mut self) -> Result<Holder, StoreError> {
         let session = self.text()?.parse().map_err(|_| misunderstood())?;
         Ok(Holder { session, identity: Arc::from(self.text()?) })
@@ -356,15 +364,20 @@ pub(super) fn campaign_reply(reply: Value) -> Result<Stamped<CampaignReply>, Sto
     let (token, count) = (fields.token()?, fields.number()?);
     let reply = match fields.name.as_str() {
         "granted" => CampaignReply::Granted { token, count },
-        "look" => CampaignReply::LookAgain { token, count },
+        "look" => {
+            let version = RecordVersion { token, count, writer: fields.writer()? };
+            CampaignReply::LookAgain { version, span: Duration::from_millis(fields.number()?) }
+        }
         "stale" => CampaignReply::Stale { token, count },
         "held" => {
-            let remaining = Duration::from_millis(fields.number()?);
-            CampaignReply::Held { holder: fields.holder()?, token, remaining, count }
+            let version = RecordVersion { token, count, writer: fields.writer()? };
+            let (token, remaining) = (fields.token()?, Duration::from_millis(fields.number()?));
+            CampaignReply::Held { holder: fields.holder()?, token, remaining, version }
         }
         "guarded" => {
+            let version = RecordVersion { token, count, writer: fields.writer()? };
             let (remaining, cause) = fields.guard()?;
-            CampaignReply::Guarded { cause, remaining, token, count }
+            CampaignReply::Guarded { cause, remaining, version }
         }
         _ => return Err(misunderstood()),
     };

@@ -69,7 +69,7 @@ async fn a_request_that_its_sender_has_given_up_does_nothing_when_it_arrives() {
 #[tokio::test]
 async fn a_request_that_seems_late_because_the_stores_clock_was_stepped_is_sent_again() {
     let Some(library) = clock::library() else {
-        println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
+        println!("left out: there is no libfaketime here, or the server does not start under it");
         return;
     };
     let control = ClockControl::new();

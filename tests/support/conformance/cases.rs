@@ -13,7 +13,7 @@ use baton::store::{LeaseStore, News, StoreError};
 
 use super::stage::PATIENCE;
 use super::{Case, Fault, Stage};
-use crate::support::requests::{LEASE, NOTHING, ask, giving_back, knows, ms, renewal, unguarded};
+use crate::support::requests::{LEASE, NOTHING, ask, giving_back, knows, ms, renewal, unguarded, version_of};
 use crate::support::wait_until_async;
 
 /// Lists the cases, each with the faults that it needs and the rules whose stores it concerns.
@@ -69,7 +69,8 @@ cases! {
 async fn r1_a_free_role_is_granted_and_a_held_one_names_its_holder(stage: &mut Stage) {
     let (token, count) = stage.win(unguarded(1, 1)).await;
     match stage.campaign(unguarded(2, 1)).await {
-        CampaignReply::Held { holder, token: theirs, remaining, count: c } => {
+        CampaignReply::Held { holder, token: theirs, remaining, version } => {
+            let c = version.count;
             assert_eq!((&*holder.identity, holder.session), ("web-1", SessionId::from_u128(1)));
             assert_eq!(theirs, token);
             // The members of a quorum count each for itself, but for renewals; who leads there is told without a count.
@@ -193,8 +194,8 @@ async fn r4_r5_another_server_keeps_the_incumbent_and_guards_the_role_as_generat
     assert!(matches!(stage.renew(renewal(1, 1, token)).await, RenewReply::Renewed { .. }), "the incumbent stays");
     assert_eq!(stage.release(giving_back(1, 1, token)).await, ReleaseReply::Released);
     match stage.campaign(ask(2, 1)).await {
-        CampaignReply::Guarded { cause: GuardCause::Generation, remaining, token: t, .. } => {
-            assert_eq!(t, token);
+        CampaignReply::Guarded { cause: GuardCause::Generation, remaining, version } => {
+            assert_eq!((version.token, version.writer), (token, None));
             assert!(remaining <= LEASE && remaining > LEASE / 2, "{remaining:?}");
         }
         other => panic!("{other:?}"),
@@ -219,8 +220,8 @@ async fn r5_a_record_below_the_floor_guards_the_role_as_regression(stage: &mut S
     stage.release(giving_back(1, 1, token)).await;
     let floor = Token::new(token.get() + 5_000_000).expect("below 2^53");
     match stage.campaign(CampaignRequest { floor, ..ask(2, 1) }).await {
-        CampaignReply::Guarded { cause: GuardCause::Regression, token: t, .. } => {
-            assert_eq!(t, token, "of the last term");
+        CampaignReply::Guarded { cause: GuardCause::Regression, version, .. } => {
+            assert_eq!(version.token, token, "of the last term");
         }
         other => panic!("{other:?}"),
     }
@@ -231,7 +232,7 @@ async fn r5_a_record_below_the_floor_guards_the_role_as_regression(stage: &mut S
 async fn r5_a_lease_that_is_gone_without_a_release_guards_the_role_as_vanished(stage: &mut Stage) {
     let (token, count) = stage.win_and_renew(1).await;
     stage.inflict(Fault::LeaseGone).await;
-    for knowledge in [None, knows((token, count), LEASE)] {
+    for knowledge in [None, knows(version_of(1, (token, count)), LEASE)] {
         let guarded = stage.campaign(CampaignRequest { knowledge, ..ask(2, 1) }).await;
         let CampaignReply::Guarded { cause: GuardCause::Vanished, remaining, .. } = guarded else {
             panic!("{guarded:?}")
@@ -249,7 +250,7 @@ async fn r5_a_lease_that_is_gone_without_a_release_guards_the_role_as_vanished(s
 async fn let_a_lease_run_out(stage: &mut Stage) -> (Token, u64) {
     let (token, count) = stage.win_guarded(1, LEASE / 60).await;
     wait_until_async(PATIENCE, "the lease runs out", async || match stage.campaign(ask(2, 1)).await {
-        CampaignReply::LookAgain { count: c, .. } => c == count,
+        CampaignReply::LookAgain { version, .. } => version.count == count,
         CampaignReply::Held { .. } => false,
         other => panic!("{other:?}"),
     })
@@ -259,14 +260,16 @@ async fn let_a_lease_run_out(stage: &mut Stage) -> (Token, u64) {
 
 async fn r5_a_lease_that_ran_out_although_it_was_renewed_a_moment_ago_guards_the_role_as_vanished(stage: &mut Stage) {
     let (token, count) = let_a_lease_run_out(stage).await;
-    let early = CampaignRequest { knowledge: knows((token, count - 1), LEASE * 5 / 4 - ms(1)), ..ask(2, 1) };
+    let early =
+        CampaignRequest { knowledge: knows(version_of(1, (token, count - 1)), LEASE * 5 / 4 - ms(1)), ..ask(2, 1) };
     let guarded = stage.campaign(early).await;
     assert!(matches!(guarded, CampaignReply::Guarded { cause: GuardCause::Vanished, .. }), "{guarded:?}");
 }
 
 async fn r5_a_lease_that_ran_out_and_was_not_renewed_is_free(stage: &mut Stage) {
     let (token, count) = let_a_lease_run_out(stage).await;
-    let (next, _) = stage.win(CampaignRequest { knowledge: knows((token, count), LEASE), ..ask(2, 1) }).await;
+    let (next, _) =
+        stage.win(CampaignRequest { knowledge: knows(version_of(1, (token, count)), LEASE), ..ask(2, 1) }).await;
     assert!(next > token);
 }
 
@@ -425,7 +428,8 @@ fn web_1() -> Holder {
 async fn r8_a_holder_that_is_silent_for_its_whole_lease_is_overdue_whatever_the_ttl_says(stage: &mut Stage) {
     let (token, count) = stage.win_and_renew(1).await;
     stage.inflict(Fault::LeaseStretched).await;
-    let ask = |age| CampaignRequest { lease_duration: ms(100), knowledge: knows((token, count), age), ..ask(2, 1) };
+    let version = version_of(1, (token, count));
+    let ask = |age| CampaignRequest { lease_duration: ms(100), knowledge: knows(version, age), ..ask(2, 1) };
     assert!(matches!(stage.campaign(ask(LEASE - ms(1))).await, CampaignReply::Held { .. }));
     assert!(stage.win(ask(LEASE)).await.0 > token);
 }

@@ -94,8 +94,8 @@ impl Stage {
         wait_until_async(PATIENCE, "the guard of a young server ends", async || {
             match self.campaign(CampaignRequest { lease_duration: lease, knowledge, ..ask(session, 1) }).await {
                 CampaignReply::Granted { token, count } => won = Some((token, count)),
-                CampaignReply::Guarded { cause: GuardCause::Empty, token, count, .. }
-                | CampaignReply::LookAgain { token, count } => knowledge = knows_for((token, count), lease),
+                CampaignReply::Guarded { cause: GuardCause::Empty, version, .. }
+                | CampaignReply::LookAgain { version, .. } => knowledge = knows_for(version, lease),
                 other => panic!("{other:?}"),
             }
             won.is_some()

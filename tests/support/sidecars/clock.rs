@@ -2,16 +2,30 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
+
+use crate::support::redis;
 
 /// Where Debian's package libfaketime puts it, on the processors that this is run on.
 const LIBRARIES: [&str; 2] =
     ["/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1"];
 
-/// Where libfaketime is; none when it is not installed.
+/// Where libfaketime is; none when it is not installed, or the server that the tests start does not work with it.
 pub fn library() -> Option<&'static str> {
-    LIBRARIES.into_iter().find(|library| Path::new(library).exists())
+    static FOUND: OnceLock<Option<&'static str>> = OnceLock::new();
+    *FOUND.get_or_init(|| LIBRARIES.into_iter().find(|library| Path::new(library).exists() && is_borne(library)))
+}
+
+/// Whether the server starts under it. Valkey's jemalloc ends it, or has it wait for itself for ever.
+fn is_borne(library: &str) -> bool {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "10", "env"]);
+    command.args(ClockControl::new().environment(library).into_iter().map(|(name, value)| format!("{name}={value}")));
+    command.arg(redis::program()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// The file that sets the clock of the processes that are told of it. They read it at any moment.

@@ -54,7 +54,7 @@ fn a_heartbeat_keeps_a_candidate_quiet_for_one_lease_on_its_own_clock() {
     assert!(waited >= LEASE, "whatever the store said of the TTL");
     let (_, request) = stage.campaign();
     let knowledge = request.knowledge.unwrap();
-    assert_eq!((knowledge.token, knowledge.count, knowledge.remaining), (token(10), 6, Duration::ZERO));
+    assert_eq!((knowledge.version, knowledge.remaining), (version(token(10), 6), Duration::ZERO));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_release_heard_while_a_campaign_is_out_makes_it_look_again() {
     let mut stage = Stage::new();
     let (id, _) = stage.campaign();
     stage.hear(AnnouncementKind::Release, token(10), 7);
-    stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE, count: 6 });
+    stage.answer(id, held(token(10), 6, LEASE));
     stage.actions();
     stage.until_due(ms(5));
     stage.campaign();
@@ -128,19 +128,19 @@ fn a_newcomer_watches_for_a_whole_lease_whatever_it_is_told_meanwhile() {
     let mut stage = Stage::new();
     let (id, first) = stage.campaign();
     assert_eq!(first.knowledge, None);
-    stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+    stage.answer(id, look_again(token(10), 5));
     let told_at = stage.now;
     stage.actions();
     stage.input(Input::Gap);
     stage.until_due(ms(100));
     let (id, early) = stage.campaign();
     assert_eq!(early.knowledge, None, "an early look may only find a released role");
-    stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+    stage.answer(id, look_again(token(10), 5));
     stage.actions();
     stage.until_due(LEASE + ms(100));
     let (_, late) = stage.campaign();
     assert!(stage.now.since(told_at) >= LEASE, "counted from when it was first told");
-    assert_eq!(late.knowledge.map(|known| (known.count, known.unchanged_for >= LEASE)), Some((5, true)));
+    assert_eq!(late.knowledge.map(|known| (known.version.count, known.unchanged_for >= LEASE)), Some((5, true)));
 }
 
 #[test]
@@ -164,10 +164,10 @@ fn gaps_do_not_put_off_for_ever_one_who_was_told_that_nobody_renews() {
         stage.until_due(ms(100));
         let (id, request) = stage.campaign();
         told = request.knowledge;
-        stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+        stage.answer(id, look_again(token(10), 5));
     }
     let told = told.expect("it has seen the count stand still for half a lease");
-    assert!((told.token, told.count) == (token(10), 5) && told.unchanged_for >= LEASE / 2, "{told:?}");
+    assert!(told.version == version(token(10), 5) && told.unchanged_for >= LEASE / 2, "{told:?}");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn what_is_known_grows_old_although_it_is_told_again() {
     stage.actions();
     stage.until_due(LEASE);
     let (id, _) = stage.campaign();
-    stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE * 200, count: 5 });
+    stage.answer(id, held(token(10), 5, LEASE * 200));
     stage.actions();
     stage.until_due(LEASE);
     let (_, request) = stage.campaign();
@@ -189,7 +189,7 @@ fn news_keep_nobody_quiet_for_more_than_ten_leases_and_the_store_says_whose_they
     for named in [false, true] {
         let mut stage = Stage::new();
         let (id, _) = stage.campaign();
-        stage.answer(id, CampaignReply::LookAgain { token: token(10), count: 5 });
+        stage.answer(id, look_again(token(10), 5));
         let quiet_since = stage.now;
         let mut count = 100;
         let id = loop {
@@ -204,11 +204,7 @@ fn news_keep_nobody_quiet_for_more_than_ten_leases_and_the_store_says_whose_they
         };
         assert!(stage.now.since(quiet_since) >= LEASE * 10 - PERIOD, "news postpone");
         assert_eq!(stage.election.view(stage.now).holder.map(|(name, _)| name), Some(rival().identity));
-        let reply = if named {
-            CampaignReply::Held { holder: rival(), token: token(20), remaining: LEASE, count }
-        } else {
-            CampaignReply::LookAgain { token: token(10), count: 5 }
-        };
+        let reply = if named { held(token(20), count, LEASE) } else { look_again(token(10), 5) };
         stage.answer(id, reply);
         stage.hear(AnnouncementKind::Heartbeat, token(20), count + 1);
         let holder = stage.election.view(stage.now).holder;
@@ -221,7 +217,7 @@ fn a_guarded_role_is_said_to_be_guarded_and_asked_for_when_that_ends() {
     let mut stage = Stage::new();
     let (id, _) = stage.campaign();
     let cause = GuardCause::Generation;
-    stage.answer(id, CampaignReply::Guarded { cause, remaining: ms(6_000), token: token(10), count: 5 });
+    stage.answer(id, CampaignReply::Guarded { cause, remaining: ms(6_000), version: version(token(10), 5) });
     assert_eq!(stage.state(), State::Guarded);
     assert!(stage.told(&Event::Guarded { cause, remaining: ms(6_000) }));
     assert!(stage.until_due(ms(6_100)) >= ms(6_000));
@@ -287,7 +283,7 @@ fn losing_a_race_is_told_as_contention() {
     stage.actions();
     stage.pass(SOON);
     let (id, _) = stage.campaign();
-    stage.answer(id, CampaignReply::Held { holder: rival(), token: token(11), remaining: LEASE, count: 6 });
+    stage.answer(id, held(token(11), 6, LEASE));
     assert!(stage.told(&Event::Contended { winner: Arc::from("other"), token: token(11) }));
     assert!(stage.events.contains(&Event::Campaigned { outcome: CampaignOutcome::Held }));
 }
@@ -306,7 +302,7 @@ fn looks_after_a_release(rules: Rules, listeners: u32, candidates: u64) -> Vec<D
     let look = |seed| {
         let mut stage = Stage::with(Profile { rules, seed, ..profile() });
         let (id, _) = stage.campaign();
-        stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE, count: 5 });
+        stage.answer(id, held(token(10), 5, LEASE));
         for (kind, count) in [(AnnouncementKind::Heartbeat, 6), (AnnouncementKind::Release, 7)] {
             let news = Announcement { kind, token: token(10), count, holder: rival(), audience: listeners };
             stage.input(Input::Heard(news));
@@ -365,7 +361,7 @@ fn when_a_lease_ends_a_few_look_soon_too() {
     let look = |seed| {
         let mut stage = Stage::with(Profile { seed, ..profile() });
         let (id, _) = stage.campaign();
-        stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: LEASE, count: 5 });
+        stage.answer(id, held(token(10), 5, LEASE));
         let (kind, count) = (AnnouncementKind::Heartbeat, 6);
         stage.input(Input::Heard(Announcement { kind, token: token(10), count, holder: rival(), audience: 100 }));
         stage.actions();

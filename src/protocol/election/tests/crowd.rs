@@ -18,7 +18,7 @@ fn a_role_of_a_crowd_takes_its_place_at_the_start_and_when_all_have_watched() {
     assert!(stage.actions().is_empty(), "it does not look at once");
     assert_eq!(stage.until_due(PERIOD), PLACE);
     let (id, _) = stage.campaign();
-    stage.answer(id, CampaignReply::LookAgain { token: Token::NONE, count: 0 });
+    stage.answer(id, look_again(Token::NONE, 0));
     let due = stage.until_due(LEASE * 2);
     assert!((LEASE + PLACE..=LEASE + PLACE + SPREAD).contains(&due), "{due:?}");
     assert!(stage.campaign().1.knowledge.is_some_and(|known| known.unchanged_for >= LEASE));
@@ -30,7 +30,7 @@ fn it_takes_its_place_after_a_guard_and_a_gap_too() {
     stage.until_due(PERIOD);
     let (id, _) = stage.campaign();
     let (remaining, cause) = (ms(2_000), GuardCause::Generation);
-    stage.answer(id, CampaignReply::Guarded { cause, remaining, token: Token::NONE, count: 0 });
+    stage.answer(id, CampaignReply::Guarded { cause, remaining, version: version(Token::NONE, 0) });
     let due = stage.election.poll_timeout().expect("it looks again").since(stage.now);
     assert!((remaining + PLACE..=remaining + PLACE + SPREAD).contains(&due), "{due:?}");
     stage.input(Input::Gap);

@@ -8,7 +8,7 @@ mod shards;
 
 use super::super::event::{CampaignOutcome, LossReason};
 use super::super::names::StoreTime;
-use super::super::wire::{AnnouncementKind, Holder};
+use super::super::wire::{AnnouncementKind, Holder, RecordVersion};
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(15);
@@ -35,6 +35,19 @@ fn ms(ms: u64) -> Duration {
 
 fn rival() -> Holder {
     Holder { session: SessionId::from_u128(99), identity: Arc::from("other") }
+}
+
+/// A record that the rival has written.
+fn version(token: Token, count: u64) -> RecordVersion {
+    RecordVersion { token, count, writer: Some(rival().session) }
+}
+
+fn held(token: Token, count: u64, remaining: Duration) -> CampaignReply {
+    CampaignReply::Held { holder: rival(), token, remaining, version: version(token, count) }
+}
+
+fn look_again(token: Token, count: u64) -> CampaignReply {
+    CampaignReply::LookAgain { version: version(token, count), span: LEASE }
 }
 
 fn profile() -> Profile {
@@ -74,7 +87,7 @@ impl Stage {
     fn standby(remaining: Duration) -> Self {
         let mut stage = Self::new();
         let (id, _) = stage.campaign();
-        stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining, count: 5 });
+        stage.answer(id, held(token(10), 5, remaining));
         assert_eq!(stage.state(), State::Standby);
         stage
     }

@@ -29,12 +29,12 @@ fn patience_is_had_once_for_each_vacancy() {
     patient(&mut stage, PATIENCE);
     stage.pass(PATIENCE);
     let (id, _) = stage.campaign();
-    stage.answer(id, CampaignReply::LookAgain { token: token(7), count: 1 });
+    stage.answer(id, look_again(token(7), 1));
     // A lease of watching, and no more.
     stage.until_due(LEASE + SOON);
     let (id, second) = stage.campaign();
     assert!(second.knowledge.is_some());
-    stage.answer(id, CampaignReply::Held { holder: rival(), token: token(10), remaining: ms(3_000), count: 5 });
+    stage.answer(id, held(token(10), 5, ms(3_000)));
     stage.actions();
     let due = stage.until_due(ms(3_000) + PATIENCE + SOON);
     assert!(due >= ms(3_000) + PATIENCE, "the next vacancy is left to others again: {due:?}");

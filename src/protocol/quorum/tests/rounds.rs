@@ -2,7 +2,7 @@
 
 use super::super::super::election::Failure;
 use super::super::super::rules::Rules;
-use super::super::super::wire::CampaignReply;
+use super::super::super::wire::{CampaignReply, RecordVersion};
 use super::*;
 
 /// The question that is out, and whom it went to.
@@ -113,7 +113,10 @@ fn whoever_has_a_majority_still_waits_for_every_member() {
 #[test]
 fn one_member_that_knows_of_an_incumbent_outweighs_all_others() {
     let votes = vec![granted(1), granted(2), granted(3), granted(4), held(9, 90, 6, true)];
-    let by = |token, remaining| CampaignReply::Held { holder: holder(9), token, remaining: secs(remaining), count: 0 };
+    let by = |token, remaining| {
+        let version = RecordVersion { token, count: 0, writer: Some(holder(9).session) };
+        CampaignReply::Held { holder: holder(9), token, remaining: secs(remaining), version }
+    };
     assert_eq!(failed(FIVE, votes), Ok(by(token(90), 6)));
     let votes = vec![held(8, 80, 9, true), granted(2), granted(3), granted(4), held(9, 90, 6, true)];
     assert_eq!(failed(FIVE, votes), Ok(by(token(90), 9)), "the newest term, for as long as anybody objects");
@@ -160,7 +163,11 @@ fn too_few_answers_are_an_error_that_names_every_member_that_gave_none() {
 fn guards_that_leave_no_majority_tell_when_enough_members_are_open_again() {
     let shut = |seconds| {
         let (cause, remaining) = (GuardCause::Generation, secs(seconds));
-        Ok(CampaignReply::Guarded { cause, remaining, token: token(5), count: 0 })
+        Ok(CampaignReply::Guarded {
+            cause,
+            remaining,
+            version: RecordVersion { token: token(5), count: 0, writer: None },
+        })
     };
     assert_eq!(failed(FIVE, vec![guarded(7), granted(1), guarded(3), granted(2), guarded(9)]), shut(3));
     assert_eq!(failed(FIVE, vec![guarded(7), guarded(3), guarded(9), silent(3), silent(4)]), shut(9));

@@ -67,9 +67,9 @@ impl LockStore for RedisStore {
     async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
         let args = wire::hand_over_args(&request, self.replication.acks > 0);
         let done = self.run_lock(&HAND_OVER, &request.release.names, &args, wire::hand_over_reply).await?;
-        let Done { reply: HandedOver { released, acquired }, link, deadline } = done;
+        let Done { reply: HandedOver { released, acquired }, link, deadline, asking } = done;
         let acquired = match acquired {
-            Ok(reply) => self.counting(request.acquire.guard, Done { reply, link, deadline }).await,
+            Ok(reply) => self.counting(request.acquire.guard, Done { reply, link, deadline, asking }).await,
             Err(error) => Err(error),
         };
         Ok(HandedOver { released, acquired })

@@ -1,16 +1,17 @@
 -- R1: asks for the lease, with R3 (tokens) and R5 (guard). Answers one of
---   granted token count | held token count remaining_ms session identity | guarded token count remaining_us cause
---   | look token count | stale token count | exhausted
--- each after its name with the store's clock. protocol/lease.rs is the reference for what happens when.
+--   granted token count | held VERSION token remaining_ms session identity | guarded VERSION remaining_us cause
+--   | look VERSION span_ms | stale token count | exhausted
+-- each after its name with the store's clock. VERSION: token count and writer, which is a session or empty.
+-- protocol/lease.rs is the reference for what happens when.
 --
--- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_age_ms
--- known_unchanged_for_ms known_remaining_ms (the last five empty when nothing is known; guard is 0, 1, or 2: on, and
+-- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_writer known_age_ms
+-- known_unchanged_for_ms known_remaining_ms (the last six empty when nothing is known; guard is 0, 1, or 2: on, and
 -- replies count with acknowledgements)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, acks, floor = ARGV[6] ~= '0', ARGV[6] == '2', tonumber(ARGV[7])
-local known_token, known_count = tonumber(ARGV[8]), tonumber(ARGV[9])
-local known_age_ms, known_unchanged_for_ms = tonumber(ARGV[10]), tonumber(ARGV[11])
-local known_remaining_ms = tonumber(ARGV[12])
+local known_token, known_count, known_writer = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
+local known_age_ms, known_unchanged_for_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
+local known_remaining_ms = tonumber(ARGV[13])
 
 -- By how much a lease's TTL may end before the moment that its record remembers: it is counted in whole milliseconds.
 local TTL_ROUNDING_US = 2000
@@ -40,9 +41,25 @@ clamp(record, span_ms)
 record['until'] = math.min(record['until'], now + span_ms * 1000)
 
 -- The candidate has known the record to stand still for a whole lease, on its own clock: the holder's deadline has
--- passed. A count says nothing without its token.
+-- passed.
 local function stood_still(for_ms)
-  return known_token == record.token and known_count == record.count and known_unchanged_for_ms >= for_ms
+  return known_token == record.token and known_count == record.count and known_writer == record.session
+    and known_unchanged_for_ms >= for_ms
+end
+
+-- Notes a token that the candidate has seen and the record knows nothing of. True when it has one. The last term's token
+-- stays: an incumbent may still renew.
+local function learn_floor()
+  local is_behind = math.max(record.token, record.floor) < floor
+  if is_behind then
+    record.floor = floor
+  end
+  return is_behind
+end
+
+-- An answer that says of which version the record is.
+local function answer(name, ...)
+  return { name, text(now), text(record.token), text(record.count), record.session, ... }
 end
 
 local function stale()
@@ -70,10 +87,10 @@ if lease then
   else
     -- Overdue, whatever this clock says of the TTL (it was stepped back).
     if not stood_still(lease.lease_ms) then
-      return {
-        'held', text(now), text(lease.token), text(record.count), text(lease.remaining_ms), lease.session,
-        lease.identity,
-      }
+      if guard and is_guarded(record) and learn_floor() then
+        write_record(record)
+      end
+      return answer('held', text(lease.token), text(lease.remaining_ms), lease.session, lease.identity)
     end
   end
 elseif record.session == session and (record.attempt > attempt or (record.attempt == attempt and record.released)) then
@@ -81,14 +98,11 @@ elseif record.session == session and (record.attempt > attempt or (record.attemp
 end
 
 if guard then
-  if math.max(record.token, record.floor) < floor then
-    -- Under a guard the floor is noted all the same: what it tells of was forgotten before the guard began, and a
-    -- second guard after the first would only cost time. The last term's token stays: an incumbent may still renew.
-    record.floor = floor
-    if not is_guarded(record) then
-      shut(record, 'regression', span_ms)
-      begin_watch(record)
-    end
+  -- Under a guard, also while a lease stands, the floor is noted and no more: what it tells of was forgotten before the
+  -- guard began, and a second guard after the first would only cost time.
+  if learn_floor() and not is_guarded(record) then
+    shut(record, 'regression', span_ms)
+    begin_watch(record)
   end
   -- Whether the lease of another's term is gone without a release. A session cannot be in doubt about its own term: it
   -- is here because that is over.
@@ -108,16 +122,14 @@ if guard then
   end
   if is_guarded(record) then
     write_record(record)
-    return {
-      'guarded', text(now), text(record.token), text(record.count), text(record.guard_until - now), record.guard_cause,
-    }
+    return answer('guarded', text(record.guard_until - now), record.guard_cause)
   end
   -- Nor who has not known for a whole lease, on its own clock, that nobody renews: whoever had it has stepped down by
   -- then, whatever this clock says.
   -- A release says so as well, unless a watch has begun since.
   local is_free = record.released and record.session ~= ''
   if not is_free and record.session ~= session and not is_over then
-    return { 'look', text(now), text(record.token), text(record.count) }
+    return answer('look', text(span_ms))
   end
 end
 

@@ -1,9 +1,9 @@
 -- R5 generation, for roles and for locks: which server this is, and since which of its replicas came.
 --
 -- The replication id is another for every start of a master and for every promotion, also of an old master that was
--- never away. Where replies count with acknowledgements (`acks`, R6) the number of full synchronisations belongs to it:
--- whoever has acknowledged another master's writes has that one's replication id, and comes back by a full
--- synchronisation only. While the number stays what it was, no replica has been elsewhere.
+-- never away. Where replies count with acknowledgements (`acks`, R6) the number of synchronisations belongs to it. While
+-- it stays what it was, no replica has come, so none has been elsewhere. Also not one that goes on from where it was:
+-- what it acknowledged another master it may have lost in a crash, and its disk tells of a time before that.
 --
 -- Nil and the name of the field, where this server does not tell.
 local function field_of(section, name)
@@ -21,11 +21,15 @@ local function generation_of_server(acks)
   if not acks then
     return id
   end
-  local synchronised = field_of('stats', 'sync_full')
-  if not synchronised then
-    return nil, 'sync_full'
+  local synchronised = 0
+  for _, name in ipairs({ 'sync_full', 'sync_partial_ok' }) do
+    local times = tonumber(field_of('stats', name))
+    if not times then
+      return nil, name
+    end
+    synchronised = synchronised + times
   end
-  return id .. '/' .. synchronised
+  return string.format('%s/%.0f', id, synchronised)
 end
 
 -- Whoever does not ask for acknowledgements does not mind when replicas come.

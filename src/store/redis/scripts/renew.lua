@@ -41,8 +41,11 @@ record.count = math.max(record.count, count) + 1
 -- The record may have been lost while the lease was not.
 record.token = math.max(record.token, token)
 extend_record(record, lease_ms)
-if reasserted then
+if reasserted or not is_guarded(record) then
+  -- The incumbent has the last word again, and so has its release.
   record.released, record.session, record.attempt = false, session, attempt
+end
+if reasserted then
   write_lease(session, attempt, token, identity, lease_ms)
   write_record(record)
 else
