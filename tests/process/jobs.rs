@@ -344,6 +344,21 @@ fn whatever_signal_ends_a_sidecar_its_runs_programs_are_gone_before_it() {
     }
 }
 
+#[test]
+fn a_signal_that_means_nothing_ends_neither_the_sidecar_nor_its_runs_program() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let idle = "while [ -e pid ]; do sleep 0.02; done";
+    let (_redis, mut replica, pid) = with_program(&Lease::SHORT.role(ROLE, ""), "200ms", idle, &dir);
+    for signal in [Signal::USR1, Signal::USR2, Signal::ALARM] {
+        replica.signal(signal);
+        assert_eq!(json(&replica.ask("GET /leader", ""))["leader"], true, "{signal:?}");
+        assert!(is_alive(pid), "{signal:?}");
+    }
+    replica.signal(Signal::TERM);
+    assert!(replica.wait_end().success());
+    assert!(!is_alive(pid));
+}
+
 /// The app says that it acts no longer; the sidecar's own run does until it has ended.
 #[test]
 fn the_apps_word_does_not_cut_short_the_grace_of_a_run() {
