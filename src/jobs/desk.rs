@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::future::ready;
+use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -198,16 +198,15 @@ impl JobDesk {
         stream::iter(retiring).for_each_concurrent(None, |retiring| retiring).await;
     }
 
-    /// Every job, by name.
+    /// Every job, by name, each seen when it is asked for.
     ///
     /// # Errors
     /// [`Refusal::Store`], [`Refusal::Ledger`]
-    pub async fn all(&self) -> Result<Vec<JobView>, Refusal> {
+    pub fn all(&self) -> impl Stream<Item = Result<JobView, Refusal>> + Send {
         let names: Vec<JobName> = self.entries().keys().cloned().collect();
-        let views = stream::iter(names).map(|name| async move { self.view(name.as_str()).await }).buffered(READS);
-        let views: Vec<Result<JobView, Refusal>> = views.collect().await;
+        let views = stream::iter(names).map(move |name| async move { self.view(name.as_str()).await });
         // One that a reload has just removed is not there any more.
-        views.into_iter().filter(|view| !matches!(view, Err(Refusal::UnknownJob { .. }))).collect()
+        views.buffered(READS).filter(|view| ready(!matches!(view, Err(Refusal::UnknownJob { .. }))))
     }
 
     /// A job as it stands: as its leader sees it if that is this replica, else as the store has it.
