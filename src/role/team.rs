@@ -154,6 +154,11 @@ impl Team {
         true
     }
 
+    /// Whether a role has been told to end, and has not yet.
+    pub fn is_draining(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     fn start(&mut self, config: &RoleConfig, place: Place) -> RoleHandle {
         self.surroundings.telemetry.metrics().add_role(&config.name);
         let is_shard = config.name.shard_number().is_some();
