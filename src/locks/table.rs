@@ -50,8 +50,8 @@ impl Entry {
     }
 }
 
-/// See the module. An entry goes when its lock is released, lost, or past its validity, and none is found past it: a lock
-/// that nobody may act upon is never put back.
+/// See the module. An entry goes when its lock is released, lost, or past its validity, and none is found past it: a
+/// lock that nobody may act upon is never put back.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     entries: HashMap<LockId, Entry>,
