@@ -2,6 +2,8 @@
 //! task's death ends the process.
 
 mod stores;
+#[cfg(test)]
+mod tests;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -389,8 +391,11 @@ impl App {
     /// Completes a reload as soon as that can be.
     fn settle(&mut self) {
         if self.replica.settle() {
-            self.lease_min.set(lease_min(&self.replica.config.roles));
             self.jobs_change = self.jobs.as_ref().map(|jobs| tokio::spawn(jobs.follow(&self.replica)));
+        }
+        // Roles that the reload has removed may still be draining.
+        if self.replica.next.is_none() && !self.replica.team.is_draining() {
+            self.lease_min.set(lease_min(&self.replica.config.roles));
         }
     }
 

@@ -15,11 +15,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on the signals are caught.
+    /// From now on the signals are caught; USR1, USR2 and ALRM, which mean nothing here, are caught and do nothing.
     ///
     /// # Errors
     /// When the operating system refuses the handler.
     pub fn catch() -> io::Result<Self> {
+        for idle in [SignalKind::user_defined1(), SignalKind::user_defined2(), SignalKind::alarm()] {
+            // What is caught once stays caught, though nobody listens.
+            drop(signal(idle)?);
+        }
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -13,7 +13,11 @@ pub fn run(path: &Path) -> Code {
     let environment = Arc::new(Environment::process());
     let started = load(path, &environment).and_then(|loaded| {
         init_logging(loaded.config.log)?;
-        runtime().map(|runtime| runtime.block_on(app::run(path.to_owned(), loaded, environment)))
+        let runtime = runtime()?;
+        let ended = runtime.block_on(app::run(path.to_owned(), loaded, environment));
+        // A name that is still being resolved must not hold the end up.
+        runtime.shutdown_background();
+        Ok(ended)
     });
     match started {
         Ok(Ok(exit)) => exit.into(),

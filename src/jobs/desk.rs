@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::future::ready;
+use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -143,38 +143,39 @@ impl JobDesk {
     /// Runs these jobs from now on, under these roles: starts new ones, retires those that are gone, tells the others
     /// what has changed. A job whose role is another is retired and started anew.
     pub async fn run(&self, jobs: &[JobConfig], roles: &[RoleConfig], handles: &Roles) {
-        let specs: BTreeMap<JobName, (JobConfig, JobSpec)> =
+        let mut specs: BTreeMap<JobName, (JobConfig, JobSpec)> =
             gather(jobs.iter().filter_map(|job| Some((job.name.clone(), (job.clone(), spec(job, roles, handles)?)))));
         let stays = |job: &JobConfig| specs.get(&job.name).is_some_and(|(new, _)| new.role == job.role);
-        let retired: Vec<(JobName, Entry)> = {
+        let mut told = Vec::new();
+        let retired = {
             let mut entries = self.entries();
             let (staying, retired) = std::mem::take(&mut *entries)
                 .into_iter()
                 .partition::<BTreeMap<_, _>, _>(|(_, entry)| stays(&entry.config));
             *entries = staying;
-            retired.into_iter().collect()
+            for (name, entry) in entries.iter_mut() {
+                let Some((config, spec)) = specs.remove(name) else { continue };
+                entry.config = config;
+                entry.role = spec.role.clone();
+                told.push((entry.commands.clone(), spec));
+            }
+            retired
         };
+        // First: until they are told, they follow roles that may be gone, and those that are retired may take their
+        // grace.
+        for (commands, spec) in told {
+            // A task that is gone has panicked, which ends the process.
+            let _ = commands.send(Command::Configure(Box::new(spec))).await;
+        }
         stream::iter(retired)
             .for_each_concurrent(None, |(name, entry)| async move {
                 retire(entry).await;
                 self.premises.telemetry.remove_job(&name);
             })
             .await;
-        let mut told = Vec::new();
+        let mut entries = self.entries();
         for (name, (config, spec)) in specs {
-            let mut entries = self.entries();
-            match entries.get_mut(&name) {
-                Some(entry) => {
-                    entry.config = config;
-                    entry.role = spec.role.clone();
-                    told.push((entry.commands.clone(), spec));
-                }
-                None => drop(entries.insert(name, self.start(config, spec))),
-            }
-        }
-        for (commands, spec) in told {
-            // A task that is gone has panicked, which ends the process.
-            let _ = commands.send(Command::Configure(Box::new(spec))).await;
+            entries.insert(name, self.start(config, spec));
         }
     }
 
@@ -197,16 +198,15 @@ impl JobDesk {
         stream::iter(retiring).for_each_concurrent(None, |retiring| retiring).await;
     }
 
-    /// Every job, by name.
+    /// Every job, by name, each seen when it is asked for.
     ///
     /// # Errors
     /// [`Refusal::Store`], [`Refusal::Ledger`]
-    pub async fn all(&self) -> Result<Vec<JobView>, Refusal> {
+    pub fn all(&self) -> impl Stream<Item = Result<JobView, Refusal>> + Send {
         let names: Vec<JobName> = self.entries().keys().cloned().collect();
-        let views = stream::iter(names).map(|name| async move { self.view(name.as_str()).await }).buffered(READS);
-        let views: Vec<Result<JobView, Refusal>> = views.collect().await;
+        let views = stream::iter(names).map(move |name| async move { self.view(name.as_str()).await });
         // One that a reload has just removed is not there any more.
-        views.into_iter().filter(|view| !matches!(view, Err(Refusal::UnknownJob { .. }))).collect()
+        views.buffered(READS).filter(|view| ready(!matches!(view, Err(Refusal::UnknownJob { .. }))))
     }
 
     /// A job as it stands: as its leader sees it if that is this replica, else as the store has it.

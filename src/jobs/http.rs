@@ -1,8 +1,10 @@
 //! The calls of jobs, as they are plugged into the app's listener.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::StreamExt;
 use hyper::{Method, Response};
 
 use super::desk::JobDesk;
@@ -21,6 +23,9 @@ pub const ROUTES: [(&str, &str); 8] = [
     ("/jobs/{name}/runs/{id}/complete", "POST"),
     ("/jobs/{name}/runs/{id}/heartbeat", "POST"),
 ];
+
+/// How many jobs are written before others get their turn: renewals are made on the same thread.
+const AT_ONCE: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route<'a> {
@@ -90,8 +95,7 @@ impl Calls for JobCalls {
         match route {
             Route::All => {
                 words::no_parameters(&ask.query)?;
-                let views = desk.all().await.map_err(shapes::refused)?;
-                Ok(shapes::all(&views))
+                list(desk).await
             }
             Route::One(name) => {
                 words::no_parameters(&ask.query)?;
@@ -137,6 +141,18 @@ impl JobCalls {
         desk.order(&name, &id, attempt, order).await.map_err(shapes::refused)?;
         Ok(no_content())
     }
+}
+
+async fn list(desk: &JobDesk) -> Result<Response<Content>, Problem> {
+    let mut views = pin!(desk.all().enumerate());
+    let mut list = shapes::List::default();
+    while let Some((at, view)) = views.next().await {
+        list.add(&view.map_err(shapes::refused)?);
+        if at % AT_ONCE == AT_ONCE - 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(list.end())
 }
 
 #[cfg(test)]

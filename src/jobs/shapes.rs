@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::desk::{JobView, Refusal};
 use super::words::Page;
-use crate::http::{Content, Problem, ProblemKind, json};
+use crate::http::{Content, Problem, ProblemKind, answer, json};
 use crate::protocol::jobs::{Attempt, Concurrency, Gap, Phase, Run, RunId, Slot, Timetable, Wall};
 use crate::telemetry::{ending_word, failure_word, gap_word};
 
@@ -152,10 +152,23 @@ impl<'a> JobShape<'a> {
     }
 }
 
-/// 200: every job.
-pub(super) fn all(views: &[JobView]) -> Response<Content> {
-    let shapes: Vec<JobShape<'_>> = views.iter().map(JobShape::new).collect();
-    json(StatusCode::OK, &shapes)
+/// A list of jobs that is written job by job: thousands at once would take longer than a renewal may wait.
+#[derive(Default)]
+pub(super) struct List(Vec<u8>);
+
+impl List {
+    /// The next job.
+    pub(super) fn add(&mut self, view: &JobView) {
+        self.0.push(if self.0.is_empty() { b'[' } else { b',' });
+        // Nothing of it is such that it could not be written.
+        let _ = serde_json::to_writer(&mut self.0, &JobShape::new(view));
+    }
+
+    /// 200: every job.
+    pub(super) fn end(mut self) -> Response<Content> {
+        self.0.extend_from_slice(if self.0.is_empty() { b"[]" } else { b"]" });
+        answer(StatusCode::OK, "application/json", Content::Whole(self.0.into()))
+    }
 }
 
 /// 200: one job.

@@ -11,7 +11,7 @@ use super::desk::{Core, Granted, LockDesk, Refusal};
 use super::table::Entry;
 use super::upkeep::Extension;
 use super::waiting::HoldPlace;
-use crate::protocol::{LockName, Mono};
+use crate::protocol::{LockId, LockName, Mono};
 
 /// How long a client may take to hang up once it was told that the process ends. One that does not keeps its lock for
 /// the rest of the lease: it may still be acting on what it was promised (P3).
@@ -66,9 +66,9 @@ impl LockDesk {
 
     fn keep(&self, claim: Claim, names: Vec<LockName>, place: HoldPlace) -> Hold {
         let granted = claim.take();
-        self.core.table().renewed(granted.id);
+        let keeping = Keeping::begin(Arc::clone(&self.core), granted.id);
         let (told, state) = watch::channel(HoldState::Held { valid_until: granted.valid_until });
-        let keeper = Keeper { core: Arc::clone(&self.core), names, granted, told };
+        let keeper = Keeper { core: Arc::clone(&self.core), names, granted, told, keeping };
         self.core.start(async move {
             let _place = place;
             keeper.run().await;
@@ -82,6 +82,26 @@ struct Keeper {
     names: Vec<LockName>,
     granted: Granted,
     told: watch::Sender<HoldState>,
+    keeping: Keeping,
+}
+
+/// Has the table keep a lock's entry until its keeper ends, whatever the way.
+struct Keeping {
+    core: Arc<Core>,
+    id: LockId,
+}
+
+impl Keeping {
+    fn begin(core: Arc<Core>, id: LockId) -> Self {
+        core.table().keeper_begins(id);
+        Self { core, id }
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.core.table().keeper_ends(self.id);
+    }
 }
 
 impl Keeper {
@@ -134,7 +154,9 @@ impl Keeper {
     }
 
     async fn give_back(self) {
-        let Self { core, names, granted, .. } = self;
+        let Self { core, names, granted, keeping, .. } = self;
+        // Before the release is answered: the owner may take the lock anew meanwhile, with a keeper of its own.
+        drop(keeping);
         let now = core.now();
         let turn = {
             let mut table = core.table();

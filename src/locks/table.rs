@@ -26,8 +26,8 @@ pub(super) struct Entry {
     pub(super) valid_until: Mono,
     /// For how long it has gone from request to request here.
     pub(super) turn: Turn,
-    /// Something renews it for its owner, and tells and counts when that comes to an end.
-    pub(super) renewed: bool,
+    /// How many renew it for its owner, and tell and count when it is lost.
+    pub(super) keepers: u32,
 }
 
 impl Entry {
@@ -50,8 +50,8 @@ impl Entry {
     }
 }
 
-/// See the module. An entry goes when its lock is released, lost, or past its validity, and none is found past it: a lock
-/// that nobody may act upon is never put back.
+/// See the module. An entry goes when its lock is released, lost, or past its validity, and none is found past it: a
+/// lock that nobody may act upon is never put back.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     entries: HashMap<LockId, Entry>,
@@ -97,7 +97,7 @@ impl Table {
             lease: request.lease,
             valid_until,
             turn,
-            renewed: false,
+            keepers: 0,
         };
         let has_room = self.entries.len() < ENTRIES_MAX;
         let entry = match self.entries.get_mut(&grant.id) {
@@ -148,16 +148,23 @@ impl Table {
         Some(entry)
     }
 
-    /// Notes that a lock is renewed from now on, and forgotten by who renews it.
-    pub(super) fn renewed(&mut self, id: LockId) {
+    /// Notes that one more renews a lock from now on.
+    pub(super) fn keeper_begins(&mut self, id: LockId) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.renewed = true;
+            entry.keepers += 1;
         }
     }
 
-    /// Forgets what may not be acted upon any more.
+    /// Notes that one of them does so no more. The lock may have other holds, which nobody may renew.
+    pub(super) fn keeper_ends(&mut self, id: LockId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.keepers = entry.keepers.saturating_sub(1);
+        }
+    }
+
+    /// Forgets what may not be acted upon any more, unless somebody is still to tell and count that.
     pub(super) fn tidy(&mut self, now: Mono) {
-        self.entries.retain(|_, entry| entry.renewed || now < entry.valid_until);
+        self.entries.retain(|_, entry| entry.keepers > 0 || now < entry.valid_until);
         self.by_name.retain(|_, id| self.entries.contains_key(id));
     }
 }

@@ -1,6 +1,6 @@
 //! The roles that one replica runs: started, retired while the others go on, and ended together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,12 +41,22 @@ pub struct Team {
     running: BTreeMap<RoleName, RoleHandle>,
     /// The roles that are split over shards, each with its timings and the way to the task that spreads it.
     split: BTreeMap<RoleName, (Timing, watch::Sender<Shards>)>,
-    /// One for each role, each health check and each role that is split. A role's task yields its name when it ends.
-    tasks: JoinSet<Option<RoleName>>,
+    /// One for each role, each health check and each role that is split.
+    tasks: JoinSet<End>,
     /// Roles that were told to end, and have not yet.
     leaving: BTreeMap<RoleName, RoleHandle>,
+    /// Roles whose spreading was told to end, and has not yet.
+    uniting: BTreeSet<RoleName>,
     /// The roles of the last [`Self::change`], and the default one, until they run.
     next: Option<(Vec<RoleConfig>, Option<RoleName>)>,
+}
+
+/// Which task has ended.
+enum End {
+    Role(RoleName),
+    HealthCheck,
+    /// That of a role that is split, or was.
+    Spreading(RoleName),
 }
 
 /// A role's task ended though nobody had asked it to, or panicked: a bug, after which the process must not go on.
@@ -97,6 +107,7 @@ impl Team {
             split: BTreeMap::new(),
             tasks: JoinSet::new(),
             leaving: BTreeMap::new(),
+            uniting: BTreeSet::new(),
             next: None,
         }
     }
@@ -127,10 +138,12 @@ impl Team {
     }
 
     /// Completes the last [`Self::change`]. False as long as a role has not ended that comes back under its name,
-    /// whichever change told it to: two tasks of one session would take each other's lease for their own.
+    /// whichever change told it to: two tasks of one session would take each other's lease for their own. Likewise the
+    /// spreading of a role that is split again: the last word of the old one takes back what the new one has said.
     pub fn settle(&mut self) -> bool {
         let Some((new, default_role)) = self.next.take() else { return true };
-        if new.iter().any(|config| self.leaving.contains_key(&config.name)) {
+        let unites = |name: &RoleName| name.shard_number().is_some() && self.uniting.contains(&name.role());
+        if new.iter().any(|config| self.leaving.contains_key(&config.name) || unites(&config.name)) {
             self.next = Some((new, default_role));
             return false;
         }
@@ -146,12 +159,17 @@ impl Team {
         for (check, handles) in watched.into_values() {
             self.tasks.spawn(async move {
                 watch_app(check, handles).await;
-                None
+                End::HealthCheck
             });
         }
         self.roles.replace(self.running.values().cloned().collect(), default_role);
         self.split(&new);
         true
+    }
+
+    /// Whether a role has been told to end, and has not yet.
+    pub fn is_draining(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     fn start(&mut self, config: &RoleConfig, place: Place) -> RoleHandle {
@@ -172,7 +190,7 @@ impl Team {
         let (handle, task) = role(spec, self.surroundings.clone());
         let name = config.name.clone();
         // Mapped, since a block that awaits it would be twice as large.
-        self.tasks.spawn(task.map(|()| Some(name)));
+        self.tasks.spawn(task.map(|()| End::Role(name)));
         self.running.insert(config.name.clone(), handle.clone());
         handle
     }
@@ -185,6 +203,7 @@ impl Team {
             });
             if !stays {
                 shards.send_modify(|shards| shards.leaving = true);
+                self.uniting.insert(role.clone());
             }
             stays
         });
@@ -206,10 +225,10 @@ impl Team {
             let (sender, receiver) = watch::channel(shards);
             let (session, seed) = (self.membership.session, self.entropy.seed());
             let spec = SpreadSpec { role: role.clone(), session, timing, seed };
-            let surroundings = self.surroundings.clone();
+            let (surroundings, name) = (self.surroundings.clone(), role.clone());
             self.tasks.spawn(async move {
                 spread(spec, surroundings, receiver).await;
-                None
+                End::Spreading(name)
             });
             self.split.insert(role, (timing, sender));
         }
@@ -241,18 +260,20 @@ impl Team {
         }
     }
 
-    /// Waits until a role has ended that was told to: perhaps [`Self::settle`] can go on. Cancel-safe.
+    /// Waits until a role has ended that was told to, or its spreading: perhaps [`Self::settle`] can go on.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// A role's task has ended by itself, which none should.
     pub async fn one_ended(&mut self) -> Result<(), Broken> {
         loop {
             match self.tasks.join_next().await {
-                Some(Ok(Some(name))) => match self.leaving.remove(&name) {
+                Some(Ok(End::Role(name))) => match self.leaving.remove(&name) {
                     Some(_) => return Ok(()),
                     None => return Err(Broken { what: name.to_string() }),
                 },
-                Some(Ok(None)) => {}
+                Some(Ok(End::Spreading(role))) if self.uniting.remove(&role) => return Ok(()),
+                Some(Ok(End::Spreading(_) | End::HealthCheck)) => {}
                 Some(Err(error)) => return Err(Broken { what: error.to_string() }),
                 None => std::future::pending().await,
             }
@@ -360,6 +381,27 @@ mod tests {
         tokio::time::timeout(BOUND, settled).await.expect("the drain ends");
         assert!(first.ended().now_or_never().is_some(), "two tasks under one name");
         assert!(team.roles().get("orders/3").is_some_and(|next| next.ended().now_or_never().is_none()));
+    }
+
+    #[tokio::test]
+    async fn a_role_that_is_split_again_waits_for_its_old_spreading_to_end() {
+        let mut team = team();
+        let all = shards(4);
+        // Shards of their own each time, so that none is waited for.
+        let (before, after) = all.split_at(2);
+        team.change(&[], before, None).await;
+        assert!(team.settle());
+        team.change(before, &[], None).await;
+        assert!(team.settle(), "nobody is to come back");
+        team.change(&[], after, None).await;
+        assert!(!team.settle(), "the old one's last word is that this replica is not there");
+        let settled = async {
+            while !team.settle() {
+                team.one_ended().await.expect("nothing is broken");
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), settled).await.expect("it ends");
+        assert_eq!(team.roles().all().len(), after.len());
     }
 
     #[test]

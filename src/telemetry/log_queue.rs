@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// How many lines may wait: what as many roles as there may be have to say when their store is lost and found.
 const LINES_MAX: usize = 4_096;
+/// How many bytes the lines may have that are not written yet. A line of a job's program may be one of 8 KiB.
+const BYTES_MAX: usize = 4 << 20;
 
 /// See the module.
 #[derive(Clone, Default)]
@@ -25,6 +27,8 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     lines: VecDeque<Vec<u8>>,
+    /// Of these, and of those that the thread has taken and not written yet.
+    bytes: usize,
     /// The thread has taken some, and is not through.
     being_written: bool,
     /// Since the process began.
@@ -44,12 +48,15 @@ impl LogQueue {
             let mut told = 0;
             loop {
                 let (lines, dropped) = reader.take();
+                let mut go_through = false;
                 for line in lines {
-                    // Nobody can be told that standard error is gone.
-                    let _ = out.write_all(&line);
+                    let is_written = out.write_all(&line).is_ok();
+                    reader.done(line.len(), is_written);
+                    go_through |= is_written;
                 }
                 let _ = out.flush();
-                if dropped > told {
+                // While standard error is gone, nobody can be told, and to try would never end.
+                if go_through && dropped > told {
                     tell_dropped(dropped - told);
                     told = dropped;
                 }
@@ -80,13 +87,21 @@ impl LogQueue {
         waiting.being_written = true;
         (std::mem::take(&mut waiting.lines), waiting.dropped)
     }
+
+    /// A line that was taken has been written, or could not be.
+    fn done(&self, bytes: usize, is_written: bool) {
+        let mut waiting = self.lock();
+        waiting.bytes -= bytes;
+        waiting.dropped += u64::from(!is_written);
+    }
 }
 
 /// Takes a line with each call.
 impl Write for LogQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut waiting = self.lock();
-        if waiting.lines.len() < LINES_MAX {
+        if waiting.lines.len() < LINES_MAX && waiting.bytes + line.len() <= BYTES_MAX {
+            waiting.bytes += line.len();
             waiting.lines.push_back(line.to_vec());
             self.0.filled.notify_one();
         } else {
@@ -102,6 +117,7 @@ impl Write for LogQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
     use super::*;
@@ -144,6 +160,54 @@ mod tests {
         let kept: Vec<usize> = lines.iter().take(all - dropped as usize).map(|line| line.parse().unwrap()).collect();
         assert_eq!(kept, (0..kept.len()).collect::<Vec<_>>(), "the first are kept, in their order");
         assert_eq!(told.recv().unwrap(), dropped);
+    }
+
+    #[test]
+    fn long_lines_take_no_more_memory_than_they_may_those_that_are_being_written_included() {
+        let (mut queue, lines, told) = piped();
+        let line = [b'.'; 8 << 10];
+        queue.write_all(&line).unwrap();
+        while !queue.lock().being_written {
+            thread::yield_now();
+        }
+        let room = BYTES_MAX / line.len();
+        for _ in 1..room + 3 {
+            queue.write_all(&line).unwrap();
+        }
+        assert_eq!(queue.lock().dropped, 3);
+        assert_eq!(lines.iter().take(room).map(|line| line.len()).sum::<usize>(), BYTES_MAX);
+        assert_eq!(told.recv().unwrap(), 3);
+        queue.flush(Duration::from_secs(60));
+        assert_eq!(queue.lock().bytes, 0, "there is room again");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_written_counts_as_dropped_and_is_told_of_when_lines_go_through_again() {
+        /// A disk that is full until this is true.
+        struct Disk(Arc<AtomicBool>);
+
+        impl Write for Disk {
+            fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+                self.0.load(Ordering::Relaxed).then_some(line.len()).ok_or(io::ErrorKind::StorageFull.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let (has_room, (tell, told)) = (Arc::<AtomicBool>::default(), sync_channel(10));
+        let disk = Disk(Arc::clone(&has_room));
+        let mut queue = LogQueue::start(disk, move |dropped| tell.send(dropped).unwrap()).unwrap();
+        for _ in 0..2 {
+            queue.write_all(b"a").unwrap();
+            queue.flush(Duration::from_secs(60));
+        }
+        assert_eq!(queue.lock().dropped, 2);
+        assert_eq!(queue.lock().bytes, 0);
+        has_room.store(true, Ordering::Relaxed);
+        queue.write_all(b"b").unwrap();
+        assert_eq!(told.recv().unwrap(), 2);
     }
 
     #[test]

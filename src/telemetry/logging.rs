@@ -37,7 +37,8 @@ pub enum InitError {
 /// # Errors
 /// [`InitError`].
 pub fn init(config: LogConfig) -> Result<(), InitError> {
-    let tell_dropped = |lines| tracing::warn!(lines, "log lines were dropped: nobody read standard error");
+    // An error, so that no level leaves it out.
+    let tell_dropped = |lines| tracing::error!(lines, "log lines were dropped: nobody read standard error");
     let queue = LogQueue::start(io::stderr(), tell_dropped)?;
     let writer = queue.clone();
     subscriber(config, io::stderr().is_terminal(), move || writer.clone()).try_init()?;

@@ -1,16 +1,24 @@
 //! Jobs over HTTP: each call, and each way to ask for too much.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use baton::jobs::JobCalls;
+use baton::config::{Environment, check_text};
+use baton::http::{Ask, Calls, Content};
+use baton::jobs::{JobCalls, JobDesk};
+use baton::process::Entropy;
+use baton::role::Roles;
+use baton::store::memory::MemoryStore;
+use baton::telemetry::{Metrics, Telemetry};
+use hyper::Method;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 use crate::client::{Reply, ask, ask_until, ask_with};
 use crate::contract::check_reply;
 use crate::schema::OpenApi;
-use crate::stage::{Cue, IDENTITY, Server, Staged, follower_fixture, leader_fixture};
+use crate::stage::{Cue, IDENTITY, Server, Staged, clock, follower_fixture, leader_fixture};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -200,4 +208,40 @@ async fn without_ledgers_every_call_says_so() {
         check(&openapi, template, method, &reply);
         assert_eq!((reply.status, reply.problem().as_str()), (501, "jobs-disabled"), "{line}");
     }
+}
+
+/// The answer is made on the thread that renews.
+#[tokio::test]
+async fn a_long_list_of_jobs_lets_others_have_their_turn() {
+    const JOBS: usize = 400;
+    let role = Staged::new("scheduler", Duration::from_secs(3), Cue::Grant);
+    role.until_leading().await;
+    let roles = Roles::default();
+    roles.replace(vec![role.handle.clone()], None);
+    let job =
+        |n| format!("  - {{ name: job-{n:03}, schedule: '@yearly', run: {{ exec: {{ command: ['true'] }} }} }}\n");
+    let jobs: String = (0..JOBS).map(job).collect();
+    let text = format!("identity: web-0\nstore: {{ memory: {{}} }}\nroles: [{{ name: scheduler }}]\njobs:\n{jobs}");
+    let config = check_text(&text, "jobs.yaml", &Environment::new(|_| None, None)).unwrap().config;
+    let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::now())));
+    let store = Arc::new(MemoryStore::new(clock()));
+    let (desk, _listener) = JobDesk::open(store, IDENTITY.into(), clock(), telemetry, Entropy::from_system());
+    desk.run(&config.jobs, &config.roles, &roles).await;
+    let turns = Arc::new(AtomicUsize::new(0));
+    let taken = Arc::clone(&turns);
+    let other = tokio::spawn(async move {
+        loop {
+            taken.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let ask = Ask { method: Method::GET, path: "/jobs".to_owned(), query: String::new(), body: Vec::new() };
+    let before = turns.load(Ordering::Relaxed);
+    let answer = JobCalls::new(desk).answer(ask).await.unwrap();
+    let turns = turns.load(Ordering::Relaxed) - before;
+    other.abort();
+    let Content::Whole(body) = answer.into_body() else { panic!("a body in one piece") };
+    let list: Vec<Value> = serde_json::from_slice(&body).unwrap();
+    assert_eq!(list.len(), JOBS);
+    assert!(turns >= JOBS / 32, "others had {turns} turns");
 }

@@ -310,11 +310,22 @@ fn a_reload_adds_changes_and_removes_jobs() {
 
 /// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.
 fn with_program(roles: &str, grace: &str, script: &str, dir: &TempDir) -> (RedisServer, Replica, Pid) {
+    with_program_and(roles, grace, script, "", dir)
+}
+
+/// The same beside other jobs.
+fn with_program_and(
+    roles: &str,
+    grace: &str,
+    script: &str,
+    others: &str,
+    dir: &TempDir,
+) -> (RedisServer, Replica, Pid) {
     let redis = RedisServer::start();
     let script = format!("cd {}; echo $$$$ >pid; {script}", dir.path().display());
     let jobs = format!(
         "jobs:\n  - {{ name: work, role: {ROLE}, schedule: '@every 1s', concurrencyPolicy: Forbid, run: {{ exec: {{ \
-         command: [sh, -c, \"{script}\"], terminationGracePeriod: {grace} }} }} }}\n"
+         command: [sh, -c, \"{script}\"], terminationGracePeriod: {grace} }} }} }}\n{others}"
     );
     let settings = Settings { roles: roles.to_owned() + &jobs, ..Settings::new(0, redis.url(), Lease::SHORT) };
     let replica = Replica::start(0, settings);
@@ -342,6 +353,21 @@ fn whatever_signal_ends_a_sidecar_its_runs_programs_are_gone_before_it() {
         assert!(!left, "{signal:?}: the program goes on without a lease");
         assert!(status.success(), "{signal:?} asks for a drain: {status}");
     }
+}
+
+#[test]
+fn a_signal_that_means_nothing_ends_neither_the_sidecar_nor_its_runs_program() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let idle = "while [ -e pid ]; do sleep 0.02; done";
+    let (_redis, mut replica, pid) = with_program(&Lease::SHORT.role(ROLE, ""), "200ms", idle, &dir);
+    for signal in [Signal::USR1, Signal::USR2, Signal::ALARM] {
+        replica.signal(signal);
+        assert_eq!(json(&replica.ask("GET /leader", ""))["leader"], true, "{signal:?}");
+        assert!(is_alive(pid), "{signal:?}");
+    }
+    replica.signal(Signal::TERM);
+    assert!(replica.wait_end().success());
+    assert!(!is_alive(pid));
 }
 
 /// The app says that it acts no longer; the sidecar's own run does until it has ended.
@@ -380,4 +406,22 @@ fn a_signal_is_heard_while_a_reload_waits_for_the_end_of_a_removed_jobs_program(
     assert!(is_alive(pid), "the signal had to wait for the program's grace");
     assert!(replica.wait_end().success());
     assert!(!is_alive(pid));
+}
+
+#[test]
+fn a_removed_jobs_program_keeps_no_other_job_waiting_whose_role_has_changed() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let deaf = "trap '' TERM; while [ -e pid ]; do sleep 0.02; done";
+    let role = Lease { duration: 8_000, validity: 6_000, ..Lease::LONGER }.role(ROLE, "");
+    let roles = |validity| role.clone() + &Lease { validity, ..Lease::SHORT }.role("other", "");
+    let kept = "  - { name: kept, role: other, schedule: '@every 1s', run: { exec: { command: ['true'] } } }\n";
+    let (_redis, replica, pid) = with_program_and(&roles(500), "6s", deaf, kept, &dir);
+    until("the other job runs", || job(&replica, "kept")["last_success"].is_string());
+    let config = replica.config_with(&format!("{}jobs:\n{kept}", roles(400)));
+    std::fs::write(&replica.config, config).expect("a configuration");
+    until("the removed job's program is told to end", || replica.has_logged(&["the job is gone", "TERM"]));
+    let last = || job(&replica, "kept")["last"]["run"].clone();
+    let before = last();
+    until("the other job goes on", || last() != before);
+    assert!(is_alive(pid), "the other job waited for the end of the removed one's program");
 }

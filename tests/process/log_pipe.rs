@@ -87,7 +87,7 @@ fn a_log_pipe_that_nobody_reads_keeps_no_role_from_its_lease_and_what_was_droppe
         BufReader::new(blocked.child.stderr.take().expect("a pipe")).lines().map(|line| line.expect("text"));
     let told = lines.find(|line| line.contains("log lines were dropped")).expect("it is told");
     let told: serde_json::Value = serde_json::from_str(&told).expect("a line of JSON");
-    assert!(told["lines"].as_u64() > Some(0) && told["level"] == "WARN", "{told}");
+    assert!(told["lines"].as_u64() > Some(0) && told["level"] == "ERROR", "{told}");
     kill_process(Pid::from_child(&blocked.child), Signal::TERM).expect("our own child takes signals");
     let rest: Vec<String> = lines.collect();
     assert!(rest.iter().any(|line| line.contains("shutting down")), "the end is logged");

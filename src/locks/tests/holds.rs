@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{HoldState, Refusal, Want};
-use super::stage::{Act, Op, Stage, WOKEN, lock, patient, want, within};
+use super::stage::{Act, Op, Stage, WOKEN, lock, patient, until, want, within};
 
 fn short() -> Want {
     Want { lease: Duration::from_millis(300), ..want() }
@@ -94,6 +94,18 @@ async fn two_holds_of_one_owner_end_apart() {
     within(WOKEN, stage.until(1, 0)).await;
     drop(second);
     stage.until(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_lock_whose_hold_has_ended_is_forgotten_with_the_lease_of_what_its_owner_took_besides() {
+    let stage = Stage::new();
+    let mine = Want { owner: Some("me".into()), ..short() };
+    let hold = stage.desk.hold(mine.clone()).await.unwrap();
+    assert_eq!(stage.take(mine).await.holds, 2);
+    drop(hold);
+    stage.until_asked(Op::Release, 1).await;
+    until("the lock is forgotten", async || stage.metric("baton_locks_held") == 0.0).await;
+    assert_eq!(stage.desk.core.table().len(), 0);
 }
 
 #[tokio::test]
