@@ -8,7 +8,7 @@ use crate::world::{Happening, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
     Kept,
-    /// All but the last second or so (`appendfsync everysec`).
+    /// All but the last second or two (`appendfsync everysec`), or what an older snapshot has.
     Late,
     Lost,
 }

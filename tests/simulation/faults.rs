@@ -35,7 +35,7 @@ pub enum Fault {
     Evict,
     /// Everything in the store is deleted.
     Flush,
-    /// The store restarts with all but the last second.
+    /// The store restarts with all but the last seconds, up to half a minute.
     RestartLate,
     /// A split in which replicas go from side to side.
     Sides,
@@ -153,7 +153,7 @@ impl Fault {
             Self::Resign => "resign",
             Self::RestartKept => "restart, data kept",
             Self::RestartLost => "restart, data lost",
-            Self::RestartLate => "restart, last second lost",
+            Self::RestartLate => "restart, last seconds lost",
             Self::Failover => "failover to a lagging replica",
             Self::Split => "split, old master still served",
             Self::Sides => "replica changes sides",

@@ -57,7 +57,7 @@ fn r1_a_role_removed_and_added_again_within_its_drain() {
 
 #[test]
 fn r1_a_repeated_attempt_meets_a_guard_or_a_later_term() {
-    is_closed(&hole("still+fresh_repeat", "pairs", 40, 70), token_back);
+    is_closed(&hole("still+fresh_repeat", "pairs", 19_050, 70), token_back);
 }
 
 #[test]
@@ -97,13 +97,18 @@ fn r6_a_replica_that_acknowledged_another_master_comes_back() {
 }
 
 #[test]
+fn r6_a_replica_that_acknowledged_another_master_crashes_and_goes_on_from_its_disk() {
+    is_closed(&hole("partial", "mixed", 590, 10), two_leaders);
+}
+
+#[test]
 fn r7_a_release_before_the_promises_have_run_out() {
     is_closed(&hole("promises", "mixed", 0, 20), two_leaders);
 }
 
 #[test]
 fn r8_a_newcomer_that_does_not_listen_when_the_clock_was_stepped() {
-    is_closed(&hole("still+listening", "pairs", 200, 10), two_leaders);
+    is_closed(&hole("still+listening", "pairs", 12_250, 31), two_leaders);
 }
 
 #[test]

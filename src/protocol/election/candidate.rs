@@ -257,8 +257,8 @@ impl Election {
             CampaignReply::LookAgain { version, span } => {
                 self.insight.learn(version, now);
                 self.guarded = None;
-                // Long enough that the record is known to have stood still, or to be renewed; and a moment at least where
-                // what is known was not told.
+                // Long enough that the record is known to have stood still, or to be renewed; and a moment at least
+                // where it was known already and could not be told (listening).
                 let still = (self.insight.known_since().unwrap_or(now) + span).max(self.listen_until);
                 let wait = if still > now { still.since(now) } else { timing.listen_span() / 10 };
                 (CampaignOutcome::Guarded, wait + self.profile.place)

@@ -114,6 +114,32 @@ fn a_drain_keeps_and_renews_the_lease_until_the_last_promise_has_run_out() {
 }
 
 #[test]
+fn a_term_that_is_lost_while_it_drains_is_told_of() {
+    let mut stage = Stage::leading(token(7));
+    stage.pass(PERIOD);
+    let (id, _) = stage.renewal();
+    stage.election.standing().promise(stage.now).expect("it leads");
+    stage.input(Input::Shutdown);
+    stage.answer_renewal(id, RenewReply::Lost { token: token(9), holder: None });
+    let lost = Event::Lost { token: token(7), reason: LossReason::Superseded, held_for: PERIOD };
+    assert!(stage.told(&lost), "{:?}", stage.events);
+}
+
+#[test]
+fn what_may_not_have_been_granted_holds_up_no_end_for_long() {
+    let mut stage = Stage::new();
+    let (id, _) = stage.campaign();
+    stage.input(Input::Campaigned { id, reply: Err(no_answer()) });
+    stage.input(Input::Shutdown);
+    let begun = stage.now;
+    while !stage.election.is_ended() {
+        stage.actions();
+        stage.until_due(PERIOD);
+    }
+    assert_eq!(stage.now.since(begun), Duration::from_secs(2));
+}
+
+#[test]
 fn the_apps_word_ends_a_drain_early() {
     let mut stage = Stage::leading(token(7));
     stage.actions();

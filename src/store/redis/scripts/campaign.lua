@@ -47,8 +47,8 @@ local function stood_still(for_ms)
     and known_unchanged_for_ms >= for_ms
 end
 
--- Notes a token that the candidate has seen and the record knows nothing of. True when it has one. The last term's token
--- stays: an incumbent may still renew.
+-- Notes a token that the candidate has seen and the record knows nothing of. True when it has one. The last term's
+-- token stays: an incumbent may still renew.
 local function learn_floor()
   local is_behind = math.max(record.token, record.floor) < floor
   if is_behind then

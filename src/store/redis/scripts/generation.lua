@@ -1,9 +1,9 @@
 -- R5 generation, for roles and for locks: which server this is, and since which of its replicas came.
 --
 -- The replication id is another for every start of a master and for every promotion, also of an old master that was
--- never away. Where replies count with acknowledgements (`acks`, R6) the number of synchronisations belongs to it. While
--- it stays what it was, no replica has come, so none has been elsewhere. Also not one that goes on from where it was:
--- what it acknowledged another master it may have lost in a crash, and its disk tells of a time before that.
+-- never away. Where replies count with acknowledgements (`acks`, R6) the number of synchronisations belongs to it.
+-- While it stays what it was, no replica has come, so none has been elsewhere. Also not one that goes on from where it
+-- was: what it acknowledged another master it may have lost in a crash, and its disk tells of a time before that.
 --
 -- Nil and the name of the field, where this server does not tell.
 local function field_of(section, name)
