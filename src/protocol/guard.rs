@@ -34,6 +34,12 @@ impl Guard {
         self.generation.as_deref() == Some(server.generation)
     }
 
+    /// A number that differs between servers more often than not.
+    pub(super) fn salt(&self) -> u64 {
+        let generation = self.generation.as_deref().unwrap_or_default();
+        generation.get(..4).and_then(|start| u64::from_str_radix(start, 16).ok()).unwrap_or(0)
+    }
+
     /// Why the role is shut, and for how much longer.
     pub(super) fn active(&self, now: StoreTime) -> Option<(GuardCause, Duration)> {
         self.shut.and_then(|(cause, until)| (now < until).then(|| (cause, until.since(now))))

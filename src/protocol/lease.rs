@@ -86,8 +86,8 @@ impl Record {
     fn begin_watch(&mut self, rules: Rules, now: StoreTime) {
         if rules.still {
             self.writer = None;
-            // A count that nobody can have come to elsewhere.
-            self.count = (self.count + 1).max(now.0);
+            // A count that nobody can have come to elsewhere, nor an incumbent by renewals that were not answered.
+            self.count = (self.count + WATCH_STEP + self.guard.salt()).max(now.0);
         }
     }
 
@@ -111,6 +111,9 @@ pub struct LeaseCell {
 /// By how much a lease's TTL may end before the moment that its record remembers: Redis counts it in whole
 /// milliseconds.
 const TTL_ROUNDING: Duration = Duration::from_millis(2);
+
+/// By how much a count rises at the least when a watch begins: further than by the renewals of many leases.
+const WATCH_STEP: u64 = 4_096;
 
 /// A reply, and what is published with it in the same step.
 pub type Outcome<R> = (R, Option<Announcement>);
@@ -288,16 +291,19 @@ impl LeaseCell {
                 return (RenewReply::Lost { token: record.token, holder }, None);
             }
         };
+        // It was answered since a watch began, if one did: it leads now, and did not only when this was sent.
+        let is_up_to_date = request.count >= record.count;
         // The incumbent's own count goes on where a store has lost it: a count that came round again would look like
         // nobody had renewed.
         record.count = record.count.max(request.count) + 1;
         // The record may have been lost while the lease was not.
         record.token = record.token.max(request.token);
         record.extend(server.now, request.lease_duration);
-        if reasserted || record.guard.active(server.now).is_none() {
-            // The incumbent has the last word again, and so has its release.
+        // Then the incumbent has the last word again, and so has its release.
+        let has_the_word = is_up_to_date && record.guard.active(server.now).is_none();
+        if has_the_word || reasserted {
             record.released = false;
-            record.writer = Some(request.candidate);
+            record.writer = has_the_word.then_some(request.candidate);
         }
         if reasserted {
             self.lease = Some(Lease {
@@ -418,7 +424,13 @@ pub(super) fn next_token(rules: Rules, stored: Token, floor: Token, now: StoreTi
 /// The candidate has known the record to stand still for a whole lease, on its own clock: nobody renewed, so the
 /// holder's deadline has passed, whatever the store's clock says of the TTL.
 fn stood_still(record: &Record, request: &CampaignRequest, lease: Duration) -> bool {
-    request.knowledge.is_some_and(|known| known.version == record.version() && known.unchanged_for >= lease)
+    request.knowledge.is_some_and(|known| {
+        let RecordVersion { token, count, writer } = record.version();
+        let is_same = (known.version.token, known.version.count) == (token, count)
+            // While a watch goes on, heartbeats name the incumbent all the same, and the count is this server's own.
+            && (writer.is_none() || known.version.writer == writer);
+        is_same && known.unchanged_for >= lease
+    })
 }
 
 fn announce(kind: AnnouncementKind, token: Token, count: u64, holder: Holder, audience: u32) -> Announcement {

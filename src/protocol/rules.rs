@@ -10,6 +10,9 @@ pub struct Rules {
     pub repeat: bool,
     /// R1: such a repetition is under every guard, and a new campaign with a new token once its lease has run out.
     pub fresh_repeat: bool,
+    /// R1: whoever is granted the role again and again, and has had no answer that counts for a lease, gives it back
+    /// and lets others try.
+    pub makes_way: bool,
     /// R2: a deadline is counted from when the request was sent, not from when its answer came.
     pub sent_at: bool,
     /// R3 and R5 *regression*: tokens rise above the candidate's floor and the store's clock; a record below the floor
@@ -46,6 +49,7 @@ impl Rules {
     pub const REDIS: Self = Self {
         repeat: true,
         fresh_repeat: true,
+        makes_way: true,
         sent_at: true,
         tokens: true,
         reassert: true,
@@ -64,6 +68,7 @@ impl Rules {
     /// missed a term is normal there, so there is no *regression* and no *vanished*.
     pub const QUORUM: Self = Self {
         repeat: false,
+        makes_way: false,
         vanished: false,
         until: false,
         still: false,
@@ -75,6 +80,7 @@ impl Rules {
     /// candidate watches it for a whole lease.
     pub const KUBERNETES: Self = Self {
         fresh_repeat: false,
+        makes_way: false,
         generation: false,
         empty: false,
         vanished: false,
@@ -88,6 +94,7 @@ impl Rules {
     pub const NONE: Self = Self {
         repeat: true,
         fresh_repeat: false,
+        makes_way: false,
         sent_at: true,
         tokens: false,
         reassert: false,

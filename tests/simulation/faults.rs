@@ -433,7 +433,7 @@ impl World {
     pub fn strike_for_ever(&mut self) {
         let victim = self.leader().unwrap_or(0);
         let spare = self.servers.len() > 1 + self.scenario.acks;
-        let what = if self.scenario.endless_gaps { 3 } else { self.rng.u8(0..3) };
+        let what = if self.scenario.endless_gaps { 3 } else { [0, 1, 2, 4][self.rng.usize(0..4)] };
         match what {
             0 if spare => {
                 let gone = self.another_server().unwrap_or(self.official);
@@ -448,6 +448,13 @@ impl World {
                     self.at(self.now, Happening::Gap(at));
                 }
                 self.processes[victim].alive = false;
+            }
+            4 => {
+                // What it asks is done, and it never learns of it.
+                let any = self.rng.usize(0..self.processes.len());
+                self.processes[any].cut.replies = Nanos::MAX;
+                self.one_is_unanswered = true;
+                self.join();
             }
             _ => {
                 let cut = &mut self.processes[victim].cut;

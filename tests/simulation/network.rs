@@ -118,7 +118,7 @@ impl World {
             self.replicate(to);
         }
         if let Some(news) = news {
-            self.publish(from.process, to, &news);
+            self.publish(to, &news);
         }
         if !counts || self.scenario.acks == 0 {
             return self.answer(from, id, input);
@@ -284,16 +284,14 @@ impl World {
         }
     }
 
-    fn publish(&mut self, from: usize, server: usize, news: &Announcement) {
+    fn publish(&mut self, server: usize, news: &Announcement) {
         if !self.scenario.rules.heartbeats {
             return;
         }
         for to in 0..self.processes.len() {
             let process = &self.processes[to];
             let listens = process.alive && process.ears == server;
-            // A second task of one process hears what the first one does.
-            let alone = to == from && process.tasks.len() == 1;
-            if alone || !listens || (!self.calm && self.chance(0.02)) {
+            if !listens || (!self.calm && self.chance(0.02)) {
                 continue;
             }
             let when = self.now + self.delay();

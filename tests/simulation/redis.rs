@@ -114,11 +114,13 @@ impl Redis {
     }
 
     fn write_generation(&mut self) {
+        // As different from each other as Redis makes them.
+        let replid = format!("{:016x}", self.replid.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         self.generation = match self.mark {
             Mark::RunId => self.run_id.to_string(),
-            Mark::Replid => self.replid.to_string(),
-            Mark::ReplidAndFullSyncs => format!("{}/{}", self.replid, self.sync_full),
-            Mark::ReplidAndSyncs => format!("{}/{}", self.replid, self.sync_full + self.sync_partial),
+            Mark::Replid => replid,
+            Mark::ReplidAndFullSyncs => format!("{replid}/{}", self.sync_full),
+            Mark::ReplidAndSyncs => format!("{replid}/{}", self.sync_full + self.sync_partial),
         };
     }
 

@@ -64,6 +64,8 @@ pub fn run(scenario: Scenario) -> Verdict {
     world.settle();
     // A role of a crowd comes later by its place: when it asks what there is, and when it is told to ask again.
     let end = world.now + scenario.leader_within() + 2 * world.least_place();
+    // One that is not answered may be granted the role before it makes way.
+    let end = if world.one_is_unanswered { end + scenario.longest_lease() } else { end };
     world.at(end, Happening::Look);
     play(&mut world, end);
     let no_leader = world.leader().is_none();

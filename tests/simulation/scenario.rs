@@ -229,9 +229,10 @@ pub fn departures_table_scenario(seed: u64, evidence: Evidence, fault: Fault) ->
 /// What may be switched off, one at a time, and how.
 pub type Switch = (&'static str, fn(&mut Scenario));
 
-pub const SWITCHES: [Switch; 20] = [
+pub const SWITCHES: [Switch; 21] = [
     ("repeat", |scenario| scenario.rules.repeat = false),
     ("fresh_repeat", |scenario| scenario.rules.fresh_repeat = false),
+    ("makes_way", |scenario| scenario.rules.makes_way = false),
     ("sent_at", |scenario| scenario.rules.sent_at = false),
     ("tokens", |scenario| scenario.rules.tokens = false),
     ("reassert", |scenario| scenario.rules.reassert = false),

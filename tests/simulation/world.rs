@@ -111,6 +111,8 @@ pub struct World {
     /// When the last fault is over, as far as is known.
     pub faults_end: Nanos,
     pub calm: bool,
+    /// Something that is not mended: one process never hears what becomes of its requests.
+    pub one_is_unanswered: bool,
     pub log: Vec<String>,
 }
 
@@ -137,6 +139,7 @@ impl World {
             checker: Checker::default(),
             faults_end: 0,
             calm: false,
+            one_is_unanswered: false,
             log: Vec::new(),
         };
         for replica in 1..scenario.servers {

@@ -76,6 +76,7 @@ struct Pair<'a> {
     /// How far the reference's clock is ahead.
     passed_us: u64,
     generation: u64,
+    replid: String,
     /// Redis's token to the reference's.
     tokens: BTreeMap<Token, Token>,
     /// The record as the last answer told of it, and the reference's count.
@@ -83,6 +84,8 @@ struct Pair<'a> {
     count_twin: u64,
     /// How far the reference's count of the present record is ahead: a new record counts from the clock.
     count_ahead: u64,
+    /// It has begun anew, and no answer has told of it yet.
+    watch_began: bool,
     /// There was no record before this operation.
     is_new: bool,
     attempts: [u64; 3],
@@ -111,9 +114,17 @@ impl Pair<'_> {
         (self.count_twin + count).saturating_sub(self.version.count)
     }
 
+    /// The first count that is told of a new one: from here on both count alike again.
+    fn align(&mut self, redis: u64, reference: u64) {
+        if std::mem::take(&mut self.watch_began) {
+            self.count_ahead = reference - redis;
+        }
+    }
+
     /// Both records are of the same version, as far as it was told.
     fn same_version(&mut self, redis: RecordVersion, reference: RecordVersion) {
         self.same_token(redis.token, reference.token);
+        self.align(redis.count, reference.count);
         assert_eq!((redis.count + self.count_ahead, redis.writer), (reference.count, reference.writer));
         (self.version, self.count_twin) = (redis, reference.count);
     }
@@ -206,13 +217,14 @@ impl Pair<'_> {
         }
     }
 
-    /// The record's count began anew, at the clock: with the record, another generation, or a regression.
+    /// The record's count began anew, with the record, another generation, or a regression: further on, or at the
+    /// clock, which the reference has let pass and Redis not.
     fn note_watch(&mut self, before: Option<(String, String)>) {
         let Some((generation, regression)) = self.marks() else { return };
         let (generation_before, regression_before) = before.unwrap_or_default();
         let is_shut = !regression.is_empty() && regression != regression_before;
         if generation != generation_before || is_shut || self.is_new {
-            self.count_ahead = self.passed_us;
+            self.watch_began = true;
         }
     }
 
@@ -230,7 +242,8 @@ impl Pair<'_> {
     }
 
     async fn apply(&mut self, operation: &Operation) {
-        let generation = format!("generation {}{}", self.generation, if self.acks { "/1" } else { "" });
+        // It begins as the server's own does: by that a count differs from other servers' when a watch begins.
+        let generation = format!("{} {}{}", self.replid, self.generation, if self.acks { "/1" } else { "" });
         match operation {
             Operation::Campaign(request) => self.campaign(request, &generation).await,
             Operation::Renew(request) => self.renew(request, &generation).await,
@@ -346,6 +359,7 @@ impl Pair<'_> {
         let news = within("the announcement is heard", self.news.recv()).await.expect("the store lives");
         let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
         self.same_token(said.token, expected.token);
+        self.align(said.count, expected.count);
         let count = said.count + self.count_ahead;
         assert_eq!(Announcement { count, ..(*said).clone() }, Announcement { token: said.token, ..expected });
     }
@@ -395,10 +409,13 @@ async fn run(
         cell: LeaseCell::new(Rules::REDIS),
         passed_us: 0,
         generation: 0,
+        replid: redis.command(&["INFO", "replication"]).text().split("master_replid:").nth(1).expect("told")[..4]
+            .to_owned(),
         tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
         version: NOTHING,
         count_twin: 0,
         count_ahead: 0,
+        watch_began: false,
         is_new: true,
         attempts: [0; 3],
         seen,

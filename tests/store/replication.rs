@@ -345,13 +345,19 @@ async fn after_a_replica_has_come_back_the_incumbents_release_opens_the_role_as_
     .await;
     assert_eq!(synchronised(&master), (before.0, before.1 + 1), "it went on where it was");
 
-    let renews = async || {
-        let request = RenewRequest { lease_duration: lease, ..renewal(1, 1, token) };
-        assert!(matches!(renew(&store, request).await, RenewReply::Renewed { .. }));
+    let mut counted = 0;
+    let mut renews = async || {
+        let request = RenewRequest { lease_duration: lease, count: counted, ..renewal(1, 1, token) };
+        let RenewReply::Renewed { count, .. } = renew(&store, request).await else { panic!("refused") };
+        counted = count;
     };
     let writer = || master.command(&["HGET", "baton:{scheduler}:record", "session"]).text();
+    let count =
+        || master.command(&["HGET", "baton:{scheduler}:record", "count"]).text().parse::<u64>().expect("a number");
+    let counted_before = count();
     renews().await;
     assert_eq!(writer(), "", "a watch has begun");
+    assert!(count() > counted_before + 4_096, "further than by renewals: {counted_before}, {}", count());
     wait_until_async(BOUND, "the guard is over", async || {
         renews().await;
         !writer().is_empty()

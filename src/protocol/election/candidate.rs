@@ -155,6 +155,9 @@ impl Election {
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);
         let current = matches!(self.phase, Phase::Candidate) && flight.attempt == self.attempt && !self.unanswered;
+        if reply.is_ok() {
+            self.own_grants = None;
+        }
         if let Ok(Stamped { reply, .. }) = &reply
             && self.doubts_news
             && current
@@ -173,6 +176,10 @@ impl Election {
                 self.tell(Event::Campaigned { outcome: CampaignOutcome::Error });
                 if current && self.leaving {
                     // It may have been granted: session and attempt name it, though its token is not known.
+                    self.give_back(now, flight.attempt, Token::NONE, ReleaseReason::Unused, now);
+                } else if current && self.is_in_the_way(now) {
+                    self.own_grants = None;
+                    self.out_until = now + self.profile.timing.lease_duration();
                     self.give_back(now, flight.attempt, Token::NONE, ReleaseReason::Unused, now);
                 } else if current {
                     self.unanswered = self.profile.rules.repeat;
@@ -297,7 +304,11 @@ impl Election {
     }
 
     pub(super) fn heard(&mut self, now: Mono, news: Announcement) {
-        if news.holder.session == self.profile.session || self.insight.disbelieves(news.holder.session) {
+        if news.holder.session == self.profile.session {
+            self.heard_own(now, &news);
+            return;
+        }
+        if self.insight.disbelieves(news.holder.session) {
             return;
         }
         // Whoever has just been granted may not know yet how many listen, and a store need not say. A number that falls
@@ -309,6 +320,25 @@ impl Election {
             AnnouncementKind::Release => self.heard_release(now, &news),
             AnnouncementKind::Grant | AnnouncementKind::Heartbeat => self.heard_incumbent(now, news),
         }
+    }
+
+    /// A candidate hears of a grant that is its own, as a rule right before the answer.
+    fn heard_own(&mut self, now: Mono, news: &Announcement) {
+        if matches!(self.phase, Phase::Candidate) && news.kind == AnnouncementKind::Grant {
+            let lease = self.profile.timing.lease_duration();
+            let unbroken = self.own_grants.filter(|(_, last)| now.since(*last) < lease);
+            self.own_grants = Some((unbroken.map_or(now, |(first, _)| first), now));
+        }
+    }
+
+    /// The store gives it the role, again and again, and for a whole lease no answer has counted: its acknowledgements
+    /// do not come, say, or it is too far away. Others shall try, whom its lease keeps out.
+    fn is_in_the_way(&self, now: Mono) -> bool {
+        let timing = &self.profile.timing;
+        let is_deaf = now.since(self.answered_at) >= timing.lease_duration();
+        self.profile.rules.makes_way
+            && is_deaf
+            && self.own_grants.is_some_and(|(first, _)| now.since(first) >= timing.renew_period())
     }
 
     fn heard_release(&mut self, now: Mono, news: &Announcement) {

@@ -188,6 +188,10 @@ pub struct Election {
     attempt: Attempt,
     /// The last campaign has no answer: the next request repeats its attempt.
     unanswered: bool,
+    /// When the last answer came, or when this began.
+    answered_at: Mono,
+    /// Since when, and when last, grants of its own were heard that no answer has told of.
+    own_grants: Option<(Mono, Mono)>,
     insight: Insight,
     departures: Departures,
     /// When a candidate campaigns next, unless it hears something better.
@@ -228,6 +232,8 @@ impl Election {
             phase: Phase::Candidate,
             attempt: Attempt::default(),
             unanswered: false,
+            answered_at: now,
+            own_grants: None,
             insight: Insight::default(),
             departures: Departures::default(),
             look_at: now + profile.place,
@@ -443,6 +449,7 @@ impl Election {
             Ok(stamped) => {
                 self.trouble = None;
                 self.answered = true;
+                self.answered_at = now;
                 let step = self.insight.clock.observe(flight.sent_at, now, stamped.store_time);
                 if let Some(step) = step {
                     self.tell(Event::StoreClockStepped { by_ms: step.by_ms });

@@ -260,12 +260,43 @@ fn r5_generation_nobody_new_for_one_lease_after_a_restart_but_the_incumbent_rene
 fn r5_a_watch_ends_with_the_incumbents_renewal_after_the_guard() {
     let mut store = Store::new();
     let mine = store.grant(1, 1);
-    store.restart(false).renew(1, 1, mine);
-    store.pass(secs(9)).renew(1, 1, mine);
-    assert_eq!(store.knowledge().unwrap().version.writer, None, "the guard stands");
-    store.pass(secs(2)).renew(1, 1, mine);
+    store.restart(false);
+    let mut counted = 0;
+    let mut renews = |store: &mut Store| {
+        let request = RenewRequest { count: counted, ..renewal(1, 1, mine) };
+        let RenewReply::Renewed { count, .. } = store.cell.renew(store.server(), &request).0 else { panic!("lost") };
+        counted = count;
+        store.knowledge().unwrap().version.writer
+    };
+    assert_eq!(renews(&mut store), None);
+    assert_eq!(renews(store.pass(secs(9))), None, "the guard stands");
+    assert!(renews(store.pass(secs(2))).is_some());
     store.release(1, 1, mine);
     assert!(is_granted(&store.campaign(&ask(2, 1)).0), "its release says that nobody leads");
+}
+
+#[test]
+fn r5_a_late_renewal_from_before_a_watch_does_not_end_it() {
+    for guard_is_over in [false, true] {
+        let mut store = Store::new();
+        let old = store.grant(1, 1);
+        let count = store.knowledge().unwrap().version.count;
+        // Another leads elsewhere by now; here a replica comes that has acknowledged that, and somebody asks.
+        store.pass(LEASE).generation = "a replica has come";
+        assert_eq!(guard(&store.campaign(&ask(3, 1)).0), Some(GuardCause::Generation));
+        // The server's clock ends the guard early.
+        if guard_is_over {
+            store.pass(LEASE);
+        }
+        let late = RenewRequest { count: count + 9, ..renewal(1, 1, old) };
+        store.cell.renew(store.server(), &late);
+        store.release(1, 1, old);
+        if !guard_is_over {
+            store.pass(LEASE);
+        }
+        let reply = store.campaign(&ask(3, 2)).0;
+        assert!(matches!(reply, CampaignReply::LookAgain { .. }), "{guard_is_over}: {reply:?}");
+    }
 }
 
 #[test]
@@ -323,7 +354,8 @@ fn r5_a_guard_lasts_for_the_longer_lease_and_nobodys_question_shortens_it() {
     store.cell.renew(store.server(), &request);
     store.release(3, 1, token(store.now.0));
     assert_eq!(left(store.campaign(&short(2, 2)).0), secs(9), "not even an incumbent's renewal shortens it");
-    assert!(is_granted(&store.pass(secs(9)).campaign(&short(2, 3)).0));
+    let knowledge = store.knowledge();
+    assert!(is_granted(&store.pass(secs(9)).campaign(&CampaignRequest { knowledge, ..short(2, 3) }).0));
 }
 
 #[test]

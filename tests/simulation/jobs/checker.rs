@@ -46,9 +46,9 @@ struct Job {
     /// Earlier leaders may still tell of what was lost with their term.
     account_of: usize,
     acting: Vec<Acting>,
-    /// When the policy was changed last, and when each run was first started.
+    /// When the policy was changed last, and when each run was first started, and under which token.
     changed_at: Nanos,
-    first_started: BTreeMap<Slot, Nanos>,
+    first_started: BTreeMap<Slot, (Nanos, Token)>,
 }
 
 pub struct Checker {
@@ -104,6 +104,11 @@ impl Checker {
         limits: Option<HistoryLimits>,
     ) {
         let it = &mut self.jobs[job];
+        // A slot that is decided anew, after its run was lost, has another run, under the policy of now.
+        let is_another = |slot: &Slot, token: Token| {
+            after.runs.get(slot).is_some_and(|run| run.attempts.iter().all(|attempt| attempt.token != token))
+        };
+        it.first_started.retain(|slot, (_, token)| !is_another(slot, *token));
         let was_lost = it.loss.is_some();
         if let Some(loss) = &it.loss {
             if loss.witness == Some(writer.id) {
@@ -170,9 +175,10 @@ impl Checker {
         if it.acting.iter().any(|acting| acting.slot == slot) {
             complaints.push(format!("{what} overlaps another attempt of its run"));
         }
-        let first = *it.first_started.entry(slot).or_insert(now);
+        let (first, _) = *it.first_started.entry(slot).or_insert((now, token));
         // Runs that began under another policy may go on side by side.
-        let settled = |slot: &Slot| it.first_started.get(slot).is_some_and(|first| *first > it.changed_at + 5 * SECOND);
+        let settled =
+            |slot: &Slot| it.first_started.get(slot).is_some_and(|(first, _)| *first > it.changed_at + 5 * SECOND);
         let alone = policy.concurrency == Concurrency::Forbid && first > it.changed_at + 5 * SECOND;
         if alone && it.acting.iter().any(|acting| settled(&acting.slot)) {
             complaints.push(format!("{what} runs beside {:?}", it.acting));
@@ -213,8 +219,9 @@ impl Checker {
 
 impl Job {
     fn forget(&mut self, account_of: usize) {
-        let (fence, acting, changed_at) = (self.fence, std::mem::take(&mut self.acting), self.changed_at);
-        *self = Self { account_of, fence, acting, changed_at, ..Self::default() };
+        let (acting, first_started) = (std::mem::take(&mut self.acting), std::mem::take(&mut self.first_started));
+        let (fence, changed_at) = (self.fence, self.changed_at);
+        *self = Self { account_of, fence, acting, changed_at, first_started, ..Self::default() };
     }
 
     /// P6: an attempt of a slot is claimed once.

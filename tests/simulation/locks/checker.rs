@@ -25,8 +25,8 @@ pub struct Checker {
     acting: Vec<Acting>,
     tokens: BTreeMap<LockName, Token>,
     queues: BTreeMap<LockName, Vec<Ticket>>,
-    /// Requests whose place is no longer known here: the store lost a part of what it knew, or their sidecar was
-    /// silent.
+    /// Requests whose place is no longer known here: the store lost a part of what it knew, their sidecar was silent,
+    /// or they were granted before.
     unordered: BTreeSet<LockId>,
     alive_until: BTreeMap<SessionId, Nanos>,
     free_since: BTreeMap<LockName, Nanos>,
@@ -88,6 +88,8 @@ impl Checker {
                 self.complain(now, format!("{id} overtook the fair requests {ahead:?} for {name}"));
             }
         }
+        // It has had its turn. Where the answer is lost, and then the store forgets the grant, it is asked again.
+        self.unordered.insert(id);
     }
 
     /// The store has given a request a ticket, if it has none yet.

@@ -446,3 +446,38 @@ fn the_roles_of_a_session_never_make_the_same_attempt_not_even_one_after_the_oth
     let made: Vec<Attempt> = (0..3).map(|_| campaign(&attempts)).collect();
     assert!(made.windows(2).all(|two| two[0] < two[1]), "{made:?}");
 }
+
+#[test]
+fn one_that_is_granted_the_role_and_never_answered_makes_way() {
+    let mut stage = Stage::new();
+    let mine = Holder { session: SessionId::from_u128(1), identity: Arc::from("me") };
+    let grant = |count| Announcement {
+        kind: AnnouncementKind::Grant,
+        token: token(10),
+        count,
+        holder: mine.clone(),
+        audience: 0,
+    };
+    let unanswered = |stage: &mut Stage, heard: bool| {
+        stage.until_due(SOON);
+        let Some(Action::Campaign { id, request }) = stage.actions().pop() else { panic!("it asks again") };
+        if heard {
+            stage.input(Input::Heard(grant(request.candidate.attempt.0)));
+        }
+        stage.pass(ms(500)).input(Input::Campaigned { id, reply: Err(Failure { reason: "no".to_owned() }) });
+    };
+    // A store that is away gives nothing: it asks on and on, for a grant may be there that it was not told of.
+    let begun = stage.now;
+    while stage.now.since(begun) < LEASE * 3 {
+        unanswered(&mut stage, false);
+    }
+    // But not where it hears that it has the role, and no answer comes.
+    let granted = stage.now;
+    while stage.state() != State::Draining && stage.now.since(granted) < LEASE {
+        unanswered(&mut stage, true);
+    }
+    let (id, _) = stage.release();
+    stage.answer_release(id);
+    let out = stage.until_due(LEASE + SOON);
+    assert!(out > LEASE - SOON, "it stays out for {out:?}");
+}

@@ -41,10 +41,11 @@ clamp(record, span_ms)
 record['until'] = math.min(record['until'], now + span_ms * 1000)
 
 -- The candidate has known the record to stand still for a whole lease, on its own clock: the holder's deadline has
--- passed.
+-- passed. While a watch goes on, heartbeats name the incumbent all the same, and the count is this server's own.
 local function stood_still(for_ms)
-  return known_token == record.token and known_count == record.count and known_writer == record.session
-    and known_unchanged_for_ms >= for_ms
+  local is_same = known_token == record.token and known_count == record.count
+    and (record.session == '' or known_writer == record.session)
+  return is_same and known_unchanged_for_ms >= for_ms
 end
 
 -- Notes a token that the candidate has seen and the record knows nothing of. True when it has one. The last term's

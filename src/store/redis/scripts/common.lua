@@ -223,10 +223,13 @@ end
 
 -- What anybody knows of the record, and what it says of a release, is from before something was forgotten: whoever
 -- wants the role watches it anew. By its own clock, because a guard ends by this one, which may be stepped. The count
--- is one that nobody can have come to elsewhere.
+-- is one that nobody can have come to elsewhere, nor an incumbent by renewals that were not answered.
+local WATCH_STEP = 4096
+
 local function begin_watch(record)
   record.session, record.attempt = '', 0
-  record.count = math.max(record.count + 1, now)
+  local salt = tonumber(string.sub(record.generation, 1, 4), 16) or 0
+  record.count = math.max(record.count + WATCH_STEP + salt, now)
 end
 
 -- R5 generation and empty. Returns the record to go on with and whether it differs from what is stored; or nil, nil and
@@ -242,17 +245,13 @@ local function prepare(record, lease_ms, guard, acks)
   if record and is_generation(record.generation, generation) then
     return record, false
   end
-  local span_ms = guard_span_ms(record, lease_ms)
-  if record then
-    shut(record, 'generation', span_ms)
-    if record.lease_ms then
-      begin_watch(record)
-    end
-  else
-    record = new_record()
-    shut(record, 'empty', span_ms)
-  end
+  local span_ms, is_new = guard_span_ms(record, lease_ms), not record
+  record = record or new_record()
   record.generation = generation
+  shut(record, is_new and 'empty' or 'generation', span_ms)
+  if record.lease_ms and not is_new then
+    begin_watch(record)
+  end
   return record, true
 end
 

@@ -35,15 +35,19 @@ if not ours and not reasserted then
   return { 'lost', text(now), text(record.token) }
 end
 
+-- It was answered since a watch began, if one did: it leads now, and did not only when this was sent.
+local is_up_to_date = count >= record.count
 -- The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody had
 -- renewed.
 record.count = math.max(record.count, count) + 1
 -- The record may have been lost while the lease was not.
 record.token = math.max(record.token, token)
 extend_record(record, lease_ms)
-if reasserted or not is_guarded(record) then
-  -- The incumbent has the last word again, and so has its release.
+-- Then the incumbent has the last word again, and so has its release.
+if is_up_to_date and not is_guarded(record) then
   record.released, record.session, record.attempt = false, session, attempt
+elseif reasserted then
+  record.released, record.session, record.attempt = false, '', 0
 end
 if reasserted then
   write_lease(session, attempt, token, identity, lease_ms)
