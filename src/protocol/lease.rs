@@ -300,7 +300,8 @@ impl LeaseCell {
         record.token = record.token.max(request.token);
         record.extend(server.now, request.lease_duration);
         // Then the incumbent has the last word again, and so has its release.
-        let has_the_word = is_up_to_date && record.guard.active(server.now).is_none();
+        let is_watched = !is_up_to_date || record.guard.active(server.now).is_some();
+        let has_the_word = !(self.rules.still && is_watched);
         if has_the_word || reasserted {
             record.released = false;
             record.writer = has_the_word.then_some(request.candidate);
