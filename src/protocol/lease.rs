@@ -291,7 +291,7 @@ impl LeaseCell {
                 return (RenewReply::Lost { token: record.token, holder }, None);
             }
         };
-        // It was answered since a watch began, if one did: it leads now, and did not only when this was sent.
+        // Its sender was answered since a watch began, if one did: a request from before is behind by thousands.
         let is_up_to_date = request.count >= record.count;
         // The incumbent's own count goes on where a store has lost it: a count that came round again would look like
         // nobody had renewed.

@@ -71,8 +71,9 @@
 //!     R8).
 //! 11. Who sees the store's clock step forwards takes no grant for one lease: leases may have ended early.
 //! 12. A renewal count belongs to one record and only rises with every grant, renewal and release, also over a loss of
-//!     data; one that stood still for a whole lease, on the candidate's own clock, means that the holder's deadline is
-//!     past.
+//!     data; one that stood still for a whole lease, with its token and writer and on the candidate's own clock, means
+//!     that the holder's deadline is past. A guard that begins takes the writer away and raises the count by thousands;
+//!     only an incumbent that has been answered since becomes the writer again, once the guard is over (R5).
 //! 13. Two terms of a quorum share a member that confirmed both, the later one under the greater token; the quorum's
 //!     own invariants stand on the page of its members and rounds (`quorum/mod.rs`).
 //! 14. Another's lease is only ever given back in the place of a process that has ended for certain, by that process's

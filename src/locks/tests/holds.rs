@@ -10,6 +10,13 @@ fn short() -> Want {
     Want { lease: Duration::from_millis(300), ..want() }
 }
 
+/// More of them than a hold asks for.
+fn refuse_extensions(stage: &Stage) {
+    for _ in 0..50 {
+        stage.store.next(Op::Extend, Act::Refuse);
+    }
+}
+
 #[tokio::test]
 async fn a_hold_is_renewed_for_as_long_as_it_lives_and_then_given_back() {
     let stage = Stage::new();
@@ -43,9 +50,7 @@ async fn a_hold_outlives_a_few_answers_that_do_not_come() {
 async fn a_hold_that_cannot_be_renewed_is_lost_when_its_promise_ends() {
     let stage = Stage::new();
     let mut hold = stage.desk.hold(short()).await.unwrap();
-    for _ in 0..50 {
-        stage.store.next(Op::Extend, Act::Refuse);
-    }
+    refuse_extensions(&stage);
     within(WOKEN, hold.state.changed()).await.unwrap();
     assert!(matches!(*hold.state.borrow(), HoldState::Lost { .. }));
     assert!(stage.desk.core.now() >= hold.granted.valid_until);
@@ -56,9 +61,7 @@ async fn a_hold_that_cannot_be_renewed_is_lost_when_its_promise_ends() {
 async fn a_hold_that_is_lost_is_counted_though_the_table_was_tidied_first() {
     let stage = Stage::new();
     let mut hold = stage.desk.hold(short()).await.unwrap();
-    for _ in 0..50 {
-        stage.store.next(Op::Extend, Act::Refuse);
-    }
+    refuse_extensions(&stage);
     // As after a standstill, when everything is due at once.
     stage.desk.core.table().tidy(hold.granted.valid_until);
     within(WOKEN, hold.state.changed()).await.unwrap();

@@ -35,7 +35,7 @@ if not ours and not reasserted then
   return { 'lost', text(now), text(record.token) }
 end
 
--- It was answered since a watch began, if one did: it leads now, and did not only when this was sent.
+-- Its sender was answered since a watch began, if one did: a request from before is behind by thousands.
 local is_up_to_date = count >= record.count
 -- The incumbent's own count goes on where a store has lost it: a count that came round again would look like nobody had
 -- renewed.
