@@ -11,7 +11,7 @@ use super::*;
 /// Failovers take seconds, and machines are busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A Sentinel that has stood still for two seconds does nothing for thirty more (its TILT mode): it does not tell a
-/// master that was replaced, either, so that whoever is connected to it goes on there.
+/// master that was replaced, either.
 const PAST_A_TILT: Duration = Duration::from_secs(90);
 
 /// Baton with this authority and this client's certificate.
@@ -148,9 +148,14 @@ async fn behind_sentinels_every_connection_is_encrypted_and_shows_the_clients_ce
     })
     .await;
     wait_until(PATIENCE, "the other is the master", || sentinel.master() == Some(replica_port)).await;
+    // Until then whoever is connected to it goes on there.
+    wait_until(PAST_A_TILT, "the old master is told", || {
+        master.command(&["INFO", "replication"]).text().contains("role:slave")
+    })
+    .await;
     let count = || replica.command(&["HGET", "baton:{scheduler}:record", "count"]);
     let before = count();
-    wait_until_async(PAST_A_TILT, "renewed at the other", async || {
+    wait_until_async(PATIENCE, "renewed at the other", async || {
         store.renew(&role(), renewal(1, 2, token)).await.is_ok() && count() != before
     })
     .await;
