@@ -151,8 +151,9 @@ impl SentinelSet {
     }
 
     /// Waits until every Sentinel takes the same one for the master, the two others follow it, and no failover is
-    /// under way; says which. A former master is told at once to follow, which the Sentinels do only after eight
-    /// seconds. On a busy machine there may be a failover that nobody asked for: the result is what counts.
+    /// under way; says which. Who does not follow is told to at once: the Sentinels do that only after eight seconds in
+    /// which it was never down for them, which on a busy machine may never be. There may be a failover that nobody asked
+    /// for, too: the result is what counts.
     pub async fn settled(&self) -> u16 {
         let begun = std::time::Instant::now();
         loop {
@@ -163,19 +164,21 @@ impl SentinelSet {
                 return master;
             }
             let views = || self.sentinels.iter().map(|it| (it.master(), it.view())).collect::<Vec<_>>();
-            assert!(begun.elapsed() < PATIENCE, "the Sentinels do not settle: {:#?}", views());
+            let roles = || self.servers.iter().map(replication).collect::<Vec<_>>();
+            assert!(begun.elapsed() < PATIENCE, "the Sentinels do not settle: {:#?} {:#?}", views(), roles());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Whether the two others follow this one. Who takes itself for the master is told to.
+    /// Whether the two others follow this one. Who takes itself for the master, or follows another, is told to.
     fn follow(&self, master: u16) -> bool {
         for other in self.servers.iter().filter(|server| server.port() != master) {
-            if other.ask(&["INFO", "replication"]).text().contains("role:master") {
+            // A master names none.
+            if !replication(other).contains(&format!("master_port:{master}\r")) {
                 self.demote(other.port(), master);
             }
         }
-        self.server(master).ask(&["INFO", "replication"]).text().matches("state=online").count() == 2
+        replication(self.server(master)).matches("state=online").count() == 2
     }
 
     /// The URL of the set.
@@ -232,6 +235,11 @@ impl SentinelSet {
         server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
         server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     }
+}
+
+/// What a server tells of who follows whom.
+fn replication(server: &RedisServer) -> String {
+    server.ask(&["INFO", "replication"]).text()
 }
 
 impl Sentinel {
