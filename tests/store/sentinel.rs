@@ -85,7 +85,8 @@ struct Series {
     seen: Seen,
     /// After so many of them the same leader had the same token.
     kept: u64,
-    /// How long the Sentinels took to name another master, of those after which it had not.
+    /// How long it took until the Sentinels named another master that a replica followed, of those after which it had
+    /// not.
     lost_after: Vec<Duration>,
     /// The longest time from a fault to the first renewal at the new master, where the term was kept.
     took_max: Duration,

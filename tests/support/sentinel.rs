@@ -15,6 +15,10 @@ use super::wait_until;
 /// Sentinels and failovers take seconds. On a machine that is too busy for their timers they do not agree, and try
 /// again after twelve seconds, more than once.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// A replica that does not follow a new master for so long is told to. The Sentinels do that at once, unless the
+/// machine is too busy for their timers; then it was seen to follow the old one for minutes. Longer than any lease that
+/// a failover is to be shorter than.
+const FORGOTTEN: Duration = Duration::from_secs(20);
 /// How the Sentinels call the master.
 pub const SERVICE: &str = "main";
 
@@ -152,8 +156,8 @@ impl SentinelSet {
 
     /// Waits until every Sentinel takes the same one for the master, the two others follow it, and no failover is
     /// under way; says which. Who does not follow is told to at once: the Sentinels do that only after eight seconds in
-    /// which it was never down for them, which on a busy machine may never be. There may be a failover that nobody asked
-    /// for, too: the result is what counts.
+    /// which it was never down for them, which on a busy machine may never be. There may be a failover that nobody
+    /// asked for, too: the result is what counts.
     pub async fn settled(&self) -> u16 {
         let begun = std::time::Instant::now();
         loop {
@@ -173,12 +177,20 @@ impl SentinelSet {
     /// Whether the two others follow this one. Who takes itself for the master, or follows another, is told to.
     fn follow(&self, master: u16) -> bool {
         for other in self.servers.iter().filter(|server| server.port() != master) {
-            // A master names none.
-            if !replication(other).contains(&format!("master_port:{master}\r")) {
-                self.demote(other.port(), master);
-            }
+            self.lead_to(other, master);
         }
-        replication(self.server(master)).matches("state=online").count() == 2
+        self.replicas_of(master) == 2
+    }
+
+    fn lead_to(&self, other: &RedisServer, master: u16) {
+        // A master names none.
+        if !replication(other).contains(&format!("master_port:{master}\r")) {
+            self.demote(other.port(), master);
+        }
+    }
+
+    fn replicas_of(&self, master: u16) -> usize {
+        replication(self.server(master)).matches("state=online").count()
     }
 
     /// The URL of the set.
@@ -210,14 +222,24 @@ impl SentinelSet {
         told.iter().copied().max_by_key(|port| votes(*port))
     }
 
-    /// Waits until another than `old` is the master for all Sentinels, and says which.
+    /// Waits until another than `old` is the master for all Sentinels, and a replica follows it, without which no write
+    /// can be acknowledged; says which.
     pub async fn switched_from(&self, old: u16) -> u16 {
         wait_until(PATIENCE, "the Sentinels have another master", || {
             let told: Vec<Option<u16>> = self.sentinels.iter().map(Sentinel::master).collect();
             told.iter().all(|port| port.is_some_and(|port| port != old && Some(port) == told[0]))
         })
         .await;
-        self.master()
+        let (begun, new) = (std::time::Instant::now(), self.master());
+        wait_until(PATIENCE, "a replica follows it", || {
+            let other = self.servers.iter().find(|server| ![old, new].contains(&server.port()));
+            if begun.elapsed() > FORGOTTEN {
+                self.lead_to(other.expect("there are three"), new);
+            }
+            self.replicas_of(new) > 0
+        })
+        .await;
+        new
     }
 
     /// Asks the Sentinels for a failover, until one agrees to it.
