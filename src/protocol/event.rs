@@ -196,6 +196,8 @@ pub enum Event {
     Released { token: Token, reason: ReleaseReason, held_for: Duration },
     /// The leader's process has ended, and this replica gave its lease back in its place.
     Departed { holder: Arc<str>, token: Token },
+    /// A process that was said to have ended was heard of afterwards: its lease is not given back.
+    DepartureRefuted { holder: Arc<str>, session: SessionId },
     /// The lease was left to its TTL because promises stand that nobody waits for (a second signal).
     Abandoned { token: Token, remaining: Duration },
     /// R5 closed the role, as this replica sees it.

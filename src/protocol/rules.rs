@@ -70,7 +70,6 @@ impl Rules {
         repeat: false,
         makes_way: false,
         vanished: false,
-        until: false,
         still: false,
         listening: false,
         objection: true,

@@ -65,6 +65,9 @@ pub struct CampaignRequest {
     pub floor: Token,
     /// What it knows of the record.
     pub knowledge: Option<Knowledge>,
+    /// The last term that it knows to be over, by its release or the end of its process: a quorum's member that has
+    /// not heard of that yet does not keep others out for it.
+    pub released: Option<(SessionId, Token)>,
     /// False for `guard: off`: R5 is not asked for.
     pub guard: bool,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::broadcast;
-use tracing::{debug, info, trace, warn};
+use tracing::{debug, error, info, trace, warn};
 
 use super::labels::ReloadOutcome;
 use super::metrics::Metrics;
@@ -102,6 +102,7 @@ impl Telemetry {
             | Event::Abandoned { .. } => log_own_term(role, event, lasted),
             Event::Contended { .. }
             | Event::Departed { .. }
+            | Event::DepartureRefuted { .. }
             | Event::Following { .. }
             | Event::Guarded { .. }
             | Event::IdentityClash { .. }
@@ -144,6 +145,7 @@ impl Telemetry {
             Event::Lost { reason, .. } => count(RoleCount::LostLease(*reason)),
             Event::Released { reason, .. } => count(RoleCount::Release(*reason)),
             Event::Departed { .. } => count(RoleCount::Release(ReleaseReason::Departed)),
+            Event::DepartureRefuted { .. } => count(RoleCount::DepartureRefuted),
             Event::Guarded { cause, .. } => count(RoleCount::StoreGuard(*cause)),
             Event::IdentityClash { .. } => count(RoleCount::IdentityClash),
             Event::StoreClockStepped { .. } => count(RoleCount::StoreClockStep),
@@ -235,6 +237,7 @@ fn state_after(event: &Event) -> Option<State> {
         Event::Campaigned { .. }
         | Event::Contended { .. }
         | Event::Departed { .. }
+        | Event::DepartureRefuted { .. }
         | Event::Renewed { .. }
         | Event::IdentityClash { .. }
         | Event::StoreClockStepped { .. } => None,
@@ -277,6 +280,9 @@ fn log_surroundings(role: &RoleName, event: &Event, lasted: Duration) {
         Event::Departed { holder, token } => {
             let reason = ReleaseReason::Departed.as_str();
             info!(%role, %token, %holder, reason, "the leader's process has ended; its lease is given back");
+        }
+        Event::DepartureRefuted { holder, session } => {
+            error!(%role, %holder, %session, "a process that its node calls ended goes on renewing: look at that node");
         }
         Event::Following { holder, token } => {
             info!(%role, %token, %holder, state, reason = "held", duration_ms, "another replica leads");
@@ -323,7 +329,7 @@ mod tests {
         let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
         let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
         type Fields = &'static [(&'static str, &'static str)];
-        let rows: [(Event, &str, Fields); 11] = [
+        let rows: [(Event, &str, Fields); 12] = [
             (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading"), ("duration_ms", "2500")]),
             (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
             (
@@ -339,6 +345,11 @@ mod tests {
             (Event::Abandoned { token, remaining: took }, "WARN", &[("token", "7"), ("remaining_ms", "1500")]),
             (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished"), ("duration_ms", "2500")]),
             (Event::Departed { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("reason", "departed")]),
+            (
+                Event::DepartureRefuted { holder: "web-2".into(), session: SessionId::from_u128(1) },
+                "ERROR",
+                &[("holder", "web-2")],
+            ),
             (Event::Following { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("token", "7")]),
             (Event::IdentityClash { session: SessionId::from_u128(1) }, "WARN", &[]),
             (Event::StoreClockStepped { by_ms: -5 }, "WARN", &[("by_ms", "-5")]),

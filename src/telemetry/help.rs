@@ -13,6 +13,8 @@ pub(super) const TRANSITIONS: &str = "Terms of any replica that this one has see
     when it is first seen, including the term that stood when this replica started.";
 pub(super) const STORE_GUARDS: &str = "Times that the store was closed to new leaders because it may have \
     forgotten a lease that still stands, by cause.";
+pub(super) const DEPARTURES_REFUTED: &str =
+    "Times that a process was heard of after its node had called it ended (kubernetes.fastFailover).";
 pub(super) const IDENTITY_CLASHES: &str =
     "Times that another process was seen to campaign under this replica's identity.";
 pub(super) const STORE_CLOCK_STEPS: &str = "Times that the store's clock moved against this replica's.";

@@ -24,6 +24,7 @@ struct Counts {
     releases: [u64; ReleaseReason::ALL.len()],
     transitions: u64,
     store_guards: [u64; GuardCause::ALL.len()],
+    departures_refuted: u64,
     identity_clashes: u64,
     store_clock_steps: u64,
     /// The greatest token whose beginning was counted; tokens only grow.
@@ -73,6 +74,7 @@ pub(super) enum RoleCount {
     LostLease(LossReason),
     Release(ReleaseReason),
     StoreGuard(GuardCause),
+    DepartureRefuted,
     IdentityClash,
     StoreClockStep,
     /// A term was seen: counts when its token is the greatest so far.
@@ -115,6 +117,7 @@ impl RoleTable {
             RoleCount::LostLease(reason) => counts.lost_leases[place(&LossReason::ALL, reason)] += 1,
             RoleCount::Release(reason) => counts.releases[place(&ReleaseReason::ALL, reason)] += 1,
             RoleCount::StoreGuard(cause) => counts.store_guards[place(&GuardCause::ALL, cause)] += 1,
+            RoleCount::DepartureRefuted => counts.departures_refuted += 1,
             RoleCount::IdentityClash => counts.identity_clashes += 1,
             RoleCount::StoreClockStep => counts.store_clock_steps += 1,
             RoleCount::Term(token) => {
@@ -171,6 +174,7 @@ fn place<T: PartialEq>(all: &[T], one: T) -> usize {
 pub(super) enum RoleFamily {
     Campaigns,
     Contention,
+    DeparturesRefuted,
     FencingToken,
     IdentityClashes,
     Leader,
@@ -187,9 +191,10 @@ pub(super) enum RoleFamily {
 }
 
 impl RoleFamily {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Campaigns,
         Self::Contention,
+        Self::DeparturesRefuted,
         Self::FencingToken,
         Self::IdentityClashes,
         Self::Leader,
@@ -211,6 +216,7 @@ impl RoleFamily {
         match self {
             Self::Campaigns => ("baton_campaigns_total", help::CAMPAIGNS, COUNTER),
             Self::Contention => ("baton_contention_total", help::CONTENTION, COUNTER),
+            Self::DeparturesRefuted => ("baton_departures_refuted_total", help::DEPARTURES_REFUTED, COUNTER),
             Self::FencingToken => ("baton_fencing_token", help::FENCING_TOKEN, GAUGE),
             Self::IdentityClashes => ("baton_identity_clashes_total", help::IDENTITY_CLASHES, COUNTER),
             Self::Leader => ("baton_leader", help::LEADER, GAUGE),
@@ -245,6 +251,7 @@ impl RoleFamily {
             Self::StoreGuards => return words("cause", &GuardCause::ALL.map(GuardCause::as_str), &counts.store_guards),
             Self::Contention => counter(counts.contention),
             Self::Transitions => counter(counts.transitions),
+            Self::DeparturesRefuted => counter(counts.departures_refuted),
             Self::IdentityClashes => counter(counts.identity_clashes),
             Self::StoreClockSteps => counter(counts.store_clock_steps),
             Self::RenewalDuration => counts.renewal_durations.metric(),

@@ -99,6 +99,7 @@ fn every_event() -> Vec<Event> {
         Event::Following { holder: "web-2".into(), token: Token::new(FIRST_TOKEN + 1).unwrap() },
         Event::Draining { token, reason: ReleaseReason::Resigned, remaining: took },
         Event::Abandoned { token, remaining: took },
+        Event::DepartureRefuted { holder: "web-2".into(), session: baton::protocol::SessionId::from_u128(9) },
         Event::IdentityClash { session: baton::protocol::SessionId::from_u128(8) },
         Event::StoreClockStepped { by_ms: -3_600_000 },
     ];
@@ -126,6 +127,7 @@ async fn every_event_counts_once_where_it_should() {
         "baton_releases_total",
         "baton_store_guards_total",
         "baton_contention_total",
+        "baton_departures_refuted_total",
         "baton_identity_clashes_total",
         "baton_store_clock_steps_total",
         "baton_config_reloads_total",

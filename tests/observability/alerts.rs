@@ -14,7 +14,7 @@ use crate::{assert_none, live, names_in, path, text};
 const CASES: &str = "tests/observability/rules";
 
 /// What is promised, by name.
-const PROMISED: [&str; 14] = [
+const PROMISED: [&str; 15] = [
     "BatonConfigReloadFailed",
     "BatonFencingTokenRegressed",
     "BatonJobFailing",
@@ -24,6 +24,7 @@ const PROMISED: [&str; 14] = [
     "BatonLeaseLost",
     "BatonMultipleLeaders",
     "BatonNoLeader",
+    "BatonQuorumDegraded",
     "BatonRenewalErrors",
     "BatonRenewalMarginLow",
     "BatonSidecarDown",
@@ -157,6 +158,9 @@ fn the_cases_find_what_is_spoilt() {
         ("BatonRenewalMarginLow", "quantile_over_time(0.1, ", "min_over_time("),
         ("BatonRenewalMarginLow", "[10m]) > 0", "[10m]) >= 0"),
         ("BatonStoreUnreachable", "and on (cluster, namespace, job, instance) up == 1", ""),
+        ("BatonQuorumDegraded", "and on (cluster, namespace, job, instance) up == 1", ""),
+        ("BatonQuorumDegraded", "min by (cluster, namespace, job, member)", "max by (cluster, namespace, job, member)"),
+        ("BatonQuorumDegraded", "- 1) / 2)", "+ 1) / 2)"),
         (
             "BatonStoreGuarded",
             "max_over_time(baton_transitions_total[1h] offset 10m)) > 0",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use baton::protocol::{Input, SessionId};
 
 use crate::clockwork::{MS, Nanos, SECOND};
-use crate::processes::ANSWER_VALIDITY_MS;
+use crate::processes::{ANSWER_VALIDITY_MS, Process};
 use crate::world::{Happening, World};
 
 /// How long what a kubelet saw takes to get to a replica.
@@ -23,6 +23,8 @@ pub enum Evidence {
     Session,
     /// The same, and no promise is waited for.
     Hasty,
+    /// As the first, but an end that nobody has seen is taken for one that somebody has.
+    Trusting,
     /// The account of the end of a container in the pod of the one that leads, whichever instance of it that was.
     Name,
     /// That, or that the pod's object is gone: deleted by force, or because its node was not heard of.
@@ -40,6 +42,8 @@ pub struct Account {
     pod: Pod,
     /// The app has ended as well.
     whole: bool,
+    /// Somebody has seen it: it was not made up.
+    seen: bool,
 }
 
 impl World {
@@ -48,7 +52,7 @@ impl World {
         if self.scenario.evidence == Evidence::Nothing {
             return;
         }
-        let whole = self.chance(0.5);
+        let (whole, seen) = (self.chance(0.5), self.chance(0.5));
         let now = self.now;
         let dead = &mut self.processes[victim];
         if whole {
@@ -56,7 +60,7 @@ impl World {
                 task.promised_until = task.promised_until.min(now);
             }
         }
-        let account = Account { session: dead.session, pod: dead.pod, whole };
+        let account = Account { session: dead.session, pod: dead.pod, whole, seen };
         self.ends.push(account);
         for to in 0..self.processes.len() {
             self.tell_of(account, to);
@@ -78,8 +82,23 @@ impl World {
         if self.scenario.evidence != Evidence::Gone || !self.chance(0.5) {
             return;
         }
-        let account =
-            Account { session: self.processes[victim].session, pod: self.processes[victim].pod, whole: false };
+        let account = Account {
+            session: self.processes[victim].session,
+            pod: self.processes[victim].pod,
+            whole: false,
+            seen: true,
+        };
+        for to in 0..self.processes.len() {
+            self.tell_of(account, to);
+        }
+    }
+
+    /// A runtime has lost the shim of a container, or of all containers of a pod: it makes their ends up.
+    pub fn orphan(&mut self, victim: usize) {
+        let whole = self.chance(0.5);
+        let Process { session, pod, .. } = self.processes[victim];
+        let account = Account { session, pod, whole, seen: false };
+        self.ends.push(account);
         for to in 0..self.processes.len() {
             self.tell_of(account, to);
         }
@@ -109,7 +128,9 @@ impl World {
         }
         let waits = match self.scenario.evidence {
             Evidence::Hasty => false,
-            Evidence::Nothing | Evidence::Session | Evidence::Name | Evidence::Gone => !account.whole,
+            Evidence::Nothing | Evidence::Session | Evidence::Trusting | Evidence::Name | Evidence::Gone => {
+                !account.whole
+            }
         };
         let promise = if waits { Duration::from_millis(ANSWER_VALIDITY_MS) } else { Duration::ZERO };
         let session = match self.scenario.evidence {
@@ -123,7 +144,8 @@ impl World {
             _ => Some(account.session),
         };
         if let Some(session) = session {
-            self.input_all(to, &Input::Departed { session, promise });
+            let seen = account.seen || self.scenario.evidence == Evidence::Trusting;
+            self.input_all(to, &Input::Departed { session, promise, seen });
         }
     }
 }

@@ -55,6 +55,8 @@ pub enum Fault {
     Shutdown,
     /// An app's health check fails for a while.
     Unwell,
+    /// A runtime has lost a sidecar that lives: it says that it ended.
+    Orphan,
     /// A new process.
     Newcomer,
     /// The master stands still.
@@ -168,6 +170,7 @@ impl Fault {
             Self::Flapping => "subscription breaks again and again",
             Self::Shutdown => "shutdown",
             Self::Unwell => "app unwell",
+            Self::Orphan => "an end that did not happen",
             Self::Newcomer => "newcomer",
             Self::Frozen => "Redis stands still",
             Self::Replica => "a replica leaves",
@@ -242,6 +245,10 @@ impl World {
             Fault::Cut => self.cut(victim),
             Fault::HalfCut => self.half_cut(victim),
             Fault::Kill => self.kill(victim),
+            Fault::Orphan => {
+                self.orphan(victim);
+                0
+            }
             Fault::Resign => self.resign(leader),
             Fault::RestartKept => self.restart(master, Data::Kept),
             Fault::RestartLost => self.restart(master, Data::Lost),

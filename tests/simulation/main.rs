@@ -178,12 +178,16 @@ fn departures(evidence: Evidence, fault: Fault) -> (u64, f64) {
 #[test]
 fn every_lesser_evidence_of_an_end_shows_two_leaders() {
     let many = TABLE_RUNS / 3;
-    for (evidence, fault) in
-        [(Evidence::Hasty, Fault::Kill), (Evidence::Name, Fault::Kill), (Evidence::Gone, Fault::Cut)]
-    {
+    for (evidence, fault) in [
+        (Evidence::Hasty, Fault::Kill),
+        (Evidence::Trusting, Fault::Orphan),
+        (Evidence::Name, Fault::Kill),
+        (Evidence::Gone, Fault::Cut),
+    ] {
         let (two_leaders, _) = departures(evidence, fault);
         assert!(two_leaders > many, "{evidence:?}, {}: {two_leaders} of {TABLE_RUNS}", fault.title());
     }
+    assert_eq!(departures(Evidence::Session, Fault::Orphan).0, 0, "whoever lives is heard");
     let (_, slow) = departures(Evidence::Nothing, Fault::Kill);
     let (two_leaders, fast) = departures(Evidence::Session, Fault::Kill);
     assert_eq!(two_leaders, 0);

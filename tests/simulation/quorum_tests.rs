@@ -3,7 +3,9 @@
 use baton::protocol::Rules;
 
 use crate::quorum::faults::Fault;
-use crate::quorum::run::{ROWS, SCENARIOS, duel_scenario, mixed_scenario, run, storm_scenario, table_scenario};
+use crate::quorum::run::{
+    Minority, ROWS, SCENARIOS, duel_scenario, handovers, mixed_scenario, run, storm_scenario, table_scenario,
+};
 use crate::quorum::world::Scenario;
 use crate::run::{Verdict, run_many};
 use crate::scenario::{LEADER_WITHIN, LEASE};
@@ -71,8 +73,8 @@ fn broken(rules: Rules, fault: Fault) -> (u64, u64) {
 /// The table in small: its zeros, and its failures. A checker that never fails proves nothing.
 #[test]
 fn each_rule_of_the_quorum_switched_off_is_missed() {
-    use Fault::{Clock, Clocks, Empty, MostEmpty};
-    let [redlock, r3, r4, r5, objection, shipped] = ROWS.map(|(_, rules)| rules);
+    use Fault::{Clock, Clocks, Empty, Evict, Flush, MostEmpty, Undercut};
+    let [redlock, r3, r4, r5, vanished, objection, shipped] = ROWS.map(|(_, rules)| rules);
     let (half, some) = (TABLE_RUNS / 2, TABLE_RUNS / 10);
     // What Redlock leaves open: members that restart empty, and a member whose clock is stepped.
     for fault in [Empty, MostEmpty, Clock] {
@@ -86,12 +88,36 @@ fn each_rule_of_the_quorum_switched_off_is_missed() {
     assert!(broken(r4, MostEmpty).0 > some);
     assert_eq!(broken(r5, MostEmpty), (0, 0));
     assert_eq!(broken(r5, Empty), (0, 0));
-    // As shipped, nothing does any harm but that all clocks step together: against that heartbeats only help.
-    for fault in Fault::ALL.into_iter().filter(|fault| *fault != Clocks) {
+    assert!(broken(r4, Flush).0 > half);
+    assert_eq!(broken(r5, Flush), (0, 0));
+    assert!(broken(r5, Evict).0 > half);
+    assert_eq!(broken(vanished, Evict), (0, 0));
+    // Objection needs the objectors' answers, which may all be lost.
+    assert!(broken(vanished, Undercut).0 > half);
+    assert!(broken(shipped, Undercut).0 < some);
+    // As shipped, nothing else does any harm but that all clocks step together: against that heartbeats only help.
+    for fault in Fault::ALL.into_iter().filter(|fault| ![Clocks, Undercut].contains(fault)) {
         assert_eq!(broken(shipped, fault), (0, 0), "{}", fault.title());
     }
     let [without, with] = [objection, shipped].map(|rules| broken(rules, Clocks).0);
     assert!(without > some && with > 0 && with < without, "{without} {with}");
+}
+
+/// A handover waits for a majority and nobody else. Once in a hundred times a message of this world is up to 50 ms late.
+#[test]
+fn a_handover_on_a_quorum_takes_a_few_round_trips_whatever_a_minority_does() {
+    for members in [3, 5] {
+        for minority in Minority::ALL {
+            let fold = |sum: &mut Vec<u64>, _, waits: Vec<u64>| sum.extend(waits);
+            let runs = (seeds() / 20).min(1_000);
+            let waits = run_many(runs, |seed| handovers(seed, members, minority), Vec::new, fold);
+            let mut waits: Vec<u64> = waits.into_iter().flatten().collect();
+            waits.sort_unstable();
+            let (half, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
+            assert!(half < 5 * clockwork::MS, "{members} {minority:?}: half take {half} ns");
+            assert!(longest < 500 * clockwork::MS, "{members} {minority:?}: {longest} ns");
+        }
+    }
 }
 
 #[test]

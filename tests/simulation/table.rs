@@ -40,6 +40,7 @@ fn act(words: &[&str]) -> Option<()> {
         ["table", rest @ ..] => table(runs(rest)?),
         ["quorum-table", rest @ ..] => quorum_table(runs(rest)?),
         ["quorum", "duel", rest @ ..] => duel(runs(rest)?),
+        ["quorum", "handovers", rest @ ..] => quorum_handovers(runs(rest)?),
         ["quorum", "find", runs, what @ ..] => {
             let scenario = quorum_scenario(what)?;
             find(runs.parse().ok()?, |seed| quorum::run::run(scenario(seed)));
@@ -122,6 +123,11 @@ fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> Scenario + Sync>> {
 fn quorum_scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> quorum::world::Scenario + Sync>> {
     use quorum::{faults::Fault, run};
     match what {
+        [rest @ .., "without", rule] => {
+            let (rule, scenario) = ((*rule).to_owned(), quorum_scenario(rest)?);
+            run::without(scenario(0), &rule)?;
+            Some(Box::new(move |seed| run::without(scenario(seed), &rule).expect("a known rule")))
+        }
         [] => Some(Box::new(run::mixed_scenario)),
         [row, fault] => {
             let (_, rules) = run::ROWS[below(row, run::ROWS.len())?];
@@ -130,6 +136,28 @@ fn quorum_scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> quorum::world::Sc
         }
         [name] => run::SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
         _ => None,
+    }
+}
+
+/// How long nobody leads when a leader of a quorum resigns.
+fn quorum_handovers(runs: u64) {
+    use quorum::run::{Minority, handovers};
+    for members in [3, 5] {
+        for minority in Minority::ALL {
+            let fold = |sum: &mut Vec<u64>, _, waits: Vec<u64>| sum.extend(waits);
+            let play = |seed| handovers(seed, members, minority);
+            let mut waits: Vec<u64> = run_many(runs, play, Vec::new, fold).into_iter().flatten().collect();
+            waits.sort_unstable();
+            let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize] as f64 / 1e6;
+            println!(
+                "{members} members, {minority:?}: half within {:.1} ms, 90 % {:.1} ms, 99 % {:.1} ms, all {} within {:.1} ms",
+                at(0.5),
+                at(0.9),
+                at(0.99),
+                waits.len(),
+                at(1.0)
+            );
+        }
     }
 }
 
@@ -212,16 +240,17 @@ fn table(runs: u64) {
 }
 
 /// The rows of the table of departures.
-const EVIDENCES: [(&str, Evidence); 5] = [
+const EVIDENCES: [(&str, Evidence); 6] = [
     ("none: the lease runs out", Evidence::Nothing),
     ("the end of its session, then the app's last promise", Evidence::Session),
+    ("the same, whoever has seen it", Evidence::Trusting),
     ("the end of its session alone", Evidence::Hasty),
     ("the end of a container of its pod, whichever instance", Evidence::Name),
     ("the pod's object is gone", Evidence::Gone),
 ];
 
 fn departures_table(runs: u64) {
-    let faults = [Fault::Kill, Fault::Cut, Fault::Mixed];
+    let faults = [Fault::Kill, Fault::Orphan, Fault::Cut, Fault::Mixed];
     let titles = faults.map(Fault::title);
     println!("| what is taken for an end | {} |\n|---|{}", titles.join(" | "), "---|".repeat(titles.len()));
     for (name, evidence) in EVIDENCES {

@@ -179,7 +179,8 @@ impl Pair<'_> {
                 unchanged_for: lease_duration * random.pick(&[0, 3, 4, 8]) / 4,
                 remaining: lease_duration * random.pick(&[0, 0, 2]) / 4,
             });
-            let request = CampaignRequest { candidate, identity, lease_duration, floor, knowledge, guard };
+            let request =
+                CampaignRequest { candidate, identity, lease_duration, floor, knowledge, released: None, guard };
             return Operation::Campaign(request);
         }
         match random.below(20) {

@@ -16,7 +16,7 @@ use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::*;
 
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 500;
 const OPERATIONS: usize = 40;
 
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl Pair<'_> {
         let guard = !random.one_in(6);
         let identity = |candidate: Candidate| Arc::from(format!("web {}", candidate.session));
         let audience = u32::try_from(random.below(5)).expect("small");
-        Operation::Ask(match random.below(20) {
+        Operation::Ask(match random.below(21) {
             0..=6 => {
                 let session = random.below(3);
                 let latest = &mut self.attempts[usize::try_from(session).expect("small")];
@@ -131,7 +131,17 @@ impl Pair<'_> {
                     remaining: lease_duration,
                 });
                 let identity = identity(candidate);
-                Ask::Campaign(CampaignRequest { candidate, identity, lease_duration, floor, knowledge, guard })
+                let released =
+                    random.one_in(4).then(|| (self.choose_candidate(random).session, self.choose_token(random)));
+                Ask::Campaign(CampaignRequest {
+                    candidate,
+                    identity,
+                    lease_duration,
+                    floor,
+                    knowledge,
+                    released,
+                    guard,
+                })
             }
             7..=10 => {
                 let (candidate, token) = (self.choose_candidate(random), self.choose_token(random));
@@ -149,7 +159,7 @@ impl Pair<'_> {
             }
             16 | 17 => return Operation::TimePasses(random.pick(&PASSING_MS)),
             18 if random.one_in(2) => return Operation::EverythingForgotten,
-            18 => return Operation::LeaseVanishes,
+            18 | 19 => return Operation::LeaseVanishes,
             _ => return Operation::AnotherServer,
         })
     }
@@ -182,7 +192,10 @@ impl Pair<'_> {
     /// The same question in the reference's tokens and counts.
     fn twin_of(&self, ask: &Ask) -> Ask {
         match ask.clone() {
-            Ask::Campaign(request) => Ask::Campaign(CampaignRequest { floor: self.twin(request.floor), ..request }),
+            Ask::Campaign(request) => {
+                let released = request.released.map(|(session, token)| (session, self.twin(token)));
+                Ask::Campaign(CampaignRequest { floor: self.twin(request.floor), released, ..request })
+            }
             Ask::Raise(request) => Ask::Raise(RaiseRequest { token: self.twin(request.token), ..request }),
             Ask::Renew(request) => {
                 let count = (self.count_twin + request.count).saturating_sub(self.count);
@@ -202,6 +215,9 @@ impl Pair<'_> {
         let now = StoreTime(answer.store_time.0 + self.passed_us);
         let server = Server { now, uptime: Duration::ZERO, generation: &generation };
         let (expected, said) = self.cell.step(server, &self.twin_of(ask)).expect("tokens are left");
+        if matches!(ask, Ask::Campaign(_)) && said.is_some() {
+            self.saw("dropped");
+        }
         self.compare(ask, answer.reply, expected);
         self.heard(said).await;
     }
@@ -246,8 +262,9 @@ impl Pair<'_> {
     fn compare_grants(&mut self, ask: &Ask, redis: MemberReply, reference: MemberReply) {
         use MemberReply::{Granted, Guarded, Held, Stale};
         match (redis, reference) {
-            (Granted { token }, Granted { token: t }) => {
-                self.saw("Granted");
+            (Granted { token, released }, Granted { token: t, released: r }) => {
+                self.saw(if r { "Granted after a release" } else { "Granted" });
+                assert_eq!(released, r);
                 self.same_token(token, t);
                 let Ask::Campaign(request) = ask else { panic!("{ask:?}") };
                 self.latest = (request.candidate, token);
@@ -339,11 +356,14 @@ async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_referen
     }
     for outcome in [
         "Granted",
+        "Granted after a release",
         "Held",
         "Held for now",
         "Stale",
+        "dropped",
         "generation",
         "empty",
+        "vanished",
         "Raised",
         "Gone",
         "Renewed",

@@ -203,6 +203,50 @@ async fn one_member_that_refuses_is_noted_and_a_majority_that_refuses_is_named_w
 }
 
 #[tokio::test]
+async fn a_member_that_can_be_reached_and_renews_nothing_is_missing_until_it_does() {
+    let (servers, store) = five().await;
+    let token = won(&store, 1, 1).await;
+    let renews = || async {
+        let renewed = store.renew(&role(), renewal(1, 1, token)).await.map(|stamped| stamped.reply);
+        assert!(matches!(renewed, Ok(RenewReply::Renewed { .. })), "{renewed:?}");
+    };
+    renews().await;
+
+    type Commands = &'static [&'static [&'static str]];
+    let ills: [(&str, Commands, Commands); 3] = [
+        ("OOM", &[&["CONFIG", "SET", "maxmemory", "1"]], &[&["CONFIG", "SET", "maxmemory", "0"]]),
+        ("NOPERM", &[&["ACL", "SETUSER", "default", "-hset"]], &[&["ACL", "SETUSER", "default", "+hset"]]),
+        (
+            "redis",
+            &[&["HSET", "baton:{scheduler}:record", "v", "1"]],
+            &[&["HSET", "baton:{scheduler}:record", "v", "q1"]],
+        ),
+    ];
+    for (ill, begin, end) in ills {
+        let sick = &servers.servers[3];
+        begin.iter().for_each(|command| drop(sick.command(command)));
+        for (what, is_there) in [("is missing", true), ("is back", false)] {
+            if !is_there {
+                end.iter().for_each(|command| drop(sick.command(command)));
+            }
+            let mut members = store.members();
+            let noticed = async {
+                // Each renewal tells anew.
+                while members.borrow_and_update()[3] == is_there {
+                    renews().await;
+                    let _ = tokio::time::timeout(ms(50), members.changed()).await;
+                }
+            };
+            within(&format!("{ill} {what}"), noticed).await;
+            let notes = store.notes().join("");
+            let is_told = notes.contains("1 of 5 members is missing") && notes.contains(&servers.name(3));
+            assert_eq!(is_told && notes.contains(ill), is_there, "{ill}: {notes}");
+            assert_eq!(*store.health().borrow(), StoreHealth::Up, "{ill}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn missing_rights_on_every_member_are_a_refusal_that_says_which() {
     let (members, store) = five().await;
     for server in &members.servers {
@@ -256,12 +300,17 @@ async fn neither_store_reads_or_overwrites_the_keys_of_the_other() {
     assert!(single.purge(&role()).await.is_err());
     assert_eq!(release_of(&store, giving_back(1, 1, token)).await, Ok(ReleaseReply::Released));
     assert_eq!(store.purge(&role()).await, Ok(Purge::Purged));
-    win(&single, unguarded(2, 1)).await;
-    // One of five: the other four are enough, and the leader is told nothing of it.
-    won(&store, 3, 1).await;
+    let (token, _) = win(&single, unguarded(2, 1)).await;
+    // One of five, but whoever leads by it may not have heard of the others.
+    let objection = asked(&store, unguarded(3, 1)).await;
+    let Ok(CampaignReply::Held { holder, token: theirs, .. }) = objection else { panic!("{objection:?}") };
+    assert_eq!((holder.session, theirs), (candidate(2, 1).session, token));
+    // Once that lease is gone the other four are enough.
+    assert_eq!(release(&single, giving_back(2, 1, token)).await, ReleaseReply::Released);
+    won(&store, 3, 2).await;
     let purged = store.purge(&role()).await;
     assert_eq!(purged, Ok(Purge::InUse), "{purged:?}");
-    let noted = members.servers[0].command(&["HGET", "baton:{scheduler}:lease", "v"]);
+    let noted = members.servers[0].command(&["HGET", "baton:{scheduler}:record", "v"]);
     assert_eq!(noted, Reply::Text("1".to_owned()), "left as it is");
 }
 

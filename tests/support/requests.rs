@@ -28,6 +28,7 @@ pub fn ask(session: u128, attempt: u64) -> CampaignRequest {
         lease_duration: LEASE,
         floor: Token::NONE,
         knowledge: None,
+        released: None,
         guard: true,
     }
 }

@@ -177,7 +177,8 @@ impl Checker<'_> {
         let required = self.word(given, path, &[("majority", Required::Majority), ("all", Required::All)]);
         if required == Some(Required::All) {
             let message =
-                "all: while one member is down, nobody is elected and no lease renewed; a majority is as safe";
+                "all: while one member is down, nobody is elected and no lease renewed; what it is worth is that a \
+                 leader is known to every member";
             self.warning(path, message.to_owned());
         }
         required.unwrap_or(Required::Majority)

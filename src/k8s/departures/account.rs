@@ -1,10 +1,15 @@
 //! What a pod's object tells of processes of Baton that have ended, and how long what they told their apps is still
 //! good for.
 //!
-//! Only one thing proves an end: the record of a *terminated* container, which the kubelet of its node makes when it
-//! has seen the end, with the termination message that this very process had left (see
+//! Only one thing tells of an end: the record of a *terminated* container, which the kubelet of its node makes by the
+//! word of the container's runtime, with the termination message that this very process had left (see
 //! [`Testament`](super::testament::Testament)). Neither a missing object nor a node that is not heard of proves
 //! anything.
+//!
+//! Some records are made up. When containerd loses a container's shim it reports the end of a process that may live
+//! (`cleanupAfterDeadShim` in `core/runtime/v2/shim.go`; issues 8381 and 10727), with one of two exit codes and the
+//! reason that every failure has. Such an end may be true as well: of it, and of a pod with such a container, it is
+//! said that nobody has seen it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,9 +18,11 @@ use super::pod::{ContainerStatus, Pod, Spec, Status, Terminated};
 use super::testament::{Reach, Testament};
 use crate::protocol::SessionId;
 
-/// Why a container ended, in the words of runtimes that have seen it end. Of other words some are made up for a
-/// container that nobody can find any more (`ContainerStatusUnknown`, `Unknown`), so only these count.
-const SEEN_TO_END: [&str; 3] = ["Completed", "Error", "OOMKilled"];
+/// Why a container ended, in the words of the kubelet. Of other words some are made up for a container that nobody can
+/// find any more (`ContainerStatusUnknown`, `Unknown`), so only these count.
+const ENDED: [&str; 3] = ["Completed", "Error", "OOMKilled"];
+/// What containerd says of a container whose shim is gone: 128 and SIGKILL, or that there is no status.
+const MADE_UP: (&str, [i32; 2]) = ("Error", [137, 255]);
 /// The phases of a pod whose containers are not started again.
 const OVER: [&str; 2] = ["Succeeded", "Failed"];
 
@@ -27,26 +34,28 @@ pub(super) struct End {
     /// For how long from now, at the most, somebody may act on what it said. Zero when everybody whom it could have
     /// told has ended as well.
     pub promise: Duration,
+    /// Somebody has seen it end, and whoever else has to have ended for this promise.
+    pub seen: bool,
 }
 
 /// The processes of Baton that have ended in this pod, as far as its object proves it.
 pub(super) fn ends(pod: &Pod) -> Vec<End> {
     let Some(status) = &pod.status else { return Vec::new() };
-    let mut told: BTreeMap<SessionId, Vec<Testament>> = BTreeMap::new();
+    let mut told: BTreeMap<SessionId, Vec<(Testament, bool)>> = BTreeMap::new();
     for terminated in statuses(status).flat_map(terminations) {
         if let Some(testament) = testament(terminated)
             && pod.metadata.uid.as_ref() == Some(&testament.pod)
         {
-            told.entry(testament.session).or_default().push(testament);
+            told.entry(testament.session).or_default().push((testament, was_seen(terminated)));
         }
     }
     let all_ended = pod.spec.as_ref().is_some_and(|spec| has_ended(spec, status));
     // A session belongs to one instance of one container. Where two claim it, one of them has copied it.
-    let sole = told.into_values().filter_map(|testaments| <[Testament; 1]>::try_from(testaments).ok());
-    sole.map(|[testament]| {
+    let sole = told.into_values().filter_map(|testaments| <[_; 1]>::try_from(testaments).ok());
+    sole.map(|[(testament, seen)]| {
         let nobody_left = all_ended && testament.reach == Reach::Pod;
         let promise = if nobody_left { Duration::ZERO } else { testament.promise };
-        End { session: testament.session, promise }
+        End { session: testament.session, promise, seen: seen && (!nobody_left || all_were_seen(status)) }
     })
     .collect()
 }
@@ -59,18 +68,29 @@ fn statuses(status: &Status) -> impl Iterator<Item = &ContainerStatus> {
 /// How the present instance of a container ended, and the one before.
 fn terminations(status: &ContainerStatus) -> impl Iterator<Item = &Terminated> {
     let states = [&status.state, &status.last_state];
-    states.into_iter().flatten().filter_map(|state| state.terminated.as_ref()).filter(|end| was_seen(end))
+    states.into_iter().flatten().filter_map(|state| state.terminated.as_ref()).filter(|end| is_an_end(end))
+}
+
+fn is_an_end(terminated: &Terminated) -> bool {
+    terminated.reason.as_deref().is_some_and(|reason| ENDED.contains(&reason))
 }
 
 fn was_seen(terminated: &Terminated) -> bool {
-    terminated.reason.as_deref().is_some_and(|reason| SEEN_TO_END.contains(&reason))
+    let (reason, codes) = MADE_UP;
+    terminated.reason.as_deref() != Some(reason) || terminated.exit_code.is_some_and(|code| !codes.contains(&code))
+}
+
+/// Of a pod of which every container has ended: whether somebody saw each of them end.
+fn all_were_seen(status: &Status) -> bool {
+    let mut states = statuses(status).filter_map(|status| status.state.as_ref()?.terminated.as_ref());
+    states.all(was_seen)
 }
 
 fn testament(terminated: &Terminated) -> Option<Testament> {
     terminated.message.as_deref()?.parse().ok()
 }
 
-/// Whether every container of the pod was seen to have ended and none will be started again, so that nobody is left in
+/// Whether every container of the pod has ended and none will be started again, so that nobody is left in
 /// it who could act on anything. Who shares its node's network, or its processes, is not known: then never.
 fn has_ended(spec: &Spec, status: &Status) -> bool {
     let over = status.phase.as_deref().is_some_and(|phase| OVER.contains(&phase));
@@ -78,7 +98,7 @@ fn has_ended(spec: &Spec, status: &Status) -> bool {
     let ended: Vec<&str> = statuses(status)
         .filter(|status| {
             let state = status.state.as_ref().and_then(|state| state.terminated.as_ref());
-            state.is_some_and(was_seen)
+            state.is_some_and(is_an_end)
         })
         .map(|status| status.name.as_str())
         .collect();

@@ -41,6 +41,7 @@ use crate::role::{Command, RoleHandle, Roles, any_changed};
 
 pub use testament::Will;
 
+use account::End;
 use pod::Pod;
 
 /// When a request counts as unanswered.
@@ -52,6 +53,8 @@ const WATCH_MAX: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 10);
 /// The first pause after a watch, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A watch that lived for so long works; one that ended sooner is opened anew after a longer pause.
+const STEADY: Duration = Duration::from_secs(1);
 /// A name is looked at this much after it is out of date, so that it is by then.
 const GRAIN: Duration = Duration::from_millis(1);
 
@@ -162,10 +165,13 @@ impl Lookout {
         loop {
             match self.open(&pod).await {
                 Ok(events) => {
-                    limit = PAUSE_MIN;
                     self.say(None);
+                    let opened_at = self.clock.now();
                     // Its time is up, or it is dead: either way it is opened anew.
                     let _ = tokio::time::timeout(WATCH_MAX, self.listen(&pod, events)).await;
+                    if self.clock.now().since(opened_at) >= STEADY {
+                        limit = PAUSE_MIN;
+                    }
                 }
                 Err(reason) => self.say(Some(reason)),
             }
@@ -215,10 +221,11 @@ impl Lookout {
 
     async fn tell(&self, pod: &Pod) {
         for end in account::ends(pod) {
-            tracing::debug!(session = %end.session, promise = ?end.promise, "a process of Baton has ended");
+            tracing::debug!(session = %end.session, promise = ?end.promise, end.seen, "a process of Baton has ended");
             let handles = self.roles.borrow().clone();
             for role in handles {
-                role.tell(Command::Departed { session: end.session, promise: end.promise }).await;
+                let End { session, promise, seen } = end;
+                role.tell(Command::Departed { session, promise, seen }).await;
             }
         }
     }

@@ -61,8 +61,10 @@ pub(super) struct State {
 }
 
 #[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Terminated {
     pub reason: Option<String>,
+    pub exit_code: Option<i32>,
     /// What the process left as its termination message.
     pub message: Option<String>,
 }

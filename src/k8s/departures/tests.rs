@@ -22,7 +22,11 @@ fn message(number: u128) -> String {
 }
 
 fn terminated(reason: &str, message: &str) -> Value {
-    json!({"terminated": {"exitCode": 137, "reason": reason, "message": message}})
+    with_code(1, reason, message)
+}
+
+fn with_code(code: i32, reason: &str, message: &str) -> Value {
+    json!({"terminated": {"exitCode": code, "reason": reason, "message": message}})
 }
 
 /// A container's status in which it has ended.
@@ -50,11 +54,11 @@ fn read(pod: &Value) -> Vec<End> {
 }
 
 fn with_promise(number: u128) -> Vec<End> {
-    vec![End { session: session(number), promise: PROMISE }]
+    vec![End { session: session(number), promise: PROMISE, seen: true }]
 }
 
 fn at_once(number: u128) -> Vec<End> {
-    vec![End { session: session(number), promise: Duration::ZERO }]
+    vec![End { session: session(number), promise: Duration::ZERO, seen: true }]
 }
 
 #[test]
@@ -104,6 +108,35 @@ fn one_that_others_could_ask_over_the_network_may_be_acted_on_after_its_pod() {
     let testament = Testament { reach: Reach::Network, ..left(7) };
     let over = pod("Succeeded", ended("sidecar", &testament.to_string()), ended("app", ""));
     assert_eq!(read(&over), with_promise(7));
+}
+
+#[test]
+fn an_end_that_a_runtime_may_have_made_up_was_seen_by_nobody() {
+    let unseen = |promise| vec![End { session: session(7), promise, seen: false }];
+    let of_code = |name: &str, code, reason, message: &str| {
+        let mut status = ended(name, "");
+        status["state"] = with_code(code, reason, message);
+        status
+    };
+    for (code, reason, is_seen) in [
+        (137, "Error", false),
+        (255, "Error", false),
+        (137, "OOMKilled", true),
+        (143, "Error", true),
+        (0, "Completed", true),
+    ] {
+        let sidecar = of_code("sidecar", code, reason, &message(7));
+        let alone = read(&pod("Running", sidecar.clone(), running("app")));
+        let whole = read(&pod("Failed", sidecar, ended("app", "")));
+        // Its app's container is of the same runtime.
+        let app = read(&pod("Failed", ended("sidecar", &message(7)), of_code("app", code, reason, "")));
+        let expected = if is_seen { (with_promise(7), at_once(7)) } else { (unseen(PROMISE), unseen(Duration::ZERO)) };
+        assert_eq!((alone, whole), expected, "{code} {reason}");
+        assert_eq!(app, expected.1, "{code} {reason} of the app");
+    }
+    let mut untold = ended("sidecar", &message(7));
+    untold["state"]["terminated"].as_object_mut().unwrap().remove("exitCode");
+    assert_eq!(read(&pod("Running", untold, running("app"))), unseen(PROMISE));
 }
 
 #[test]

@@ -13,7 +13,9 @@ use super::{Action, Election, Failure, Flight, Kind, Phase, RequestId, Term};
 const SPREAD_PER_LISTENER: Duration = Duration::from_micros(300);
 /// The widest spread, whatever the audience.
 const SPREAD_MAX: Duration = Duration::from_millis(50);
-/// Enough for a hundred million listeners.
+/// The least that a round of a quorum is taken for.
+const ROUND_MIN: Duration = Duration::from_millis(2);
+/// Enough for a hundred million listeners, and for pauses of hours.
 const DOUBLINGS_MAX: u32 = 24;
 /// How many of those who listen go first, on average, and where there are as many. With five there is none once in a
 /// hundred and fifty times.
@@ -45,7 +47,7 @@ impl Election {
 
     pub(super) fn candidate_timeout(&mut self, now: Mono) {
         if self.vacate_due().is_some_and(|due| now >= due) {
-            self.vacate(now);
+            self.pursue_departure(now);
         }
         if self.may_look() && now >= self.look_due() {
             self.campaign(now);
@@ -124,7 +126,7 @@ impl Election {
         self.look_at = now + self.turn(|_| Duration::ZERO);
     }
 
-    fn campaign(&mut self, now: Mono) {
+    pub(super) fn campaign(&mut self, now: Mono) {
         if !self.unanswered {
             self.attempt = self.profile.attempts.take();
         }
@@ -144,6 +146,7 @@ impl Election {
             lease_duration: timing.lease_duration(),
             floor: self.insight.floor,
             knowledge,
+            released: self.insight.released,
             guard: self.profile.guard,
         };
         let id = self.depart(now, Kind::Campaign, self.attempt);
@@ -219,6 +222,7 @@ impl Election {
             self.look(now, at);
         } else {
             self.guarded = None;
+            self.divided = 0;
             self.waited = false;
             self.insight.forget_rival(token);
             let next_renewal = now.max(flight.sent_at + self.first_period());
@@ -244,6 +248,7 @@ impl Election {
                     self.tell(Event::Contended { winner: holder.identity.clone(), token });
                 }
                 self.insight.learn(version, now);
+                self.compare_with_departure(now, &holder, version);
                 self.guarded = None;
                 // Counted from when the store may have read its clock at the earliest.
                 let until = flight.sent_at + remaining.min(timing.lease_duration());
@@ -273,14 +278,7 @@ impl Election {
             CampaignReply::Divided { token, after } => {
                 self.insight.floor = self.insight.floor.max(token);
                 self.guarded = None;
-                let period = timing.renew_period();
-                // Whoever is ahead comes back while the others wait: long enough for its round, not for all that its
-                // grants may last.
-                let pause = match after {
-                    None => self.retry_delay() / 4,
-                    Some(after) => self.dice.between(period / 4, period / 2).min(after + period / 20),
-                };
-                (CampaignOutcome::Held, pause)
+                (CampaignOutcome::Held, self.pause_between_rounds(now.since(flight.sent_at), after))
             }
             CampaignReply::Stale { token, count } => {
                 self.insight.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
@@ -295,8 +293,25 @@ impl Election {
         }
     }
 
+    /// How long after a quorum was divided it is asked again. What is waited for is another's round, which takes about
+    /// as long as the last one of this candidate (`round`), and each time twice as long, where that was too short.
+    /// `after`: for how long the grants of another that is ahead may stand; that one comes back before the others do.
+    fn pause_between_rounds(&mut self, round: Duration, after: Option<Duration>) -> Duration {
+        let period = self.profile.timing.renew_period();
+        let round = round.max(ROUND_MIN) * 2u32.pow(self.divided.min(DOUBLINGS_MAX));
+        self.divided += 1;
+        match after {
+            None => self.dice.between(Duration::ZERO, round).min(self.retry_delay()),
+            Some(after) => {
+                let soonest = (round * 2).min(period / 4);
+                self.dice.between(soonest, soonest * 2).min(after + period / 20)
+            }
+        }
+    }
+
     fn follow(&mut self, holder: Holder, token: Token, until: Mono) {
         let identity = holder.identity.clone();
+        self.divided = 0;
         self.waited = false;
         if self.insight.follow(holder, token, until) {
             self.tell(Event::Following { holder: identity, token });
@@ -346,12 +361,17 @@ impl Election {
             return;
         }
         let Announcement { token, count, .. } = *news;
+        self.insight.released = Some((news.holder.session, token));
         self.insight.learn(RecordVersion { token, count, writer: Some(news.holder.session) }, now);
         self.look_again = true;
         self.look_for_vacancy(now);
     }
 
     fn heard_incumbent(&mut self, now: Mono, news: Announcement) {
+        // A grant may be one that it had asked for before it ended.
+        if news.kind == AnnouncementKind::Heartbeat {
+            self.refute_departure(&news.holder);
+        }
         if news.holder.identity == self.profile.identity && self.insight.is_new_clash(news.holder.session) {
             self.tell(Event::IdentityClash { session: news.holder.session });
         }

@@ -46,6 +46,8 @@ pub(super) struct Insight {
     /// How many listened to the last heartbeat, as far as somebody told.
     pub(super) audience: u32,
     pub(super) clock: ClockWatch,
+    /// The last term that is known to be over.
+    pub(super) released: Option<(SessionId, Token)>,
     known: Option<Known>,
     rival: Option<Rival>,
     heartbeat: Option<Heartbeat>,

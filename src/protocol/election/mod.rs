@@ -98,10 +98,11 @@ pub enum Input {
     /// From now on wait so much longer before each look, so that others may go first. Nothing changes for a leader, nor
     /// for a campaign without an answer, which may have been granted.
     Patience { patience: Duration },
-    /// It is certain that another process of this session has ended, and will send nothing more. What its app was told
-    /// is good for `promise` from now on at the most, by any clock that is up to 1 % off; then a candidate gives the
-    /// lease back in its place. Nothing happens if the session has none.
-    Departed { session: SessionId, promise: Duration },
+    /// The process of this session has ended, by the word of its node. What its app was told is good for `promise` from
+    /// now on at the most, by any clock that is up to 1 % off; then a candidate gives the lease back in its place.
+    /// Nothing happens if the session has none. `seen`: somebody saw it end; else the record has to stand still for a
+    /// `renewPeriod` and a half as well. A heartbeat of it refutes either.
+    Departed { session: SessionId, promise: Duration, seen: bool },
     /// The app has stopped acting on the promises given. Ignored unless draining.
     Drained,
     /// Nothing is left of what this replica itself did as leader (see [`Standing::begin_work`]).
@@ -201,6 +202,8 @@ pub struct Election {
     /// It has had that patience, and nobody is known to have come first: it has it once for each vacancy. What it knew
     /// at its first look would be too old at its second otherwise (R5 *vanished*), each time anew.
     waited: bool,
+    /// How many times in a row a quorum was divided among several.
+    divided: u32,
     /// A release was heard while a campaign was out: its answer may be older than the release.
     look_again: bool,
     /// When it last campaigned, or began.
@@ -239,6 +242,7 @@ impl Election {
             look_at: now + profile.place,
             patience: Duration::ZERO,
             waited: false,
+            divided: 0,
             look_again: false,
             looked_at: now,
             doubts_news: false,
@@ -325,7 +329,7 @@ impl Election {
             Input::Resign { cooldown } => self.resign(now, ReleaseReason::Resigned, cooldown),
             Input::HandOver { cooldown } => self.resign(now, ReleaseReason::Balanced, cooldown),
             Input::Patience { .. } => {}
-            Input::Departed { session, promise } => self.departed(now, session, promise),
+            Input::Departed { session, promise, seen } => self.departed(now, session, promise, seen),
             Input::Drained => self.drained(now),
             Input::WorkEnded => self.mind_promises(now),
             Input::Shutdown => self.shutdown(now),

@@ -30,6 +30,7 @@ fn ask(session: u128, attempt: u64) -> CampaignRequest {
         lease_duration: LEASE,
         floor: Token::NONE,
         knowledge: None,
+        released: None,
         guard: true,
     }
 }

@@ -1,11 +1,12 @@
 //! What the members publish, put together: one voice is not the quorum's.
 
-use super::super::names::Token;
+use super::super::names::{SessionId, Token};
 use super::super::wire::{Announcement, AnnouncementKind};
 
-/// What is counted as the same message. Members count renewals together, but one that missed some is behind, so only
+/// What is counted as the same message. Two campaigns may have come to the same token, so the session tells them apart.
+/// Members count renewals together, but one that missed some is behind, so only
 /// heartbeats, which there is one more of anyway, are told apart by it.
-type Verse = (AnnouncementKind, Token, u64);
+type Verse = (AnnouncementKind, SessionId, Token, u64);
 
 /// Passes a message on once a majority of the members has said it. An incumbent that reaches fewer of them cannot keep
 /// candidates waiting, and a release is heard when enough members are free again.
@@ -27,7 +28,7 @@ impl Chorus {
     /// more member than it takes, it is no news.
     pub fn said(&mut self, member: usize, news: &Announcement) -> bool {
         let count = if news.kind == AnnouncementKind::Heartbeat { news.count } else { 0 };
-        let verse = Some((news.kind, news.token, count));
+        let verse = Some((news.kind, news.holder.session, news.token, count));
         let Some(voice) = self.latest.get_mut(member) else { return false };
         if *voice == verse {
             return false;

@@ -8,7 +8,8 @@ use super::super::lease::{Server, TokensExhausted, next_token};
 use super::super::names::{Attempt, Candidate, StoreTime, Token};
 use super::super::rules::Rules;
 use super::super::wire::{
-    Announcement, AnnouncementKind, CampaignRequest, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    Announcement, AnnouncementKind, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest,
 };
 use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest};
 
@@ -40,10 +41,33 @@ struct Record {
     /// The greatest token of a term that its holder gave back. That a token was confirmed here says nothing: its
     /// campaign may have failed elsewhere.
     over: Token,
+    /// The greatest token that was confirmed here.
+    confirmed: Token,
     count: u64,
     /// Who was granted last.
     writer: Option<Candidate>,
+    /// For how long the lease was given that was confirmed last, or longer while a guard stands that was set for
+    /// longer.
+    span: Duration,
+    /// When that lease ends by its TTL; past, once its holder has given it back.
+    until: StoreTime,
     guard: Guard,
+}
+
+impl Record {
+    /// A lease was confirmed or extended. A guard that stands keeps the length it was set for.
+    fn confirm(&mut self, token: Token, now: StoreTime, lease: Duration) {
+        self.token = self.token.max(token);
+        self.confirmed = self.confirmed.max(token);
+        self.guard.end(now);
+        self.span = if self.guard.active(now).is_some() { self.span.max(lease) } else { lease };
+        self.until = now.plus(lease);
+    }
+
+    /// Whether the last term that was confirmed here was given back by its holder.
+    fn is_released(&self) -> bool {
+        self.confirmed > Token::NONE && self.over >= self.confirmed
+    }
 }
 
 /// The lease and the record of one role on one member.
@@ -69,7 +93,10 @@ impl MemberCell {
     /// As [`Self::campaign`].
     pub fn step(&mut self, server: Server<'_>, ask: &Ask) -> Result<MemberOutcome<Answer>, TokensExhausted> {
         Ok(match ask {
-            Ask::Campaign(request) => (Answer::Campaign(self.campaign(server, request)?), None),
+            Ask::Campaign(request) => {
+                let (reply, news) = self.campaign(server, request)?;
+                (Answer::Campaign(reply), news)
+            }
             Ask::Raise(request) => {
                 let (reply, news) = self.raise(server, request);
                 (Answer::Raise(reply), news)
@@ -85,16 +112,42 @@ impl MemberCell {
         })
     }
 
-    /// Grants the lease for a third of its time. Nothing is published: nobody leads by it yet.
+    /// Grants the lease for a third of its time. Of that nothing is published: nobody leads by it yet.
     ///
     /// # Errors
     /// [`TokensExhausted`] when the next token would reach 2^53; nothing is changed then.
-    pub fn campaign(&mut self, server: Server<'_>, request: &CampaignRequest) -> Result<MemberReply, TokensExhausted> {
+    pub fn campaign(
+        &mut self,
+        server: Server<'_>,
+        request: &CampaignRequest,
+    ) -> Result<MemberOutcome<MemberReply>, TokensExhausted> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
-        let (now, me) = (server.now, request.candidate);
+        let news = self.drop_released(&mut record, request);
+        Ok((self.grant(server, request, record)?, news))
+    }
+
+    /// The candidate has heard that this term's holder gave it back: this member has not, or not yet.
+    fn drop_released(&mut self, record: &mut Record, request: &CampaignRequest) -> Option<Announcement> {
+        let (session, token) = request.released?;
+        let lease = self
+            .lease
+            .take_if(|lease| lease.confirmed && lease.candidate.session == session && lease.token == token)?;
+        record.until = StoreTime(0);
+        record.count += 1;
+        self.record = Some(record.clone());
+        announce(AnnouncementKind::Release, token, record.count, lease.holder(), 0)
+    }
+
+    fn grant(
+        &mut self,
+        server: Server<'_>,
+        request: &CampaignRequest,
+        mut record: Record,
+    ) -> Result<MemberReply, TokensExhausted> {
+        let (now, me, released) = (server.now, request.candidate, record.is_released());
         if let Some(lease) = &self.lease {
             if lease.candidate == me {
-                return Ok(MemberReply::Granted { token: lease.token });
+                return Ok(MemberReply::Granted { token: lease.token, released });
             }
             if lease.candidate.session == me.session {
                 if lease.candidate.attempt > me.attempt {
@@ -115,6 +168,10 @@ impl MemberCell {
         if let Some((cause, remaining)) = record.guard.active(now).filter(|_| request.guard) {
             return Ok(MemberReply::Guarded { cause, remaining, token: record.token });
         }
+        if self.rules.until && request.guard && self.lease.is_none() && now < record.until {
+            let (cause, remaining) = (GuardCause::Vanished, record.until.since(now));
+            return Ok(MemberReply::Guarded { cause, remaining, token: record.token });
+        }
         let token = next_token(self.rules, record.token, request.floor, now)?;
         record.token = token;
         record.writer = Some(me);
@@ -128,7 +185,7 @@ impl MemberCell {
             duration: request.lease_duration / PROVISIONAL,
             expires_at: now.plus(request.lease_duration / PROVISIONAL),
         });
-        Ok(MemberReply::Granted { token })
+        Ok(MemberReply::Granted { token, released })
     }
 
     /// Confirms a grant: from now on it objects to others. Not across a restart: what else this member
@@ -147,7 +204,7 @@ impl MemberCell {
         lease.confirmed = true;
         lease.duration = request.lease_duration;
         lease.expires_at = server.now.plus(request.lease_duration);
-        record.token = record.token.max(request.token);
+        record.confirm(request.token, server.now, request.lease_duration);
         record.count += 1;
         let (count, holder) = (record.count, lease.holder());
         self.record = Some(record);
@@ -175,7 +232,7 @@ impl MemberCell {
             duration: request.lease_duration,
             expires_at: server.now.plus(request.lease_duration),
         });
-        record.token = record.token.max(request.token);
+        record.confirm(request.token, server.now, request.lease_duration);
         // The members count together, so that one renewal is told by one count.
         record.count = record.count.max(request.count) + 1;
         let count = record.count;
@@ -209,6 +266,9 @@ impl MemberCell {
         let mut record = self.record_or_new(server.now);
         record.token = record.token.max(request.token);
         record.over = record.over.max(request.token);
+        if lease.as_ref().is_some_and(|lease| lease.confirmed) || record.is_released() {
+            record.until = StoreTime(0);
+        }
         record.count += 1;
         let count = record.count;
         self.record = Some(record);
@@ -253,9 +313,18 @@ impl MemberCell {
     fn prepare(&mut self, server: Server<'_>, lease_duration: Duration, guard: bool) -> Record {
         self.expire(server.now);
         let mut record = self.record_or_new(server.now);
-        record.guard.cap(server.now.plus(lease_duration));
+        let span = if self.rules.longest { lease_duration.max(record.span) } else { lease_duration };
+        let longest = server.now.plus(span);
         let is_new = self.record.is_none();
-        if guard && self.rules.generation && record.guard.notice(server, lease_duration, is_new, self.rules) {
+        // Ends that are further away than that were set before the clock was stepped back.
+        record.guard.cap(longest);
+        let mut changed = record.until > longest;
+        record.until = record.until.min(longest);
+        if guard && self.rules.generation && record.guard.notice(server, span, is_new, self.rules) {
+            record.span = span;
+            changed = true;
+        }
+        if changed {
             self.record = Some(record.clone());
         }
         record

@@ -104,8 +104,9 @@ pub enum Answer {
 /// One member's answer to a campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberReply {
-    /// Its lease is the candidate's for a third of a lease, under this token of its own.
-    Granted { token: Token },
+    /// Its lease is the candidate's for a third of a lease, under this token of its own. `released`: the last term that
+    /// was confirmed here was given back by its holder.
+    Granted { token: Token, released: bool },
     /// Another has it; `confirmed` when that one was raised or renewed here, and so may lead.
     Held { holder: Holder, token: Token, remaining: Duration, confirmed: bool },
     /// R5 holds it shut for new grants.

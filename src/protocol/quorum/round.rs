@@ -45,6 +45,15 @@ pub trait Round {
 
     /// A member's answer.
     fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote);
+
+    /// Whether so many have answered that it could have been decided. Whoever carries the questions knows how long that
+    /// took, and calls [`Round::hurry`] when the others take several times as long.
+    fn has_a_quorum(&self) -> bool {
+        false
+    }
+
+    /// The members that have not answered yet are slow.
+    fn hurry(&mut self) {}
 }
 
 /// The votes on one question.
@@ -73,7 +82,7 @@ impl Urn {
 
     /// Whether all who were asked have answered.
     fn is_full(&self) -> bool {
-        self.asked.iter().all(|member| self.votes[*member].is_some())
+        self.out() == 0
     }
 
     /// The answers so far, with who gave them.
@@ -82,6 +91,11 @@ impl Urn {
             Some(Ok(answer)) => Some((member, answer)),
             _ => None,
         })
+    }
+
+    /// How many of those who were asked have not answered yet.
+    fn out(&self) -> usize {
+        self.asked.iter().filter(|member| self.votes[**member].is_none()).count()
     }
 
     /// Why nothing can be decided, when too few answered at all.
@@ -135,48 +149,61 @@ pub struct CampaignRound {
     rules: Rules,
     request: CampaignRequest,
     phase: CampaignPhase,
+    hurried: bool,
 }
 
 impl CampaignRound {
     /// A round that has asked nobody yet. Its attempt must be a new one.
     pub fn new(seats: Seats, rules: Rules, request: CampaignRequest) -> Self {
-        Self { seats, rules, request, phase: CampaignPhase::Start }
+        Self { seats, rules, request, phase: CampaignPhase::Start, hurried: false }
     }
 
-    /// Whether it is over before all have answered: too many have said no, or among those who campaign together another
-    /// is ahead. What was granted here is in that one's way, above all while a member does not answer.
+    /// Whether it is over before all have answered: too many have said no, or another who campaigns, too, is ahead
+    /// whatever the rest will say. What was granted here is in that one's way. Where several share those members that
+    /// are quick, another round of theirs is sooner than the answer of the slow ones.
     fn is_hopeless(&self, urn: &Urn) -> bool {
-        let (answers, grants) = (urn.answers().count(), urn.answers().filter_map(grant).count());
-        let refusals = answers - grants;
-        let outrun = || leases(urn).all(|(.., confirmed)| !confirmed) && self.ahead(urn, grants).is_some();
-        self.seats.members() - refusals < self.seats.needed() || (answers >= self.seats.needed() && outrun())
+        let grants = urn.answers().filter_map(grant).count();
+        let refusals = urn.answers().count() - grants;
+        let is_contested = leases(urn).next().is_some() && leases(urn).all(|(.., confirmed)| !confirmed);
+        let is_outrun = || {
+            (self.hurried && grants < self.seats.needed()) || self.ahead(urn, grants + urn.out()).is_some()
+        };
+        self.seats.members() - refusals < self.seats.needed() || (is_contested && is_outrun())
     }
 
-    /// Did enough grant, and is anybody against it?
+    /// Whether nobody can object, so that nobody has to be waited for: enough members granted who say that the last
+    /// term they confirmed was given back by its holder. Whoever leads was confirmed by one of those.
+    fn is_succession(&self, urn: &Urn) -> bool {
+        urn.answers().filter_map(grant).filter(|(.., released)| *released).count() >= self.seats.needed()
+    }
+
+    /// Did enough grant, and is anybody against it, or might be?
     fn tally(&self, urn: &Urn) -> CampaignPhase {
-        let grants: Vec<(usize, Token)> = urn.answers().filter_map(grant).collect();
-        let incumbent = incumbent(urn);
+        let grants: Vec<(usize, Token, bool)> = urn.answers().filter_map(grant).collect();
+        let is_succession = self.is_succession(urn);
+        let incumbent = incumbent(urn).filter(|_| !is_succession);
         let vetoed = self.rules.objection && incumbent.is_some();
         if grants.len() >= self.seats.needed()
+            && (is_succession || urn.is_full())
             && !vetoed
             && let Some(token) = self.token_of_the_term(urn, &grants)
         {
-            let granters = grants.into_iter().map(|(member, _)| member).collect();
+            let granters = grants.into_iter().map(|(member, ..)| member).collect();
             return CampaignPhase::Won(Urn::new(self.seats, SECOND, granters), token);
         }
         // Where nobody can lead for want of members, that is the answer, whatever the rest know.
         let reply = match (urn.too_few_answers().filter(|_| urn.is_full()), incumbent) {
             (Some(failure), _) => Err(failure),
             (None, Some(held)) => Ok(held),
-            (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| self.divided(urn, grants.len()))),
+            (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| self.divided(urn, grants.len(), Token::NONE))),
         };
         CampaignPhase::Failed(reply)
     }
 
     /// The greatest granted, or one more than any that was reported (R3): the members' clocks differ, and what only one
     /// of them remembers may be greater than what the others grant. None when tokens are exhausted.
-    fn token_of_the_term(&self, urn: &Urn, grants: &[(usize, Token)]) -> Option<Token> {
-        let granted = grants.iter().map(|(_, token)| *token).max()?;
+    fn token_of_the_term(&self, urn: &Urn, grants: &[(usize, Token, bool)]) -> Option<Token> {
+        let granted = grants.iter().map(|(_, token, _)| *token).max()?;
         let reported = greatest_token(urn);
         let behind = self.rules.tokens && granted < reported;
         if behind { Token::new(reported.get() + 1) } else { Some(granted) }
@@ -192,13 +219,14 @@ impl CampaignRound {
         if !urn.is_full() {
             return CampaignPhase::Raising(urn, token);
         }
-        let reply = urn.too_few_answers().map_or_else(|| Ok(self.divided(&urn, 0)), Err);
+        let reply = urn.too_few_answers().map_or_else(|| Ok(self.divided(&urn, 0, token)), Err);
         CampaignPhase::Failed(reply)
     }
 
-    /// Who campaigns together ranks by grants, then by session, and all see the same: the first comes back soon, the
-    /// others later. Without this they would share the members among them again and again. Returns for how
-    /// long the grants of those that are ahead may stand, if any are.
+    /// Who campaigns together ranks by grants, then by session: the first comes back soon, the others later. Without
+    /// this they would share the members among them again and again. All see the same once all members have answered.
+    /// `grants`: how many there are at most. Returns for how long the grants of those that are ahead may stand, if any
+    /// are.
     fn ahead(&self, urn: &Urn, grants: usize) -> Option<Duration> {
         let mine = (grants, self.request.candidate.session);
         let rivals = || leases(urn).filter(|(_, _, _, confirmed)| !confirmed);
@@ -207,8 +235,9 @@ impl CampaignRound {
         ahead.map(|(_, _, remaining, _)| remaining).max()
     }
 
-    fn divided(&self, urn: &Urn, grants: usize) -> CampaignReply {
-        CampaignReply::Divided { token: greatest_token(urn), after: self.ahead(urn, grants) }
+    /// `tried`: the token that some may have confirmed already. It shall be nobody's again.
+    fn divided(&self, urn: &Urn, grants: usize, tried: Token) -> CampaignReply {
+        CampaignReply::Divided { token: greatest_token(urn).max(tried), after: self.ahead(urn, grants) }
     }
 
     /// The term's first renewal. Its count brings the members that get it level with those that were raised.
@@ -249,7 +278,9 @@ impl Round for CampaignRound {
                         Some(Step::Ask { ballot: FIRST, to, ask }),
                     )
                 }
-                CampaignPhase::Asking(urn) if urn.is_full() || self.is_hopeless(&urn) => (self.tally(&urn), None),
+                CampaignPhase::Asking(urn) if urn.is_full() || self.is_succession(&urn) || self.is_hopeless(&urn) => {
+                    (self.tally(&urn), None)
+                }
                 CampaignPhase::Won(urn, token) => {
                     let (to, ask) = (urn.asked.clone(), self.question(token));
                     (CampaignPhase::Raising(urn, token), Some(Step::Ask { ballot: SECOND, to, ask }))
@@ -290,11 +321,20 @@ impl Round for CampaignRound {
             urn.put(ballot, member, vote);
         }
     }
+
+    fn has_a_quorum(&self) -> bool {
+        matches!(&self.phase, CampaignPhase::Asking(urn) if urn.answers().count() >= self.seats.needed())
+    }
+
+    fn hurry(&mut self) {
+        self.hurried = true;
+    }
 }
 
-fn grant((member, answer): (usize, &Answer)) -> Option<(usize, Token)> {
+/// Who granted, under which token, and whether it knows of no term that was not given back.
+fn grant((member, answer): (usize, &Answer)) -> Option<(usize, Token, bool)> {
     match answer {
-        Answer::Campaign(MemberReply::Granted { token }) => Some((member, *token)),
+        Answer::Campaign(MemberReply::Granted { token, released }) => Some((member, *token, *released)),
         _ => None,
     }
 }
@@ -346,7 +386,7 @@ fn guard((_, answer): (usize, &Answer)) -> Option<(Duration, GuardCause)> {
 fn greatest_token(urn: &Urn) -> Token {
     let token = |(_, answer): (usize, &Answer)| match answer {
         Answer::Campaign(
-            MemberReply::Granted { token }
+            MemberReply::Granted { token, .. }
             | MemberReply::Held { token, .. }
             | MemberReply::Guarded { token, .. }
             | MemberReply::Stale { token },

@@ -17,11 +17,13 @@ use super::audit;
 use super::errors::{self, Failure, Target, Verb};
 use crate::clock::{BootClock, Clock};
 use crate::kube_api::{Connection, Connector, Trouble};
-use crate::protocol::Mono;
-use crate::store::{StoreError, StoreHealth};
+use crate::protocol::{Dice, Mono};
+use crate::store::{ShortestLease, StoreError, StoreHealth};
 
 /// However long an overloaded server asks to wait, it is asked again after this.
 const REST_MAX: Duration = Duration::from_secs(30);
+/// The longest rest after the first of several failures. It doubles with each, up to a third of the shortest lease.
+const REST_FIRST: Duration = Duration::from_millis(250);
 /// How long a watch lasts before it is opened anew: the server's own bound is a little more.
 const WATCH_SECONDS: u32 = 280;
 
@@ -31,18 +33,50 @@ pub(super) struct Api {
     namespace: Option<String>,
     timeout: Duration,
     health: watch::Sender<StoreHealth>,
-    /// Until when the server asked not to be asked.
-    resting_until: Mutex<Option<Mono>>,
+    rest: Mutex<Rest>,
+    lease_min: ShortestLease,
+}
+
+/// Candidates give the server rest when it asks for that, and when it does not do its work: all replicas wait for it
+/// to come back. Leaders do not, who have a deadline.
+struct Rest {
+    dice: Dice,
+    failures: u32,
+    until: Mono,
+    /// Why.
+    error: Option<StoreError>,
+}
+
+impl Rest {
+    fn end(&mut self) {
+        (self.failures, self.error) = (0, None);
+    }
+
+    /// `asked`: for how long the server asked. `longest`: without that, how long a rest may become.
+    fn begin(&mut self, now: Mono, error: StoreError, asked: Option<Duration>, longest: Duration) {
+        let limit = (REST_FIRST * 2u32.pow(self.failures.min(20))).min(longest);
+        self.failures += 1;
+        self.until = now + asked.map_or_else(|| self.dice.between(limit / 2, limit), |span| span.min(REST_MAX));
+        self.error = Some(error);
+    }
 }
 
 /// The events of one object.
 pub(super) type Events = BoxStream<'static, Result<WatchEvent<Lease>, kube::Error>>;
 
 impl Api {
-    pub fn new(kubeconfig: Option<PathBuf>, namespace: Option<String>, timeout: Duration) -> Self {
+    /// `seed` spreads the replicas' rests.
+    pub fn new(
+        kubeconfig: Option<PathBuf>,
+        namespace: Option<String>,
+        timeout: Duration,
+        lease_min: ShortestLease,
+        seed: u64,
+    ) -> Self {
         let (health, _) = watch::channel(StoreHealth::Down { reason: "not connected yet".to_owned() });
         let connector = Connector::new(kubeconfig, timeout);
-        Self { connector, namespace, timeout, health, resting_until: Mutex::default() }
+        let rest = Rest { dice: Dice::new(seed), failures: 0, until: BootClock.now(), error: None };
+        Self { connector, namespace, timeout, health, rest: Mutex::new(rest), lease_min }
     }
 
     pub fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -59,10 +93,11 @@ impl Api {
         self.connector.made().map_or("the API server", Connection::endpoint)
     }
 
-    /// For how long the server asked not to be asked.
-    pub fn resting(&self) -> Option<Duration> {
-        let until = (*self.resting_until.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Some(until.since(BootClock.now())).filter(|left| !left.is_zero())
+    /// For how long the server is to be left alone by whoever can wait, and why.
+    pub fn resting(&self) -> Option<(Duration, StoreError)> {
+        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = rest.until.since(BootClock.now());
+        rest.error.clone().filter(|_| !left.is_zero()).map(|error| (left, error))
     }
 
     /// Reads the object; none when there is none.
@@ -154,20 +189,24 @@ impl Api {
 
     /// Health and rest, as the outcome tells.
     fn note<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        let (health, rest) = match &outcome {
-            Ok(_) | Err(Failure::Missing | Failure::Conflict) => (StoreHealth::Up, None),
-            Err(Failure::Denied { error: StoreError::Refused { reason }, retry_after })
-                if retry_after.is_none() && !reason.contains("(401") =>
-            {
-                // It answers, and what it has against this role is told beside the role.
-                (StoreHealth::Up, None)
-            }
+        let trouble = match &outcome {
+            Ok(_) | Err(Failure::Missing | Failure::Conflict) => None,
+            // It answers, and what it has against this role is told beside the role.
+            Err(Failure::Denied { error: StoreError::Refused { .. }, retry_after: None }) => None,
+            Err(Failure::Unauthorized { reason }) => Some((StoreError::Refused { reason: reason.clone() }, None)),
             Err(Failure::Denied { error, retry_after } | Failure::Open { error, retry_after }) => {
-                (StoreHealth::Down { reason: error.to_string() }, *retry_after)
+                Some((error.clone(), *retry_after))
             }
         };
-        let until = rest.map(|span| BootClock.now() + span.min(REST_MAX));
-        *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        let health = trouble
+            .as_ref()
+            .map_or(StoreHealth::Up, |(error, _)| StoreHealth::Down { reason: error.to_string() });
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        match trouble {
+            None => rest.end(),
+            Some((error, asked)) => rest.begin(BootClock.now(), error, asked, self.lease_min.get() / 3),
+        }
+        drop(rest);
         self.health.send_if_modified(|present| {
             let changed = *present != health;
             present.clone_from(&health);

@@ -47,6 +47,8 @@ pub(super) enum Failure {
     Missing,
     /// Somebody else changed it, or made it, first.
     Conflict,
+    /// It does not know who asks, so that it does nothing for us.
+    Unauthorized { reason: String },
     /// It was not done, for sure.
     Denied { error: StoreError, retry_after: Option<Duration> },
     /// It may have been done.
@@ -58,6 +60,7 @@ impl Failure {
     pub fn into_error(self) -> StoreError {
         match self {
             Self::Denied { error, .. } | Self::Open { error, .. } => error,
+            Self::Unauthorized { reason } => StoreError::Refused { reason },
             Self::Missing => StoreError::Refused { reason: "the Lease does not exist".to_owned() },
             Self::Conflict => StoreError::Refused { reason: "somebody else changed the Lease first".to_owned() },
         }
@@ -98,10 +101,12 @@ fn judge(code: u16, status: &Status, retry_after: Option<Duration>, at: Target<'
             "{endpoint} knows no Leases (404{said}): check that it is a Kubernetes API server, 1.20 or newer"
         )),
         409 => Failure::Conflict,
-        401 => Failure::denied(format!(
-            "it does not accept these credentials (401{said}): check the pod's service account and its token, or the \
-             kubeconfig's user"
-        )),
+        401 => Failure::Unauthorized {
+            reason: format!(
+                "it does not accept these credentials (401{said}): check the pod's service account and its token, or \
+                 the kubeconfig's user"
+            ),
+        },
         403 => Failure::denied(format!("{}{said}", forbidden(verb, namespace, name))),
         400 | 405 | 406 | 413 | 415 | 422 => Failure::denied(format!(
             "it does not take {name} as Baton writes it ({code}{said}): check namePrefix, identity and admission \
@@ -177,7 +182,8 @@ mod tests {
             [(400, true), (401, true), (403, true), (422, true), (429, true), (500, false), (504, false)]
         {
             let (failure, _) = words(code, "{}", Verb::Create);
-            assert_eq!(matches!(failure, Failure::Denied { .. }), denied, "{code}");
+            let is_denied = matches!(failure, Failure::Denied { .. } | Failure::Unauthorized { .. });
+            assert_eq!(is_denied, denied, "{code}");
         }
     }
 

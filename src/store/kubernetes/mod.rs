@@ -87,7 +87,7 @@ impl Notes {
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Once per reason, not once per attempt.
         if notes.get(name) != Some(&note) {
-            tracing::warn!(lease = name, note, "the API server works, with a reservation: replicas look by themselves");
+            tracing::warn!(lease = name, note, "the API server works, with a reservation");
             notes.insert(name.to_owned(), note);
         }
     }
@@ -117,7 +117,13 @@ impl KubernetesStore {
 
     fn with(config: &KubernetesConfig, kubeconfig: Option<PathBuf>, lease_min: ShortestLease, seed: u64) -> Self {
         Self {
-            api: Arc::new(Api::new(kubeconfig, config.namespace.clone(), config.command_timeout)),
+            api: Arc::new(Api::new(
+                kubeconfig,
+                config.namespace.clone(),
+                config.command_timeout,
+                lease_min.clone(),
+                !seed,
+            )),
             prefix: config.name_prefix.clone(),
             timeout: config.command_timeout,
             lease_min,
@@ -237,9 +243,8 @@ fn stamped<R>(reply: R) -> Stamped<R> {
 #[async_trait]
 impl LeaseStore for KubernetesStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        if let Some(left) = self.api.resting() {
-            let reason = format!("the API server is overloaded and asked not to be asked for {left:?}");
-            return Err(StoreError::Refused { reason });
+        if let Some((_, error)) = self.api.resting() {
+            return Err(error);
         }
         let place = self.place(role);
         place.wants(request.lease_duration);
@@ -247,10 +252,17 @@ impl LeaseStore for KubernetesStore {
         // that an object is still absent.
         let known = place.view().is_ok_and(|view| view.live && view.object.is_some());
         let quick = |view: &View, reply: &CampaignReply| view.live && matches!(reply, CampaignReply::Held { .. });
-        self.settle(&place, !known, quick, |view, now, wall| {
+        let settled = self.settle(&place, !known, quick, |view, now, wall| {
             observed::campaign(&view.observation, &request, self.rules(), (now, wall))
-        })
-        .await
+        });
+        let settled = settled.await;
+        if let Ok(view) = place.view()
+            && let Some(record) = view.observation.record()
+            && let Some(note) = hasty_stranger(record, request.lease_duration)
+        {
+            self.notes.keep(&format!("{} beside others", place.name), note);
+        }
+        settled
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
@@ -331,6 +343,20 @@ impl LeaseStore for KubernetesStore {
     fn command_timeout(&self) -> Duration {
         self.timeout
     }
+}
+
+/// What to mind about another program that takes part in this election, if its lease is shorter than ours.
+fn hasty_stranger(record: &LeaseRecord, ours: Duration) -> Option<String> {
+    let Tenure::Foreign(Some(theirs)) = record.tenure() else { return None };
+    (theirs < ours).then(|| {
+        format!(
+            "{} takes part with another program, whose leaseDurationSeconds are {}, and leaseDuration here is {ours:?}: \
+             client-go before 0.27 and other languages' libraries wait for their own only, and may lead while this \
+             replica still does; set leaseDuration to that or less, and renewPeriod well below",
+            record.identity,
+            theirs.as_secs()
+        )
+    })
 }
 
 /// Whether somebody has it, or had it a moment ago by its own word and this machine's time of day.

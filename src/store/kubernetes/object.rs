@@ -30,6 +30,15 @@ const RENEWED: &str = "baton.dev/renew-time";
 pub(super) fn read(lease: &Lease) -> Result<LeaseRecord, String> {
     let none = LeaseSpec::default();
     let spec = lease.spec.as_ref().unwrap_or(&none);
+    if let Some((field, value)) = [("strategy", &spec.strategy), ("preferredHolder", &spec.preferred_holder)]
+        .into_iter()
+        .find_map(|(field, value)| Some((field, value.as_deref().filter(|value| !value.is_empty())?)))
+    {
+        return Err(format!(
+            "its spec.{field} is {value:?}: a controller of the API server chooses its holder (coordinated leader \
+             election), and would take turns with Baton: switch that off for this Lease, or use another namePrefix"
+        ));
+    }
     let micros = |time: &Option<MicroTime>| time.as_ref().map(|time| time.0.as_microsecond());
     Ok(LeaseRecord {
         identity: Arc::from(spec.holder_identity.as_deref().unwrap_or_default()),
@@ -170,12 +179,24 @@ mod tests {
         theirs.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
         theirs.metadata.annotations = Some([("note".to_owned(), "b".to_owned())].into());
         theirs.metadata.resource_version = Some("17".to_owned());
-        theirs.spec = Some(LeaseSpec { strategy: Some("kept".to_owned()), ..LeaseSpec::default() });
+        theirs.metadata.finalizers = Some(vec!["kept".to_owned()]);
         let lease = write(Some(&theirs), "ignored", &record());
         assert_eq!(lease.metadata.resource_version.as_deref(), Some("17"));
         assert_eq!(lease.metadata.labels, theirs.metadata.labels);
         assert!(lease.metadata.annotations.as_ref().unwrap().contains_key("note"));
-        assert_eq!(lease.spec.as_ref().unwrap().strategy.as_deref(), Some("kept"));
+        assert_eq!(lease.metadata.finalizers, theirs.metadata.finalizers);
+    }
+
+    #[test]
+    fn a_lease_whose_holder_the_api_server_chooses_is_refused_by_name() {
+        for (field, value) in [("strategy", "OldestEmulationVersion"), ("preferredHolder", "web-1")] {
+            let mut lease = serde_json::to_value(write(None, "baton-scheduler", &record())).unwrap();
+            lease["spec"][field] = value.into();
+            let why = read(&serde_json::from_value(lease.clone()).unwrap()).unwrap_err();
+            assert!(why.contains(field) && why.contains(value) && why.contains("coordinated"), "{why}");
+            lease["spec"][field] = "".into();
+            assert!(read(&serde_json::from_value(lease).unwrap()).is_ok());
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ use crate::store::ShortestLease;
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 /// No pause is longer, however long the leases.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A watch that lived for so long works; one that ended sooner is opened anew after a longer pause.
+const STEADY: Duration = Duration::from_secs(1);
 /// How often a watch looks whether anybody still listens.
 const ROUND: Duration = Duration::from_secs(5);
 
@@ -34,10 +36,13 @@ pub(super) async fn run(api: Arc<Api>, place: Arc<Place>, notes: Arc<Notes>, lea
         match begin(&api, &place).await {
             Ok(events) => {
                 notes.forget(&place.name);
-                pauses.reset();
                 place.open();
+                let opened_at = BootClock.now();
                 let why = listen(&api, &place, events).await;
                 place.close();
+                if BootClock.now().since(opened_at) >= STEADY {
+                    pauses.reset();
+                }
                 tracing::debug!(lease = place.name, why, "the watch ended");
             }
             Err(failure) => {
@@ -45,11 +50,11 @@ pub(super) async fn run(api: Arc<Api>, place: Arc<Place>, notes: Arc<Notes>, lea
                 let reason = failure.into_error().to_string();
                 tracing::debug!(lease = place.name, reason, "the watch cannot be opened; replicas look by themselves");
                 if forbidden {
-                    notes.keep(&place.name, format!("it does not let us watch: {reason}"));
+                    notes.keep(&place.name, format!("it does not let us watch, replicas look by themselves: {reason}"));
                 }
             }
         }
-        let pause = pauses.next().max(api.resting().unwrap_or_default());
+        let pause = pauses.next().max(api.resting().map_or(Duration::ZERO, |(left, _)| left));
         wait(&place, pause).await;
     }
 }

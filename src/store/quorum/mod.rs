@@ -14,6 +14,7 @@
 
 mod listening;
 mod pump;
+mod refusals;
 mod watching;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use self::refusals::Refusals;
 use self::watching::Shown;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::clock::SharedClock;
@@ -88,12 +90,19 @@ struct Panel {
     seats: Seats,
     /// For how long a member's answer is waited for.
     patience: Duration,
+    refusals: Refusals,
 }
 
 impl Panel {
-    /// Why a member does not count: it is in trouble, or it is another one once more.
+    /// Why a member does not count: it is in trouble, it is another one once more, or it refuses what it is asked.
     fn why_not(&self, member: usize) -> Option<StoreError> {
-        self.members[member].trouble().or_else(|| self.twin(member))
+        self.cannot_count(member).or_else(|| self.refusals.of(member))
+    }
+
+    /// The same, as far as it holds for all roles.
+    fn cannot_count(&self, member: usize) -> Option<StoreError> {
+        let all = || self.refusals.of(member).filter(|_| self.refusals.are_all(member));
+        self.members[member].trouble().or_else(|| self.twin(member)).or_else(all)
     }
 
     /// Two members that lead to one server would be two votes of one voice. The first of them counts.
@@ -127,7 +136,8 @@ impl QuorumStore {
     /// When `seats` speaks of another number of members.
     pub fn new(members: Vec<Arc<dyn Member>>, seats: Seats, patience: Duration, clock: SharedClock) -> Self {
         assert_eq!(members.len(), seats.members(), "a seat for each member");
-        let panel = Arc::new(Panel { members, seats, patience });
+        let refusals = Refusals::new(seats.members());
+        let panel = Arc::new(Panel { members, seats, patience, refusals });
         let shown = Arc::new(Shown::new(seats.members()));
         let watcher = tokio::spawn(watching::run(Arc::clone(&panel), Arc::clone(&shown))).abort_handle();
         Self { panel, clock, shown, watcher }

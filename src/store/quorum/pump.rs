@@ -6,10 +6,16 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::Panel;
 use crate::protocol::{Answer, Ask, Failure, RoleName, Round, Step};
 use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
+
+/// Who takes so many times longer than a quorum of the others did is slow…
+const SLOW: u32 = 3;
+/// … and so much longer at least.
+const SLOW_MIN: Duration = Duration::from_millis(2);
 
 /// Runs a round to its end. Answers that come later are nobody's; the questions themselves are never cut short.
 ///
@@ -19,6 +25,8 @@ use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
 pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut round: R) -> Result<R::Reply, StoreError> {
     let mut answers = FuturesUnordered::new();
     let mut some_are_silent = false;
+    let began = Instant::now();
+    let (mut late_at, mut hurried) = (None, false);
     loop {
         while let Some(step) = round.poll() {
             match step {
@@ -42,7 +50,21 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
                 Step::Done(Err(Failure { reason })) => return Err(StoreError::Refused { reason }),
             }
         }
-        let Some((ballot, member, vote)) = answers.next().await else {
+        if late_at.is_none() && round.has_a_quorum() {
+            late_at = Some(Instant::now() + (began.elapsed() * SLOW).max(SLOW_MIN));
+        }
+        let next = match late_at {
+            Some(at) if !hurried => match tokio::time::timeout_at(at, answers.next()).await {
+                Ok(next) => next,
+                Err(_) => {
+                    hurried = true;
+                    round.hurry();
+                    continue;
+                }
+            },
+            _ => answers.next().await,
+        };
+        let Some((ballot, member, vote)) = next else {
             // Only a round that asks nobody and does not end either; nobody shall wait for it.
             return Err(StoreError::Unreachable { reason: "no member is left to answer".to_owned() });
         };
@@ -62,7 +84,11 @@ fn question(
     tokio::spawn(async move {
         match panel.twin(member) {
             Some(error) => Err(error),
-            None => panel.members[member].ask(&role, &ask).await,
+            None => {
+                let answer = panel.members[member].ask(&role, &ask).await;
+                panel.refusals.note(member, &role, &ask, &answer);
+                answer
+            }
         }
     })
 }

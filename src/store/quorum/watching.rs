@@ -44,7 +44,7 @@ impl Shown {
 
     fn update(&self, panel: &Panel, troubles: &[Option<StoreError>], settled: bool) {
         let (members, needed) = (panel.seats.members(), panel.seats.needed());
-        let up = troubles.iter().filter(|trouble| trouble.is_none()).count();
+        let up = (0..members).filter(|member| panel.cannot_count(*member).is_none()).count();
         self.members.send_if_modified(|present| {
             let now: Vec<bool> = troubles.iter().map(Option::is_none).collect();
             let changed = *present != now;
@@ -102,6 +102,7 @@ pub(super) async fn run(panel: Arc<Panel>, shown: Arc<Shown>) {
                     return;
                 }
             }
+            () = panel.refusals.changed() => {}
             () = &mut patience, if !settled => settled = true,
         }
     }

@@ -116,8 +116,8 @@ fn clocks(facts: &[Option<Facts>]) -> Finding {
     };
     let what = format!("the members' clocks are {} ms apart", most.abs_diff(*least));
     if most.abs_diff(*least) > APART_MS {
-        let cost = "no time of one is compared with another's; but one that is stepped back keeps a dead leader's \
-                    lease for as long as the step, and the role waits for it";
+        let cost = "no time of one is compared with another's; but all of them stepping forward together would end \
+                    every lease early";
         return finding(Severity::Note, what, cost, "keep them in step (NTP), slewed and not stepped");
     }
     finding(Severity::Ok, what, "as it should be", "")

@@ -201,11 +201,16 @@ pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String
     args
 }
 
-/// What a member of a quorum is asked with: the same without the knowledge. Members have no replicas.
+/// What a member of a quorum is asked with: the same without the knowledge, and with the term that is known to be over.
+/// Members have no replicas.
 pub(super) fn member_campaign_args(request: &CampaignRequest) -> Vec<String> {
     let mut args = room_for(request.candidate);
     args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), flag(request.guard)]);
     args.push(request.floor.to_string());
+    args.extend(match request.released {
+        Some((session, token)) => [session.to_string(), token.to_string()],
+        None => [const { String::new() }; 2],
+    });
     args
 }
 
@@ -334,7 +339,7 @@ pub(super) fn member_campaign_reply(reply: Value) -> Result<Stamped<Answer>, Sto
     let mut fields = Fields::new(reply)?;
     let token = fields.token()?;
     let reply = match fields.name.as_str() {
-        "granted" => MemberReply::Granted { token },
+        "granted" => MemberReply::Granted { token, released: fields.number()? == 1 },
         "stale" => MemberReply::Stale { token },
         "held" => {
             let (remaining, confirmed) = (Duration::from_millis(fields.number()?), fields.number()? == 1);

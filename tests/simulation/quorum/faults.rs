@@ -2,8 +2,7 @@
 
 use baton::protocol::Input;
 
-use super::world::{Happening, Health, World};
-use crate::checker::Watched;
+use super::world::{Happening, Health, LEASE, World};
 use crate::clockwork::{MS, Nanos, SECOND};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +23,15 @@ pub enum Fault {
     MostEmpty,
     /// A minority of the members stands still; commands wait there.
     Freeze,
+    /// A majority of the members is flushed while it runs; somebody new comes right then.
+    Flush,
+    /// A majority of the members loses its leases, and keeps what it remembers; somebody new comes right then.
+    Evict,
     /// The clock of one member jumps.
     Clock,
+    /// The leader is cut off from a minority for so long that its leases end there; then the clock of one of the others
+    /// jumps, and somebody new comes.
+    Undercut,
     /// Any of these.
     Mixed,
     /// The same, one upon another; no clock is stepped where there are only three members. One that is down, one
@@ -41,7 +47,7 @@ pub enum Fault {
 
 impl Fault {
     /// What is mixed; a step of a clock comes last.
-    const SINGLE: [Self; 9] = [
+    const SINGLE: [Self; 11] = [
         Self::Pause,
         Self::Cut,
         Self::Kill,
@@ -50,10 +56,12 @@ impl Fault {
         Self::Empty,
         Self::MostEmpty,
         Self::Freeze,
+        Self::Flush,
+        Self::Evict,
         Self::Clock,
     ];
 
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Pause,
         Self::Cut,
         Self::Kill,
@@ -62,7 +70,10 @@ impl Fault {
         Self::Empty,
         Self::MostEmpty,
         Self::Freeze,
+        Self::Flush,
+        Self::Evict,
         Self::Clock,
+        Self::Undercut,
         Self::Mixed,
         Self::Clocks,
     ];
@@ -78,7 +89,10 @@ impl Fault {
             Self::Empty => "1–2 restart empty",
             Self::MostEmpty => "3 restart empty",
             Self::Freeze => "1–2 freeze",
+            Self::Flush => "3 flushed",
+            Self::Evict => "3 leases evicted",
             Self::Clock => "one clock steps",
+            Self::Undercut => "leader cut off from 1–2, then one clock steps",
             Self::Mixed => "all mixed",
             Self::Storm => "one upon another",
             Self::Clocks => "all clocks step together",
@@ -120,7 +134,7 @@ impl World {
 
     /// Returns for how long it lasts.
     fn strike(&mut self, fault: Fault) -> Nanos {
-        let leader = self.replicas.iter().position(|replica| replica.leads(self.now));
+        let leader = self.leader();
         let living: Vec<usize> = (0..self.replicas.len()).filter(|at| self.replicas[*at].alive).collect();
         let any = living[self.rng.usize(0..living.len())];
         let victim = if self.chance(0.5) { leader.unwrap_or(any) } else { any };
@@ -181,6 +195,33 @@ impl World {
                 for member in self.some(1, minority) {
                     self.members[member].frozen_until = self.now + span;
                 }
+                span
+            }
+            Fault::Flush | Fault::Evict => {
+                let which = self.some(majority, members);
+                self.note(|_| format!("members {which:?} forget"));
+                for member in which {
+                    let cell = &mut self.members[member].cell;
+                    if fault == Fault::Flush { cell.forget() } else { cell.evict_lease() }
+                }
+                let soon = self.now + self.span(0, SECOND);
+                self.at(soon, Happening::Join);
+                0
+            }
+            Fault::Undercut => {
+                let Some(leader) = leader else { return 0 };
+                let mut which = self.some(minority + 1, minority + 1);
+                let stepped = which.pop().expect("a majority is one or more");
+                self.note(|_| format!("cut off from {which:?}, and the clock of {stepped} jumps soon"));
+                let span = self.span(LEASE + SECOND, 2 * LEASE);
+                for member in which {
+                    self.replicas[leader].cut_until[member] = self.now + span;
+                    self.at(self.now + span + MS, Happening::Gap { at: leader, members: vec![member] });
+                }
+                let then = self.now + self.span(LEASE, span);
+                let us = self.rng.i64(10_000_000..=30_000_000);
+                self.at(then, Happening::Step { member: stepped, us });
+                self.at(then, Happening::Join);
                 span
             }
             Fault::Clock | Fault::Clocks => {

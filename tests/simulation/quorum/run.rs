@@ -1,6 +1,8 @@
 //! One run of the quorum from a seed to a verdict.
 
-use baton::protocol::{Rules, Seats};
+use std::time::Duration;
+
+use baton::protocol::{Input, Rules, Seats};
 
 use super::faults::Fault;
 use super::world::{Happening, LEASE, Scenario, World};
@@ -9,18 +11,20 @@ use crate::run::Verdict;
 use crate::scenario::{LEADER_WITHIN, TABLE_LENGTH};
 
 /// The rows of the table.
-pub const ROWS: [(&str, Rules); 6] = {
+pub const ROWS: [(&str, Rules); 7] = {
     // A failed round takes back what it got, in every row.
     let redlock = Rules { repeat: false, ..Rules::NONE };
     let r3 = Rules { tokens: true, ..redlock };
     let r4 = Rules { reassert: true, ..r3 };
     let r5 = Rules { generation: true, empty: true, longest: true, ..r4 };
+    let vanished = Rules { until: true, ..r5 };
     [
         ("Redlock with INCR", redlock),
         ("+ R3 token floor and clock", r3),
         ("+ R4 reassert", r4),
         ("+ R5 generation, empty", r5),
-        ("+ objection", Rules { objection: true, ..r5 }),
+        ("+ R5 vanished", vanished),
+        ("+ objection", Rules { objection: true, ..vanished }),
         ("+ R8 heartbeats (all, as shipped)", Rules::QUORUM),
     ]
 };
@@ -34,6 +38,9 @@ pub fn table_scenario(seed: u64, rules: Rules, fault: Fault) -> Scenario {
         fault,
         departures: false,
         silent: 0,
+        near: false,
+        late: 0,
+        apps: true,
         replicas: 3,
         join_within: SECOND,
         replicas_max: 12,
@@ -76,6 +83,60 @@ pub fn duel_scenario(seed: u64) -> Scenario {
     Scenario { replicas: 12, join_within: 50 * MS, silent, ..table_scenario(seed, Rules::QUORUM, Fault::Nothing) }
 }
 
+/// A minority of the members is not as the others are while a leader resigns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Minority {
+    Well,
+    /// One never answers.
+    Stopped,
+    /// One answers 50 ms late.
+    Late,
+    /// The leader's release does not reach one that the others do reach.
+    CutFromLeader,
+}
+
+impl Minority {
+    pub const ALL: [Self; 4] = [Self::Well, Self::Stopped, Self::Late, Self::CutFromLeader];
+}
+
+/// Three replicas beside their members, no faults: the leader resigns a dozen times. Returns for how long nobody led.
+pub fn handovers(seed: u64, members: usize, minority: Minority) -> Vec<Nanos> {
+    let scenario = Scenario {
+        seats: Seats::majority(members),
+        silent: usize::from(minority == Minority::Stopped),
+        near: true,
+        late: usize::from(minority == Minority::Late),
+        apps: false,
+        ..table_scenario(seed, Rules::QUORUM, Fault::Nothing)
+    };
+    let mut world = World::new(scenario);
+    world.calm = true;
+    for at in 0..scenario.replicas {
+        world.at(at as Nanos * SECOND, Happening::Join);
+    }
+    // After the guard of a new role, and after who is silent has been found out.
+    play(&mut world, 2 * LEASE);
+    world.now = 2 * LEASE;
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        let since = world.now;
+        let old = world.leader().expect("somebody leads when all is well");
+        if minority == Minority::CutFromLeader {
+            world.replicas[old].cut_until[0] = since + 2 * SECOND;
+        }
+        world.input(old, Input::Resign { cooldown: Duration::from_secs(30) });
+        while world.leader().is_none() {
+            let Some(happening) = world.next(since + 10 * LEASE) else { break };
+            world.happen(happening);
+        }
+        waits.push(world.now - since);
+        let end = since + 31 * SECOND;
+        play(&mut world, end);
+        world.now = end;
+    }
+    waits
+}
+
 /// A scenario for each seed.
 pub type Plan = fn(u64) -> Scenario;
 
@@ -93,6 +154,27 @@ pub const SCENARIOS: [(&str, Plan); 6] = [
 pub fn departures_scenario(seed: u64) -> Scenario {
     let scenario = if seed.is_multiple_of(2) { mixed_scenario(seed) } else { storm_scenario(seed) };
     Scenario { departures: true, ..scenario }
+}
+
+/// The rules of a quorum that can be switched off one by one, by name.
+const SWITCHES: [(&str, fn(&mut Rules)); 9] = [
+    ("sent_at", |rules| rules.sent_at = false),
+    ("tokens", |rules| rules.tokens = false),
+    ("reassert", |rules| rules.reassert = false),
+    ("generation", |rules| rules.generation = false),
+    ("empty", |rules| rules.empty = false),
+    ("longest", |rules| rules.longest = false),
+    ("until", |rules| rules.until = false),
+    ("promises", |rules| rules.promises = false),
+    ("objection", |rules| rules.objection = false),
+];
+
+/// The same without one of the rules.
+pub fn without(scenario: Scenario, rule: &str) -> Option<Scenario> {
+    let (_, off) = SWITCHES.iter().find(|(name, _)| *name == rule)?;
+    let mut scenario = scenario;
+    off(&mut scenario.rules);
+    Some(scenario)
 }
 
 /// Plays one scenario to its end. The same scenario gives the same run.

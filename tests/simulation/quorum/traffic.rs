@@ -7,12 +7,20 @@ use baton::protocol::{
     StoreTime, Vote,
 };
 
-use super::world::{Happening, Health, Round, Tag, World};
+use super::world::{Happening, Health, Link, Round, Tag, World};
 use crate::checker::Watched;
-use crate::clockwork::{MS, Nanos};
+use crate::clockwork::{MS, Nanos, SECOND};
 
 /// When a replica gives a command to one member up.
 const COMMAND_TIMEOUT: Nanos = 500 * MS;
+/// As whoever carries the questions does: who takes so many times longer than a quorum did is slow…
+const SLOW: Nanos = 3;
+/// … and so much longer at least.
+const SLOW_MIN: Nanos = 2 * MS;
+/// After so many commands without an answer a connection is given up…
+const UNANSWERED_MAX: u32 = 2;
+/// … and opened anew after a while, if the member answers then.
+const RECONNECTS_AFTER: Nanos = SECOND;
 
 /// A round's next step; what is done is ready for the election.
 enum Next {
@@ -32,7 +40,7 @@ fn next(round: &mut Round, id: RequestId, stamp: StoreTime) -> Option<Next> {
         reply.map(|reply| Stamped { reply, store_time })
     }
     Some(match round {
-        Round::Campaign(round) => {
+        Round::Campaign(round, ..) => {
             unify(round.poll()?, id, |reply| Input::Campaigned { id, reply: stamped(reply, stamp) })
         }
         Round::Renew(round) => unify(round.poll()?, id, |reply| Input::Renewed { id, reply: stamped(reply, stamp) }),
@@ -42,6 +50,12 @@ fn next(round: &mut Round, id: RequestId, stamp: StoreTime) -> Option<Next> {
 
 impl World {
     fn delay(&mut self) -> Nanos {
+        if self.scenario.near {
+            // Once in a hundred times something is in the way.
+            let rest = -self.rng.f64().max(f64::MIN_POSITIVE).ln() * 0.1 * MS as f64;
+            let held_up = if self.rng.u8(0..100) == 0 { self.span(5 * MS, 50 * MS) } else { 0 };
+            return MS / 5 + rest as Nanos + held_up;
+        }
         if self.calm || self.rng.u8(0..10) != 0 { self.span(MS, 20 * MS) } else { self.span(20 * MS, 600 * MS) }
     }
 
@@ -79,11 +93,32 @@ impl World {
         }
     }
 
+    /// Whether there is a connection. One that was given up is opened anew where the member can be reached again.
+    fn is_connected(&mut self, from: usize, member: usize) -> bool {
+        let now = self.now;
+        let reaches = self.members[member].is_well(now) && now >= self.replicas[from].cut_until[member];
+        let link = &mut self.replicas[from].links[member];
+        if link.unanswered >= UNANSWERED_MAX && reaches && now >= link.given_up_at + RECONNECTS_AFTER {
+            link.unanswered = 0;
+        }
+        link.unanswered < UNANSWERED_MAX
+    }
+
     fn send(&mut self, from: usize, member: usize, tag: Tag, ask: &Ask) {
-        if let Some(tag) = tag {
-            let reason = format!("member {member}: no answer within {:?}", Duration::from_nanos(COMMAND_TIMEOUT));
-            let vote = Box::new(Err(Failure { reason }));
-            self.at(self.now + COMMAND_TIMEOUT, Happening::Answer { to: from, member, tag, vote });
+        let connected = self.is_connected(from, member);
+        match tag {
+            Some(tag) if connected => {
+                let happening = Happening::TimedOut { to: from, member, tag, sent_at: self.now };
+                self.at(self.now + COMMAND_TIMEOUT, happening);
+            }
+            Some(tag) => {
+                let vote = Box::new(Err(Failure { reason: format!("member {member}: not connected") }));
+                self.at(self.now, Happening::Answer { to: from, member, tag, vote });
+            }
+            None => {}
+        }
+        if !connected {
+            return;
         }
         if self.lost() {
             return;
@@ -100,7 +135,8 @@ impl World {
         if let Some(tag) = tag
             && !self.lost()
         {
-            let when = self.now + self.delay();
+            let late = if member < self.scenario.late { 50 * MS } else { 0 };
+            let when = self.now + self.delay() + late;
             self.at(when, Happening::Answer { to, member, tag, vote: Box::new(vote) });
         }
     }
@@ -153,13 +189,34 @@ impl World {
         if cut && vote.is_ok() {
             return;
         }
+        if vote.is_ok() {
+            self.replicas[to].links[member] = Link { answered_at: self.now, ..Link::default() };
+        }
         match self.replicas[to].rounds.get_mut(&id) {
-            Some(Round::Campaign(round)) => round.answered(ballot, member, vote),
+            Some(Round::Campaign(round, began, has_a_quorum)) => {
+                round.answered(ballot, member, vote);
+                if round.has_a_quorum() && !*has_a_quorum {
+                    *has_a_quorum = true;
+                    let late = (SLOW * (self.now - *began)).max(SLOW_MIN);
+                    self.at(self.now + late, Happening::Hurry { to, id });
+                }
+            }
             Some(Round::Renew(round)) => round.answered(ballot, member, vote),
             Some(Round::Release(round)) => round.answered(ballot, member, vote),
             None => return,
         }
         self.drive(to, id);
+    }
+
+    pub fn timed_out(&mut self, to: usize, member: usize, tag: (RequestId, Ballot), sent_at: Nanos) {
+        let now = self.now;
+        let link = &mut self.replicas[to].links[member];
+        if link.answered_at < sent_at {
+            link.unanswered += 1;
+            link.given_up_at = now;
+        }
+        let reason = format!("member {member}: no answer within {:?}", Duration::from_nanos(COMMAND_TIMEOUT));
+        self.answer(to, member, tag, Err(Failure { reason }));
     }
 
     pub fn hear(&mut self, to: usize, member: usize, news: Announcement) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baton::protocol::{
     Action, Announcement, Answer, Ask, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell, Profile,
-    ReleaseRound, RenewRound, RequestId, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
+    ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
 };
 use fastrand::Rng;
 
@@ -32,6 +32,12 @@ pub struct Scenario {
     pub departures: bool,
     /// How many members never answer.
     pub silent: usize,
+    /// Members and replicas are near each other: most answers take less than a millisecond.
+    pub near: bool,
+    /// How many members answer 50 ms late.
+    pub late: usize,
+    /// Whether apps ask their sidecars. Without them no promise holds up a release.
+    pub apps: bool,
     /// How many replicas at the start.
     pub replicas: usize,
     /// Within which time they begin.
@@ -92,9 +98,21 @@ impl Member {
 
 /// A request to the quorum that is under way.
 pub enum Round {
-    Campaign(CampaignRound),
+    /// With when it began, and whether a quorum has answered.
+    Campaign(CampaignRound, Nanos, bool),
     Renew(RenewRound),
     Release(ReleaseRound),
+}
+
+/// A replica's connection to a member.
+#[derive(Clone, Copy, Default)]
+pub struct Link {
+    /// How many commands in a row got no answer.
+    pub unanswered: u32,
+    /// When the last of those was given up.
+    pub given_up_at: Nanos,
+    /// When the last answer came.
+    pub answered_at: Nanos,
 }
 
 pub struct Replica {
@@ -104,6 +122,7 @@ pub struct Replica {
     pub paused_until: Nanos,
     /// From each member.
     pub cut_until: Vec<Nanos>,
+    pub links: Vec<Link>,
     /// When what was sent last to each member arrives: later commands of the same connection come after it.
     pub sent_until: Vec<Nanos>,
     /// The same for what each member publishes.
@@ -144,6 +163,18 @@ pub enum Happening {
         tag: (RequestId, Ballot),
         vote: Box<Vote>,
     },
+    /// The members that have not answered this campaign yet are slow.
+    Hurry {
+        to: usize,
+        id: RequestId,
+    },
+    /// A command of a round has had its time.
+    TimedOut {
+        to: usize,
+        member: usize,
+        tag: (RequestId, Ballot),
+        sent_at: Nanos,
+    },
     News {
         to: usize,
         member: usize,
@@ -164,6 +195,11 @@ pub enum Happening {
     MemberUp {
         member: usize,
         empty: bool,
+    },
+    /// A member's clock jumps.
+    Step {
+        member: usize,
+        us: i64,
     },
     Fault,
     Join,
@@ -246,6 +282,11 @@ impl World {
         Some(happening)
     }
 
+    /// Who leads.
+    pub fn leader(&self) -> Option<usize> {
+        self.replicas.iter().position(|replica| replica.leads(self.now))
+    }
+
     pub fn join(&mut self) {
         if self.replicas.len() >= self.scenario.replicas_max {
             return;
@@ -272,6 +313,7 @@ impl World {
             alive: true,
             paused_until: 0,
             cut_until: vec![0; members],
+            links: vec![Link::default(); members],
             sent_until: vec![0; members],
             heard_until: vec![0; members],
             chorus: Chorus::new(members),
@@ -310,7 +352,7 @@ impl World {
                 AppHabit::Always | AppHabit::Drains => true,
                 AppHabit::Sometimes => sometimes,
             };
-            if !(asks && replica.alive) || now < replica.paused_until {
+            if !(asks && replica.alive && self.scenario.apps) || now < replica.paused_until {
                 continue;
             }
             let local = replica.clock.shows(now);
@@ -359,6 +401,20 @@ impl World {
                     self.answer(to, member, tag, *vote);
                 }
             }
+            Happening::Hurry { to, id } => {
+                if let Some(Happening::Hurry { .. }) = self.awake(to, Happening::Hurry { to, id })
+                    && let Some(Round::Campaign(round, ..)) = self.replicas[to].rounds.get_mut(&id)
+                {
+                    round.hurry();
+                    self.drive(to, id);
+                }
+            }
+            Happening::TimedOut { to, member, tag, sent_at } => {
+                let happening = Happening::TimedOut { to, member, tag, sent_at };
+                if self.awake(to, happening).is_some() {
+                    self.timed_out(to, member, tag, sent_at);
+                }
+            }
             Happening::News { to, member, news } => self.hear(to, member, news),
             Happening::Gap { at, members } => {
                 if let Some(Happening::Gap { members, .. }) = self.awake(at, Happening::Gap { at, members }) {
@@ -374,10 +430,11 @@ impl World {
             Happening::Departed { to, dead, whole } => {
                 if self.awake(to, Happening::Departed { to, dead, whole }).is_some() {
                     let promise = Duration::from_millis(if whole { 0 } else { ANSWER_VALIDITY_MS });
-                    self.input(to, Input::Departed { session: session(dead), promise });
+                    self.input(to, Input::Departed { session: session(dead), promise, seen: whole });
                 }
             }
             Happening::MemberUp { member, empty } => self.member_up(member, empty),
+            Happening::Step { member, us } => self.members[member].skew_us += us,
             Happening::Fault => self.fault(),
             Happening::Join => self.join(),
             Happening::Look => {}
@@ -410,7 +467,9 @@ impl World {
         let (seats, rules) = (self.scenario.seats, self.scenario.rules);
         while let Some(action) = self.replicas[at].election.poll_action() {
             let (id, round) = match action {
-                Action::Campaign { id, request } => (id, Round::Campaign(CampaignRound::new(seats, rules, request))),
+                Action::Campaign { id, request } => {
+                    (id, Round::Campaign(CampaignRound::new(seats, rules, request), self.now, false))
+                }
                 Action::Renew { id, request } => (id, Round::Renew(RenewRound::new(seats, request))),
                 Action::Release { id, request } => (id, Round::Release(ReleaseRound::new(seats, request))),
                 Action::Tell(event) => {
@@ -436,9 +495,7 @@ impl World {
 
     /// Members that the leader's renewals do not reach although nothing is wrong any more; all when nobody leads.
     pub fn strays(&self) -> usize {
-        let Some(leader) = self.replicas.iter().position(|replica| replica.leads(self.now)) else {
-            return self.members.len();
-        };
+        let Some(leader) = self.leader() else { return self.members.len() };
         let joined = |member: &&Member| {
             member.follows.is_some_and(|(replica, when)| replica == leader && self.now - when < LEASE / 2)
         };

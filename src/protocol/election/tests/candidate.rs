@@ -109,18 +109,42 @@ fn a_release_heard_while_a_campaign_is_out_makes_it_look_again() {
 
 #[test]
 fn of_candidates_that_a_quorum_is_divided_among_the_one_ahead_comes_back_before_the_others() {
-    let come_back = |after| {
+    // The spread of a few listeners comes on top.
+    let slack = ms(2);
+    let come_back = |after, rounds: u32| {
         let mut stage = Stage::with(Profile { rules: Rules::QUORUM, ..profile() });
-        let (id, first) = stage.campaign();
-        stage.answer(id, CampaignReply::Divided { token: token(10), after });
-        let pause = stage.until_due(PERIOD);
-        let (_, second) = stage.campaign();
-        assert_eq!((second.candidate.attempt, second.floor), (first.candidate.attempt.next(), token(10)));
+        let mut pause = Duration::ZERO;
+        for round in 0..rounds {
+            let (id, asked) = stage.campaign();
+            stage.pass(ms(10));
+            stage.answer(id, CampaignReply::Divided { token: token(10 + u64::from(round)), after });
+            pause = stage.until_due(PERIOD);
+            if round > 0 {
+                assert_eq!(asked.floor, token(9 + u64::from(round)), "what was tried is exceeded");
+            }
+        }
         pause
     };
-    assert!(come_back(None) < PERIOD / 12);
-    assert!(come_back(Some(LEASE / 3)) > PERIOD / 4, "after the other's round");
-    assert!(come_back(Some(ms(50))) < PERIOD / 12, "no longer than its grants stand");
+    assert!(come_back(None, 1) <= ms(10) + slack, "a round takes 10 ms");
+    let behind = come_back(Some(LEASE / 3), 1);
+    assert!(behind >= ms(20) && behind <= ms(40) + slack, "{behind:?}: after the other's round");
+    assert!(come_back(Some(LEASE / 3), 3) >= ms(80), "which took longer than that, twice");
+    assert!(come_back(Some(LEASE / 3), 12) <= PERIOD / 2 + slack, "but not for ever");
+    assert!(come_back(None, 12) <= PERIOD / 6 + slack);
+    assert!(come_back(Some(ms(0)), 12) <= PERIOD / 20 + slack, "no longer than its grants stand");
+}
+
+#[test]
+fn a_candidate_carries_the_release_that_it_heard() {
+    let mut stage = Stage::new();
+    let (id, first) = stage.campaign();
+    assert_eq!(first.released, None);
+    stage.answer(id, held(token(9), 3, LEASE));
+    stage.actions();
+    stage.hear(AnnouncementKind::Release, token(9), 4);
+    stage.until_due(ms(100));
+    let (_, second) = stage.campaign();
+    assert_eq!(second.released, Some((rival().session, token(9))));
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn each_heartbeat_is_news_and_only_voices_for_the_same_one_count() {
     assert!(chorus.said(0, &beat(2)));
     assert!(!chorus.said(2, &news(AnnouncementKind::Heartbeat, 6, 2)), "another term");
     assert!(!chorus.said(2, &news(AnnouncementKind::Release, 7, 2)), "another word");
+    assert!(!chorus.said(2, &Announcement { holder: holder(2), ..beat(2) }), "another's term, of the same token");
     assert!(!chorus.said(0, &beat(3)));
     assert!(chorus.said(2, &beat(3)));
 }

@@ -48,12 +48,12 @@ impl Member {
     }
 
     fn campaign(&mut self, session: u128, attempt: u64) -> MemberReply {
-        self.cell.campaign(self.server(), &campaign(session, attempt)).unwrap()
+        self.cell.campaign(self.server(), &campaign(session, attempt)).unwrap().0
     }
 
     fn grant(&mut self, session: u128, attempt: u64) -> Token {
         match self.campaign(session, attempt) {
-            MemberReply::Granted { token } => token,
+            MemberReply::Granted { token, .. } => token,
             other => panic!("expected a grant, not {other:?}"),
         }
     }
@@ -163,8 +163,8 @@ fn tokens_rise_above_the_record_the_floor_and_the_clock() {
     assert_eq!(member.grant(2, 1).get(), clock + 1_000_001);
     member.release(2, 1, Token::NONE);
     let request = CampaignRequest { floor: token(clock + 5_000_000), ..campaign(3, 1) };
-    let reply = member.cell.campaign(member.server(), &request).unwrap();
-    assert_eq!(reply, MemberReply::Granted { token: token(clock + 5_000_001) });
+    let (reply, _) = member.cell.campaign(member.server(), &request).unwrap();
+    assert_eq!(reply, MemberReply::Granted { token: token(clock + 5_000_001), released: true });
     member.release(3, 1, Token::NONE);
     let request = CampaignRequest { floor: token(Token::LIMIT - 1), ..campaign(4, 1) };
     assert_eq!(member.cell.campaign(member.server(), &request), Err(TokensExhausted));
@@ -210,11 +210,119 @@ fn a_record_that_is_new_on_a_member_is_shut_for_a_lease() {
 }
 
 #[test]
+fn a_lease_that_is_gone_before_its_end_without_a_release_vanished() {
+    let mut member = Member::new();
+    let term = member.elect(1, 1);
+    member.pass(secs(2));
+    member.cell.evict_lease();
+    assert_eq!(guard(&member.campaign(2, 1)), Some((GuardCause::Vanished, LEASE - secs(2))));
+    assert_eq!(renewed(&member.renew(1, 1, term)), Some(true), "the incumbent may come back meanwhile");
+    member.cell.evict_lease();
+    member.pass(secs(1)).step_clock_back(secs(3_600));
+    assert_eq!(guard(&member.campaign(2, 2)), Some((GuardCause::Vanished, LEASE)), "no longer than a lease");
+    member.pass(LEASE);
+    member.grant(2, 3);
+
+    // Given back by its holder, with the lease or without.
+    for evicted in [false, true] {
+        let mut member = Member::new();
+        let term = member.elect(1, 1);
+        if evicted {
+            member.cell.evict_lease();
+        }
+        member.release(1, 1, term);
+        member.grant(2, 1);
+    }
+    // A confirmation that came to nothing is taken back without a token.
+    let mut member = Member::new();
+    member.elect(1, 1);
+    member.release(1, 1, Token::NONE);
+    member.grant(2, 1);
+    // Nothing is due of a grant that nobody confirmed.
+    let mut member = Member::new();
+    member.grant(1, 1);
+    member.cell.evict_lease();
+    member.grant(2, 1);
+}
+
+#[test]
+fn a_guard_lasts_for_the_longer_of_the_askers_lease_and_the_last_terms() {
+    let mut member = Member::new();
+    member.elect(1, 1);
+    member.restart(false);
+    let short = |attempt| CampaignRequest { lease_duration: LEASE / 3, ..campaign(2, attempt) };
+    let ask = |member: &mut Member, attempt| {
+        let (reply, _) = member.cell.campaign(member.server(), &short(attempt)).unwrap();
+        guard(&reply)
+    };
+    member.cell.evict_lease();
+    assert_eq!(ask(&mut member, 1), Some((GuardCause::Generation, LEASE)));
+    member.pass(LEASE / 2);
+    assert_eq!(
+        ask(&mut member, 2),
+        Some((GuardCause::Generation, LEASE - LEASE / 2)),
+        "nor does a question shorten it"
+    );
+}
+
+#[test]
+fn a_grant_tells_whether_the_last_term_was_given_back_by_its_holder() {
+    let tells = |member: &mut Member, session| match member.campaign(session, 1) {
+        MemberReply::Granted { released, .. } => released,
+        other => panic!("expected a grant, not {other:?}"),
+    };
+    assert!(!tells(&mut Member::new(), 1), "no term is known");
+    let mut member = Member::new();
+    let term = member.elect(1, 1);
+    member.release(1, 1, term);
+    assert!(tells(&mut member, 2));
+    assert!(tells(&mut member, 2), "the answer was lost, and it is asked again");
+    let mut member = Member::new();
+    let term = member.elect(1, 1);
+    member.pass(LEASE);
+    assert!(!tells(&mut member, 2), "it ran out");
+    member.release(2, 1, Token::NONE);
+    member.release(1, 1, term);
+    assert!(tells(&mut member, 3), "which the holder says late");
+    let mut member = Member::new();
+    let term = member.elect(1, 1);
+    member.release(1, 1, term);
+    member.elect(2, 1);
+    member.release(2, 1, Token::NONE);
+    assert!(!tells(&mut member, 3), "another was confirmed since");
+}
+
+#[test]
+fn a_campaign_that_has_heard_of_the_release_is_not_kept_out_by_a_member_that_has_not() {
+    let mut member = Member::new();
+    let term = member.elect(1, 1);
+    let ask = |member: &mut Member, released| {
+        let request = CampaignRequest { released: Some(released), ..campaign(2, 1) };
+        member.cell.campaign(member.server(), &request).unwrap()
+    };
+    let session = candidate(1, 1).session;
+    for other in [(session, token(term.get() + 1)), (candidate(3, 1).session, term)] {
+        let (reply, news) = ask(&mut member, other);
+        assert!(held(&reply).is_some() && news.is_none(), "another term is none of its business");
+    }
+    let (reply, news) = ask(&mut member, (session, term));
+    assert!(matches!(reply, MemberReply::Granted { released: false, .. }), "{reply:?}: it was not told by the holder");
+    let news = news.unwrap();
+    assert_eq!((news.kind, news.token, news.holder), (AnnouncementKind::Release, term, holder(1)));
+    assert_eq!(member.release(1, 1, term), (ReleaseReply::NotHeld, None), "the release itself, late");
+    assert!(member.cell.is_held(member.now));
+
+    let mut member = Member::new();
+    let term = member.grant(1, 1);
+    assert!(held(&ask(&mut member, (session, term)).0).is_some(), "a grant is no term");
+}
+
+#[test]
 fn without_the_guard_a_restarted_member_grants_at_once() {
     let mut member = Member::new();
     member.restart(true);
     let request = CampaignRequest { guard: false, ..campaign(1, 1) };
-    let reply = member.cell.campaign(member.server(), &request).unwrap();
+    let (reply, _) = member.cell.campaign(member.server(), &request).unwrap();
     assert!(matches!(reply, MemberReply::Granted { .. }));
 }
 
@@ -366,7 +474,7 @@ fn a_step_is_the_step_of_its_name() {
     let mut member = Member::new();
     let server = member.server();
     let mut step = |ask| member.cell.step(server, &ask).unwrap();
-    let (Answer::Campaign(MemberReply::Granted { token }), None) = step(Ask::Campaign(campaign(1, 1))) else {
+    let (Answer::Campaign(MemberReply::Granted { token, .. }), None) = step(Ask::Campaign(campaign(1, 1))) else {
         panic!("a grant, and nothing published")
     };
     assert!(matches!(step(Ask::Raise(raise(1, 1, token))), (Answer::Raise(RaiseReply::Raised { .. }), Some(_))));

@@ -33,6 +33,7 @@ fn campaign(session: u128, attempt: u64) -> CampaignRequest {
         lease_duration: LEASE,
         floor: Token::NONE,
         knowledge: None,
+        released: None,
         guard: true,
     }
 }

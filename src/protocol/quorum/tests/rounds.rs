@@ -35,7 +35,12 @@ fn silent(member: usize) -> Vote {
 }
 
 fn granted(value: u64) -> Vote {
-    Ok(Answer::Campaign(MemberReply::Granted { token: token(value) }))
+    Ok(Answer::Campaign(MemberReply::Granted { token: token(value), released: false }))
+}
+
+/// By a member whose last term was given back.
+fn succeeds(value: u64) -> Vote {
+    Ok(Answer::Campaign(MemberReply::Granted { token: token(value), released: true }))
 }
 
 fn held(session: u128, value: u64, remaining: u64, confirmed: bool) -> Vote {
@@ -126,6 +131,17 @@ fn one_member_that_knows_of_an_incumbent_outweighs_all_others() {
 }
 
 #[test]
+fn after_a_release_a_majority_that_knows_of_it_elects_whatever_the_others_say() {
+    let mut round = campaigned(FIVE, vec![succeeds(10), succeeds(20), held(9, 5, 9, true), succeeds(30)]);
+    let (_, to, ask) = asked(&mut round);
+    assert_eq!((to, ask), (vec![0, 1, 3], Ask::Raise(raise(5, 1, token(30)))), "nobody waits for the last one");
+    assert!(campaigned(FIVE, vec![succeeds(1), succeeds(2), granted(3), granted(4)]).poll().is_none());
+    let vetoed = vec![succeeds(1), succeeds(2), granted(3), granted(4), held(9, 5, 9, true)];
+    assert!(matches!(failed(FIVE, vetoed), Ok(CampaignReply::Held { .. })), "two members alone may both be wrong");
+    assert!(campaigned(Seats::all(3), vec![succeeds(1), succeeds(2)]).poll().is_none());
+}
+
+#[test]
 fn with_objection_switched_off_a_majority_is_enough() {
     let rules = Rules { objection: false, ..Rules::QUORUM };
     let mut round = CampaignRound::new(Seats::majority(3), rules, campaign(5, 1));
@@ -198,10 +214,15 @@ fn a_round_that_cannot_be_won_does_not_wait_for_the_rest() {
     let divided = CampaignReply::Divided { token: token(9), after };
     // So many said no that the two that are out make no majority.
     assert_eq!(failed(FIVE, vec![rival(6), rival(7), rival(8)]), Ok(divided.clone()));
-    // Another is ahead, and a majority has answered.
-    assert_eq!(failed(FIVE, vec![granted(1), rival(6), rival(6)]), Ok(divided));
-    // The first answers say little, and nobody is ahead of two grants.
-    for votes in [vec![rival(6)], vec![rival(6), rival(6)], vec![granted(1), granted(2), rival(6)]] {
+    // Another is ahead, whatever the one that is out will say.
+    assert_eq!(failed(FIVE, vec![granted(1), rival(6), rival(6), silent(3)]), Ok(divided));
+    // What is out may still decide for this one: by grants, or by the session, which is smaller.
+    for votes in [
+        vec![rival(6), rival(6)],
+        vec![granted(1), rival(6), rival(6)],
+        vec![granted(1), granted(2), rival(6)],
+        vec![granted(1), granted(2), rival(4), rival(4)],
+    ] {
         assert!(campaigned(FIVE, votes).poll().is_none());
     }
     // Where an incumbent is known of, all are heard: the newest term is the one to follow.
@@ -211,9 +232,34 @@ fn a_round_that_cannot_be_won_does_not_wait_for_the_rest() {
 }
 
 #[test]
+fn candidates_that_share_the_quick_members_do_not_wait_for_the_slow_ones() {
+    let three = Seats::majority(3);
+    let shared = || campaigned(three, vec![granted(1), held(6, 9, 3, false)]);
+    assert!(shared().has_a_quorum() && !campaigned(three, vec![granted(1)]).has_a_quorum());
+    assert!(shared().poll().is_none(), "the third decides");
+    let mut hurried = shared();
+    hurried.hurry();
+    taken_back(&mut hurried, three);
+    let divided = CampaignReply::Divided { token: token(9), after: Some(secs(3)) };
+    assert_eq!(done(&mut hurried), Ok(divided), "session 6 is ahead, and comes back first");
+    // Whoever is late may object, so that whoever has a majority, or knows of an incumbent, waits for it.
+    for (seats, votes) in [
+        (three, vec![granted(1), granted(2)]),
+        (three, vec![granted(1), held(6, 9, 3, true)]),
+        (FIVE, vec![granted(1), granted(2), granted(3), held(6, 9, 3, false)]),
+    ] {
+        let mut round = campaigned(seats, votes);
+        round.hurry();
+        assert!(round.poll().is_none());
+    }
+}
+
+#[test]
 fn a_raise_that_fails_takes_everything_back() {
     for (votes, expected) in [
         (vec![raised(1), raised(2), gone(77)], Ok(CampaignReply::Divided { token: token(77), after: None })),
+        // Two members have confirmed it, so this token is nobody's again.
+        (vec![raised(1), raised(2), gone(1)], Ok(CampaignReply::Divided { token: token(3), after: None })),
         (
             vec![raised(1), silent(1), silent(2)],
             Err("1 of 5 members answer and 3 are needed: member 1: no answer within 500ms; \

@@ -13,9 +13,6 @@ local known_token, known_count, known_writer = tonumber(ARGV[8]), tonumber(ARGV[
 local known_age_ms, known_unchanged_for_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
 local known_remaining_ms = tonumber(ARGV[13])
 
--- By how much a lease's TTL may end before the moment that its record remembers: it is counted in whole milliseconds.
-local TTL_ROUNDING_US = 2000
-
 local lease, bad = read_lease()
 if bad then
   return bad
@@ -37,8 +34,6 @@ end
 
 local span_ms = guard_span_ms(record, lease_ms)
 clamp(record, span_ms)
--- Likewise an end that is further away than that, or the role would be shut until this clock is there.
-record['until'] = math.min(record['until'], now + span_ms * 1000)
 
 -- The candidate has known the record to stand still for a whole lease, on its own clock: the holder's deadline has
 -- passed. While a watch goes on, heartbeats name the incumbent all the same, and the count is this server's own.
@@ -114,7 +109,7 @@ if guard then
   if is_gone and not is_over and not is_guarded(record) then
     local renewed_since = knows and known_count < record.count and known_age_ms < span_ms * 1.25
     local gone_early = knows and known_count == record.count and known_remaining_ms > 0
-    if now + TTL_ROUNDING_US < record['until'] then
+    if ends_later(record) then
       -- Not by its TTL, then. Whoever had it has stepped down when that would have ended.
       shut(record, 'vanished', (record['until'] - now) / 1000)
     elseif renewed_since or gone_early then

@@ -194,9 +194,7 @@ local function shut(record, cause, span_ms)
   if record.guard_cause == '' or record.guard_until < moment then
     record.guard_until, record.guard_cause = moment, cause
   end
-  if record.lease_ms then
-    record.lease_ms = math.max(record.lease_ms, math.ceil(span_ms))
-  end
+  record.lease_ms = math.max(record.lease_ms, math.ceil(span_ms))
 end
 
 -- Forgets a guard that is over, so that a step of this clock back does not begin it again.
@@ -206,12 +204,23 @@ local function end_guard(record)
   end
 end
 
--- No guard is longer than what it was set for: one that seems so was set before this clock was stepped back.
+-- No guard is longer than what it was set for: one that seems so was set before this clock was stepped back. Likewise
+-- the end of a lease, or the role would be shut until this clock is there.
 local function clamp(record, span_ms)
   if record then
     record.guard_until = math.min(record.guard_until, now + span_ms * 1000)
+    record.is_clamped = now + span_ms * 1000 < record['until']
+    record['until'] = math.min(record['until'], now + span_ms * 1000)
   end
   return record
+end
+
+-- By how much a lease's TTL may end before the moment that its record remembers: it is counted in whole milliseconds.
+local TTL_ROUNDING_US = 2000
+
+-- Whether the lease that the record remembers, and that its holder did not give back, should still stand.
+local function ends_later(record)
+  return now + TTL_ROUNDING_US < record['until']
 end
 
 -- The lease was given or extended now. A guard that stands keeps the length it was set for.
@@ -236,20 +245,20 @@ end
 -- a reply.
 local function prepare(record, lease_ms, guard, acks)
   if not guard then
-    return record or new_record(), false
+    return record or new_record(), record and record.is_clamped
   end
   local generation, missing = generation_of_server(acks)
   if not generation then
     return nil, nil, { 'untold', text(now), missing }
   end
   if record and is_generation(record.generation, generation) then
-    return record, false
+    return record, record.is_clamped
   end
   local span_ms, is_new = guard_span_ms(record, lease_ms), not record
   record = record or new_record()
   record.generation = generation
   shut(record, is_new and 'empty' or 'generation', span_ms)
-  if record.lease_ms and not is_new then
+  if layout.is_watched and not is_new then
     begin_watch(record)
   end
   return record, true

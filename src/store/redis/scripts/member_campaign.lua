@@ -1,19 +1,29 @@
--- The first step of a quorum's campaign (R1, with R3 and R5 generation and empty): grants the lease for a third of its
--- time. Nothing is published, for nobody leads by it yet. Answers one of
---   granted token | held token remaining_ms confirmed(0/1) session identity | guarded token remaining_us cause
+-- The first step of a quorum's campaign (R1, with R3 and R5): grants the lease for a third of its time. Of that nothing
+-- is published, for nobody leads by it yet. Answers one of
+--   granted token released(0/1) | held token remaining_ms confirmed(0/1) session identity | guarded token remaining_us cause
 --   | stale token | exhausted
 -- each after its name with the store's clock.
 --
--- ARGV: channel session attempt identity lease_ms guard floor
+-- ARGV: channel session attempt identity lease_ms guard floor over_session over_token (the last two: the last term that
+-- the candidate knows to be over; empty when it knows of none)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local guard, floor = ARGV[6] == '1', tonumber(ARGV[7])
+local guard, floor, over_session, over_token = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 
 -- What part of a lease a grant holds this member until it is raised: a candidate that dies in between costs no more.
 local PROVISIONAL = 3
 
+-- A lease that another kind of store wrote: whoever has it may lead, so it is an objection as any other.
+local function of_another_store()
+  local token, holder, name = unpack(redis.call('HMGET', lease_key, 'token', 'session', 'identity'))
+  local remaining_ms = redis.call('PTTL', lease_key)
+  if remaining_ms > 0 and is_number(token) and is_session(holder) and name then
+    return { 'held', text(now), token, text(math.min(remaining_ms, lease_ms)), '1', holder, name }
+  end
+end
+
 local lease, bad = read_lease()
 if bad then
-  return bad
+  return bad[1] == 'foreign' and of_another_store() or bad
 end
 local stored
 stored, bad = read_record()
@@ -21,7 +31,7 @@ if bad then
   return bad
 end
 local record, changed
-record, changed, bad = prepare(clamp(stored, lease_ms), lease_ms, guard)
+record, changed, bad = prepare(clamp(stored, guard_span_ms(stored, lease_ms)), lease_ms, guard)
 if bad then
   return bad
 end
@@ -29,8 +39,21 @@ if changed then
   write_record(record)
 end
 
+local function granted(token)
+  return { 'granted', text(now), text(token), is_released(record) and '1' or '0' }
+end
+
+if lease and lease.confirmed == 1 and lease.session == over_session and lease.token == over_token then
+  -- This member has not heard of it, or not yet. The release has no listeners to tell of.
+  redis.call('DEL', lease_key)
+  record['until'], record.count = 0, record.count + 1
+  write_record(record)
+  publish('release', lease.token, record.count, '0', lease.session, lease.identity)
+  lease = nil
+end
+
 if lease and lease.session == session and lease.attempt == attempt then
-  return { 'granted', text(now), text(lease.token) }
+  return granted(lease.token)
 end
 if lease and lease.session == session and lease.attempt > attempt then
   return { 'stale', text(now), text(record.token) }
@@ -47,6 +70,9 @@ end
 if guard and is_guarded(record) then
   return { 'guarded', text(now), text(record.token), text(record.guard_until - now), record.guard_cause }
 end
+if guard and not lease and ends_later(record) then
+  return { 'guarded', text(now), text(record.token), text(record['until'] - now), 'vanished' }
+end
 
 local token = math.max(record.token, floor, now) + 1
 if token >= 9007199254740992 then -- 2^53
@@ -56,4 +82,4 @@ record.token, record.session, record.attempt = token, session, attempt
 end_guard(record)
 write_lease(session, attempt, token, identity, lease_ms / PROVISIONAL, 0)
 write_record(record)
-return { 'granted', text(now), text(token) }
+return granted(token)

@@ -17,7 +17,7 @@ if bad then
   return bad
 end
 local record, changed
-record, changed, bad = prepare(clamp(stored, lease_ms), lease_ms, guard)
+record, changed, bad = prepare(clamp(stored, guard_span_ms(stored, lease_ms)), lease_ms, guard)
 if bad then
   return bad
 end
@@ -29,7 +29,9 @@ if not granted or (guard and is_guarded(record)) then
   end
   return { 'gone', text(now), text(record.token) }
 end
-record.token, record.count = math.max(record.token, token), record.count + 1
+record.count = record.count + 1
+record.token, record.confirmed = math.max(record.token, token), math.max(record.confirmed, token)
+extend_record(record, lease_ms)
 write_record(record)
 write_lease(session, attempt, token, lease.identity, lease_ms, 1)
 publish('grant', token, record.count, '0', session, lease.identity)

@@ -23,6 +23,9 @@ if not ours and (token == 0 or attempt == 0) then
 end
 record = record or new_record()
 record.token, record.over = math.max(record.token, token), math.max(record.over, token)
+if (ours and lease.confirmed == 1) or is_released(record) then
+  record['until'] = 0
+end
 record.count = record.count + 1
 if ours then
   -- Deleted first: that is never refused, and once it is done the rest of the script is not refused either. A Redis

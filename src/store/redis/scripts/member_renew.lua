@@ -17,7 +17,7 @@ if bad then
   return bad
 end
 local record, changed
-record, changed, bad = prepare(clamp(stored, lease_ms), lease_ms, guard)
+record, changed, bad = prepare(clamp(stored, guard_span_ms(stored, lease_ms)), lease_ms, guard)
 if bad then
   return bad
 end
@@ -37,7 +37,8 @@ if not ours and (later or record.over >= token) then
   return { 'lost', text(now), text(record.token) }
 end
 
-record.token = math.max(record.token, token)
+record.token, record.confirmed = math.max(record.token, token), math.max(record.confirmed, token)
+extend_record(record, lease_ms)
 -- The members count together, so that one renewal is told by one count.
 record.count = math.max(record.count, count) + 1
 write_lease(session, attempt, token, identity, lease_ms, 1)
