@@ -68,7 +68,8 @@ fn open_quorum(
     clock: &SharedClock,
 ) -> Result<QuorumStore, SetupError> {
     let mut entropy = Entropy::from_system();
-    let connect = |member| RedisMember::connect(member, lease_min.clone(), entropy.seed());
+    let lists: Arc<str> = config.lists().into();
+    let connect = |member| RedisMember::connect(member, Arc::clone(&lists), lease_min.clone(), entropy.seed());
     let members: Vec<RedisMember> = config.members.iter().map(connect).collect::<Result<_, _>>()?;
     let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn Member>).collect();
     Ok(QuorumStore::new(members, config.seats(), config.command_timeout(), Arc::clone(clock)))

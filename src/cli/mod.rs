@@ -7,6 +7,7 @@ mod dev;
 mod exec;
 mod output;
 mod purge;
+mod quorum;
 mod resign;
 mod run;
 mod status;
@@ -63,6 +64,7 @@ enum Command {
     Schema,
     Audit(audit::AuditArgs),
     Purge(purge::PurgeArgs),
+    Quorum(quorum::QuorumArgs),
 }
 
 /// `--config`
@@ -122,6 +124,7 @@ pub fn main() -> ExitCode {
         }
         Command::Audit(args) => audit::audit(&args),
         Command::Purge(args) => purge::purge(&args),
+        Command::Quorum(args) => quorum::quorum(args),
     };
     baton::telemetry::logging::flush();
     code.into()

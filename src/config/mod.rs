@@ -33,6 +33,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use check::url::server_of;
 pub use environment::{AbsentFiles, Environment};
 pub use extras::{DOMAIN, ExtrasConfig, PodConfig, dotted, is_object_name, mirror_name, role_label};
 pub use model::{

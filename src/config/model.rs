@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::extras::ExtrasConfig;
 use crate::protocol::jobs::{JobName, JobPolicy};
-use crate::protocol::{RoleName, Seats, Timing};
+use crate::protocol::{RoleName, Seat, Seats, Timing};
 use crate::schedule::Schedule;
 
 /// Everything `baton run` needs.
@@ -182,6 +182,10 @@ pub struct QuorumConfig {
     /// The members: single servers, none twice. What they have in common (TLS, prefix, timeout, guard) is the same in
     /// each, and none waits for replicas.
     pub members: Vec<RedisConfig>,
+    /// How each of them stands in the list.
+    pub seats: Vec<Seat>,
+    /// Host, port and database of each.
+    pub names: Vec<String>,
     /// How many of them it takes.
     pub required: Required,
 }
@@ -189,10 +193,21 @@ pub struct QuorumConfig {
 impl QuorumConfig {
     /// The members as votes.
     pub fn seats(&self) -> Seats {
-        match self.required {
-            Required::Majority => Seats::majority(self.members.len()),
-            Required::All => Seats::all(self.members.len()),
-        }
+        let seats: Vec<Option<Seat>> = self.seats.iter().copied().map(Some).collect();
+        Seats::of(&seats, self.required == Required::All)
+    }
+
+    /// The list of the members in words, whatever their order; while it is being changed, the one before and the one
+    /// after, with `|` between them. By this replicas tell whether they mean the same.
+    pub fn lists(&self) -> String {
+        let list = |without: Seat| {
+            let named = self.names.iter().zip(&self.seats).filter(|(_, seat)| **seat != without);
+            let mut names: Vec<&str> = named.map(|(name, _)| name.as_str()).collect();
+            names.sort_unstable();
+            names.join(", ")
+        };
+        let (before, after) = (list(Seat::Joins), list(Seat::Leaves));
+        if before == after { before } else { format!("{before}|{after}") }
     }
 
     /// When a member's answer is no longer waited for.

@@ -155,7 +155,7 @@ pub(super) struct RawRedis {
 #[schemars(rename = "Quorum", extend("required" = ["members"]))]
 pub(super) struct RawQuorum {
     /// The members: an odd number of Redis servers, 3 to 9, on machines that do not fail together.
-    #[schemars(with = "Option<Vec<RawMember>>", extend("minItems" = 3, "maxItems" = 9))]
+    #[schemars(with = "Option<Vec<RawMember>>", extend("minItems" = 3, "maxItems" = 18))]
     pub(super) members: Option<Vec<Option<RawMember>>>,
     /// Certificates for `rediss:`, the same for every member.
     pub(super) tls: Option<RawTls>,
@@ -179,6 +179,12 @@ pub(super) struct RawQuorum {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Member", extend("required" = ["url"]))]
 pub(super) struct RawMember {
+    /// True while the list is being changed, for a member of the list after the change.
+    #[schemars(with = "Option<bool>")]
+    pub(super) joining: Option<Scalar>,
+    /// True while the list is being changed, for a member of the list before the change.
+    #[schemars(with = "Option<bool>")]
+    pub(super) leaving: Option<Scalar>,
     /// Where it is: `redis://host:6379/0` or `rediss:` (TLS). May hold a password, so it is treated as a secret.
     #[schemars(with = "Option<leaf::Url>")]
     pub(super) url: Option<Scalar>,

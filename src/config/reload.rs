@@ -93,8 +93,9 @@ fn same_store(old: &StoreConfig, new: &StoreConfig) -> bool {
         (StoreConfig::Memory, StoreConfig::Memory) => true,
         (StoreConfig::Redis(old), StoreConfig::Redis(new)) => same_redis(old, new),
         (StoreConfig::Quorum(old), StoreConfig::Quorum(new)) => {
-            let QuorumConfig { members, required } = &**old;
+            let QuorumConfig { members, seats, names: _, required } = &**old;
             *required == new.required
+                && *seats == new.seats
                 && members.len() == new.members.len()
                 && members.iter().zip(&new.members).all(|(old, new)| same_redis(old, new))
         }

@@ -111,7 +111,7 @@ pub use locks::{
 pub use names::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use quorum::{
     Answer, Ask, Ballot, CampaignRound, Chorus, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
-    RenewRound, Round, Seats, Step, Vote,
+    RenewRound, Round, Seat, Seats, Step, Vote, lists_agree,
 };
 pub use rules::Rules;
 pub use shards::{Balance, Member, Mine, Orders, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread};

@@ -358,8 +358,8 @@ impl Driver {
                 let _ = done.send(if drains { Ok(()) } else { Err(refused()) });
             }
             Some(Command::WorkEnded) => self.election.handle_input(now, Input::WorkEnded),
-            Some(Command::Departed { session, promise, seen }) => {
-                self.election.handle_input(now, Input::Departed { session, promise, seen });
+            Some(Command::Departed { session, promise }) => {
+                self.election.handle_input(now, Input::Departed { session, promise });
             }
             Some(Command::AppHealth { healthy }) => self.election.handle_input(now, Input::AppHealth { healthy }),
             Some(Command::Abandon) => self.election.handle_input(now, Input::Abandon),

@@ -62,7 +62,7 @@ pub enum Command {
     /// The app has stopped acting as leader.
     Drained { done: oneshot::Sender<Result<(), CommandError>> },
     /// Another process is known to have ended: see [`Input::Departed`](crate::protocol::Input::Departed).
-    Departed { session: SessionId, promise: Duration, seen: bool },
+    Departed { session: SessionId, promise: Duration },
     /// The app's health check changed its mind.
     AppHealth { healthy: bool },
     /// Drain, release and end the task.

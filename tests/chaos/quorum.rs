@@ -17,6 +17,8 @@ use crate::wait::until;
 /// How many there are.
 pub const MEMBERS: usize = 5;
 
+const ALL: [usize; MEMBERS] = [0, 1, 2, 3, 4];
+
 /// So many of them.
 pub fn some(dice: &mut Rng, count: usize) -> Vec<usize> {
     let mut members: Vec<usize> = (0..MEMBERS).collect();
@@ -28,6 +30,8 @@ pub fn some(dice: &mut Rng, count: usize) -> Vec<usize> {
 /// See the module.
 pub struct QuorumStage {
     members: Vec<RedisServer>,
+    /// Only some of them are of the list, and it changes.
+    changes: bool,
     /// One a member, if they can be stepped.
     clocks: Vec<ClockControl>,
     hurt: Vec<usize>,
@@ -36,7 +40,7 @@ pub struct QuorumStage {
 
 impl QuorumStage {
     /// Starts them, each at its place. `clocks`: with clocks that can be stepped.
-    pub fn start(place: impl Fn(usize) -> Place, clocks: bool) -> Self {
+    pub fn start(place: impl Fn(usize) -> Place, clocks: bool, changes: bool) -> Self {
         let library = clock::library().filter(|_| clocks);
         let clocks: Vec<ClockControl> =
             library.iter().flat_map(|_| (0..MEMBERS).map(|_| ClockControl::new())).collect();
@@ -47,7 +51,24 @@ impl QuorumStage {
             RedisServer::start_at(&place(at), &pairs, &options)
         };
         let members = (0..MEMBERS).map(member).collect();
-        Self { members, clocks, hurt: Vec::new(), slow: Vec::new() }
+        Self { members, changes, clocks, hurt: Vec::new(), slow: Vec::new() }
+    }
+
+    /// The section `store` with those of two lists.
+    fn listed(&self, before: &[usize], after: &[usize]) -> String {
+        let member = |at: &usize| {
+            let word = match (before.contains(at), after.contains(at)) {
+                (true, true) => "",
+                (true, false) => ", leaving: true",
+                (false, true) => ", joining: true",
+                (false, false) => return None,
+            };
+            Some(format!("{{ url: \"{}\"{word} }}", self.members[*at].url()))
+        };
+        let members: Vec<String> = ALL.iter().filter_map(member).collect();
+        // A campaign takes up to two.
+        let timeout_ms = Lease::SHORT.renew * 2 / 5;
+        format!("{{ quorum: {{ members: [{}], commandTimeout: {timeout_ms}ms }} }}", members.join(", "))
     }
 
     fn kill(&mut self, count: usize, data: Data, dice: &mut Rng) -> String {
@@ -77,11 +98,14 @@ impl QuorumStage {
 
 impl Stage for QuorumStage {
     fn store(&self) -> String {
-        let members: Vec<String> =
-            self.members.iter().map(|member| format!("{{ url: \"{}\" }}", member.url())).collect();
-        // A campaign takes up to two.
-        let timeout_ms = Lease::SHORT.renew * 2 / 5;
-        format!("{{ quorum: {{ members: [{}], commandTimeout: {timeout_ms}ms }} }}", members.join(", "))
+        self.store_in(0).unwrap_or_else(|| self.listed(&ALL, &ALL))
+    }
+
+    /// One is replaced, two come, two others go, and two are replaced: each by way of both lists.
+    fn store_in(&self, step: usize) -> Option<String> {
+        const LISTS: [&[usize]; 4] = [&[0, 1, 2], &[0, 1, 3], &ALL, &[2, 3, 4]];
+        let (before, after) = (step / 2, step.div_ceil(2));
+        self.changes.then(|| self.listed(LISTS[before % LISTS.len()], LISTS[after % LISTS.len()]))
     }
 
     fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {

@@ -135,6 +135,10 @@ struct Run {
     /// In a mixed run: until then nothing goes wrong at all, and nothing that makes the store forget.
     calm_until: Instant,
     forget_not_before: Instant,
+    /// In which step of a change each replica is, in which they are to be, and when the next one goes there.
+    steps: [usize; REPLICAS],
+    step: usize,
+    roll_at: Instant,
     /// Faults that were drawn, and those that were begun.
     tried: u64,
     faults: usize,
@@ -177,6 +181,9 @@ pub fn run(plan: Plan, network: bool) -> Measured {
         ills: Vec::new(),
         calm_until: origin,
         forget_not_before: origin,
+        steps: [0; REPLICAS],
+        step: 0,
+        roll_at: origin,
         tried: 0,
         faults: 0,
         refused: 0,
@@ -203,6 +210,7 @@ impl Run {
         let mut next = begun;
         while begun.elapsed() < self.plan.span && self.faults < self.plan.faults_max {
             self.heal_those_due();
+            self.roll();
             if Instant::now() >= next && (!alone || (self.ills.is_empty() && self.is_worth_it(next))) {
                 if alone && !self.plan.fault.is_of_a_replica() {
                     self.stage.settle();
@@ -222,6 +230,35 @@ impl Run {
             last_for(due.saturating_duration_since(Instant::now()));
             self.heal_those_due();
         }
+    }
+
+    /// Where the store changes: one replica after the other begins anew with the next list, and then all with the one
+    /// after it.
+    fn roll(&mut self) {
+        let Some(store) = self.stage.store_in(self.step).filter(|_| Instant::now() >= self.roll_at) else { return };
+        self.roll_at = Instant::now() + Duration::from_millis(self.dice.u64(100..1_000));
+        let Some(replica) = (0..REPLICAS).find(|replica| self.steps[*replica] < self.step) else {
+            // As it is documented: somebody leads by the list of this step.
+            let leads = self.apps.leads().is_some_and(|who| who == self.replicas[who.replica].who());
+            self.step += usize::from(leads);
+            return;
+        };
+        let is_busy = |ill: &Ill| matches!(ill, Ill::Down(other) | Ill::Paused(other) if *other == replica);
+        if self.ills.iter().any(|(_, ill)| is_busy(ill)) {
+            return;
+        }
+        self.note(format!("replica {replica} goes to step {}", self.step));
+        self.count_refusals(replica);
+        if self.dice.bool() {
+            self.replicas[replica].kill();
+        } else {
+            self.replicas[replica].signal(Signal::TERM);
+            self.replicas[replica].wait_end();
+        }
+        self.replicas[replica].configure_store(store);
+        self.steps[replica] = self.step;
+        self.replicas[replica].start_again();
+        self.apps.ask_at(&self.replicas[replica]);
     }
 
     /// Mostly with a leader, since there is little to lose without one; now and then in the middle of the guard.

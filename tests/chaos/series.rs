@@ -118,6 +118,11 @@ fn whatever_happens_at_most_one_leads_on_a_quorum_of_five_and_in_the_end_one_doe
 }
 
 #[test]
+fn whatever_happens_at_most_one_leads_on_a_quorum_whose_members_change_and_in_the_end_one_does() {
+    short(Kind::Changing);
+}
+
+#[test]
 fn whatever_happens_at_most_one_leads_on_lease_objects_and_in_the_end_one_does() {
     short(Kind::Kubernetes);
 }

@@ -20,6 +20,11 @@ pub trait Stage {
     /// The section `store` of a replica's configuration.
     fn store(&self) -> String;
 
+    /// The same in this step of a change that never ends; none where nothing changes.
+    fn store_in(&self, _step: usize) -> Option<String> {
+        None
+    }
+
     /// Which kubeconfig this replica has, where the store is Kubernetes.
     fn kubeconfig(&self, _replica: usize) -> Option<PathBuf> {
         None
@@ -59,13 +64,15 @@ pub enum Kind {
     Cluster,
     /// Five masters that know nothing of each other.
     Quorum,
+    /// Some of the same, whose list changes all the time, replica by replica.
+    Changing,
     /// Lease objects of an API server.
     Kubernetes,
 }
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Durable,
         Self::Volatile,
         Self::Unguarded,
@@ -73,6 +80,7 @@ impl Kind {
         Self::SentinelAcks,
         Self::Cluster,
         Self::Quorum,
+        Self::Changing,
         Self::Kubernetes,
     ];
 
@@ -86,6 +94,7 @@ impl Kind {
             Self::SentinelAcks => "sentinel-acks",
             Self::Cluster => "cluster",
             Self::Quorum => "quorum",
+            Self::Changing => "quorum-changing",
             Self::Kubernetes => "kubernetes",
         }
     }
@@ -100,6 +109,7 @@ impl Kind {
             Self::SentinelAcks => "Sentinel, `acks: 1`",
             Self::Cluster => "Cluster, `acks: 1`",
             Self::Quorum => "quorum of five",
+            Self::Changing => "quorum whose members change",
             Self::Kubernetes => "Kubernetes Lease",
         }
     }
@@ -118,7 +128,7 @@ impl Kind {
         match self {
             // An API server listens on this machine alone.
             Self::Kubernetes => 0,
-            Self::Quorum => MEMBERS,
+            Self::Quorum | Self::Changing => MEMBERS,
             Self::Durable | Self::Volatile | Self::Unguarded => 1,
             Self::Sentinel | Self::SentinelAcks | Self::Cluster => 6,
         }
@@ -130,7 +140,7 @@ impl Kind {
     }
 
     fn supports(self, fault: Fault) -> bool {
-        let (quorum, kubernetes) = (self == Self::Quorum, self == Self::Kubernetes);
+        let (quorum, kubernetes) = (matches!(self, Self::Quorum | Self::Changing), self == Self::Kubernetes);
         let one = matches!(self, Self::Durable | Self::Volatile | Self::Unguarded);
         let sentinels = matches!(self, Self::Sentinel | Self::SentinelAcks);
         match fault {
@@ -139,7 +149,7 @@ impl Kind {
             Fault::WatcherPause | Fault::WatcherKill => sentinels,
             Fault::Majority | Fault::PartCut => quorum,
             Fault::Edit => kubernetes,
-            Fault::Clock => (one || quorum) && clock::library().is_some(),
+            Fault::Clock => (one || self == Self::Quorum) && clock::library().is_some(),
             Fault::StoreLoss | Fault::StoreCut | Fault::Flush | Fault::Slow => !kubernetes,
             Fault::Evict | Fault::Full => one,
             Fault::StoreRestart => !matches!(self, Self::Volatile | Self::Unguarded),
@@ -157,9 +167,13 @@ impl Kind {
     /// Whether P1 and P2 are promised under this fault (docs/guarantees.md).
     pub fn is_safe(self, fault: Fault) -> bool {
         match self {
-            Self::Durable | Self::Volatile | Self::SentinelAcks | Self::Cluster | Self::Quorum | Self::Kubernetes => {
-                true
-            }
+            Self::Durable
+            | Self::Volatile
+            | Self::SentinelAcks
+            | Self::Cluster
+            | Self::Quorum
+            | Self::Changing
+            | Self::Kubernetes => true,
             // A restart without data needs the guard, and so does whatever else makes Redis forget.
             Self::Unguarded => {
                 fault.is_of_a_replica() || matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Slow)
@@ -187,7 +201,8 @@ impl Kind {
             Self::Sentinel => Box::new(Sentinels::start(place, 0)),
             Self::SentinelAcks => Box::new(Sentinels::start(place, 1)),
             Self::Cluster => Box::new(ClusterStage::start(place)),
-            Self::Quorum => Box::new(QuorumStage::start(place, fault == Fault::Clock)),
+            Self::Quorum => Box::new(QuorumStage::start(place, fault == Fault::Clock, false)),
+            Self::Changing => Box::new(QuorumStage::start(place, false, true)),
             Self::Kubernetes => Box::new(LeaseStage::start()),
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::bench::{Bench, dev_port};
 
-const COMMANDS: [&str; 9] = ["run", "dev", "exec", "status", "resign", "check-config", "schema", "audit", "purge"];
+const COMMANDS: [&str; 10] =
+    ["run", "dev", "exec", "status", "resign", "check-config", "schema", "audit", "purge", "quorum"];
 
 #[tokio::test]
 async fn the_help_lists_every_command_and_what_it_is_for() {
@@ -92,4 +93,49 @@ async fn a_taken_port_ends_run_with_69_and_is_named() {
     let file = bench.file("c.yaml", &format!("{listen}store: {{ memory: {{}} }}\nroles: [{{ name: a }}]\n"));
     let said = bench.baton(&["run", "--config", &file]).await.ends_with(69);
     assert!(said.err.contains(&format!("api.listen cannot listen on 127.0.0.1:{port}")), "{}", said.err);
+}
+
+#[tokio::test]
+async fn the_steps_from_one_list_of_members_to_another_are_printed_for_a_file() {
+    let bench = Bench::new();
+    let list = |members: &str| format!("store: {{ quorum: {{ members: [{members}] }} }}\nroles: [{{ name: a }}]\n");
+    let three = "{ url: 'redis://:pw@r-0' }, { url: 'redis://r-1' }, { url: 'redis://r-2:6380' }";
+    let file = bench.file("c.yaml", &list(three));
+    let said = bench.baton(&["quorum", "replace", "r-2:6380", "r-3", "--config", &file]).await.ends_with(0).out;
+    let steps = [
+        "1. Start r-3:6379, empty.",
+        "2. Write into",
+        "- r-0:6379: as it is",
+        "- r-2:6380: with `leaving: true`",
+        "- r-3:6379: a new entry, with `joining: true`",
+        "3. Write into",
+        "- r-3:6379\n",
+        "4. End r-2:6380.",
+    ];
+    let mut rest = said.as_str();
+    for step in steps {
+        let (_, after) = rest.split_once(step).unwrap_or_else(|| panic!("{step:?} is missing, or out of order:\n{said}"));
+        rest = after;
+    }
+    assert!(!said.contains("pw"), "{said}");
+    let more = bench.baton(&["quorum", "add", "redis://r-3", "r-4:7000", "--config", &file]).await.ends_with(0).out;
+    assert!(more.contains("r-4:7000: a new entry") && !more.contains("leaving: true"), "{more}");
+    let even = bench.baton(&["quorum", "add", "r-3", "--config", &file]).await.ends_with(0).out;
+    assert!(even.contains("4 members bear no more failures than 3"), "{even}");
+    for (change, why) in [
+        (["replace", "r-9", "r-3"], "r-9:6379 is no member; the members are r-0:6379, r-1:6379, r-2:6380"),
+        (["replace", "r-0", "r-1"], "r-1:6379 is a member already"),
+        (["add", "r-3", "redis://R-3:6379/0"], "r-3:6379 is named twice"),
+        (["remove", "r-0", "r-1"], "there would be 1 members; a quorum has 3 to 9"),
+        (["replace", "r-0", "not a host"], "is no server"),
+    ] {
+        let words = [&["quorum"], &change[..], &["--config", &file]].concat();
+        let told = bench.baton(&words).await.ends_with(64).err;
+        assert!(told.contains(why), "{told}");
+    }
+    let changing = bench.file("d.yaml", &list(&format!("{three}, {{ url: 'redis://r-3', joining: true }}")));
+    let told = bench.baton(&["quorum", "add", "r-4", "--config", &changing]).await.ends_with(64).err;
+    assert!(told.contains("a change is under way"), "{told}");
+    let single = bench.file("e.yaml", "store: { redis: { url: 'redis://r' } }\nroles: [{ name: a }]\n");
+    assert!(bench.baton(&["quorum", "add", "r-4", "--config", &single]).await.ends_with(64).err.contains("no quorum"));
 }

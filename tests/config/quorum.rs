@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use baton::config::{Guard, QuorumConfig, Required, Secret, StoreConfig};
+use baton::protocol::Seats;
 use secrecy::ExposeSecret;
 
 use crate::support::{check, good, problems};
@@ -124,4 +125,40 @@ fn what_is_doubtful_is_a_warning() {
     for words in ["members: has 4, an even number", "required: all: while one member is down", "guard: off"] {
         assert!(told.iter().any(|warning| warning.contains(words)), "{words}: {told:?}");
     }
+}
+
+/// Members with words of their own.
+fn listed(members: &[(&str, &str)]) -> String {
+    let line = |(url, words): &(&str, &str)| format!("      - {{ url: '{url}'{words} }}\n");
+    file(&format!("    members:\n{}", members.iter().map(line).collect::<String>()))
+}
+
+#[test]
+fn a_list_that_is_being_changed_is_two_lists() {
+    let plain = quorum(&file(&members(&THREE)));
+    assert_eq!((plain.lists().as_str(), plain.seats()), ("a:6379, b:6380/1, c:6379", Seats::majority(3)));
+    let changing = quorum(&listed(&[
+        ("redis://:${PW:-secret}@D/0", ", joining: true"),
+        ("redis://a", ""),
+        ("redis://b:6380/1", ", joining: false"),
+        ("redis://c", ", leaving: true"),
+    ]));
+    assert_eq!(changing.lists(), "a:6379, b:6380/1, c:6379|a:6379, b:6380/1, d:6379", "in any order, without secrets");
+    assert!(!changing.seats().are_enough([0, 2]) && changing.seats().are_enough([1, 2]));
+    assert!(changing.seats().are_enough([0, 1, 3]));
+}
+
+#[test]
+fn each_of_the_two_lists_is_a_quorum() {
+    let path = "store.quorum.members";
+    let three = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", leaving: true")];
+    refused(&listed(&three), &[(4, path, "has 2 that are not leaving; a quorum takes 3")]);
+    let joins = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", joining: true")];
+    refused(&listed(&joins), &[(4, path, "has 2 that are not joining; a quorum takes 3")]);
+    let both = [("redis://a", ""), ("redis://b", ""), ("redis://c", ""), ("redis://d", ", joining: true, leaving: true")];
+    refused(&listed(&both), &[(8, "store.quorum.members[3]", "is joining and leaving")]);
+    let word = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", leaving: soon")];
+    refused(&listed(&word), &[(7, "store.quorum.members[2].leaving", "neither true nor false")]);
+    let twice = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", leaving: true"), ("redis://C:6379", ", joining: true")];
+    refused(&listed(&twice), &[(8, "store.quorum.members[3].url", "the host and port of members[2]")]);
 }

@@ -165,7 +165,7 @@ fn running(name: &str) -> Value {
 }
 
 fn ended(name: &str, message: &str) -> Value {
-    container(name, &json!({"terminated": {"exitCode": 137, "reason": "Error", "message": message}}))
+    container(name, &json!({"terminated": {"exitCode": 139, "reason": "Error", "message": message}}))
 }
 
 fn told(took: &[Duration]) -> String {

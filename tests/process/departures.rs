@@ -95,8 +95,15 @@ fn running(name: &str) -> Value {
     container(name, &json!({"running": {"startedAt": "2026-11-20T10:00:00Z"}}))
 }
 
+/// Of a fault of its own, which no runtime makes up.
+const CRASHED: i32 = 139;
+
 fn terminated(reason: &str, message: &str) -> Value {
-    json!({"terminated": {"exitCode": 137, "reason": reason, "message": message}})
+    with_code(CRASHED, reason, message)
+}
+
+fn with_code(code: i32, reason: &str, message: &str) -> Value {
+    json!({"terminated": {"exitCode": code, "reason": reason, "message": message}})
 }
 
 fn ended(name: &str, message: &str) -> Value {
@@ -167,8 +174,10 @@ fn what_proves_no_end_changes_nothing() {
     let (dead, follower) = (first.who.replica, (first.who.replica + 1) % 3);
     let (message, another) = (pods.message(dead), pods.message(follower));
     let put = |pods: &Pods, phase, sidecar| pods.api.put(&pod(dead, phase, sidecar, ended("app", "")));
-    // While it leads: its pod is said to have failed, another process to have ended in it, and its object goes.
-    for sidecar in [running("baton"), ended("baton", &another), ended("baton", &message[..message.len() - 1])] {
+    // While it leads: its pod is said to have failed, another process to have ended in it, a runtime has lost it, and its
+    // object goes.
+    let orphan = container("baton", &with_code(137, "Error", &message));
+    for sidecar in [running("baton"), ended("baton", &another), ended("baton", &message[..message.len() - 1]), orphan] {
         put(&pods, "Failed", sidecar);
     }
     pods.api.remove(&format!("web-{dead}"));

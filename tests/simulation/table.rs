@@ -243,7 +243,7 @@ fn table(runs: u64) {
 const EVIDENCES: [(&str, Evidence); 6] = [
     ("none: the lease runs out", Evidence::Nothing),
     ("the end of its session, then the app's last promise", Evidence::Session),
-    ("the same, whoever has seen it", Evidence::Trusting),
+    ("the same, also where it may be made up", Evidence::Trusting),
     ("the end of its session alone", Evidence::Hasty),
     ("the end of a container of its pod, whichever instance", Evidence::Name),
     ("the pod's object is gone", Evidence::Gone),

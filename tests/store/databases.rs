@@ -40,7 +40,7 @@ async fn two_databases_with_one_prefix_elect_each_for_itself() {
 async fn news_stay_in_their_database_and_the_first_one_has_the_plain_name() {
     let redis = RedisServer::start();
     let stores = [store_with(&in_database(&redis, 0)), store_with(&in_database(&redis, 1))];
-    let member = RedisMember::connect(&in_database(&redis, 2), LEASE, 7).expect("a good configuration");
+    let member = RedisMember::connect(&in_database(&redis, 2), Arc::from(""), LEASE, 7).expect("a good configuration");
     let mut ears = stores.each_ref().map(|store| store.listen(&role()));
     let _member = Member::listen(&member, &role());
     for (store, ear) in stores.iter().zip(&mut ears) {

@@ -378,7 +378,7 @@ pub fn shift(redis: &RedisServer, lease_key: &str, record_key: &str, span_ms: u6
       local span = tonumber(ARGV[1])
       local left = redis.call('PTTL', KEYS[1])
       if left > 0 then redis.call('PEXPIRE', KEYS[1], math.max(left - span, 0)) end
-      for _, field in ipairs({ 'guard_until', 'until' }) do
+      for _, field in ipairs({ 'guard_until', 'until', 'listed_until' }) do
         local moment = redis.call('HGET', KEYS[2], field)
         if moment then
           local earlier = math.max(tonumber(moment) - span * 1000, 0)

@@ -21,16 +21,20 @@ const OPERATIONS: usize = 40;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Ask(Ask),
+    /// By a replica with one of the lists.
+    Ask(usize, Ask),
     TimePasses(u64),
     LeaseVanishes,
     EverythingForgotten,
     AnotherServer,
 }
 
+/// What replicas with three lists of the members tell, and ask by: one list, a change from it to another, and that other.
+type Members = [(&'static str, RedisMember); 3];
+
 struct Pair<'a> {
     redis: &'a RedisServer,
-    member: &'a RedisMember,
+    members: &'a Members,
     news: baton::mailbox::Receiver<News>,
     role: RoleName,
     cell: MemberCell,
@@ -111,7 +115,8 @@ impl Pair<'_> {
         let guard = !random.one_in(6);
         let identity = |candidate: Candidate| Arc::from(format!("web {}", candidate.session));
         let audience = u32::try_from(random.below(5)).expect("small");
-        Operation::Ask(match random.below(21) {
+        let by = if random.one_in(8) { usize::try_from(random.below(3)).expect("small") } else { 0 };
+        Operation::Ask(by, match random.below(21) {
             0..=6 => {
                 let session = random.below(3);
                 let latest = &mut self.attempts[usize::try_from(session).expect("small")];
@@ -170,7 +175,7 @@ impl Pair<'_> {
 
     async fn apply(&mut self, operation: &Operation) {
         match operation {
-            Operation::Ask(ask) => self.ask(ask).await,
+            Operation::Ask(by, ask) => self.ask(*by, ask).await,
             Operation::TimePasses(span_ms) => self.pass(*span_ms),
             Operation::LeaseVanishes => {
                 self.redis.command(&["DEL", &self.key("lease")]);
@@ -205,16 +210,17 @@ impl Pair<'_> {
         }
     }
 
-    async fn ask(&mut self, ask: &Ask) {
+    async fn ask(&mut self, by: usize, ask: &Ask) {
         let had_record = self.has_record();
-        let answer = self.member.ask_stamped(&self.role, ask).await.expect("an answer");
+        let (lists, member) = &self.members[by];
+        let answer = member.ask_stamped(&self.role, ask).await.expect("an answer");
         if !had_record && self.has_record() {
             self.count_ahead = self.passed_us;
         }
         let generation = format!("generation {}", self.generation);
         let now = StoreTime(answer.store_time.0 + self.passed_us);
         let server = Server { now, uptime: Duration::ZERO, generation: &generation };
-        let (expected, said) = self.cell.step(server, &self.twin_of(ask)).expect("tokens are left");
+        let (expected, said) = self.cell.step(server, lists, &self.twin_of(ask)).expect("tokens are left");
         if matches!(ask, Ask::Campaign(_)) && said.is_some() {
             self.saw("dropped");
         }
@@ -260,7 +266,7 @@ impl Pair<'_> {
     }
 
     fn compare_grants(&mut self, ask: &Ask, redis: MemberReply, reference: MemberReply) {
-        use MemberReply::{Granted, Guarded, Held, Stale};
+        use MemberReply::{Granted, Guarded, Held, Stale, Unlisted};
         match (redis, reference) {
             (Granted { token, released }, Granted { token: t, released: r }) => {
                 self.saw(if r { "Granted after a release" } else { "Granted" });
@@ -286,6 +292,15 @@ impl Pair<'_> {
                 self.saw(k.as_str());
                 self.same_token(token, t);
                 assert_eq!(cause, k);
+                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
+            }
+            (
+                Unlisted { theirs, remaining, token },
+                Unlisted { theirs: lists, remaining: r, token: t },
+            ) => {
+                self.saw("unlisted");
+                self.same_token(token, t);
+                assert_eq!(theirs, lists);
                 assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
             }
             (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
@@ -315,13 +330,13 @@ impl Pair<'_> {
     }
 }
 
-async fn run(redis: &RedisServer, member: &RedisMember, seed: u64, seen: &mut BTreeMap<String, usize>) {
+async fn run(redis: &RedisServer, members: &Members, seed: u64, seen: &mut BTreeMap<String, usize>) {
     let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
-    let mut news = member.listen(&role);
+    let mut news = members[0].1.listen(&role);
     assert_eq!(within("the subscription", news.recv()).await, Some(News::Gap));
     let mut pair = Pair {
         redis,
-        member,
+        members,
         news,
         role,
         cell: MemberCell::new(Rules::QUORUM),
@@ -347,12 +362,17 @@ async fn run(redis: &RedisServer, member: &RedisMember, seed: u64, seen: &mut BT
 #[tokio::test]
 async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_reference() {
     let redis = RedisServer::start();
-    let member = RedisMember::connect(&config(&redis.url()), LEASE, 7).expect("the configuration is good");
-    let mut health = member.health();
-    within("the member is up", health.wait_for(|health| *health == StoreHealth::Up)).await.expect("it lives");
+    let connect = |lists: &str| {
+        RedisMember::connect(&config(&redis.url()), lists.into(), LEASE, 7).expect("the configuration is good")
+    };
+    let members = ["a, b, c", "a, b, c|a, b, d", "a, b, d"].map(|lists| (lists, connect(lists)));
+    for (_, member) in &members {
+        let mut health = member.health();
+        within("the member is up", health.wait_for(|health| *health == StoreHealth::Up)).await.expect("it lives");
+    }
     let mut seen = BTreeMap::new();
     for seed in 0..SEEDS {
-        run(&redis, &member, seed, &mut seen).await;
+        run(&redis, &members, seed, &mut seen).await;
     }
     for outcome in [
         "Granted",
@@ -364,6 +384,7 @@ async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_referen
         "generation",
         "empty",
         "vanished",
+        "unlisted",
         "Raised",
         "Gone",
         "Renewed",

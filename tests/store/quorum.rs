@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 
 fn quorum_of(configs: &[RedisConfig]) -> QuorumStore {
     let connect = |config| {
-        let member = RedisMember::connect(config, LEASE, 7).expect("the configuration is good");
+        let member = RedisMember::connect(config, Arc::from(""), LEASE, 7).expect("the configuration is good");
         Arc::new(member) as Arc<dyn Member>
     };
     let members: Vec<_> = configs.iter().map(connect).collect();

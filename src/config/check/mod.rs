@@ -13,7 +13,7 @@ mod runs;
 mod scalar;
 mod sections;
 mod store;
-mod url;
+pub(super) mod url;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

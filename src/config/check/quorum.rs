@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::Checker;
 use super::url::{self, Deployment, UrlFacts};
@@ -11,6 +11,7 @@ use crate::config::model::{
 };
 use crate::config::position::Path;
 use crate::config::raw::{RawMember, RawQuorum, RawRedis, Scalar};
+use crate::protocol::Seat;
 
 const MEMBERS_MIN: usize = 3;
 const MEMBERS_MAX: usize = 9;
@@ -34,6 +35,9 @@ struct Own {
     facts: UrlFacts,
     username: Option<Secret>,
     password: Option<Secret>,
+    seat: Seat,
+    /// Host, port and database.
+    name: String,
 }
 
 impl Own {
@@ -57,7 +61,15 @@ impl Checker<'_> {
         let members_path = path.key("members");
         let no_members = Vec::new();
         let members = raw.members.as_ref().unwrap_or(&no_members);
-        self.member_count(members.len(), &members_path);
+        let is = |word: fn(&RawMember) -> &Option<Scalar>| {
+            let given = |member: &&Option<RawMember>| matches!(member.as_ref().map(word), Some(Some(Scalar::Bool(true))));
+            members.iter().filter(given).count()
+        };
+        let (joining, leaving) = (is(|member| &member.joining), is(|member| &member.leaving));
+        self.member_count(members.len() - joining, if joining > 0 { " that are not joining" } else { "" }, &members_path);
+        if joining + leaving > 0 && !self.has_bad_within(&members_path) {
+            self.member_count(members.len() - leaving, " that are not leaving", &members_path);
+        }
         self.distinct_members(members, &members_path);
         let own: Vec<Option<Own>> = members
             .iter()
@@ -73,26 +85,49 @@ impl Checker<'_> {
         let careless = "off: when several members restart without their data, two replicas may lead at once";
         let guard = self.guard(raw.guard.as_ref(), careless, &path.key("guard"));
         let common = Common { tls: tls?, key_prefix: key_prefix?, command_timeout: command_timeout?, guard };
-        let members = own.into_iter().map(|own| Some(own?.config(&common))).collect::<Option<_>>()?;
-        Some(QuorumConfig { members, required })
+        let own: Vec<Own> = own.into_iter().collect::<Option<_>>()?;
+        let (seats, names) = own.iter().map(|own| (own.seat, own.name.clone())).unzip();
+        let members = own.into_iter().map(|own| own.config(&common)).collect();
+        Some(QuorumConfig { members, seats, names, required })
     }
 
-    fn member_count(&mut self, count: usize, path: &Path) {
+    /// How a member stands in the list.
+    fn seat(&mut self, raw: &RawMember, path: &Path) -> Option<Seat> {
+        let mut is = |word: &Option<Scalar>, key| match word {
+            Some(given) => self.flag(Some(given), &path.key(key)),
+            None => Some(false),
+        };
+        let (joins, leaves) = (is(&raw.joining, "joining"), is(&raw.leaving, "leaving"));
+        match (joins?, leaves?) {
+            (false, false) => Some(Seat::Stays),
+            (true, false) => Some(Seat::Joins),
+            (false, true) => Some(Seat::Leaves),
+            (true, true) => {
+                let message = "is joining and leaving: a member is of the list before the change (leaving), of the one \
+                               after it (joining), or of both (neither word)";
+                self.problem(path, message.to_owned());
+                None
+            }
+        }
+    }
+
+    /// `which`: of one of the two lists of a change.
+    fn member_count(&mut self, count: usize, which: &str, path: &Path) {
         if self.has_bad_within(path) {
             return;
         }
         if count < MEMBERS_MIN {
             let message = format!(
-                "has {count}; a quorum takes {MEMBERS_MIN} or more, 5 for two failures at once; with fewer servers use \
+                "has {count}{which}; a quorum takes {MEMBERS_MIN} or more, 5 for two failures at once; with fewer servers use \
                  store.redis"
             );
             self.problem(path, message);
         } else if count > MEMBERS_MAX {
-            let message = format!("has {count}; more than {MEMBERS_MAX} only make every renewal dearer");
+            let message = format!("has {count}{which}; more than {MEMBERS_MAX} only make every renewal dearer");
             self.problem(path, message);
         } else if count.is_multiple_of(2) {
             let message =
-                format!("has {count}, an even number: it bears no more failures than {}, and costs more", count - 1);
+                format!("has {count}{which}, an even number: it bears no more failures than {}, and costs more", count - 1);
             self.warning(path, message);
         }
     }
@@ -131,6 +166,7 @@ impl Checker<'_> {
             replication: None,
             guard: None,
         };
+        let seat = self.seat(raw, path);
         let url = self.url(config.url.as_ref(), &url_path);
         let username = self.credential("username", (&config.username, &config.username_file), path);
         let password = self.credential("password", (&config.password, &config.password_file), path);
@@ -148,7 +184,8 @@ impl Checker<'_> {
             );
             self.problem(&url_path, message);
         }
-        Some(Own { url, facts, username, password })
+        let name = url::place(url.expose_secret());
+        Some(Own { url, facts, username, password, seat: seat?, name })
     }
 
     /// As given, else 500 ms, or a quarter of the shortest renewal period where that is less.

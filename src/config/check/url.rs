@@ -72,6 +72,19 @@ pub(super) fn server(text: &str) -> Option<(String, u16)> {
     Some((url.host_str()?.to_ascii_lowercase(), url.port().unwrap_or(REDIS_PORT)))
 }
 
+/// The same of what a person writes: a host, a host and port, or a URL.
+pub fn server_of(text: &str) -> Option<String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("redis://{text}") };
+    inspect(&url).ok().map(|_| place(&url))
+}
+
+/// Where a good URL leads to, in words that tell no secret: host and port, and the database unless it is the first.
+pub(super) fn place(text: &str) -> String {
+    let (host, port) = server(text).unwrap_or_default();
+    let database = Url::parse(text).map(|url| url.path().trim_start_matches('/').to_owned()).unwrap_or_default();
+    if database.is_empty() || database == "0" { format!("{host}:{port}") } else { format!("{host}:{port}/{database}") }
+}
+
 fn scheme(scheme: &str) -> Option<(Deployment, bool)> {
     let (base, deployment) = match scheme.split_once('-') {
         None => (scheme, Deployment::Single),

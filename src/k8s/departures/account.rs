@@ -8,8 +8,8 @@
 //!
 //! Some records are made up. When containerd loses a container's shim it reports the end of a process that may live
 //! (`cleanupAfterDeadShim` in `core/runtime/v2/shim.go`; issues 8381 and 10727), with one of two exit codes and the
-//! reason that every failure has. Such an end may be true as well: of it, and of a pod with such a container, it is
-//! said that nobody has seen it.
+//! reason that every failure has. Such an end may be true as well (SIGKILL), and the two cannot be told apart: it proves
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +18,13 @@ use super::pod::{ContainerStatus, Pod, Spec, Status, Terminated};
 use super::testament::{Reach, Testament};
 use crate::protocol::SessionId;
 
-/// Why a container ended, in the words of the kubelet. Of other words some are made up for a container that nobody can
-/// find any more (`ContainerStatusUnknown`, `Unknown`), so only these count.
-const ENDED: [&str; 3] = ["Completed", "Error", "OOMKilled"];
-/// What containerd says of a container whose shim is gone: 128 and SIGKILL, or that there is no status.
-const MADE_UP: (&str, [i32; 2]) = ("Error", [137, 255]);
+/// Why a container ended, in the words of runtimes that have seen it end; and `Error`, for which see [`MADE_UP`]. Of other
+/// words some are made up for a container that nobody can find any more (`ContainerStatusUnknown`, `Unknown`), so only
+/// these count.
+const ENDED: [&str; 2] = ["Completed", "OOMKilled"];
+/// What containerd makes up for a container whose shim is gone, with the reason `Error`: 128 and SIGKILL, or that there
+/// is no status.
+const MADE_UP: [i32; 2] = [137, 255];
 /// The phases of a pod whose containers are not started again.
 const OVER: [&str; 2] = ["Succeeded", "Failed"];
 
@@ -34,28 +36,26 @@ pub(super) struct End {
     /// For how long from now, at the most, somebody may act on what it said. Zero when everybody whom it could have
     /// told has ended as well.
     pub promise: Duration,
-    /// Somebody has seen it end, and whoever else has to have ended for this promise.
-    pub seen: bool,
 }
 
 /// The processes of Baton that have ended in this pod, as far as its object proves it.
 pub(super) fn ends(pod: &Pod) -> Vec<End> {
     let Some(status) = &pod.status else { return Vec::new() };
-    let mut told: BTreeMap<SessionId, Vec<(Testament, bool)>> = BTreeMap::new();
+    let mut told: BTreeMap<SessionId, Vec<Testament>> = BTreeMap::new();
     for terminated in statuses(status).flat_map(terminations) {
         if let Some(testament) = testament(terminated)
             && pod.metadata.uid.as_ref() == Some(&testament.pod)
         {
-            told.entry(testament.session).or_default().push((testament, was_seen(terminated)));
+            told.entry(testament.session).or_default().push(testament);
         }
     }
     let all_ended = pod.spec.as_ref().is_some_and(|spec| has_ended(spec, status));
     // A session belongs to one instance of one container. Where two claim it, one of them has copied it.
-    let sole = told.into_values().filter_map(|testaments| <[_; 1]>::try_from(testaments).ok());
-    sole.map(|[(testament, seen)]| {
+    let sole = told.into_values().filter_map(|testaments| <[Testament; 1]>::try_from(testaments).ok());
+    sole.map(|[testament]| {
         let nobody_left = all_ended && testament.reach == Reach::Pod;
         let promise = if nobody_left { Duration::ZERO } else { testament.promise };
-        End { session: testament.session, promise, seen: seen && (!nobody_left || all_were_seen(status)) }
+        End { session: testament.session, promise }
     })
     .collect()
 }
@@ -68,29 +68,22 @@ fn statuses(status: &Status) -> impl Iterator<Item = &ContainerStatus> {
 /// How the present instance of a container ended, and the one before.
 fn terminations(status: &ContainerStatus) -> impl Iterator<Item = &Terminated> {
     let states = [&status.state, &status.last_state];
-    states.into_iter().flatten().filter_map(|state| state.terminated.as_ref()).filter(|end| is_an_end(end))
-}
-
-fn is_an_end(terminated: &Terminated) -> bool {
-    terminated.reason.as_deref().is_some_and(|reason| ENDED.contains(&reason))
+    states.into_iter().flatten().filter_map(|state| state.terminated.as_ref()).filter(|end| was_seen(end))
 }
 
 fn was_seen(terminated: &Terminated) -> bool {
-    let (reason, codes) = MADE_UP;
-    terminated.reason.as_deref() != Some(reason) || terminated.exit_code.is_some_and(|code| !codes.contains(&code))
-}
-
-/// Of a pod of which every container has ended: whether somebody saw each of them end.
-fn all_were_seen(status: &Status) -> bool {
-    let mut states = statuses(status).filter_map(|status| status.state.as_ref()?.terminated.as_ref());
-    states.all(was_seen)
+    match terminated.reason.as_deref() {
+        Some("Error") => terminated.exit_code.is_some_and(|code| !MADE_UP.contains(&code)),
+        Some(reason) => ENDED.contains(&reason),
+        None => false,
+    }
 }
 
 fn testament(terminated: &Terminated) -> Option<Testament> {
     terminated.message.as_deref()?.parse().ok()
 }
 
-/// Whether every container of the pod has ended and none will be started again, so that nobody is left in
+/// Whether every container of the pod was seen to have ended and none will be started again, so that nobody is left in
 /// it who could act on anything. Who shares its node's network, or its processes, is not known: then never.
 fn has_ended(spec: &Spec, status: &Status) -> bool {
     let over = status.phase.as_deref().is_some_and(|phase| OVER.contains(&phase));
@@ -98,7 +91,7 @@ fn has_ended(spec: &Spec, status: &Status) -> bool {
     let ended: Vec<&str> = statuses(status)
         .filter(|status| {
             let state = status.state.as_ref().and_then(|state| state.terminated.as_ref());
-            state.is_some_and(is_an_end)
+            state.is_some_and(was_seen)
         })
         .map(|status| status.name.as_str())
         .collect();

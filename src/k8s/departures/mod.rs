@@ -41,7 +41,6 @@ use crate::role::{Command, RoleHandle, Roles, any_changed};
 
 pub use testament::Will;
 
-use account::End;
 use pod::Pod;
 
 /// When a request counts as unanswered.
@@ -221,11 +220,10 @@ impl Lookout {
 
     async fn tell(&self, pod: &Pod) {
         for end in account::ends(pod) {
-            tracing::debug!(session = %end.session, promise = ?end.promise, end.seen, "a process of Baton has ended");
+            tracing::debug!(session = %end.session, promise = ?end.promise, "a process of Baton has ended");
             let handles = self.roles.borrow().clone();
             for role in handles {
-                let End { session, promise, seen } = end;
-                role.tell(Command::Departed { session, promise, seen }).await;
+                role.tell(Command::Departed { session: end.session, promise: end.promise }).await;
             }
         }
     }

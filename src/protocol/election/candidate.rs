@@ -47,7 +47,7 @@ impl Election {
 
     pub(super) fn candidate_timeout(&mut self, now: Mono) {
         if self.vacate_due().is_some_and(|due| now >= due) {
-            self.pursue_departure(now);
+            self.vacate(now);
         }
         if self.may_look() && now >= self.look_due() {
             self.campaign(now);
@@ -126,7 +126,7 @@ impl Election {
         self.look_at = now + self.turn(|_| Duration::ZERO);
     }
 
-    pub(super) fn campaign(&mut self, now: Mono) {
+    fn campaign(&mut self, now: Mono) {
         if !self.unanswered {
             self.attempt = self.profile.attempts.take();
         }
@@ -248,7 +248,6 @@ impl Election {
                     self.tell(Event::Contended { winner: holder.identity.clone(), token });
                 }
                 self.insight.learn(version, now);
-                self.compare_with_departure(now, &holder, version);
                 self.guarded = None;
                 // Counted from when the store may have read its clock at the earliest.
                 let until = flight.sent_at + remaining.min(timing.lease_duration());

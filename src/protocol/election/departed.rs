@@ -7,9 +7,7 @@
 //! lease is another's by now, nothing happens. What the dead process had sent and what arrives late finds a released
 //! term; a campaign of its own that arrives late costs one more release.
 //!
-//! What nobody has *seen* to end may live: a container's runtime that has lost its shim makes the end up, and the
-//! process goes on and renews. So in that case the store is asked twice, more than a renewal period apart, whether the
-//! record stands still; and whoever is heard of after its end has not ended.
+//! Whoever is heard to renew after its end has not ended, whatever was said: nothing of the kind is believed of it again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,13 +15,11 @@ use std::time::Duration;
 
 use super::super::event::Event;
 use super::super::names::{Attempt, Candidate, Mono, SessionId, Token};
-use super::super::wire::{Holder, RecordVersion, ReleaseReply, ReleaseRequest, Stamped};
+use super::super::wire::{Holder, ReleaseReply, ReleaseRequest, Stamped};
 use super::{Action, Election, Failure, Kind, Phase, RequestId};
 
 /// How many ended processes are remembered: a lease that one of them had asked for may still be granted.
 const REMEMBERED: usize = 64;
-/// Whoever lives has renewed after a renewal period and this part of it, though one renewal may have been lost.
-const LATE_FRACTION: u32 = 2;
 /// A promise of the app's clock lasts so much of itself longer on this one: each may be 1 % off.
 const DRIFT_FRACTION: u32 = 50;
 
@@ -32,7 +28,7 @@ const DRIFT_FRACTION: u32 = 50;
 pub(super) struct Departures {
     /// The oldest first.
     known: Vec<Departure>,
-    /// Who was heard of after they were said to have ended, the oldest first: nothing of the kind is believed again.
+    /// Who was heard of after they were said to have ended, the latest first.
     refuted: VecDeque<SessionId>,
     /// The term that a release is out for.
     vacating: Option<Term>,
@@ -43,32 +39,6 @@ struct Departure {
     session: SessionId,
     /// Its lease is not given back before this.
     due: Mono,
-    /// Nothing is done about it before this: something was, a moment ago.
-    again: Mono,
-    doubt: Doubt,
-}
-
-impl Departure {
-    fn next(&self) -> Mono {
-        match self.doubt {
-            Doubt::No => self.due.max(self.again),
-            Doubt::Unasked => self.again,
-            Doubt::Watched { until, .. } => self.due.max(until).max(self.again),
-        }
-    }
-}
-
-/// Whether the store has yet to show that it has ended: by a record that stands still for longer than a renewal period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
-    /// It has, or somebody has seen the end.
-    No,
-    Unasked,
-    /// The record was of this version when it was asked. It is to be the same at `until`.
-    Watched {
-        version: RecordVersion,
-        until: Mono,
-    },
 }
 
 #[derive(Clone, Debug)]
@@ -80,22 +50,18 @@ struct Term {
 
 impl Departures {
     /// The earliest word counts: what was promised before it does not last longer for being told again.
-    fn learn(&mut self, now: Mono, session: SessionId, due: Mono, seen: bool) {
+    fn learn(&mut self, session: SessionId, due: Mono) {
         if self.refuted.contains(&session) {
             return;
         }
-        let doubt = if seen { Doubt::No } else { Doubt::Unasked };
         if let Some(known) = self.known.iter_mut().find(|known| known.session == session) {
             known.due = known.due.min(due);
-            if seen && known.doubt != doubt {
-                (known.doubt, known.again) = (doubt, now);
-            }
             return;
         }
         if self.known.len() == REMEMBERED {
             self.known.remove(0);
         }
-        self.known.push(Departure { session, due, again: now, doubt });
+        self.known.push(Departure { session, due });
     }
 
     /// It lives. True when it was taken for ended.
@@ -110,70 +76,42 @@ impl Departures {
         true
     }
 
-    fn of(&self, session: SessionId) -> Option<&Departure> {
-        self.known.iter().find(|known| known.session == session)
+    fn due(&self, session: SessionId) -> Option<Mono> {
+        self.known.iter().find(|known| known.session == session).map(|known| known.due)
     }
 
-    fn put_off(&mut self, session: SessionId, again: Mono) {
+    fn put_off(&mut self, session: SessionId, due: Mono) {
         if let Some(known) = self.known.iter_mut().find(|known| known.session == session) {
-            known.again = again;
+            known.due = due;
         }
     }
 }
 
 impl Election {
     /// [`super::Input::Departed`].
-    pub(super) fn departed(&mut self, now: Mono, session: SessionId, promise: Duration, seen: bool) {
+    pub(super) fn departed(&mut self, now: Mono, session: SessionId, promise: Duration) {
         // Whoever says so of this process is wrong.
         if session != self.profile.session {
             let due = now + promise + promise / DRIFT_FRACTION + self.spread();
-            self.departures.learn(now, session, due, seen);
+            self.departures.learn(session, due);
         }
     }
 
-    /// A renewal of this session was heard: it has not ended, whatever was said.
+    /// A renewal of this session was heard: it has not ended.
     pub(super) fn refute_departure(&mut self, holder: &Holder) {
         if self.departures.refute(holder.session) {
             self.tell(Event::DepartureRefuted { holder: Arc::clone(&holder.identity), session: holder.session });
         }
     }
 
-    /// When something is to be done about the lease of the one that leads: it is given back in its place, or the store
-    /// is asked whether that one lives.
+    /// When the lease of the one that leads is given back in its place.
     pub(super) fn vacate_due(&self) -> Option<Mono> {
         let idle = self.app_healthy && !self.leaving && !self.in_flight(Kind::Vacate, Attempt::ANY);
         let (holder, token) = self.insight.rival_term().filter(|_| idle)?;
-        self.departures.of(holder.session).filter(|_| token != Token::NONE).map(Departure::next)
+        self.departures.due(holder.session).filter(|_| token != Token::NONE)
     }
 
-    /// Does what is due.
-    pub(super) fn pursue_departure(&mut self, now: Mono) {
-        let Some(session) = self.insight.rival_term().map(|(holder, _)| holder.session) else { return };
-        if self.departures.of(session).is_some_and(|known| known.doubt == Doubt::No) {
-            return self.vacate(now);
-        }
-        let again = now + self.retry_delay();
-        self.departures.put_off(session, again);
-        if self.may_look() {
-            self.campaign(now);
-        }
-    }
-
-    /// The store names the holder of the lease, and the version of its record.
-    pub(super) fn compare_with_departure(&mut self, now: Mono, holder: &Holder, version: RecordVersion) {
-        let period = self.profile.timing.renew_period();
-        let Some(known) = self.departures.known.iter_mut().find(|known| known.session == holder.session) else {
-            return;
-        };
-        match known.doubt {
-            Doubt::Unasked => known.doubt = Doubt::Watched { version, until: now + period + period / LATE_FRACTION },
-            Doubt::Watched { version: before, .. } if before != version => self.refute_departure(holder),
-            Doubt::Watched { until, .. } if now >= until => (known.doubt, known.again) = (Doubt::No, now),
-            Doubt::Watched { .. } | Doubt::No => {}
-        }
-    }
-
-    fn vacate(&mut self, now: Mono) {
+    pub(super) fn vacate(&mut self, now: Mono) {
         let Some((holder, token)) = self.insight.rival_term() else { return };
         let term = Term { session: holder.session, token, identity: Arc::clone(&holder.identity) };
         let candidate = Candidate { session: term.session, attempt: Attempt::ANY };

@@ -98,11 +98,10 @@ pub enum Input {
     /// From now on wait so much longer before each look, so that others may go first. Nothing changes for a leader, nor
     /// for a campaign without an answer, which may have been granted.
     Patience { patience: Duration },
-    /// The process of this session has ended, by the word of its node. What its app was told is good for `promise` from
-    /// now on at the most, by any clock that is up to 1 % off; then a candidate gives the lease back in its place.
-    /// Nothing happens if the session has none. `seen`: somebody saw it end; else the record has to stand still for a
-    /// `renewPeriod` and a half as well. A heartbeat of it refutes either.
-    Departed { session: SessionId, promise: Duration, seen: bool },
+    /// The process of this session has ended, as its node has seen, and will send nothing more. What its app was told is
+    /// good for `promise` from now on at the most, by any clock that is up to 1 % off; then a candidate gives the
+    /// lease back in its place. Nothing happens if the session has none. A heartbeat of it refutes this.
+    Departed { session: SessionId, promise: Duration },
     /// The app has stopped acting on the promises given. Ignored unless draining.
     Drained,
     /// Nothing is left of what this replica itself did as leader (see [`Standing::begin_work`]).
@@ -329,7 +328,7 @@ impl Election {
             Input::Resign { cooldown } => self.resign(now, ReleaseReason::Resigned, cooldown),
             Input::HandOver { cooldown } => self.resign(now, ReleaseReason::Balanced, cooldown),
             Input::Patience { .. } => {}
-            Input::Departed { session, promise, seen } => self.departed(now, session, promise, seen),
+            Input::Departed { session, promise } => self.departed(now, session, promise),
             Input::Drained => self.drained(now),
             Input::WorkEnded => self.mind_promises(now),
             Input::Shutdown => self.shutdown(now),

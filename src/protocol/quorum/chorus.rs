@@ -2,6 +2,7 @@
 
 use super::super::names::{SessionId, Token};
 use super::super::wire::{Announcement, AnnouncementKind};
+use super::Seats;
 
 /// What is counted as the same message. Two campaigns may have come to the same token, so the session tells them apart.
 /// Members count renewals together, but one that missed some is behind, so only
@@ -13,15 +14,15 @@ type Verse = (AnnouncementKind, SessionId, Token, u64);
 #[derive(Debug)]
 pub struct Chorus {
     latest: Vec<Option<Verse>>,
-    majority: usize,
+    seats: Seats,
     /// What was passed on last: a slow member that says it after a quick one has gone on does not make it new.
     passed_on: Option<Verse>,
 }
 
 impl Chorus {
     /// Nobody has said anything yet.
-    pub fn new(members: usize) -> Self {
-        Self { latest: vec![None; members], majority: members / 2 + 1, passed_on: None }
+    pub fn new(seats: Seats) -> Self {
+        Self { latest: vec![None; seats.places()], seats, passed_on: None }
     }
 
     /// A member said this; true when that makes it the quorum's word. A second time from the same member, or from one
@@ -34,8 +35,8 @@ impl Chorus {
             return false;
         }
         *voice = verse;
-        let voices = self.latest.iter().filter(|voice| **voice == verse).count();
-        let is_news = voices >= self.majority && self.passed_on != verse;
+        let voices = self.latest.iter().enumerate().filter(|(_, voice)| **voice == verse).map(|(member, _)| member);
+        let is_news = self.seats.are_heard(voices) && self.passed_on != verse;
         if is_news {
             self.passed_on = verse;
         }

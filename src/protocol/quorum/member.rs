@@ -51,10 +51,30 @@ struct Record {
     span: Duration,
     /// When that lease ends by its TTL; past, once its holder has given it back.
     until: StoreTime,
+    /// By which lists of members it was last granted or confirmed, and until when another list is an objection: for a
+    /// lease after the last one that was confirmed by them has ended.
+    lists: Arc<str>,
+    listed_until: StoreTime,
     guard: Guard,
 }
 
 impl Record {
+    /// A lease by these lists was confirmed or extended.
+    fn list(&mut self, lists: &str, until: StoreTime) {
+        let agree = lists_agree(&self.lists, lists);
+        self.listed_until = if agree { self.listed_until.max(until) } else { until };
+        if &*self.lists != lists {
+            self.lists = Arc::from(lists);
+        }
+    }
+
+    /// A grant by these lists, which may come to nothing: what a term has told before is not forgotten for it.
+    fn list_grant(&mut self, lists: &str, now: StoreTime, until: StoreTime) {
+        if now >= self.listed_until || &*self.lists == lists {
+            self.list(lists, until);
+        }
+    }
+
     /// A lease was confirmed or extended. A guard that stands keeps the length it was set for.
     fn confirm(&mut self, token: Token, now: StoreTime, lease: Duration) {
         self.token = self.token.max(token);
@@ -91,18 +111,23 @@ impl MemberCell {
     ///
     /// # Errors
     /// As [`Self::campaign`].
-    pub fn step(&mut self, server: Server<'_>, ask: &Ask) -> Result<MemberOutcome<Answer>, TokensExhausted> {
+    pub fn step(
+        &mut self,
+        server: Server<'_>,
+        lists: &str,
+        ask: &Ask,
+    ) -> Result<MemberOutcome<Answer>, TokensExhausted> {
         Ok(match ask {
             Ask::Campaign(request) => {
-                let (reply, news) = self.campaign(server, request)?;
+                let (reply, news) = self.campaign(server, lists, request)?;
                 (Answer::Campaign(reply), news)
             }
             Ask::Raise(request) => {
-                let (reply, news) = self.raise(server, request);
+                let (reply, news) = self.raise(server, lists, request);
                 (Answer::Raise(reply), news)
             }
             Ask::Renew(request) => {
-                let (reply, news) = self.renew(server, request);
+                let (reply, news) = self.renew(server, lists, request);
                 (Answer::Renew(reply), news)
             }
             Ask::Release(request) => {
@@ -119,11 +144,16 @@ impl MemberCell {
     pub fn campaign(
         &mut self,
         server: Server<'_>,
+        lists: &str,
         request: &CampaignRequest,
     ) -> Result<MemberOutcome<MemberReply>, TokensExhausted> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
+        if server.now < record.listed_until && !lists_agree(&record.lists, lists) {
+            let remaining = record.listed_until.since(server.now);
+            return Ok((MemberReply::Unlisted { theirs: record.lists, remaining, token: record.token }, None));
+        }
         let news = self.drop_released(&mut record, request);
-        Ok((self.grant(server, request, record)?, news))
+        Ok((self.grant(server, lists, request, record)?, news))
     }
 
     /// The candidate has heard that this term's holder gave it back: this member has not, or not yet.
@@ -141,6 +171,7 @@ impl MemberCell {
     fn grant(
         &mut self,
         server: Server<'_>,
+        lists: &str,
         request: &CampaignRequest,
         mut record: Record,
     ) -> Result<MemberReply, TokensExhausted> {
@@ -175,6 +206,7 @@ impl MemberCell {
         let token = next_token(self.rules, record.token, request.floor, now)?;
         record.token = token;
         record.writer = Some(me);
+        record.list_grant(lists, now, now.plus(request.lease_duration / PROVISIONAL));
         record.guard.end(now);
         self.record = Some(record);
         self.lease = Some(Lease {
@@ -190,7 +222,7 @@ impl MemberCell {
 
     /// Confirms a grant: from now on it objects to others. Not across a restart: what else this member
     /// granted meanwhile may be forgotten.
-    pub fn raise(&mut self, server: Server<'_>, request: &RaiseRequest) -> MemberOutcome<RaiseReply> {
+    pub fn raise(&mut self, server: Server<'_>, lists: &str, request: &RaiseRequest) -> MemberOutcome<RaiseReply> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
         let guarded = request.guard && record.guard.active(server.now).is_some();
         let Some(lease) = self
@@ -205,6 +237,7 @@ impl MemberCell {
         lease.duration = request.lease_duration;
         lease.expires_at = server.now.plus(request.lease_duration);
         record.confirm(request.token, server.now, request.lease_duration);
+        record.list(lists, server.now.plus(request.lease_duration * 2));
         record.count += 1;
         let (count, holder) = (record.count, lease.holder());
         self.record = Some(record);
@@ -213,7 +246,7 @@ impl MemberCell {
 
     /// Extends a term's lease, or puts it back where this member has lost it or missed it (R4). `audience` of the reply
     /// is the member's to fill in.
-    pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> MemberOutcome<RenewReply> {
+    pub fn renew(&mut self, server: Server<'_>, lists: &str, request: &RenewRequest) -> MemberOutcome<RenewReply> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
         let reasserted = match &self.lease {
             // Under whatever token: where the grant's answer was lost, this member was not raised.
@@ -233,6 +266,7 @@ impl MemberCell {
             expires_at: server.now.plus(request.lease_duration),
         });
         record.confirm(request.token, server.now, request.lease_duration);
+        record.list(lists, server.now.plus(request.lease_duration * 2));
         // The members count together, so that one renewal is told by one count.
         record.count = record.count.max(request.count) + 1;
         let count = record.count;
@@ -268,6 +302,11 @@ impl MemberCell {
         record.over = record.over.max(request.token);
         if lease.as_ref().is_some_and(|lease| lease.confirmed) || record.is_released() {
             record.until = StoreTime(0);
+            record.listed_until = record.listed_until.min(server.now.plus(record.span));
+        }
+        if lease.as_ref().is_some_and(|lease| !lease.confirmed && record.listed_until <= lease.expires_at) {
+            // Nobody else's question is refused for one that came to nothing.
+            record.listed_until = StoreTime(0);
         }
         record.count += 1;
         let count = record.count;
@@ -318,10 +357,13 @@ impl MemberCell {
         let is_new = self.record.is_none();
         // Ends that are further away than that were set before the clock was stepped back.
         record.guard.cap(longest);
-        let mut changed = record.until > longest;
+        let mut changed = record.until > longest || record.listed_until > longest.plus(span);
         record.until = record.until.min(longest);
+        record.listed_until = record.listed_until.min(longest.plus(span));
         if guard && self.rules.generation && record.guard.notice(server, span, is_new, self.rules) {
             record.span = span;
+            // It may be of an earlier time, with a release that was the last one then.
+            record.confirmed = Token::NONE;
             changed = true;
         }
         if changed {
@@ -329,6 +371,12 @@ impl MemberCell {
         }
         record
     }
+}
+
+/// Whether two replicas' lists of members have one in common: `|` stands between the two of a change. Nothing is known
+/// of one that is empty.
+pub fn lists_agree(one: &str, other: &str) -> bool {
+    one.is_empty() || other.is_empty() || one.split('|').any(|list| other.split('|').any(|another| another == list))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every caller wants an Option")]

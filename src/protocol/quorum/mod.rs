@@ -35,45 +35,18 @@
 mod chorus;
 mod member;
 mod round;
+mod seats;
 
 pub use chorus::Chorus;
-pub use member::MemberCell;
+pub use member::{MemberCell, lists_agree};
 pub use round::{Ballot, CampaignRound, ReleaseRound, RenewRound, Round, Step, Vote};
+pub use seats::{Seat, Seats};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::names::{Candidate, Token};
 use super::wire::{CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest};
-
-/// How many members there are, and how many of them a grant or a renewal takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seats {
-    members: usize,
-    needed: usize,
-}
-
-impl Seats {
-    /// More than half of them.
-    pub const fn majority(members: usize) -> Self {
-        Self { members, needed: members / 2 + 1 }
-    }
-
-    /// Every one: as safe as its safest member, as available as its least available one.
-    pub const fn all(members: usize) -> Self {
-        Self { members, needed: members }
-    }
-
-    /// How many there are.
-    pub const fn members(self) -> usize {
-        self.members
-    }
-
-    /// How many it takes.
-    pub const fn needed(self) -> usize {
-        self.needed
-    }
-}
 
 /// What a member is asked; each is one atomic step there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +86,9 @@ pub enum MemberReply {
     Guarded { cause: GuardCause, remaining: Duration, token: Token },
     /// The attempt is over already.
     Stale { token: Token },
+    /// Somebody with another list of the members was granted or renewed here a moment ago: an objection, which names
+    /// that list.
+    Unlisted { theirs: Arc<str>, remaining: Duration, token: Token },
 }
 
 /// Confirms a grant under the term's token.

@@ -68,7 +68,7 @@ struct Urn {
 
 impl Urn {
     fn new(seats: Seats, ballot: Ballot, asked: Vec<usize>) -> Self {
-        Self { seats, ballot, votes: vec![None; seats.members()], asked }
+        Self { seats, ballot, votes: vec![None; seats.places()], asked }
     }
 
     fn put(&mut self, ballot: Ballot, member: usize, vote: Vote) {
@@ -100,14 +100,13 @@ impl Urn {
 
     /// Why nothing can be decided, when too few answered at all.
     fn too_few_answers(&self) -> Option<Failure> {
-        let answers = self.answers().count();
-        (answers < self.seats.needed()).then(|| self.failure(answers, "answer"))
+        let answered = || self.answers().map(|(member, _)| member);
+        (!self.seats.are_enough(answered())).then(|| self.failure(answered(), "answer"))
     }
 
-    /// "2 of 5 members DID and 3 are needed: WHY NOT; WHY NOT".
-    fn failure(&self, count: usize, did: &str) -> Failure {
-        let (members, needed) = (self.seats.members(), self.seats.needed());
-        let mut reason = format!("{count} of {members} members {did} and {needed} are needed");
+    /// "2 of 5 members DID and 3 are needed: WHY NOT; WHY NOT". `who` did.
+    fn failure(&self, who: impl Iterator<Item = usize>, did: &str) -> Failure {
+        let mut reason = self.seats.tell(who, did);
         let silent = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().err());
         for (at, failure) in silent.enumerate() {
             reason.push_str(if at == 0 { ": " } else { "; " });
@@ -118,7 +117,7 @@ impl Urn {
 }
 
 fn everybody(seats: Seats) -> Vec<usize> {
-    (0..seats.members()).collect()
+    seats.members().collect()
 }
 
 #[derive(Debug)]
@@ -162,19 +161,26 @@ impl CampaignRound {
     /// whatever the rest will say. What was granted here is in that one's way. Where several share those members that
     /// are quick, another round of theirs is sooner than the answer of the slow ones.
     fn is_hopeless(&self, urn: &Urn) -> bool {
-        let grants = urn.answers().filter_map(grant).count();
-        let refusals = urn.answers().count() - grants;
+        let grants: Vec<usize> = urn.answers().filter_map(grant).map(|(member, ..)| member).collect();
+        let refuses = |member: usize| !grants.contains(&member) && urn.answers().any(|(other, _)| other == member);
         let is_contested = leases(urn).next().is_some() && leases(urn).all(|(.., confirmed)| !confirmed);
         let is_outrun = || {
-            (self.hurried && grants < self.seats.needed()) || self.ahead(urn, grants + urn.out()).is_some()
+            let is_short = !self.seats.are_enough(grants.iter().copied());
+            (self.hurried && is_short) || self.ahead(urn, grants.len() + urn.out()).is_some()
         };
-        self.seats.members() - refusals < self.seats.needed() || (is_contested && is_outrun())
+        let cannot_be_won = !self.seats.are_enough(self.seats.members().filter(|member| !refuses(*member)));
+        cannot_be_won || (is_contested && is_outrun())
     }
 
-    /// Whether nobody can object, so that nobody has to be waited for: enough members granted who say that the last
-    /// term they confirmed was given back by its holder. Whoever leads was confirmed by one of those.
+    /// Whether nobody can object, so that a slow member need not be waited for: enough members granted who say that the
+    /// last term they confirmed was given back by its holder. Whoever leads was confirmed by one of those. The quick ones
+    /// are heard, since any may know of another list.
     fn is_succession(&self, urn: &Urn) -> bool {
-        urn.answers().filter_map(grant).filter(|(.., released)| *released).count() >= self.seats.needed()
+        (self.hurried || urn.is_full()) && self.are_successors(urn)
+    }
+
+    fn are_successors(&self, urn: &Urn) -> bool {
+        self.seats.are_enough(urn.answers().filter_map(grant).filter(|(.., released)| *released).map(|(member, ..)| member))
     }
 
     /// Did enough grant, and is anybody against it, or might be?
@@ -182,8 +188,9 @@ impl CampaignRound {
         let grants: Vec<(usize, Token, bool)> = urn.answers().filter_map(grant).collect();
         let is_succession = self.is_succession(urn);
         let incumbent = incumbent(urn).filter(|_| !is_succession);
-        let vetoed = self.rules.objection && incumbent.is_some();
-        if grants.len() >= self.seats.needed()
+        let unlisted = unlisted(urn);
+        let vetoed = unlisted.is_some() || (self.rules.objection && incumbent.is_some());
+        if self.seats.are_enough(grants.iter().map(|(member, ..)| *member))
             && (is_succession || urn.is_full())
             && !vetoed
             && let Some(token) = self.token_of_the_term(urn, &grants)
@@ -192,10 +199,10 @@ impl CampaignRound {
             return CampaignPhase::Won(Urn::new(self.seats, SECOND, granters), token);
         }
         // Where nobody can lead for want of members, that is the answer, whatever the rest know.
-        let reply = match (urn.too_few_answers().filter(|_| urn.is_full()), incumbent) {
-            (Some(failure), _) => Err(failure),
-            (None, Some(held)) => Ok(held),
-            (None, None) => Ok(shut(urn, grants.len()).unwrap_or_else(|| self.divided(urn, grants.len(), Token::NONE))),
+        let reply = match (urn.too_few_answers().filter(|_| urn.is_full()), incumbent, unlisted) {
+            (Some(failure), ..) | (None, None, Some(failure)) => Err(failure),
+            (None, Some(held), _) => Ok(held),
+            (None, None, None) => Ok(shut(urn).unwrap_or_else(|| self.divided(urn, grants.len(), Token::NONE))),
         };
         CampaignPhase::Failed(reply)
     }
@@ -210,10 +217,10 @@ impl CampaignRound {
     }
 
     fn raised(&self, urn: Urn, token: Token) -> CampaignPhase {
-        let counts: Vec<u64> = urn.answers().filter_map(raised).collect();
-        if counts.len() >= self.seats.needed() {
-            let count = counts.into_iter().max().unwrap_or(0);
-            let rest = (0..self.seats.members()).filter(|member| !urn.asked.contains(member)).collect();
+        let counts: Vec<(usize, u64)> = urn.answers().filter_map(raised).collect();
+        if self.seats.are_enough(counts.iter().map(|(member, _)| *member)) {
+            let count = counts.into_iter().map(|(_, count)| count).max().unwrap_or(0);
+            let rest = self.seats.members().filter(|member| !urn.asked.contains(member)).collect();
             return CampaignPhase::Elected { rest, token, count };
         }
         if !urn.is_full() {
@@ -323,7 +330,8 @@ impl Round for CampaignRound {
     }
 
     fn has_a_quorum(&self) -> bool {
-        matches!(&self.phase, CampaignPhase::Asking(urn) if urn.answers().count() >= self.seats.needed())
+        let CampaignPhase::Asking(urn) = &self.phase else { return false };
+        self.seats.are_enough(urn.answers().map(|(member, _)| member))
     }
 
     fn hurry(&mut self) {
@@ -339,9 +347,9 @@ fn grant((member, answer): (usize, &Answer)) -> Option<(usize, Token, bool)> {
     }
 }
 
-fn raised((_, answer): (usize, &Answer)) -> Option<u64> {
+fn raised((member, answer): (usize, &Answer)) -> Option<(usize, u64)> {
     match answer {
-        Answer::Raise(RaiseReply::Raised { count }) => Some(*count),
+        Answer::Raise(RaiseReply::Raised { count }) => Some((member, *count)),
         _ => None,
     }
 }
@@ -365,19 +373,38 @@ fn incumbent(urn: &Urn) -> Option<CampaignReply> {
     Some(CampaignReply::Held { holder: holder.clone(), token, remaining, version })
 }
 
+/// Somebody else has another list of the members.
+fn unlisted(urn: &Urn) -> Option<Failure> {
+    urn.answers().find_map(|(_, answer)| match answer {
+        Answer::Campaign(MemberReply::Unlisted { theirs, .. }) => Some(Failure {
+            reason: format!(
+                "another replica's list of the members is {theirs}, which it used a moment ago, and this one's is \
+                 another: a list is changed in steps, see docs/quorum.md"
+            ),
+        }),
+        _ => None,
+    })
+}
+
 /// R5 holds so many members shut that no majority is left: until enough of them are open again.
-fn shut(urn: &Urn, grants: usize) -> Option<CampaignReply> {
-    let mut guards: Vec<(Duration, GuardCause)> = urn.answers().filter_map(guard).collect();
+fn shut(urn: &Urn) -> Option<CampaignReply> {
+    let mut guards: Vec<(Duration, GuardCause, usize)> = urn.answers().filter_map(guard).collect();
     guards.sort_unstable();
-    let missing = urn.seats.needed().checked_sub(grants)?;
-    let (remaining, cause) = *guards.get(missing.checked_sub(1)?)?;
+    let mut open: Vec<usize> = urn.answers().filter_map(grant).map(|(member, ..)| member).collect();
+    if urn.seats.are_enough(open.iter().copied()) {
+        return None;
+    }
+    let (remaining, cause, _) = guards.into_iter().find(|(.., member)| {
+        open.push(*member);
+        urn.seats.are_enough(open.iter().copied())
+    })?;
     let version = RecordVersion { token: greatest_token(urn), count: 0, writer: None };
     Some(CampaignReply::Guarded { cause, remaining, version })
 }
 
-fn guard((_, answer): (usize, &Answer)) -> Option<(Duration, GuardCause)> {
+fn guard((member, answer): (usize, &Answer)) -> Option<(Duration, GuardCause, usize)> {
     match answer {
-        Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) => Some((*remaining, *cause)),
+        Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) => Some((*remaining, *cause, member)),
         _ => None,
     }
 }
@@ -389,6 +416,7 @@ fn greatest_token(urn: &Urn) -> Token {
             MemberReply::Granted { token, .. }
             | MemberReply::Held { token, .. }
             | MemberReply::Guarded { token, .. }
+            | MemberReply::Unlisted { token, .. }
             | MemberReply::Stale { token },
         )
         | Answer::Raise(RaiseReply::Gone { token })
@@ -449,30 +477,34 @@ impl Round for RenewRound {
 }
 
 fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
-    let renewed: Vec<(u64, bool, u32)> = urn.answers().filter_map(renewed).collect();
-    if renewed.len() >= urn.seats.needed() {
-        let count = renewed.iter().map(|(count, _, _)| *count).max().unwrap_or(0);
-        let audience = renewed.iter().map(|(_, _, audience)| *audience).max().unwrap_or(0);
-        let reasserted = renewed.iter().any(|(_, reasserted, _)| *reasserted);
+    let renewed: Vec<(usize, (u64, bool, u32))> = urn.answers().filter_map(renewed).collect();
+    let who = || renewed.iter().map(|(member, _)| *member);
+    if urn.seats.are_enough(who()) {
+        let told = || renewed.iter().map(|(_, told)| *told);
+        let count = told().map(|(count, _, _)| count).max().unwrap_or(0);
+        let audience = told().map(|(_, _, audience)| audience).max().unwrap_or(0);
+        let reasserted = told().any(|(_, reasserted, _)| reasserted);
         return Some(Ok(RenewReply::Renewed { count, reasserted, audience }));
     }
     // One member that granted somebody in vain says nothing of the term: it goes on until enough agree that it is over,
     // or until its deadline.
-    let later = |(_, answer): (usize, &Answer)| match answer {
-        Answer::Renew(RenewReply::Lost { token, holder }) if *token > term => Some((*token, holder.clone())),
+    let later = |(member, answer): (usize, &Answer)| match answer {
+        Answer::Renew(RenewReply::Lost { token, holder }) if *token > term => Some((member, *token, holder.clone())),
         _ => None,
     };
-    let lost: Vec<(Token, Option<Holder>)> = urn.answers().filter_map(later).collect();
-    if lost.len() >= urn.seats.needed() {
-        let (token, holder) = lost.into_iter().max_by_key(|(token, _)| *token)?;
+    let lost: Vec<(usize, Token, Option<Holder>)> = urn.answers().filter_map(later).collect();
+    if urn.seats.are_enough(lost.iter().map(|(member, ..)| *member)) {
+        let (_, token, holder) = lost.into_iter().max_by_key(|(_, token, _)| *token)?;
         return Some(Ok(RenewReply::Lost { token, holder }));
     }
-    urn.is_full().then(|| Err(urn.failure(renewed.len(), "renewed the lease")))
+    urn.is_full().then(|| Err(urn.failure(who(), "renewed the lease")))
 }
 
-fn renewed((_, answer): (usize, &Answer)) -> Option<(u64, bool, u32)> {
+fn renewed((member, answer): (usize, &Answer)) -> Option<(usize, (u64, bool, u32))> {
     match answer {
-        Answer::Renew(RenewReply::Renewed { count, reasserted, audience }) => Some((*count, *reasserted, *audience)),
+        Answer::Renew(RenewReply::Renewed { count, reasserted, audience }) => {
+            Some((member, (*count, *reasserted, *audience)))
+        }
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::mailbox;
-use crate::protocol::Chorus;
+use crate::protocol::{Chorus, Seats};
 use crate::store::News;
 
 /// How many messages a listener may be behind before it is told of a gap instead.
@@ -14,16 +14,17 @@ const LISTENER_BUFFER: usize = 256;
 /// while this was slow to hear it, only the last may be told: it holds all that a candidate needs.
 ///
 /// Must be called inside a tokio runtime.
-pub(super) fn listen(members: Vec<mailbox::Receiver<News>>) -> mailbox::Receiver<News> {
+pub(super) fn listen(members: Vec<mailbox::Receiver<News>>, seats: Seats) -> mailbox::Receiver<News> {
     let (news, listener) = mailbox::channel(LISTENER_BUFFER);
     let ear =
-        Ear { chorus: Chorus::new(members.len()), subscribed: vec![false; members.len()], heard: false, gap: false };
+        Ear { chorus: Chorus::new(seats), seats, subscribed: vec![false; members.len()], heard: false, gap: false };
     tokio::spawn(run(ear, members, news));
     listener
 }
 
 struct Ear {
     chorus: Chorus,
+    seats: Seats,
     /// Which members were ever subscribed to.
     subscribed: Vec<bool>,
     /// Once a majority was: from then on its word is heard.
@@ -40,8 +41,8 @@ impl Ear {
             News::Gap => {
                 self.chorus.missed(member);
                 let again = std::mem::replace(&mut self.subscribed[member], true);
-                let subscribed = self.subscribed.iter().filter(|subscribed| **subscribed).count();
-                let begins = !self.heard && subscribed > self.subscribed.len() / 2;
+                let subscribed = self.subscribed.iter().enumerate().filter(|(_, subscribed)| **subscribed);
+                let begins = !self.heard && self.seats.are_a_majority(subscribed.map(|(member, _)| member));
                 self.heard |= begins;
                 // Of one that joins a majority later nothing was missed.
                 self.gap |= begins || (self.heard && again);
@@ -112,7 +113,7 @@ mod tests {
     /// The members' ends of a listener.
     fn stage(members: usize) -> (Vec<mailbox::Sender<News>>, mailbox::Receiver<News>) {
         let (senders, receivers) = (0..members).map(|_| mailbox::channel(10_000)).unzip();
-        (senders, listen(receivers))
+        (senders, listen(receivers, Seats::majority(members)))
     }
 
     async fn next(listener: &mut mailbox::Receiver<News>) -> Option<News> {

@@ -135,10 +135,10 @@ impl QuorumStore {
     /// # Panics
     /// When `seats` speaks of another number of members.
     pub fn new(members: Vec<Arc<dyn Member>>, seats: Seats, patience: Duration, clock: SharedClock) -> Self {
-        assert_eq!(members.len(), seats.members(), "a seat for each member");
-        let refusals = Refusals::new(seats.members());
+        assert_eq!(members.len(), seats.places(), "a seat for each member");
+        let refusals = Refusals::new(seats.places());
         let panel = Arc::new(Panel { members, seats, patience, refusals });
-        let shown = Arc::new(Shown::new(seats.members()));
+        let shown = Arc::new(Shown::new(seats.places()));
         let watcher = tokio::spawn(watching::run(Arc::clone(&panel), Arc::clone(&shown))).abort_handle();
         Self { panel, clock, shown, watcher }
     }
@@ -165,7 +165,7 @@ impl LeaseStore for QuorumStore {
     }
 
     fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
-        listening::listen(self.panel.members.iter().map(|member| member.listen(role)).collect())
+        listening::listen(self.panel.members.iter().map(|member| member.listen(role)).collect(), self.panel.seats)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {

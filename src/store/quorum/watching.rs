@@ -43,8 +43,8 @@ impl Shown {
     }
 
     fn update(&self, panel: &Panel, troubles: &[Option<StoreError>], settled: bool) {
-        let (members, needed) = (panel.seats.members(), panel.seats.needed());
-        let up = (0..members).filter(|member| panel.cannot_count(*member).is_none()).count();
+        let members = panel.seats.places();
+        let up = || (0..members).filter(|member| panel.cannot_count(*member).is_none());
         self.members.send_if_modified(|present| {
             let now: Vec<bool> = troubles.iter().map(Option::is_none).collect();
             let changed = *present != now;
@@ -56,7 +56,7 @@ impl Shown {
             .enumerate()
             .filter_map(|(member, trouble)| trouble.as_ref().map(|trouble| panel.told(member, trouble)))
             .collect();
-        let health = if up >= needed {
+        let health = if panel.seats.are_enough(up()) {
             let missing = match told.len() {
                 0 => None,
                 1 => Some(format!("1 of {members} members is missing: {}", told[0])),
@@ -66,7 +66,7 @@ impl Shown {
             self.miss(missing.filter(|_| settled));
             StoreHealth::Up
         } else if settled {
-            let reason = format!("{up} of {members} members answer and {needed} are needed: {}", told.join("; "));
+            let reason = format!("{}: {}", panel.seats.tell(up(), "answer"), told.join("; "));
             StoreHealth::Down { reason }
         } else {
             return;

@@ -42,8 +42,9 @@ pub async fn audit_quorum(
     let looks = members.iter().map(|member| look_at(member, wall_clock));
     let (reports, facts): (Vec<AuditReport>, Vec<Option<Facts>>) =
         futures_util::future::join_all(looks).await.into_iter().unzip();
-    let answered = facts.iter().flatten().count();
-    let findings = vec![quorum(answered, seats), twins(&reports, &facts), versions(&facts), clocks(&facts)];
+    let who: Vec<usize> = (0..facts.len()).filter(|member| facts[*member].is_some()).collect();
+    let answered = who.len();
+    let findings = vec![quorum(&who, seats), twins(&reports, &facts), versions(&facts), clocks(&facts)];
     QuorumReport { members: reports, findings, answered }
 }
 
@@ -62,14 +63,13 @@ async fn look_at(config: &RedisConfig, wall_clock: &(dyn Fn() -> SystemTime + Sy
     }
 }
 
-fn quorum(answered: usize, seats: Seats) -> Finding {
-    let (members, needed) = (seats.members(), seats.needed());
-    let what = format!("{answered} of {members} members answer and {needed} are needed");
-    if answered < needed {
+fn quorum(answered: &[usize], seats: Seats) -> Finding {
+    let what = seats.tell(answered.iter().copied(), "answer");
+    if !seats.are_enough(answered.iter().copied()) {
         let cost = "nobody is elected, and no lease renewed";
         return finding(Severity::Problem, what, cost, "bring members back, or correct their URLs");
     }
-    match answered - needed {
+    match seats.spare(answered) {
         0 => finding(Severity::Warning, what, "the next failure ends all leadership", "bring the others back"),
         spare => finding(Severity::Ok, what, &format!("{spare} more may fail without a change of leader"), ""),
     }

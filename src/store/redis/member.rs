@@ -1,6 +1,8 @@
 //! One member of a quorum: a single, independent master. It is reached as any Redis is; what differs is what it is
 //! asked, and what its keys hold.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use fred::types::Value;
 use tokio::sync::watch;
@@ -19,16 +21,25 @@ use crate::store::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHeal
 
 /// See the module.
 #[derive(Debug)]
-pub struct RedisMember(RedisStore);
+pub struct RedisMember {
+    store: RedisStore,
+    /// What it is told of the list of members that it is of: see [`QuorumConfig::lists`](crate::config::QuorumConfig::lists).
+    lists: Arc<str>,
+}
 
 impl RedisMember {
     /// As [`RedisStore::connect`].
     ///
     /// # Errors
     /// As there.
-    pub fn connect(config: &RedisConfig, lease_min: impl Into<ShortestLease>, seed: u64) -> Result<Self, SetupError> {
+    pub fn connect(
+        config: &RedisConfig,
+        lists: Arc<str>,
+        lease_min: impl Into<ShortestLease>,
+        seed: u64,
+    ) -> Result<Self, SetupError> {
         match RedisStore::connect(config, lease_min, seed) {
-            Ok(store) => Ok(Self(store)),
+            Ok(store) => Ok(Self { store, lists }),
             Err(SetupError::Url { reason }) => Err(SetupError::Member { key: "members[].url", reason }),
             Err(SetupError::Tls { reason }) => Err(SetupError::Member { key: "tls", reason }),
             Err(other) => Err(other),
@@ -40,8 +51,11 @@ impl RedisMember {
     /// # Errors
     /// As there.
     pub async fn ask_stamped(&self, role: &RoleName, ask: &Ask) -> Result<Stamped<Answer>, StoreError> {
-        let (script, args, read) = question(ask);
-        Ok(self.0.run(role, script, args, read).await?.reply)
+        let (script, mut args, read) = question(ask);
+        if !matches!(ask, Ask::Release(_)) {
+            args.push(self.lists.to_string());
+        }
+        Ok(self.store.run(role, script, args, read).await?.reply)
     }
 }
 
@@ -65,7 +79,7 @@ fn question(ask: &Ask) -> Question {
 #[async_trait]
 impl Member for RedisMember {
     fn name(&self) -> &str {
-        &self.0.settings.endpoint
+        &self.store.settings.endpoint
     }
 
     async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError> {
@@ -73,34 +87,34 @@ impl Member for RedisMember {
     }
 
     fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
-        self.0.listen(role)
+        self.store.listen(role)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
-        self.0.health()
+        self.store.health()
     }
 
     fn trouble(&self) -> Option<StoreError> {
-        self.0.routes.base.trouble()
+        self.store.routes.base.trouble()
     }
 
     /// Redis's run_id, as told at the last connect.
     fn process(&self) -> Option<String> {
-        self.0.routes.base.run_id()
+        self.store.routes.base.run_id()
     }
 
     fn notes(&self) -> Vec<String> {
-        let replicas = self.0.routes.base.replicas().filter(|replicas| *replicas > 0);
+        let replicas = self.store.routes.base.replicas().filter(|replicas| *replicas > 0);
         let replicas = replicas.map(|count| {
             format!(
                 "it has {count} replicas: a member has none, for a failover to one of them would hand on what the \
                  quorum has not agreed to"
             )
         });
-        self.0.notes().into_iter().chain(replicas).collect()
+        self.store.notes().into_iter().chain(replicas).collect()
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        Ok(self.0.run(role, &MEMBER_PURGE, Vec::new(), purge_reply).await?.reply)
+        Ok(self.store.run(role, &MEMBER_PURGE, Vec::new(), purge_reply).await?.reply)
     }
 }

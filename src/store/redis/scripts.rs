@@ -340,6 +340,10 @@ pub(super) fn member_campaign_reply(reply: Value) -> Result<Stamped<Answer>, Sto
     let token = fields.token()?;
     let reply = match fields.name.as_str() {
         "granted" => MemberReply::Granted { token, released: fields.number()? == 1 },
+        "unlisted" => {
+            let remaining = Duration::from_micros(fields.number()?);
+            MemberReply::Unlisted { theirs: fields.text()?.into(), remaining, token }
+        }
         "stale" => MemberReply::Stale { token },
         "held" => {
             let (remaining, confirmed) = (Duration::from_millis(fields.number()?), fields.number()? == 1);

@@ -32,6 +32,8 @@ pub enum Fault {
     /// The leader is cut off from a minority for so long that its leases end there; then the clock of one of the others
     /// jumps, and somebody new comes.
     Undercut,
+    /// The network falls into two halves, replicas and members alike.
+    Zones,
     /// Any of these.
     Mixed,
     /// The same, one upon another; no clock is stepped where there are only three members. One that is down, one
@@ -93,6 +95,7 @@ impl Fault {
             Self::Evict => "3 leases evicted",
             Self::Clock => "one clock steps",
             Self::Undercut => "leader cut off from 1–2, then one clock steps",
+            Self::Zones => "split in two",
             Self::Mixed => "all mixed",
             Self::Storm => "one upon another",
             Self::Clocks => "all clocks step together",
@@ -185,7 +188,7 @@ impl World {
                 self.take_down(which, (span, span), true)
             }
             Fault::Outage => {
-                let blocking = members - self.scenario.seats.needed() + 1;
+                let blocking = self.scenario.seats.blocking();
                 let (which, empty) = (self.some(blocking, members), self.rng.bool());
                 let span = self.span(25 * SECOND, 60 * SECOND);
                 self.take_down(which, (span, span), empty)
@@ -207,6 +210,19 @@ impl World {
                 let soon = self.now + self.span(0, SECOND);
                 self.at(soon, Happening::Join);
                 0
+            }
+            Fault::Zones => {
+                let span = self.span(SECOND, 25 * SECOND);
+                let sides: Vec<bool> = (0..members).map(|_| self.rng.bool()).collect();
+                self.note(|_| format!("split: {sides:?}"));
+                for at in 0..self.replicas.len() {
+                    let mine = self.rng.bool();
+                    for member in (0..members).filter(|member| sides[*member] != mine) {
+                        self.replicas[at].cut_until[member] = self.now + span;
+                        self.at(self.now + span + MS, Happening::Gap { at, members: vec![member] });
+                    }
+                }
+                span
             }
             Fault::Undercut => {
                 let Some(leader) = leader else { return 0 };

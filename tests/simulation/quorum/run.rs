@@ -5,7 +5,7 @@ use std::time::Duration;
 use baton::protocol::{Input, Rules, Seats};
 
 use super::faults::Fault;
-use super::world::{Happening, LEASE, Scenario, World};
+use super::world::{Change, Happening, LEASE, Scenario, Way, World};
 use crate::clockwork::{MS, Nanos, SECOND};
 use crate::run::Verdict;
 use crate::scenario::{LEADER_WITHIN, TABLE_LENGTH};
@@ -35,6 +35,7 @@ pub fn table_scenario(seed: u64, rules: Rules, fault: Fault) -> Scenario {
         seed,
         rules,
         seats: Seats::majority(5),
+        change: None,
         fault,
         departures: false,
         silent: 0,
@@ -65,6 +66,22 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
 /// A harsher run than the table's: a fault every 1 to 12 s, so that several are there at once.
 pub fn storm_scenario(seed: u64) -> Scenario {
     Scenario { fault: Fault::Storm, fault_gap: (SECOND, 12 * SECOND), ..mixed_scenario(seed) }
+}
+
+/// The list of members changes and changes back, replica by replica, while the network is split again and again.
+pub fn change_scenario(seed: u64, way: Way) -> Scenario {
+    const LISTS: [[&[usize]; 2]; 3] =
+        [[&[0, 1, 2], &[0, 1, 3]], [&[0, 1, 2], &[0, 1, 2, 3, 4]], [&[0, 1, 2], &[2, 3, 4]]];
+    let lists = LISTS[usize::try_from(seed % 3).expect("small")];
+    let mixed = mixed_scenario(seed);
+    let (fault, fault_gap) =
+        if seed.is_multiple_of(2) { (Fault::Zones, (2 * SECOND, 20 * SECOND)) } else { (Fault::Mixed, mixed.fault_gap) };
+    Scenario { seats: Seats::majority(3), change: Some(Change { lists, way }), fault, fault_gap, replicas_max: 200, ..mixed }
+}
+
+/// The same, as it is to be done.
+pub fn joint_scenario(seed: u64) -> Scenario {
+    change_scenario(seed, Way::Joint)
 }
 
 /// Every member is needed (`required: all`).
@@ -141,13 +158,16 @@ pub fn handovers(seed: u64, members: usize, minority: Minority) -> Vec<Nanos> {
 pub type Plan = fn(u64) -> Scenario;
 
 /// The scenarios of the tests, by name.
-pub const SCENARIOS: [(&str, Plan); 6] = [
+pub const SCENARIOS: [(&str, Plan); 9] = [
     ("mixed", mixed_scenario),
     ("storm", storm_scenario),
     ("all", all_scenario),
     ("outage", outage_scenario),
     ("duel", duel_scenario),
     ("departures", departures_scenario),
+    ("joint", joint_scenario),
+    ("told", |seed| change_scenario(seed, Way::Told)),
+    ("untold", |seed| change_scenario(seed, Way::Silent)),
 ];
 
 /// Mixed runs and storms in which the ends of processes are told of.
@@ -187,6 +207,9 @@ pub fn run(scenario: Scenario) -> Verdict {
     let (least, most) = scenario.first_fault;
     let first = world.span(least, most);
     world.at(first, Happening::Fault);
+    if scenario.change.is_some() {
+        world.at(first, Happening::Roll);
+    }
     if scenario.table {
         play(&mut world, TABLE_LENGTH);
         return verdict(world, TABLE_LENGTH, None);

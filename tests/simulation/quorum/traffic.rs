@@ -160,7 +160,7 @@ impl World {
         let audience = u32::try_from(self.replicas.len()).expect("few");
         let now = self.now;
         let subject = &mut self.members[member];
-        let (mut answer, news) = subject.step(now, &ask);
+        let (mut answer, news) = subject.step(now, &self.replicas[from].lists, &ask);
         match &mut answer {
             Answer::Renew(RenewReply::Renewed { audience: heard, .. }) => {
                 *heard = audience;
@@ -234,7 +234,8 @@ impl World {
         for member in members {
             self.replicas[at].chorus.missed(*member);
         }
-        if self.members.len() - members.len() < self.members.len() / 2 + 1 {
+        let seats = self.replicas[at].seats;
+        if !seats.are_a_majority(seats.members().filter(|place| !members.contains(place))) {
             self.input(at, Input::Gap);
         }
     }

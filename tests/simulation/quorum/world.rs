@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baton::protocol::{
     Action, Announcement, Answer, Ask, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell, Profile,
-    ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
+    ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seat, Seats, Server, SessionId, StoreTime, Timing, Vote,
 };
 use fastrand::Rng;
 
@@ -27,6 +27,8 @@ pub struct Scenario {
     pub seed: u64,
     pub rules: Rules,
     pub seats: Seats,
+    /// The list of members is changed again and again, replica by replica.
+    pub change: Option<Change>,
     pub fault: Fault,
     /// The end of a process gets about, by the word of its kubelet.
     pub departures: bool,
@@ -57,6 +59,54 @@ pub struct Scenario {
     pub log: bool,
 }
 
+/// Two lists of members, by their places, and how replicas go from one to the other and back.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    pub lists: [&'static [usize]; 2],
+    pub way: Way,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Over both lists at once.
+    Joint,
+    /// From one to the other, by replicas that tell the members by which list they ask.
+    Told,
+    /// The same, and nobody tells.
+    Silent,
+}
+
+impl Change {
+    const PLACES: usize = 5;
+
+    fn stages(&self) -> usize {
+        if self.way == Way::Joint { 4 } else { 2 }
+    }
+
+    /// What a replica is configured with that begins in this stage: its seats, and what it tells of them.
+    fn config(&self, stage: usize) -> (Seats, String) {
+        let [one, other] = self.lists;
+        let (before, after) = match (self.way, stage % self.stages()) {
+            (_, 0) => (one, one),
+            (Way::Joint, 1) => (one, other),
+            (Way::Joint, 3) => (other, one),
+            _ => (other, other),
+        };
+        let seat = |place| match (before.contains(&place), after.contains(&place)) {
+            (true, true) => Some(Seat::Stays),
+            (true, false) => Some(Seat::Leaves),
+            (false, true) => Some(Seat::Joins),
+            (false, false) => None,
+        };
+        let seats: Vec<Option<Seat>> = (0..Self::PLACES).map(seat).collect();
+        let told = match self.way {
+            Way::Silent => String::new(),
+            Way::Told | Way::Joint => format!("{before:?}|{after:?}"),
+        };
+        (Seats::of(&seats, false), told)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     Up,
@@ -81,14 +131,14 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn step(&mut self, now: Nanos, ask: &Ask) -> (Answer, Option<Announcement>) {
+    pub fn step(&mut self, now: Nanos, lists: &str, ask: &Ask) -> (Answer, Option<Announcement>) {
         let wall = 1_700_000_000_000_000 + i128::from(now / 1_000) + i128::from(self.skew_us);
         let server = Server {
             now: StoreTime(u64::try_from(wall).expect("after 1970")),
             uptime: Duration::from_nanos(u64::try_from(i128::from(now) - self.born).expect("born before now")),
             generation: &self.run_id,
         };
-        self.cell.step(server, ask).expect("the clock is not that far ahead")
+        self.cell.step(server, lists, ask).expect("the clock is not that far ahead")
     }
 
     pub fn is_well(&self, now: Nanos) -> bool {
@@ -128,6 +178,12 @@ pub struct Replica {
     /// The same for what each member publishes.
     pub heard_until: Vec<Nanos>,
     pub chorus: Chorus,
+    pub seats: Seats,
+    /// What it tells the members of its list.
+    pub lists: String,
+    /// In which stage of a change it began; and that it ends, for the next one to begin in its place.
+    pub stage: usize,
+    pub ends: bool,
     pub rounds: BTreeMap<RequestId, Round>,
     habit: AppHabit,
     /// Until when, in true time, the app may act on an answer it has read.
@@ -201,6 +257,8 @@ pub enum Happening {
         member: usize,
         us: i64,
     },
+    /// The next replica is ended, and begins again with the list of this stage.
+    Roll,
     Fault,
     Join,
     Look,
@@ -214,6 +272,8 @@ pub struct World {
     pub replicas: Vec<Replica>,
     pub members: Vec<Member>,
     pub generation: u64,
+    /// Of a change of the list.
+    pub stage: usize,
     pub checker: Checker,
     /// When the last fault is over, as far as is known.
     pub faults_end: Nanos,
@@ -228,7 +288,8 @@ fn session(replica: usize) -> SessionId {
 impl World {
     pub fn new(scenario: Scenario) -> Self {
         let mut rng = Rng::with_seed(scenario.seed);
-        let members = (0..scenario.seats.members()).map(|at| Member {
+        let places = if scenario.change.is_some() { Change::PLACES } else { scenario.seats.places() };
+        let members = (0..places).map(|at| Member {
             cell: MemberCell::new(scenario.rules),
             run_id: at.to_string(),
             born: -i128::from(100 * SECOND),
@@ -247,6 +308,7 @@ impl World {
             replicas: Vec::new(),
             members,
             generation: 100,
+            stage: 0,
             checker: Checker::default(),
             faults_end: 0,
             calm: false,
@@ -307,6 +369,8 @@ impl World {
             seed: self.rng.u64(..),
         };
         let members = self.members.len();
+        let plain = || (self.scenario.seats, String::new());
+        let (seats, lists) = self.scenario.change.map_or_else(plain, |change| change.config(self.stage));
         self.replicas.push(Replica {
             election: Election::new(profile, clock.shows(self.now)),
             clock,
@@ -316,7 +380,11 @@ impl World {
             links: vec![Link::default(); members],
             sent_until: vec![0; members],
             heard_until: vec![0; members],
-            chorus: Chorus::new(members),
+            chorus: Chorus::new(seats),
+            seats,
+            lists,
+            stage: self.stage,
+            ends: false,
             rounds: BTreeMap::new(),
             habit,
             promised_until: 0,
@@ -325,6 +393,37 @@ impl World {
         let new = self.replicas.len() - 1;
         self.note(|_| format!("replica-{new} joins"));
         self.serve(new);
+    }
+
+    /// Replica by replica to the list of this stage; once all have it, to the next.
+    fn roll(&mut self) {
+        if self.calm {
+            return;
+        }
+        let next = self.now + self.span(SECOND, 4 * SECOND);
+        self.at(next, Happening::Roll);
+        let old = |replica: &&Replica| replica.alive && replica.stage < self.stage;
+        let Some(at) = self.replicas.iter().position(|replica| old(&replica) && !replica.ends) else {
+            // As it is documented: no process of the step before is left, and somebody leads by this one.
+            let is_done = !self.replicas.iter().any(|replica| old(&replica))
+                && self.leader().is_some_and(|leader| self.replicas[leader].stage == self.stage);
+            self.note(|world| format!("stage {}, done: {is_done}", world.stage));
+            self.stage += usize::from(is_done || self.scenario.change.is_some_and(|change| change.way != Way::Joint));
+            return;
+        };
+        if self.now < self.replicas[at].paused_until {
+            return;
+        }
+        let begins = self.now + self.span(0, SECOND);
+        if self.rng.bool() {
+            self.note(|_| format!("replica-{at} is killed to begin anew"));
+            self.replicas[at].alive = false;
+        } else {
+            self.note(|_| format!("replica-{at} ends to begin anew"));
+            self.replicas[at].ends = true;
+            self.input(at, Input::Shutdown);
+        }
+        self.at(begins, Happening::Join);
     }
 
     /// A sidecar has ended, and sometimes its app with it: the others read that, soon or late.
@@ -376,9 +475,11 @@ impl World {
                 member.last_well = now;
             }
         }
-        let lately = self.members.iter().filter(|member| now - member.last_well < LEASE).count();
-        if lately < self.scenario.seats.needed() && self.replicas.iter().any(|replica| replica.leads(now)) {
-            self.checker.led_without_a_quorum(now, lately);
+        let well = |place: &usize| now - self.members[*place].last_well < LEASE;
+        let lately: Vec<usize> = (0..self.members.len()).filter(well).collect();
+        let has_none = |replica: &Replica| replica.leads(now) && !replica.seats.are_enough(lately.iter().copied());
+        if self.replicas.iter().any(has_none) {
+            self.checker.led_without_a_quorum(now, lately.len());
         }
     }
 
@@ -430,11 +531,12 @@ impl World {
             Happening::Departed { to, dead, whole } => {
                 if self.awake(to, Happening::Departed { to, dead, whole }).is_some() {
                     let promise = Duration::from_millis(if whole { 0 } else { ANSWER_VALIDITY_MS });
-                    self.input(to, Input::Departed { session: session(dead), promise, seen: whole });
+                    self.input(to, Input::Departed { session: session(dead), promise });
                 }
             }
             Happening::MemberUp { member, empty } => self.member_up(member, empty),
             Happening::Step { member, us } => self.members[member].skew_us += us,
+            Happening::Roll => self.roll(),
             Happening::Fault => self.fault(),
             Happening::Join => self.join(),
             Happening::Look => {}
@@ -464,7 +566,7 @@ impl World {
 
     /// Does what the election asks for.
     fn serve(&mut self, at: usize) {
-        let (seats, rules) = (self.scenario.seats, self.scenario.rules);
+        let (seats, rules) = (self.replicas[at].seats, self.scenario.rules);
         while let Some(action) = self.replicas[at].election.poll_action() {
             let (id, round) = match action {
                 Action::Campaign { id, request } => {
@@ -483,6 +585,8 @@ impl World {
             self.replicas[at].rounds.insert(id, round);
             self.drive(at, id);
         }
+        let replica = &mut self.replicas[at];
+        replica.alive &= !(replica.ends && replica.election.is_ended());
         let replica = &self.replicas[at];
         if let Some(due) = replica.election.poll_timeout() {
             let when = replica.clock.when(due, self.now);
@@ -499,7 +603,7 @@ impl World {
         let joined = |member: &&Member| {
             member.follows.is_some_and(|(replica, when)| replica == leader && self.now - when < LEASE / 2)
         };
-        self.members.len() - self.members.iter().filter(joined).count()
+        self.replicas[leader].seats.members().filter(|place| !joined(&&self.members[*place])).count()
     }
 
     /// Keeps the log of what a member answered.

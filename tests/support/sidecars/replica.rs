@@ -165,6 +165,11 @@ impl Replica {
         self.telemetry
     }
 
+    /// From its next start on it has this section `store`.
+    pub fn configure_store(&mut self, store: String) {
+        self.settings.store = Some(store);
+    }
+
     /// The configuration with these roles.
     pub fn config_with(&self, roles: &str) -> String {
         let Settings { identity, redis_url, redis_more, store, token_file, more, .. } = &self.settings;

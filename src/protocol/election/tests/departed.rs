@@ -13,12 +13,7 @@ fn standby() -> Stage {
 }
 
 fn departed(session: SessionId, promise: Duration) -> Input {
-    Input::Departed { session, promise, seen: true }
-}
-
-/// An end that its runtime may have made up.
-fn unseen(session: SessionId, promise: Duration) -> Input {
-    Input::Departed { session, promise, seen: false }
+    Input::Departed { session, promise }
 }
 
 fn not_held(stage: &mut Stage, id: RequestId) {
@@ -185,59 +180,20 @@ fn one_that_ends_waits_for_its_answer() {
     assert!(stage.election.is_ended());
 }
 
-/// Asks the store as soon as that is due, and is told that the rival has the lease, at this count.
-fn asks(stage: &mut Stage, count: u64, within: Duration) {
-    stage.until_due(within);
-    let (id, _) = stage.campaign();
-    stage.answer(id, held(token(10), count, LEASE));
+#[test]
+fn whoever_is_heard_to_renew_after_its_end_has_not_ended() {
+    let mut stage = standby();
+    stage.input(departed(rival().session, PROMISE));
     stage.actions();
-}
-
-#[test]
-fn an_end_that_nobody_saw_is_believed_once_the_record_has_stood_still_for_longer_than_a_period() {
-    for promise in [Duration::ZERO, PROMISE] {
-        let mut stage = standby();
-        stage.input(unseen(rival().session, promise));
-        asks(&mut stage, 6, ms(5));
-        let asked_at = stage.now;
-        // Told again, as a watch that is opened anew tells.
-        stage.input(unseen(rival().session, promise));
-        asks(&mut stage, 6, PERIOD * 2);
-        assert!(stage.now.since(asked_at) >= PERIOD * 3 / 2, "one renewal may have been lost");
-        stage.until_due(ms(5));
-        stage.release();
-    }
-}
-
-#[test]
-fn whoever_has_renewed_since_its_end_was_told_has_not_ended() {
+    // It may have asked for this before.
+    stage.hear(AnnouncementKind::Grant, token(11), 7);
+    stage.actions();
     let refuted = Event::DepartureRefuted { holder: Arc::from("other"), session: rival().session };
-    // As the store tells, whose news may be lost…
-    let mut stage = standby();
-    stage.input(unseen(rival().session, Duration::ZERO));
-    asks(&mut stage, 6, ms(5));
-    asks(&mut stage, 7, PERIOD * 2);
+    assert!(!stage.events.contains(&refuted));
+    stage.hear(AnnouncementKind::Heartbeat, token(11), 8);
+    stage.actions();
     assert!(stage.events.contains(&refuted), "{:?}", stage.events);
-    // … or a heartbeat, also of one that was seen to end.
-    for input in [unseen, departed] {
-        let mut stage = standby();
-        stage.input(input(rival().session, PROMISE));
-        stage.actions();
-        stage.hear(AnnouncementKind::Heartbeat, token(10), 7);
-        stage.actions();
-        assert!(stage.events.contains(&refuted), "{:?}", stage.events);
-        // Nothing of the kind is believed again.
-        stage.input(departed(rival().session, Duration::ZERO));
-        assert!(stage.election.poll_timeout().unwrap().since(stage.now) > LEASE / 2);
-    }
-}
-
-#[test]
-fn an_end_that_somebody_saw_after_all_is_not_doubted_any_more() {
-    let mut stage = standby();
-    stage.input(unseen(rival().session, PROMISE));
-    asks(&mut stage, 6, ms(5));
+    // Nothing of the kind is believed again.
     stage.input(departed(rival().session, Duration::ZERO));
-    stage.until_due(ms(5));
-    stage.release();
+    assert!(stage.election.poll_timeout().unwrap().since(stage.now) > LEASE / 2);
 }

@@ -10,6 +10,8 @@ struct Member {
     cell: MemberCell,
     now: StoreTime,
     generation: &'static str,
+    /// By which list of members it is asked.
+    lists: &'static str,
 }
 
 impl Member {
@@ -20,7 +22,7 @@ impl Member {
 
     fn under(rules: Rules) -> Self {
         let mut member =
-            Self { cell: MemberCell::new(rules), now: StoreTime(1_700_000_000_000_000), generation: "one" };
+            Self { cell: MemberCell::new(rules), now: StoreTime(1_700_000_000_000_000), generation: "one", lists: "" };
         member.campaign(99, 1);
         member.pass(LEASE);
         member
@@ -48,7 +50,7 @@ impl Member {
     }
 
     fn campaign(&mut self, session: u128, attempt: u64) -> MemberReply {
-        self.cell.campaign(self.server(), &campaign(session, attempt)).unwrap().0
+        self.cell.campaign(self.server(), self.lists, &campaign(session, attempt)).unwrap().0
     }
 
     fn grant(&mut self, session: u128, attempt: u64) -> Token {
@@ -59,7 +61,7 @@ impl Member {
     }
 
     fn raise(&mut self, session: u128, attempt: u64, token: Token) -> MemberOutcome<RaiseReply> {
-        self.cell.raise(self.server(), &raise(session, attempt, token))
+        self.cell.raise(self.server(), self.lists, &raise(session, attempt, token))
     }
 
     /// Grants and confirms a term under the token that was granted.
@@ -70,7 +72,7 @@ impl Member {
     }
 
     fn renew(&mut self, session: u128, attempt: u64, token: Token) -> MemberOutcome<RenewReply> {
-        self.cell.renew(self.server(), &renew(session, attempt, token))
+        self.cell.renew(self.server(), self.lists, &renew(session, attempt, token))
     }
 
     fn release(&mut self, session: u128, attempt: u64, token: Token) -> MemberOutcome<ReleaseReply> {
@@ -163,11 +165,11 @@ fn tokens_rise_above_the_record_the_floor_and_the_clock() {
     assert_eq!(member.grant(2, 1).get(), clock + 1_000_001);
     member.release(2, 1, Token::NONE);
     let request = CampaignRequest { floor: token(clock + 5_000_000), ..campaign(3, 1) };
-    let (reply, _) = member.cell.campaign(member.server(), &request).unwrap();
+    let (reply, _) = member.cell.campaign(member.server(), member.lists, &request).unwrap();
     assert_eq!(reply, MemberReply::Granted { token: token(clock + 5_000_001), released: true });
     member.release(3, 1, Token::NONE);
     let request = CampaignRequest { floor: token(Token::LIMIT - 1), ..campaign(4, 1) };
-    assert_eq!(member.cell.campaign(member.server(), &request), Err(TokensExhausted));
+    assert_eq!(member.cell.campaign(member.server(), member.lists, &request), Err(TokensExhausted));
     assert!(!member.cell.is_held(member.now), "nothing changed");
 }
 
@@ -252,7 +254,7 @@ fn a_guard_lasts_for_the_longer_of_the_askers_lease_and_the_last_terms() {
     member.restart(false);
     let short = |attempt| CampaignRequest { lease_duration: LEASE / 3, ..campaign(2, attempt) };
     let ask = |member: &mut Member, attempt| {
-        let (reply, _) = member.cell.campaign(member.server(), &short(attempt)).unwrap();
+        let (reply, _) = member.cell.campaign(member.server(), member.lists, &short(attempt)).unwrap();
         guard(&reply)
     };
     member.cell.evict_lease();
@@ -287,6 +289,13 @@ fn a_grant_tells_whether_the_last_term_was_given_back_by_its_holder() {
     let mut member = Member::new();
     let term = member.elect(1, 1);
     member.release(1, 1, term);
+    member.restart(false);
+    assert!(guard(&member.campaign(2, 1)).is_some());
+    member.pass(LEASE);
+    assert!(!tells(&mut member, 2), "its data may be of an earlier time");
+    let mut member = Member::new();
+    let term = member.elect(1, 1);
+    member.release(1, 1, term);
     member.elect(2, 1);
     member.release(2, 1, Token::NONE);
     assert!(!tells(&mut member, 3), "another was confirmed since");
@@ -298,7 +307,7 @@ fn a_campaign_that_has_heard_of_the_release_is_not_kept_out_by_a_member_that_has
     let term = member.elect(1, 1);
     let ask = |member: &mut Member, released| {
         let request = CampaignRequest { released: Some(released), ..campaign(2, 1) };
-        member.cell.campaign(member.server(), &request).unwrap()
+        member.cell.campaign(member.server(), member.lists, &request).unwrap()
     };
     let session = candidate(1, 1).session;
     for other in [(session, token(term.get() + 1)), (candidate(3, 1).session, term)] {
@@ -322,7 +331,7 @@ fn without_the_guard_a_restarted_member_grants_at_once() {
     let mut member = Member::new();
     member.restart(true);
     let request = CampaignRequest { guard: false, ..campaign(1, 1) };
-    let (reply, _) = member.cell.campaign(member.server(), &request).unwrap();
+    let (reply, _) = member.cell.campaign(member.server(), member.lists, &request).unwrap();
     assert!(matches!(reply, MemberReply::Granted { .. }));
 }
 
@@ -365,10 +374,10 @@ fn the_members_count_together() {
     let mut member = Member::new();
     let term = member.elect(1, 1);
     let ahead = RenewRequest { count: u64::MAX / 2, ..renew(1, 1, term) };
-    let (reply, _) = member.cell.renew(member.server(), &ahead);
+    let (reply, _) = member.cell.renew(member.server(), member.lists, &ahead);
     assert_eq!(reply, RenewReply::Renewed { count: u64::MAX / 2 + 1, reasserted: false, audience: 0 });
     let behind = RenewRequest { count: 1, ..renew(1, 1, term) };
-    let (reply, _) = member.cell.renew(member.server(), &behind);
+    let (reply, _) = member.cell.renew(member.server(), member.lists, &behind);
     assert_eq!(reply, RenewReply::Renewed { count: u64::MAX / 2 + 2, reasserted: false, audience: 0 });
 }
 
@@ -473,11 +482,63 @@ fn a_grant_that_is_taken_back_is_not_announced() {
 fn a_step_is_the_step_of_its_name() {
     let mut member = Member::new();
     let server = member.server();
-    let mut step = |ask| member.cell.step(server, &ask).unwrap();
+    let mut step = |ask| member.cell.step(server, "", &ask).unwrap();
     let (Answer::Campaign(MemberReply::Granted { token, .. }), None) = step(Ask::Campaign(campaign(1, 1))) else {
         panic!("a grant, and nothing published")
     };
     assert!(matches!(step(Ask::Raise(raise(1, 1, token))), (Answer::Raise(RaiseReply::Raised { .. }), Some(_))));
     assert!(matches!(step(Ask::Renew(renew(1, 1, token))), (Answer::Renew(RenewReply::Renewed { .. }), Some(_))));
     assert_eq!(step(Ask::Release(release(1, 1, token))).0, Answer::Release(ReleaseReply::Released));
+}
+
+#[test]
+fn another_list_of_the_members_is_an_objection_until_a_lease_after_the_last_lease_by_the_first() {
+    let unlisted = |reply: MemberReply| match reply {
+        MemberReply::Unlisted { theirs, remaining, .. } => Some((theirs.to_string(), remaining)),
+        _ => None,
+    };
+    let by = |lists| {
+        let mut member = Member::new();
+        member.lists = lists;
+        member
+    };
+    // A grant is told for as long as it stands.
+    let mut member = by("abc");
+    member.grant(1, 1);
+    member.lists = "abd";
+    assert_eq!(unlisted(member.campaign(2, 1)), Some(("abc".to_owned(), LEASE / 3)));
+    // Whoever changes from one to the other gets on with both, and is told of in its turn.
+    for lists in ["abc|abd", "abd|abc", ""] {
+        let mut member = by("abc");
+        member.elect(1, 1);
+        member.pass(LEASE);
+        member.lists = lists;
+        member.grant(2, 1);
+    }
+    let mut member = by("abc|abd");
+    member.elect(1, 1);
+    for (lists, agrees) in [("abc", true), ("abd", true), ("abe", false), ("abd|abe", true)] {
+        member.lists = lists;
+        assert_eq!(unlisted(member.campaign(2, 1)).is_none(), agrees, "{lists}");
+    }
+    // A lease that ran out, and one that was given back.
+    let mut member = by("abc");
+    let term = member.elect(1, 1);
+    member.pass(LEASE);
+    member.lists = "abd";
+    assert_eq!(unlisted(member.campaign(2, 1)), Some(("abc".to_owned(), LEASE)));
+    member.pass(LEASE);
+    member.grant(2, 2);
+    let mut member = by("abc");
+    let term = member.elect(1, 1).max(term);
+    member.release(1, 1, term);
+    member.lists = "abd";
+    assert_eq!(unlisted(member.campaign(2, 1)), Some(("abc".to_owned(), LEASE)));
+    member.step_clock_back(secs(3_600));
+    assert_eq!(unlisted(member.campaign(2, 2)), Some(("abc".to_owned(), LEASE * 2)), "no longer than two leases");
+    // An incumbent is no question: it is refused by nobody's list.
+    let mut member = by("abc");
+    let term = member.elect(1, 1);
+    member.lists = "abd";
+    assert!(renewed(&member.renew(1, 1, term)).is_some());
 }

@@ -65,7 +65,7 @@ fn gone(value: u64) -> Vote {
 fn campaigned(seats: Seats, votes: Vec<Vote>) -> CampaignRound {
     let mut round = CampaignRound::new(seats, Rules::QUORUM, campaign(5, 1));
     let (ballot, to, ask) = asked(&mut round);
-    assert_eq!((to, ask), ((0..seats.members()).collect(), Ask::Campaign(campaign(5, 1))));
+    assert_eq!((to, ask), (seats.members().collect(), Ask::Campaign(campaign(5, 1))));
     for (member, vote) in votes.into_iter().enumerate() {
         round.answered(ballot, member, vote);
     }
@@ -81,16 +81,74 @@ fn failed(seats: Seats, votes: Vec<Vote>) -> Result<CampaignReply, Failure> {
 
 fn taken_back(round: &mut CampaignRound, seats: Seats) {
     let release = ReleaseRequest { audience: 0, ..release(5, 1, Token::NONE) };
-    assert_eq!(told(round), ((0..seats.members()).collect(), Ask::Release(release)), "without a token: no term ended");
+    assert_eq!(told(round), (seats.members().collect(), Ask::Release(release)), "without a token: no term ended");
 }
 
 const FIVE: Seats = Seats::majority(5);
 
 #[test]
 fn a_majority_is_more_than_half_and_all_is_all() {
-    let needed = |members| Seats::majority(members).needed();
-    assert_eq!([1, 2, 3, 4, 5, 7].map(needed), [1, 2, 2, 3, 3, 4]);
-    assert_eq!((Seats::all(5).needed(), Seats::all(5).members()), (5, 5));
+    let needed = |seats: Seats| (0..=9).find(|many| seats.are_enough(0..*many)).unwrap();
+    assert_eq!([1, 2, 3, 4, 5, 7].map(|members| needed(Seats::majority(members))), [1, 2, 2, 3, 3, 4]);
+    assert_eq!(needed(Seats::all(5)), 5);
+    assert_eq!([3, 4, 5].map(|members| Seats::majority(members).blocking()), [2, 2, 3]);
+    assert_eq!((Seats::all(5).blocking(), Seats::majority(5).spare(&[0, 1, 2, 4])), (1, 1));
+}
+
+/// [0, 1, 2] becomes [0, 1, 3].
+fn replacing() -> Seats {
+    Seats::of(&[Seat::Stays, Seat::Stays, Seat::Leaves, Seat::Joins].map(Some), false)
+}
+
+#[test]
+fn while_the_list_changes_it_takes_a_majority_of_each() {
+    let enough: Vec<Vec<usize>> = (0..16_usize)
+        .map(|set| (0..4).filter(|member| set & (1 << member) != 0).collect::<Vec<_>>())
+        .filter(|who| replacing().are_enough(who.iter().copied()))
+        .collect();
+    assert_eq!(enough, [vec![0, 1], vec![0, 1, 2], vec![0, 1, 3], vec![0, 2, 3], vec![1, 2, 3], vec![0, 1, 2, 3]]);
+    // Each shares a member with each majority of either list: what two lists by themselves do not.
+    for list in [[0, 1, 2], [0, 1, 3]] {
+        for without in list {
+            let majority: Vec<usize> = list.into_iter().filter(|member| *member != without).collect();
+            assert!(enough.iter().all(|who| who.iter().any(|member| majority.contains(member))), "{majority:?}");
+        }
+    }
+    assert_eq!(replacing().tell([0, 2], "answer"), "1 of 3 members after the change answer and 2 are needed");
+    assert_eq!(replacing().tell([0, 3], "answer"), "1 of 3 members before the change answer and 2 are needed");
+    assert_eq!(Seats::majority(3).tell([1], "answer"), "1 of 3 members answer and 2 are needed");
+    assert_eq!((replacing().blocking(), replacing().spare(&[0, 1, 2, 3])), (2, 1));
+    // One that is of neither list is not asked, and does not count.
+    let seats = Seats::of(&[Some(Seat::Stays), None, Some(Seat::Stays), Some(Seat::Stays)], false);
+    assert_eq!(seats.members().collect::<Vec<_>>(), [0, 2, 3]);
+    assert!(!seats.are_enough([0, 1]) && seats.are_enough([0, 3]));
+}
+
+#[test]
+fn while_the_list_changes_a_campaign_and_a_renewal_take_a_majority_of_each() {
+    let votes = vec![granted(10), silent(1), granted(20), silent(3)];
+    assert!(matches!(failed(replacing(), votes), Err(Failure { reason }) if reason.contains("after the change answer")));
+    let mut round = campaigned(replacing(), vec![granted(10), silent(1), granted(20), granted(30)]);
+    let (ballot, to, _) = asked(&mut round);
+    assert_eq!(to, [0, 2, 3]);
+    for (member, vote) in [(0, raised(1)), (2, raised(2))] {
+        round.answered(ballot, member, vote);
+        assert!(round.poll().is_none(), "a majority of the list before alone");
+    }
+    round.answered(ballot, 3, raised(3));
+    assert_eq!(told(&mut round).0, [1]);
+    let votes = vec![renewed(4, false, 2), renewed(4, false, 2)];
+    assert!(matches!(renewal(replacing(), votes), Some(Ok(_))));
+    let votes = vec![renewed(4, false, 2), silent(1), renewed(4, false, 2)];
+    assert_eq!(renewal(replacing(), votes), None);
+}
+
+#[test]
+fn a_member_that_was_asked_by_another_list_vetoes_and_names_it() {
+    let (theirs, remaining) = (Arc::from("a:1, b:1, c:1"), secs(3));
+    let unlisted = Ok(Answer::Campaign(MemberReply::Unlisted { theirs, remaining, token: token(5) }));
+    let votes = vec![granted(1), granted(2), granted(3), granted(4), unlisted];
+    assert!(matches!(failed(FIVE, votes), Err(Failure { reason }) if reason.contains("a:1, b:1, c:1")));
 }
 
 #[test]
@@ -132,7 +190,10 @@ fn one_member_that_knows_of_an_incumbent_outweighs_all_others() {
 
 #[test]
 fn after_a_release_a_majority_that_knows_of_it_elects_whatever_the_others_say() {
-    let mut round = campaigned(FIVE, vec![succeeds(10), succeeds(20), held(9, 5, 9, true), succeeds(30)]);
+    let votes = || vec![succeeds(10), succeeds(20), held(9, 5, 9, true), succeeds(30)];
+    assert!(campaigned(FIVE, votes()).poll().is_none(), "the last one may be as quick, and know of another list");
+    let mut round = campaigned(FIVE, votes());
+    round.hurry();
     let (_, to, ask) = asked(&mut round);
     assert_eq!((to, ask), (vec![0, 1, 3], Ask::Raise(raise(5, 1, token(30)))), "nobody waits for the last one");
     assert!(campaigned(FIVE, vec![succeeds(1), succeeds(2), granted(3), granted(4)]).poll().is_none());
@@ -314,7 +375,7 @@ fn renewed(count: u64, reasserted: bool, audience: u32) -> Vote {
 fn renewal(seats: Seats, votes: Vec<Vote>) -> Option<Result<RenewReply, Failure>> {
     let mut round = RenewRound::new(seats, renew(5, 1, token(50)));
     let (ballot, to, ask) = asked(&mut round);
-    assert_eq!((to, ask), ((0..seats.members()).collect(), Ask::Renew(renew(5, 1, token(50)))));
+    assert_eq!((to, ask), (seats.members().collect(), Ask::Renew(renew(5, 1, token(50)))));
     for (member, vote) in votes.into_iter().enumerate() {
         round.answered(ballot, member, vote);
     }

@@ -110,6 +110,10 @@ for _, field in ipairs(layout.in_record) do
   RECORD[#RECORD + 1] = field
 end
 
+for _, field in ipairs(layout.texts) do
+  RECORD[#RECORD + 1] = field
+end
+
 -- What is remembered; nil when nothing is.
 local function read_record()
   local record, bad = read(record_key, RECORD)
@@ -143,6 +147,9 @@ local function new_record()
   for _, field in ipairs(layout.in_record) do
     record[field] = 0
   end
+  for _, field in ipairs(layout.texts) do
+    record[field] = ''
+  end
   return record
 end
 
@@ -152,6 +159,9 @@ local function write_record(record)
     'generation', record.generation, 'guard_until', text(record.guard_until), 'guard_cause', record.guard_cause }
   for _, field in ipairs(layout.in_record) do
     fields[#fields + 1], fields[#fields + 2] = field, text(record[field])
+  end
+  for _, field in ipairs(layout.texts) do
+    fields[#fields + 1], fields[#fields + 2] = field, record[field]
   end
   redis.call('HSET', record_key, unpack(fields))
 end
@@ -211,6 +221,10 @@ local function clamp(record, span_ms)
     record.guard_until = math.min(record.guard_until, now + span_ms * 1000)
     record.is_clamped = now + span_ms * 1000 < record['until']
     record['until'] = math.min(record['until'], now + span_ms * 1000)
+    if record.listed_until then
+      record.is_clamped = record.is_clamped or now + span_ms * 2000 < record.listed_until
+      record.listed_until = math.min(record.listed_until, now + span_ms * 2000)
+    end
   end
   return record
 end
@@ -258,7 +272,10 @@ local function prepare(record, lease_ms, guard, acks)
   record = record or new_record()
   record.generation = generation
   shut(record, is_new and 'empty' or 'generation', span_ms)
-  if layout.is_watched and not is_new then
+  if not layout.is_watched then
+    -- It may be of an earlier time, with a release that was the last one then.
+    record.confirmed = 0
+  elseif not is_new then
     begin_watch(record)
   end
   return record, true

@@ -1,13 +1,14 @@
 -- The first step of a quorum's campaign (R1, with R3 and R5): grants the lease for a third of its time. Of that nothing
 -- is published, for nobody leads by it yet. Answers one of
 --   granted token released(0/1) | held token remaining_ms confirmed(0/1) session identity | guarded token remaining_us cause
---   | stale token | exhausted
+--   | stale token | unlisted token remaining_us lists | exhausted
 -- each after its name with the store's clock.
 --
--- ARGV: channel session attempt identity lease_ms guard floor over_session over_token (the last two: the last term that
--- the candidate knows to be over; empty when it knows of none)
+-- ARGV: channel session attempt identity lease_ms guard floor over_session over_token lists (over: the last term that the
+-- candidate knows to be over; empty when it knows of none)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, floor, over_session, over_token = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+local lists = ARGV[10]
 
 -- What part of a lease a grant holds this member until it is raised: a candidate that dies in between costs no more.
 local PROVISIONAL = 3
@@ -37,6 +38,10 @@ if bad then
 end
 if changed then
   write_record(record)
+end
+
+if now < record.listed_until and not lists_agree(record.lists, lists) then
+  return { 'unlisted', text(now), text(record.token), text(record.listed_until - now), record.lists }
 end
 
 local function granted(token)
@@ -79,6 +84,10 @@ if token >= 9007199254740992 then -- 2^53
   return { 'exhausted', text(now) }
 end
 record.token, record.session, record.attempt = token, session, attempt
+-- It may come to nothing: what a term has told before is not forgotten for it.
+if now >= record.listed_until or record.lists == lists then
+  list_record(record, lists, now + lease_ms / PROVISIONAL * 1000)
+end
 end_guard(record)
 write_lease(session, attempt, token, identity, lease_ms / PROVISIONAL, 0)
 write_record(record)

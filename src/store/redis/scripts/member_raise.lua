@@ -3,9 +3,9 @@
 --   raised count | gone token
 -- each after its name with the store's clock.
 --
--- ARGV: channel session attempt identity lease_ms guard token
+-- ARGV: channel session attempt identity lease_ms guard token lists
 local session, attempt, lease_ms = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
-local guard, token = ARGV[6] == '1', tonumber(ARGV[7])
+local guard, token, lists = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8]
 
 local lease, bad = read_lease()
 if bad then
@@ -32,6 +32,7 @@ end
 record.count = record.count + 1
 record.token, record.confirmed = math.max(record.token, token), math.max(record.confirmed, token)
 extend_record(record, lease_ms)
+list_record(record, lists, now + lease_ms * 2000)
 write_record(record)
 write_lease(session, attempt, token, lease.identity, lease_ms, 1)
 publish('grant', token, record.count, '0', session, lease.identity)

@@ -25,6 +25,11 @@ record = record or new_record()
 record.token, record.over = math.max(record.token, token), math.max(record.over, token)
 if (ours and lease.confirmed == 1) or is_released(record) then
   record['until'] = 0
+  record.listed_until = math.min(record.listed_until, now + record.lease_ms * 1000)
+end
+if ours and lease.confirmed == 0 and record.listed_until <= now + lease.remaining_ms * 1000 + 2000 then
+  -- Nobody else's question is refused for one that came to nothing.
+  record.listed_until = 0
 end
 record.count = record.count + 1
 if ours then

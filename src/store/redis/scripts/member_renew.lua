@@ -3,9 +3,10 @@
 --   renewed count reasserted(0/1) listeners | lost token [session identity]
 -- each after its name with the store's clock.
 --
--- ARGV: channel session attempt identity lease_ms guard token count audience
+-- ARGV: channel session attempt identity lease_ms guard token count audience lists
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, token, count, audience = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+local lists = ARGV[10]
 
 local lease, bad = read_lease()
 if bad then
@@ -39,6 +40,7 @@ end
 
 record.token, record.confirmed = math.max(record.token, token), math.max(record.confirmed, token)
 extend_record(record, lease_ms)
+list_record(record, lists, now + lease_ms * 2000)
 -- The members count together, so that one renewal is told by one count.
 record.count = math.max(record.count, count) + 1
 write_lease(session, attempt, token, identity, lease_ms, 1)
