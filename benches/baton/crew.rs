@@ -151,6 +151,7 @@ impl Crew {
             floor: Token::NONE,
             knowledge: None,
             guard: true,
+            released: None,
         };
         let begun = Instant::now();
         loop {

@@ -22,6 +22,7 @@
 
 #[path = "../../tests/support/apiserver/mod.rs"]
 mod apiserver;
+mod apps;
 mod bare;
 mod client;
 mod crew;

@@ -11,7 +11,7 @@ use crate::parts;
 const HEAD: &str = "\
 # Performance
 
-This page is written by `make bench`, which takes up to half an hour, besides building; `make bench PART=\"handover
+This page is written by `make bench`, which takes up to forty minutes, besides building; `make bench PART=\"handover
 crash\"` takes only some parts and leaves the others' figures as they are. The figures are JSON lines in
 `target/bench/`, too. They belong to one machine at one moment, named under each table: take them on yours before you
 rely on them. Everything runs on one machine, over loopback, so that the load generators, the servers and Baton share

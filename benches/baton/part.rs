@@ -20,7 +20,7 @@ pub struct Part {
     /// What is measured and how: Markdown above its figures.
     pub about: &'static str,
     /// How long it may take; what takes longer is ended, and its earlier figures stay. All together stay below the
-    /// half hour that the whole run may take.
+    /// forty minutes that the whole run may take.
     pub budget: Duration,
     /// The folders of `benches/peers` that are installed before it begins.
     pub peers: &'static [&'static str],

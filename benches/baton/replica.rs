@@ -142,6 +142,11 @@ impl Replica {
         self.connect(self.api).await
     }
 
+    /// The same with the listener that promises nothing.
+    pub async fn telemetry_client(&self) -> Client {
+        self.connect(self.telemetry).await
+    }
+
     /// Connects as soon as it listens there: its two listeners do not open in one moment.
     async fn connect(&self, address: SocketAddr) -> Client {
         let begun = Instant::now();
@@ -211,6 +216,12 @@ impl Group {
     pub fn trio(url: &str, prefix: &str, lease: Duration, answer_validity: Option<Duration>) -> Self {
         let spec = |n| Spec { answer_validity, ..Spec::redis(&format!("{prefix}-{n}"), url, prefix, lease) };
         Self::start((0..3).map(spec).collect())
+    }
+
+    /// Three replicas with so many roles, whose promises are short.
+    pub fn trio_with(roles: usize, spec: impl Fn(usize) -> Spec) -> Self {
+        let answer_validity = Some(Duration::from_millis(20));
+        Self::start((0..3).map(|n| Spec { roles, answer_validity, ..spec(n) }).collect())
     }
 
     /// Starts a killed replica anew.

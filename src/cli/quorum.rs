@@ -21,9 +21,10 @@ use super::{Code, ConfigFile, load};
 /// Ends with 0, or with 64 when the change makes no sense.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-#[command(after_help = "Examples:\n  baton quorum replace redis-2:6379 redis-3:6379 --config config.yaml\n  baton quorum \
-                        add redis-3:6379 redis-4:6379 --config config.yaml\n  baton quorum remove redis-3:6379 \
-                        redis-4:6379 --config config.yaml")]
+#[command(after_help = "Examples:
+  baton quorum replace redis-2:6379 redis-3:6379 --config config.yaml
+  baton quorum add redis-3:6379 redis-4:6379 --config config.yaml
+  baton quorum remove redis-3:6379 redis-4:6379 --config config.yaml")]
 pub struct QuorumArgs {
     #[command(subcommand)]
     change: Change,
@@ -90,16 +91,20 @@ pub fn quorum(args: QuorumArgs) -> Code {
 
 fn steps(quorum: &QuorumConfig, old: &[String], new: &[String], file: &Path) -> Result<String, String> {
     if quorum.seats.iter().any(|seat| *seat != Seat::Stays) {
-        return Err("a change is under way, with members that are joining or leaving: let every replica have this list, \
+        return Err(
+            "a change is under way, with members that are joining or leaving: let every replica have this list, \
                     then remove the members that are leaving and the words `joining: true`; after that begin the next"
-            .to_owned());
+                .to_owned(),
+        );
     }
-    let leaving = named(old)?;
+    let member = |server: &str| quorum.names.iter().find(|name| host_and_port(name) == host_and_port(server));
+    let mut leaving = BTreeSet::new();
+    for server in named(old)? {
+        let unknown = || format!("{server} is no member; the members are {}", quorum.names.join(", "));
+        leaving.insert(member(&server).ok_or_else(unknown)?.clone());
+    }
     let joining = named(new)?;
-    if let Some(unknown) = leaving.iter().find(|name| !quorum.names.contains(name)) {
-        return Err(format!("{unknown} is no member; the members are {}", quorum.names.join(", ")));
-    }
-    if let Some(known) = joining.iter().find(|name| quorum.names.contains(name)) {
+    if let Some(known) = joining.iter().find_map(|server| member(server)) {
         return Err(format!("{known} is a member already"));
     }
     let count = quorum.names.len() + joining.len() - leaving.len();
@@ -118,8 +123,8 @@ fn steps(quorum: &QuorumConfig, old: &[String], new: &[String], file: &Path) -> 
     words.extend(joining.iter().map(|name| format!("{name}: a new entry, with `joining: true`")));
     steps.push(format!(
         "Write into {file}, store.quorum.members:\n     - {}\n   Roll that out to every replica, one after the other, \
-         and wait until all of them run with it, no pod from before is left (also none that is \n   still terminating), and \
-         `baton status` tells of a leader of every role.",
+         and wait until all of them run with it, no pod from before is left (also none that is\n   still terminating), \
+         and `baton status` tells of a leader of every role.",
         words.join("\n     - ")
     ));
     let mut after: Vec<&str> = staying.clone();
@@ -140,12 +145,18 @@ fn steps(quorum: &QuorumConfig, old: &[String], new: &[String], file: &Path) -> 
 
 /// Servers by host and port, each once.
 fn named(given: &[String]) -> Result<BTreeSet<String>, String> {
-    let mut names = BTreeSet::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for text in given {
         let name = server_of(text).ok_or_else(|| format!("{text} is no server; write it as host:port"))?;
-        if !names.insert(name.clone()) {
+        if names.iter().any(|other| host_and_port(other) == host_and_port(&name)) {
             return Err(format!("{name} is named twice"));
         }
+        names.insert(name);
     }
     Ok(names)
+}
+
+/// What makes a server one: its databases are no servers of their own.
+fn host_and_port(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
 }

@@ -25,8 +25,11 @@ use crate::telemetry::{KubernetesDrop, KubernetesKind, Told};
 /// How many may wait.
 const QUEUE: usize = 32;
 /// How many may be written at once, and how long each takes to be allowed again.
-const ALLOWANCE: u32 = 32;
-const ALLOWED_EVERY: Duration = Duration::from_secs(2);
+const ALLOWANCE: u32 = 25;
+const ALLOWED_EVERY: Duration = Duration::from_secs(30);
+/// A store that may have forgotten leases is one event for all roles, which every replica of them meets: the first role
+/// of each is told, once in so long.
+const GUARDED_EVERY: Duration = Duration::from_secs(300);
 /// For how long one is worth writing.
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// The longest name of an object, and of a reporter.
@@ -83,6 +86,15 @@ fn words(role: &RoleName, event: &Event) -> Option<Words> {
     Some(Words { kind, reason, action, note })
 }
 
+/// Whether the last one is long enough ago; then this is the last one.
+fn is_due(last: &mut Option<Mono>, now: Mono) -> bool {
+    let due = last.is_none_or(|last| now.since(last) >= GUARDED_EVERY);
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
 /// How many more may be written now.
 struct Allowance {
     left: u32,
@@ -118,6 +130,7 @@ pub(super) struct Events {
     pod: PodConfig,
     queue: VecDeque<Waiting>,
     allowance: Allowance,
+    guarded_at: Option<Mono>,
     pauses: Pauses,
     /// Not to be tried before.
     rest_until: Mono,
@@ -128,7 +141,17 @@ impl Events {
     pub fn new(desk: Arc<Desk>, clock: SharedClock, pod: PodConfig, seed: u64) -> Self {
         let now = clock.now();
         let (allowance, pauses) = (Allowance::new(now), Pauses::new(seed));
-        Self { desk, clock, pod, queue: VecDeque::new(), allowance, pauses, rest_until: now, count: 0 }
+        Self {
+            desk,
+            clock,
+            pod,
+            queue: VecDeque::new(),
+            allowance,
+            guarded_at: None,
+            pauses,
+            rest_until: now,
+            count: 0,
+        }
     }
 
     /// Writes what is heard, until the board closes and what was heard by then is written.
@@ -165,6 +188,9 @@ impl Events {
 
     fn push(&mut self, told: Arc<Told>) {
         let Some(words) = words(&told.role, &told.event) else { return };
+        if matches!(told.event, Event::Guarded { .. }) && !is_due(&mut self.guarded_at, self.clock.now()) {
+            return;
+        }
         if self.queue.len() == QUEUE {
             self.queue.pop_front();
             self.dropped(KubernetesDrop::Overflow, 1);
@@ -268,6 +294,14 @@ mod tests {
                 assert!(told.note.contains(part) && told.note.contains("the role scheduler"), "{}", told.note);
             }
         }
+    }
+
+    #[test]
+    fn a_guard_is_told_once_for_all_roles_and_again_later() {
+        let (start, mut last) = (Mono::from_nanos(1_000_000_000_000), None);
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let told = [0, 1, 299, 300, 599, 600].map(|seconds| is_due(&mut last, after(seconds)));
+        assert_eq!(told, [true, false, false, true, false, true]);
     }
 
     #[test]

@@ -114,7 +114,8 @@ async fn the_steps_from_one_list_of_members_to_another_are_printed_for_a_file() 
     ];
     let mut rest = said.as_str();
     for step in steps {
-        let (_, after) = rest.split_once(step).unwrap_or_else(|| panic!("{step:?} is missing, or out of order:\n{said}"));
+        let missing = || panic!("{step:?} is missing, or out of order:\n{said}");
+        let (_, after) = rest.split_once(step).unwrap_or_else(missing);
         rest = after;
     }
     assert!(!said.contains("pw"), "{said}");
@@ -125,7 +126,8 @@ async fn the_steps_from_one_list_of_members_to_another_are_printed_for_a_file() 
     for (change, why) in [
         (["replace", "r-9", "r-3"], "r-9:6379 is no member; the members are r-0:6379, r-1:6379, r-2:6380"),
         (["replace", "r-0", "r-1"], "r-1:6379 is a member already"),
-        (["add", "r-3", "redis://R-3:6379/0"], "r-3:6379 is named twice"),
+        (["replace", "r-2:6380", "redis://r-2:6380/1"], "r-2:6380 is a member already"),
+        (["add", "r-3", "redis://R-3:6379/1"], "r-3:6379/1 is named twice"),
         (["remove", "r-0", "r-1"], "there would be 1 members; a quorum has 3 to 9"),
         (["replace", "r-0", "not a host"], "is no server"),
     ] {

@@ -153,12 +153,15 @@ fn each_of_the_two_lists_is_a_quorum() {
     let path = "store.quorum.members";
     let three = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", leaving: true")];
     refused(&listed(&three), &[(4, path, "has 2 that are not leaving; a quorum takes 3")]);
+    let from_outside = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", leaving: '${GOING:-true}'")];
+    refused(&listed(&from_outside), &[(4, path, "has 2 that are not leaving; a quorum takes 3")]);
     let joins = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", joining: true")];
     refused(&listed(&joins), &[(4, path, "has 2 that are not joining; a quorum takes 3")]);
-    let both = [("redis://a", ""), ("redis://b", ""), ("redis://c", ""), ("redis://d", ", joining: true, leaving: true")];
+    let [a, b, c] = [("redis://a", ""), ("redis://b", ""), ("redis://c", "")];
+    let both = [a, b, c, ("redis://d", ", joining: true, leaving: true")];
     refused(&listed(&both), &[(8, "store.quorum.members[3]", "is joining and leaving")]);
-    let word = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", leaving: soon")];
+    let word = [a, b, ("redis://c", ", leaving: soon")];
     refused(&listed(&word), &[(7, "store.quorum.members[2].leaving", "neither true nor false")]);
-    let twice = [("redis://a", ""), ("redis://b", ""), ("redis://c", ", leaving: true"), ("redis://C:6379", ", joining: true")];
+    let twice = [a, b, ("redis://c", ", leaving: true"), ("redis://C:6379", ", joining: true")];
     refused(&listed(&twice), &[(8, "store.quorum.members[3].url", "the host and port of members[2]")]);
 }

@@ -174,8 +174,8 @@ fn what_proves_no_end_changes_nothing() {
     let (dead, follower) = (first.who.replica, (first.who.replica + 1) % 3);
     let (message, another) = (pods.message(dead), pods.message(follower));
     let put = |pods: &Pods, phase, sidecar| pods.api.put(&pod(dead, phase, sidecar, ended("app", "")));
-    // While it leads: its pod is said to have failed, another process to have ended in it, a runtime has lost it, and its
-    // object goes.
+    // While it leads: its pod is said to have failed, another process to have ended in it, a runtime has lost it, and
+    // its object goes.
     let orphan = container("baton", &with_code(137, "Error", &message));
     for sidecar in [running("baton"), ended("baton", &another), ended("baton", &message[..message.len() - 1]), orphan] {
         put(&pods, "Failed", sidecar);

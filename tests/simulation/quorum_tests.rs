@@ -2,9 +2,11 @@
 
 use baton::protocol::Rules;
 
+use crate::quorum::change::Way;
 use crate::quorum::faults::Fault;
 use crate::quorum::run::{
-    Minority, ROWS, SCENARIOS, duel_scenario, handovers, mixed_scenario, run, storm_scenario, table_scenario,
+    Minority, ROWS, SCENARIOS, change_scenario, duel_scenario, handovers, mixed_scenario, run, storm_scenario,
+    table_scenario,
 };
 use crate::quorum::world::Scenario;
 use crate::run::{Verdict, run_many};
@@ -34,6 +36,18 @@ fn faults_one_upon_another_break_no_promise_of_the_quorum() {
 #[test]
 fn the_end_of_a_session_ends_its_lease_on_a_quorum_and_breaks_no_promise() {
     hold(seeds() / 20, "departures");
+}
+
+/// Replica by replica to another list of members and back, under splits. By one list or the other only, it is broken.
+#[test]
+fn a_change_of_the_members_over_both_lists_at_once_breaks_no_promise_of_the_quorum() {
+    hold(seeds() / 10, "joint");
+    for way in [Way::Told, Way::Silent] {
+        let fold = |broken: &mut u64, _, verdict: Verdict| *broken += u64::from(verdict.two_leaders);
+        let runs = run_many(TABLE_RUNS, |seed| run(change_scenario(seed, way)), || 0, fold);
+        let broken: u64 = runs.into_iter().sum();
+        assert!(broken > TABLE_RUNS / 10, "{way:?}: {broken}");
+    }
 }
 
 #[test]
@@ -103,7 +117,8 @@ fn each_rule_of_the_quorum_switched_off_is_missed() {
     assert!(without > some && with > 0 && with < without, "{without} {with}");
 }
 
-/// A handover waits for a majority and nobody else. Once in a hundred times a message of this world is up to 50 ms late.
+/// A handover waits for a majority and nobody else. Once in a hundred times a message of this world is up to 50 ms
+/// late.
 #[test]
 fn a_handover_on_a_quorum_takes_a_few_round_trips_whatever_a_minority_does() {
     for members in [3, 5] {

@@ -125,8 +125,8 @@ fn quorum_scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> quorum::world::Sc
     match what {
         [rest @ .., "without", rule] => {
             let (rule, scenario) = ((*rule).to_owned(), quorum_scenario(rest)?);
-            run::without(scenario(0), &rule)?;
-            Some(Box::new(move |seed| run::without(scenario(seed), &rule).expect("a known rule")))
+            without_of_quorum(scenario(0), &rule)?;
+            Some(Box::new(move |seed| without_of_quorum(scenario(seed), &rule).expect("a known rule")))
         }
         [] => Some(Box::new(run::mixed_scenario)),
         [row, fault] => {
@@ -137,6 +137,24 @@ fn quorum_scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> quorum::world::Sc
         [name] => run::SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
         _ => None,
     }
+}
+
+/// The same without one of the rules of a quorum.
+fn without_of_quorum(mut scenario: quorum::world::Scenario, rule: &str) -> Option<quorum::world::Scenario> {
+    let rules = &mut scenario.rules;
+    match rule {
+        "sent_at" => rules.sent_at = false,
+        "tokens" => rules.tokens = false,
+        "reassert" => rules.reassert = false,
+        "generation" => rules.generation = false,
+        "empty" => rules.empty = false,
+        "longest" => rules.longest = false,
+        "until" => rules.until = false,
+        "promises" => rules.promises = false,
+        "objection" => rules.objection = false,
+        _ => return None,
+    }
+    Some(scenario)
 }
 
 /// How long nobody leads when a leader of a quorum resigns.
@@ -150,7 +168,8 @@ fn quorum_handovers(runs: u64) {
             waits.sort_unstable();
             let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize] as f64 / 1e6;
             println!(
-                "{members} members, {minority:?}: half within {:.1} ms, 90 % {:.1} ms, 99 % {:.1} ms, all {} within {:.1} ms",
+                "{members} members, {minority:?}: half within {:.1} ms, 90 % {:.1} ms, 99 % {:.1} ms, all {} within \
+                     {:.1} ms",
                 at(0.5),
                 at(0.9),
                 at(0.99),

@@ -16,20 +16,21 @@ use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::*;
 
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 700;
 const OPERATIONS: usize = 40;
 
 #[derive(Clone, Debug)]
 enum Operation {
     /// By a replica with one of the lists.
-    Ask(usize, Ask),
+    Ask(usize, Box<Ask>),
     TimePasses(u64),
     LeaseVanishes,
     EverythingForgotten,
     AnotherServer,
 }
 
-/// What replicas with three lists of the members tell, and ask by: one list, a change from it to another, and that other.
+/// What replicas with three lists of the members tell, and ask by: one list, a change from it to another, and that
+/// other.
 type Members = [(&'static str, RedisMember); 3];
 
 struct Pair<'a> {
@@ -116,7 +117,7 @@ impl Pair<'_> {
         let identity = |candidate: Candidate| Arc::from(format!("web {}", candidate.session));
         let audience = u32::try_from(random.below(5)).expect("small");
         let by = if random.one_in(8) { usize::try_from(random.below(3)).expect("small") } else { 0 };
-        Operation::Ask(by, match random.below(21) {
+        let ask = match random.below(21) {
             0..=6 => {
                 let session = random.below(3);
                 let latest = &mut self.attempts[usize::try_from(session).expect("small")];
@@ -166,7 +167,8 @@ impl Pair<'_> {
             18 if random.one_in(2) => return Operation::EverythingForgotten,
             18 | 19 => return Operation::LeaseVanishes,
             _ => return Operation::AnotherServer,
-        })
+        };
+        Operation::Ask(by, Box::new(ask))
     }
 
     fn has_record(&self) -> bool {
@@ -294,10 +296,7 @@ impl Pair<'_> {
                 assert_eq!(cause, k);
                 assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
             }
-            (
-                Unlisted { theirs, remaining, token },
-                Unlisted { theirs: lists, remaining: r, token: t },
-            ) => {
+            (Unlisted { theirs, remaining, token }, Unlisted { theirs: lists, remaining: r, token: t }) => {
                 self.saw("unlisted");
                 self.same_token(token, t);
                 assert_eq!(theirs, lists);

@@ -1,5 +1,6 @@
 //! The store that is a quorum of independent servers: the rules, and members that are away, slow, wrong or the same.
 
+use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -12,9 +13,11 @@ use baton::store::redis::RedisMember;
 
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
 use super::support::conformance::{Fault, Place, Rule, run};
+use super::support::place::Place as Here;
 use super::support::quorum::Members;
 use super::support::redis::{Data, RedisServer};
 use super::support::resp::Reply;
+use super::support::sentinel::Sentinel;
 use super::support::{wait_until, wait_until_async};
 use super::*;
 
@@ -262,14 +265,27 @@ async fn missing_rights_on_every_member_are_a_refusal_that_says_which() {
 async fn half_the_urls_wrong_are_named_with_what_is_wrong_with_them() {
     let members = Members::start(2);
     let replica = RedisServer::start_with(&["--replicaof", &format!("127.0.0.1 {}", members.servers[0].port())]);
-    let urls = [members.urls(), vec![replica.url(), "redis://127.0.0.1:1".into(), "redis://127.0.0.1:2".into()]];
+    let host = Ipv4Addr::LOCALHOST;
+    let sentinel = Sentinel::start_at(&Here::here(), host, members.servers[0].port(), 1, Duration::from_secs(1));
+    let sentinel = format!("redis://127.0.0.1:{}", sentinel.port());
+    let urls = [members.urls(), vec![replica.url(), "redis://127.0.0.1:1".into(), sentinel]];
     let store = quorum_of(&configs(&urls.concat()));
     let mut health = store.health();
     let down = within("it is told", health.wait_for(|health| format!("{health:?}").contains("3 are needed"))).await;
     let down = format!("{:?}", down.expect("the store lives").clone());
-    for words in ["2 of 5 members", "127.0.0.1:1: Connection refused", "127.0.0.1:2: ", "read-only replica"] {
+    for words in ["2 of 5 members", "127.0.0.1:1: Connection refused", "it is a Sentinel", "read-only replica"] {
         assert!(down.contains(words), "{words}: {down}");
     }
+}
+
+#[tokio::test]
+async fn a_member_that_is_a_node_of_a_cluster_is_noted() {
+    let members = Members::start(2);
+    let node = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let store = quorum_of(&configs(&[members.urls(), vec![node.url()]].concat()));
+    until_quorum(&store).await;
+    let noted = || store.notes().iter().any(|note| note.contains("is a node of a Redis Cluster"));
+    wait_until(BOUND, "it is noted", noted).await;
 }
 
 #[tokio::test]

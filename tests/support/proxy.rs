@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -30,6 +31,7 @@ pub struct Proxy {
     network: watch::Sender<Network>,
     accepted: Arc<AtomicUsize>,
     target: Arc<AtomicU16>,
+    late_ms: Arc<AtomicU64>,
     acceptor: JoinHandle<()>,
 }
 
@@ -48,14 +50,17 @@ impl Proxy {
         let count = Arc::clone(&accepted);
         let target = Arc::new(AtomicU16::new(target));
         let leads_to = Arc::clone(&target);
+        let late_ms = Arc::<AtomicU64>::default();
+        let late = Arc::clone(&late_ms);
         let acceptor = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
                 let target = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
-                tokio::spawn(serve(client, target, state.clone(), Mask { word: word.as_bytes(), seen: 0 }));
+                let mask = Mask { word: word.as_bytes(), seen: 0 };
+                tokio::spawn(serve(client, target, state.clone(), mask, Arc::clone(&late)));
             }
         });
-        Self { port, network, accepted, target, acceptor }
+        Self { port, network, accepted, target, late_ms, acceptor }
     }
 
     /// The port to connect to.
@@ -76,6 +81,11 @@ impl Proxy {
     /// New connections lead to this port; those that exist stay where they are.
     pub fn lead_to(&self, target: u16) {
         self.target.store(target, Ordering::Relaxed);
+    }
+
+    /// From now on answers are passed on so much later, or a little more: what came meanwhile waits for its own turn.
+    pub fn answer_late(&self, by: Duration) {
+        self.late_ms.store(u64::try_from(by.as_millis()).expect("milliseconds"), Ordering::Relaxed);
     }
 
     /// Changes the network, for connections that exist, too.
@@ -113,15 +123,21 @@ impl Mask {
     }
 }
 
-async fn serve(client: TcpStream, target: SocketAddr, mut network: watch::Receiver<Network>, mask: Mask) {
+async fn serve(
+    client: TcpStream,
+    target: SocketAddr,
+    mut network: watch::Receiver<Network>,
+    mask: Mask,
+    late_ms: Arc<AtomicU64>,
+) {
     if wait_for(&mut network, &[Network::Good, Network::AnswersLost]).await.is_err() {
         return;
     }
     let Ok(server) = TcpStream::connect(target).await else { return };
     let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
     let both = &[Network::Good, Network::AnswersLost];
-    let requests = pump(client_read, server_write, network.clone(), both, Mask::NONE);
-    let answers = pump(server_read, client_write, network, &[Network::Good], mask);
+    let requests = pump(client_read, server_write, network.clone(), both, Mask::NONE, Arc::default());
+    let answers = pump(server_read, client_write, network, &[Network::Good], mask, late_ms);
     // Whichever ends first takes the other with it: both halves are dropped, and so closed.
     tokio::select! {
         () = requests => {}
@@ -135,6 +151,7 @@ async fn pump(
     mut network: watch::Receiver<Network>,
     passing: &[Network],
     mut mask: Mask,
+    late_ms: Arc<AtomicU64>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
@@ -146,6 +163,10 @@ async fn pump(
             _ = network.wait_for(|state| *state == Network::Cut) => return,
         };
         mask.cover(&mut buffer[..length]);
+        let late = Duration::from_millis(late_ms.load(Ordering::Relaxed));
+        if !late.is_zero() {
+            tokio::time::sleep(late).await;
+        }
         if wait_for(&mut network, passing).await.is_err() || to.write_all(&buffer[..length]).await.is_err() {
             return;
         }

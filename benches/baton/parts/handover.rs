@@ -115,7 +115,7 @@ async fn measure(bench: &Bench) -> Findings {
 }
 
 /// One handover, as an app beside the next leader sees it. The leader before stays out for `cooldown`.
-pub(super) async fn hand_over(group: &Group, way: Way, cooldown: Duration) -> Duration {
+async fn hand_over(group: &Group, way: Way, cooldown: Duration) -> Duration {
     let leader = group.settled().await;
     let mut client = group.replicas[leader].client().await;
     let mut watch = group.watch_others(leader, way).await;

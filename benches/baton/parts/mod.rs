@@ -8,6 +8,7 @@ mod jobs;
 mod locks;
 mod micro;
 mod poll;
+mod quorum;
 mod replicas;
 mod rest;
 mod roles;
@@ -16,7 +17,7 @@ mod safety;
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 12] = [
+pub const ALL: [Part; 13] = [
     poll::PART,
     handover::PART,
     crash::PART,
@@ -27,6 +28,7 @@ pub const ALL: [Part; 12] = [
     locks::PART,
     jobs::PART,
     safety::PART,
+    quorum::PART,
     footprint::PART,
     micro::PART,
 ];

@@ -14,10 +14,10 @@ use baton::protocol::{CampaignReply, RenewReply, RenewRequest, RoleName, Token};
 use baton::store::LeaseStore;
 use futures_util::future::join_all;
 
-use super::handover::{ANSWER_VALIDITY, hand_over};
+use super::handover::ANSWER_VALIDITY;
 use super::locks::{contend, open};
 use super::rest::calls;
-use crate::client::Way;
+use crate::apps::Apps;
 use crate::part::{Bench, Findings, Part};
 use crate::peers::locker::{Kind, Run};
 use crate::replica::{Group, Spec};
@@ -38,7 +38,8 @@ grants nobody at once. *One acknowledgement* has a replica and `replication.acks
 independent servers. *TLS* is `rediss://` with a client's certificate. All but the plain one have the default guard.
 Exchanges are the scripts, `WAIT`s and acknowledgements that all servers of a setting have counted; those of a quorum
 go out at the same time. Renewals are made as fast as they are answered, one at a time or 64 at once, by the sidecar's
-code in the process of the benchmark. A handover is measured as above, by long poll. A lock is taken and given back
+code in the process of the benchmark. A handover is measured as above, by long poll, each of a role of its own, whose
+old leader stays out. A lock is taken and given back
 through a sidecar over 64 connections, each with a lock of its own; a quorum has none. What a setting may cost is what
 its exchanges would, one after the other, at the price of a plain renewal.",
     budget: Duration::from_secs(180),
@@ -52,8 +53,6 @@ const SPAN: Duration = Duration::from_millis(600);
 const AT_ONCE: usize = 64;
 /// In each round.
 const HANDOVERS: usize = 12;
-/// Longer than a handover in which two candidates of a quorum got in each other's way and tried again.
-const COOLDOWN: Duration = Duration::from_millis(150);
 /// No store takes longer to answer for the first time.
 const START: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_secs(6);
@@ -127,7 +126,8 @@ impl Setting {
 
     fn spec(&self, n: usize) -> Spec {
         let spec = Spec::redis(&format!("safety-{n}"), "", "", LEASE);
-        Spec { store: self.store.clone(), answer_validity: Some(ANSWER_VALIDITY), ..spec }
+        let (answer_validity, roles) = (Some(ANSWER_VALIDITY), ROUNDS * HANDOVERS);
+        Spec { store: self.store.clone(), answer_validity, roles, ..spec }
     }
 
     /// Scripts, and what else has to be waited for.
@@ -302,14 +302,17 @@ async fn renewals(bench: &Bench, settings: &[Setting], all: &mut [Figures]) {
 }
 
 async fn handovers(bench: &Bench, settings: &[Setting], groups: &[Group], all: &mut [Figures]) {
-    let times = bench.times(HANDOVERS);
+    let (times, roles) = (bench.times(HANDOVERS), groups[0].specs[0].names());
+    let mut all_apps = Vec::new();
+    for group in groups {
+        all_apps.push(Apps::start(group).await);
+    }
     let (mut exchanges, mut renewed) = (vec![0.0; all.len()], vec![0.0; all.len()]);
     for round in (0..bench.times(ROUNDS)).take_while(|round| bench.has_time(*round)) {
         for (at, (setting, group)) in settings.iter().zip(groups).enumerate() {
-            group.settled().await;
             let before = (setting.exchanges(), renewals_of(group).await);
             for handover in 0..times {
-                let took = hand_over(group, Way::LongPoll, COOLDOWN).await;
+                let took = all_apps[at].hand_over(&roles[round * times + handover]).await;
                 // The first of all teaches the servers their scripts.
                 if round + handover > 0 {
                     all[at].handover_ms.push(took.as_secs_f64() * 1_000.0);

@@ -61,20 +61,22 @@ impl Checker<'_> {
         let members_path = path.key("members");
         let no_members = Vec::new();
         let members = raw.members.as_ref().unwrap_or(&no_members);
-        let is = |word: fn(&RawMember) -> &Option<Scalar>| {
-            let given = |member: &&Option<RawMember>| matches!(member.as_ref().map(word), Some(Some(Scalar::Bool(true))));
-            members.iter().filter(given).count()
-        };
-        let (joining, leaving) = (is(|member| &member.joining), is(|member| &member.leaving));
-        self.member_count(members.len() - joining, if joining > 0 { " that are not joining" } else { "" }, &members_path);
-        if joining + leaving > 0 && !self.has_bad_within(&members_path) {
+        let seat =
+            |(index, member): (usize, &Option<RawMember>)| self.seat(member.as_ref()?, &members_path.index(index));
+        let seats: Vec<Option<Seat>> = members.iter().enumerate().map(seat).collect();
+        let count = |wanted| seats.iter().filter(|seat| **seat == Some(wanted)).count();
+        let (joining, leaving) = (count(Seat::Joins), count(Seat::Leaves));
+        let which = if joining > 0 { " that are not joining" } else { "" };
+        self.member_count(members.len() - joining, which, &members_path);
+        if joining + leaving > 0 {
             self.member_count(members.len() - leaving, " that are not leaving", &members_path);
         }
         self.distinct_members(members, &members_path);
         let own: Vec<Option<Own>> = members
             .iter()
+            .zip(seats)
             .enumerate()
-            .map(|(index, member)| self.member(member.as_ref()?, &members_path.index(index)))
+            .map(|(index, (member, seat))| self.member(member.as_ref()?, seat, &members_path.index(index)))
             .collect();
         // One url without TLS is enough for the certificates to be a mistake.
         let facts = own.iter().flatten().map(|own| own.facts);
@@ -118,16 +120,17 @@ impl Checker<'_> {
         }
         if count < MEMBERS_MIN {
             let message = format!(
-                "has {count}{which}; a quorum takes {MEMBERS_MIN} or more, 5 for two failures at once; with fewer servers use \
-                 store.redis"
+                "has {count}{which}; a quorum takes {MEMBERS_MIN} or more, 5 for two failures at once; with fewer \
+                 servers use store.redis"
             );
             self.problem(path, message);
         } else if count > MEMBERS_MAX {
             let message = format!("has {count}{which}; more than {MEMBERS_MAX} only make every renewal dearer");
             self.problem(path, message);
         } else if count.is_multiple_of(2) {
+            let fewer = count - 1;
             let message =
-                format!("has {count}{which}, an even number: it bears no more failures than {}, and costs more", count - 1);
+                format!("has {count}{which}, an even number: it bears no more failures than {fewer}, and costs more");
             self.warning(path, message);
         }
     }
@@ -152,7 +155,7 @@ impl Checker<'_> {
     }
 
     /// What is wrong with one member by itself.
-    fn member(&mut self, raw: &RawMember, path: &Path) -> Option<Own> {
+    fn member(&mut self, raw: &RawMember, seat: Option<Seat>, path: &Path) -> Option<Own> {
         let url_path = path.key("url");
         let config = RawRedis {
             url: raw.url.clone(),
@@ -166,7 +169,6 @@ impl Checker<'_> {
             replication: None,
             guard: None,
         };
-        let seat = self.seat(raw, path);
         let url = self.url(config.url.as_ref(), &url_path);
         let username = self.credential("username", (&config.username, &config.username_file), path);
         let password = self.credential("password", (&config.password, &config.password_file), path);
@@ -213,9 +215,8 @@ impl Checker<'_> {
     fn required(&mut self, given: Option<&Scalar>, path: &Path) -> Required {
         let required = self.word(given, path, &[("majority", Required::Majority), ("all", Required::All)]);
         if required == Some(Required::All) {
-            let message =
-                "all: while one member is down, nobody is elected and no lease renewed; what it is worth is that a \
-                 leader is known to every member";
+            let message = "all: while one member is down, nobody is elected and no lease renewed; what it is worth is \
+                           that a leader is known to every member";
             self.warning(path, message.to_owned());
         }
         required.unwrap_or(Required::Majority)

@@ -8,7 +8,8 @@
 //!
 //! Some records are made up. When containerd loses a container's shim it reports the end of a process that may live
 //! (`cleanupAfterDeadShim` in `core/runtime/v2/shim.go`; issues 8381 and 10727), with one of two exit codes and the
-//! reason that every failure has. Such an end may be true as well (SIGKILL), and the two cannot be told apart: it proves
+//! reason that every failure has. Such an end may be true as well (SIGKILL), and the two cannot be told apart: it
+//! proves
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -18,7 +19,8 @@ use super::pod::{ContainerStatus, Pod, Spec, Status, Terminated};
 use super::testament::{Reach, Testament};
 use crate::protocol::SessionId;
 
-/// Why a container ended, in the words of runtimes that have seen it end; and `Error`, for which see [`MADE_UP`]. Of other
+/// Why a container ended, in the words of runtimes that have seen it end; and `Error`, for which see [`MADE_UP`]. Of
+/// other
 /// words some are made up for a container that nobody can find any more (`ContainerStatusUnknown`, `Unknown`), so only
 /// these count.
 const ENDED: [&str; 2] = ["Completed", "OOMKilled"];

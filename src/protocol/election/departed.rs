@@ -7,7 +7,8 @@
 //! lease is another's by now, nothing happens. What the dead process had sent and what arrives late finds a released
 //! term; a campaign of its own that arrives late costs one more release.
 //!
-//! Whoever is heard to renew after its end has not ended, whatever was said: nothing of the kind is believed of it again.
+//! Whoever is heard to renew after its end has not ended, whatever was said: nothing of the kind is believed of it
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -98,8 +98,8 @@ pub enum Input {
     /// From now on wait so much longer before each look, so that others may go first. Nothing changes for a leader, nor
     /// for a campaign without an answer, which may have been granted.
     Patience { patience: Duration },
-    /// The process of this session has ended, as its node has seen, and will send nothing more. What its app was told is
-    /// good for `promise` from now on at the most, by any clock that is up to 1 % off; then a candidate gives the
+    /// The process of this session has ended, as its node has seen, and will send nothing more. What its app was told
+    /// is good for `promise` from now on at the most, by any clock that is up to 1 % off; then a candidate gives the
     /// lease back in its place. Nothing happens if the session has none. A heartbeat of it refutes this.
     Departed { session: SessionId, promise: Duration },
     /// The app has stopped acting on the promises given. Ignored unless draining.

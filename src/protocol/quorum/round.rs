@@ -173,14 +173,15 @@ impl CampaignRound {
     }
 
     /// Whether nobody can object, so that a slow member need not be waited for: enough members granted who say that the
-    /// last term they confirmed was given back by its holder. Whoever leads was confirmed by one of those. The quick ones
-    /// are heard, since any may know of another list.
+    /// last term they confirmed was given back by its holder. Whoever leads was confirmed by one of those. The quick
+    /// ones are heard, since any may know of another list.
     fn is_succession(&self, urn: &Urn) -> bool {
         (self.hurried || urn.is_full()) && self.are_successors(urn)
     }
 
     fn are_successors(&self, urn: &Urn) -> bool {
-        self.seats.are_enough(urn.answers().filter_map(grant).filter(|(.., released)| *released).map(|(member, ..)| member))
+        let released = urn.answers().filter_map(grant).filter(|(.., released)| *released);
+        self.seats.are_enough(released.map(|(member, ..)| member))
     }
 
     /// Did enough grant, and is anybody against it, or might be?

@@ -198,9 +198,8 @@ impl Api {
                 Some((error.clone(), *retry_after))
             }
         };
-        let health = trouble
-            .as_ref()
-            .map_or(StoreHealth::Up, |(error, _)| StoreHealth::Down { reason: error.to_string() });
+        let health =
+            trouble.as_ref().map_or(StoreHealth::Up, |(error, _)| StoreHealth::Down { reason: error.to_string() });
         let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         match trouble {
             None => rest.end(),

@@ -350,9 +350,9 @@ fn hasty_stranger(record: &LeaseRecord, ours: Duration) -> Option<String> {
     let Tenure::Foreign(Some(theirs)) = record.tenure() else { return None };
     (theirs < ours).then(|| {
         format!(
-            "{} takes part with another program, whose leaseDurationSeconds are {}, and leaseDuration here is {ours:?}: \
-             client-go before 0.27 and other languages' libraries wait for their own only, and may lead while this \
-             replica still does; set leaseDuration to that or less, and renewPeriod well below",
+            "{} takes part with another program, whose leaseDurationSeconds are {}, and leaseDuration here is \
+             {ours:?}: client-go before 0.27 and other languages' libraries wait for their own only, and may lead while \
+             this replica still does; set leaseDuration to that or less, and renewPeriod well below",
             record.identity,
             theirs.as_secs()
         )

@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use super::Panel;
+use crate::clock::{BootClock, Clock};
 use crate::protocol::{Answer, Ask, Failure, RoleName, Round, Step};
 use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
 
@@ -25,7 +25,7 @@ const SLOW_MIN: Duration = Duration::from_millis(2);
 pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut round: R) -> Result<R::Reply, StoreError> {
     let mut answers = FuturesUnordered::new();
     let mut some_are_silent = false;
-    let began = Instant::now();
+    let began = BootClock.now();
     let (mut late_at, mut hurried) = (None, false);
     loop {
         while let Some(step) = round.poll() {
@@ -51,10 +51,11 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
             }
         }
         if late_at.is_none() && round.has_a_quorum() {
-            late_at = Some(Instant::now() + (began.elapsed() * SLOW).max(SLOW_MIN));
+            let now = BootClock.now();
+            late_at = Some(now + (now.since(began) * SLOW).max(SLOW_MIN));
         }
         let next = match late_at {
-            Some(at) if !hurried => match tokio::time::timeout_at(at, answers.next()).await {
+            Some(at) if !hurried => match tokio::time::timeout(at.since(BootClock.now()), answers.next()).await {
                 Ok(next) => next,
                 Err(_) => {
                     hurried = true;

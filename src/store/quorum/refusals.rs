@@ -1,5 +1,5 @@
-//! What members refuse the leaders of this process: a member that can be reached and renews nothing (its memory is full,
-//! say) is missing all the same, though a majority of the others makes up for it.
+//! What members refuse the leaders of this process: a member that can be reached and renews nothing (its memory is
+//! full, say) is missing all the same, though a majority of the others makes up for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -79,6 +79,10 @@ impl Info {
     /// [`StoreError::Refused`] with what is in the way, and what would help.
     pub fn check(&self, guard: Guard, acks: u32) -> Result<(), StoreError> {
         let refused = |reason: String| Err(StoreError::Refused { reason });
+        if self.mode() == Some("sentinel") {
+            let reason = "it is a Sentinel, which keeps no leases: use a redis-sentinel: URL, or name the Redis itself";
+            return refused(reason.to_owned());
+        }
         match self.version() {
             None => return refused("it does not tell its version (INFO server): is it a Redis?".to_owned()),
             Some(version) if version < VERSION_MIN => {
@@ -195,6 +199,7 @@ mod tests {
         };
         assert!(reason("redis_version:6.0.16 role:master").contains("6.2 or later"));
         assert!(reason("redis_version:5.0.3 role:master").contains("too old"));
+        assert!(reason("redis_version:7.0.15 redis_mode:sentinel").contains("redis-sentinel:"));
         assert!(reason("redis_version:7.0.15 role:slave").contains("point the URL at the master"));
         assert!(reason("role:master").contains("version"));
         assert_eq!(info("redis_version:6.2.0 role:master").check(Guard::Off, 0), Ok(()));

@@ -23,7 +23,8 @@ use crate::store::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHeal
 #[derive(Debug)]
 pub struct RedisMember {
     store: RedisStore,
-    /// What it is told of the list of members that it is of: see [`QuorumConfig::lists`](crate::config::QuorumConfig::lists).
+    /// What it is told of the list of members that it is of, in the words of
+    /// [`QuorumConfig::lists`](crate::config::QuorumConfig::lists).
     lists: Arc<str>,
 }
 
@@ -111,7 +112,12 @@ impl Member for RedisMember {
                  quorum has not agreed to"
             )
         });
-        self.store.notes().into_iter().chain(replicas).collect()
+        let in_cluster = self.store.routes.base.is_in_cluster().then(|| {
+            "it is a node of a Redis Cluster: a member is a server by itself, for a node has only the roles of its \
+             slots, and a failover would hand on what the quorum has not agreed to"
+                .to_owned()
+        });
+        self.store.notes().into_iter().chain(replicas).chain(in_cluster).collect()
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {

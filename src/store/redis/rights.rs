@@ -144,12 +144,12 @@ impl<'a> Trial<'a> {
     /// The same with a member's scripts.
     async fn member_term(&self) -> Result<(), StoreError> {
         let me = ["00000000000000000000000000000001", "1", "baton audit"].map(str::to_owned);
-        let campaign = [&me[..], &["1000", "0", "0"].map(str::to_owned)].concat();
+        let campaign = [&me[..], &["1000", "0", "0", "", "", ""].map(str::to_owned)].concat();
         let granted = self.script(&MEMBER_CAMPAIGN, &campaign).await?;
         let token = granted.get(2).cloned().unwrap_or_default();
-        let raise = [&me[..], &["1000", "0", &token].map(str::to_owned)].concat();
+        let raise = [&me[..], &["1000", "0", &token, ""].map(str::to_owned)].concat();
         let raised = self.script(&MEMBER_RAISE, &raise).await;
-        let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
+        let renew = [&me[..], &["1000", "1", &token, "1", "0", ""].map(str::to_owned)].concat();
         let renewed = self.script(&MEMBER_RENEW, &renew).await;
         let release = [&me[..2], &[token, "0".to_owned()]].concat();
         let released = self.script(&MEMBER_RELEASE, &release).await;

@@ -46,6 +46,7 @@ pub(super) struct Shared {
 struct Known {
     run_id: Option<String>,
     replicas: Option<u64>,
+    in_cluster: bool,
 }
 
 /// What all connections of a store share.
@@ -112,6 +113,11 @@ impl Shared {
     /// How many replicas it had.
     pub fn replicas(&self) -> Option<u64> {
         self.known().replicas
+    }
+
+    /// Whether it was a node of a cluster.
+    pub fn is_in_cluster(&self) -> bool {
+        self.known().in_cluster
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -187,7 +193,8 @@ async fn open(settings: &Settings, target: Target) -> Result<(Link, Known, Vec<S
     if !only_tells {
         info.check_master()?;
     }
-    Ok((link, Known { run_id: info.process(), replicas: info.replicas() }, info.notes(acks)))
+    let in_cluster = info.mode() == Some("cluster");
+    Ok((link, Known { run_id: info.process(), replicas: info.replicas(), in_cluster }, info.notes(acks)))
 }
 
 /// Asks a server who it is.

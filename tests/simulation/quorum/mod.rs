@@ -1,5 +1,6 @@
 //! The quorum under seeded faults: real elections, rounds, members and choruses; everything else is what can go wrong.
 
+pub mod change;
 pub mod faults;
 pub mod run;
 mod traffic;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use baton::protocol::{Input, Rules, Seats};
 
+use super::change::{Change, Way};
 use super::faults::Fault;
-use super::world::{Change, Happening, LEASE, Scenario, Way, World};
+use super::world::{Happening, LEASE, Scenario, World};
 use crate::clockwork::{MS, Nanos, SECOND};
 use crate::run::Verdict;
 use crate::scenario::{LEADER_WITHIN, TABLE_LENGTH};
@@ -74,9 +75,19 @@ pub fn change_scenario(seed: u64, way: Way) -> Scenario {
         [[&[0, 1, 2], &[0, 1, 3]], [&[0, 1, 2], &[0, 1, 2, 3, 4]], [&[0, 1, 2], &[2, 3, 4]]];
     let lists = LISTS[usize::try_from(seed % 3).expect("small")];
     let mixed = mixed_scenario(seed);
-    let (fault, fault_gap) =
-        if seed.is_multiple_of(2) { (Fault::Zones, (2 * SECOND, 20 * SECOND)) } else { (Fault::Mixed, mixed.fault_gap) };
-    Scenario { seats: Seats::majority(3), change: Some(Change { lists, way }), fault, fault_gap, replicas_max: 200, ..mixed }
+    let (fault, fault_gap) = if seed.is_multiple_of(2) {
+        (Fault::Zones, (2 * SECOND, 20 * SECOND))
+    } else {
+        (Fault::Mixed, mixed.fault_gap)
+    };
+    Scenario {
+        seats: Seats::majority(3),
+        change: Some(Change { lists, way }),
+        fault,
+        fault_gap,
+        replicas_max: 200,
+        ..mixed
+    }
 }
 
 /// The same, as it is to be done.
@@ -174,27 +185,6 @@ pub const SCENARIOS: [(&str, Plan); 9] = [
 pub fn departures_scenario(seed: u64) -> Scenario {
     let scenario = if seed.is_multiple_of(2) { mixed_scenario(seed) } else { storm_scenario(seed) };
     Scenario { departures: true, ..scenario }
-}
-
-/// The rules of a quorum that can be switched off one by one, by name.
-const SWITCHES: [(&str, fn(&mut Rules)); 9] = [
-    ("sent_at", |rules| rules.sent_at = false),
-    ("tokens", |rules| rules.tokens = false),
-    ("reassert", |rules| rules.reassert = false),
-    ("generation", |rules| rules.generation = false),
-    ("empty", |rules| rules.empty = false),
-    ("longest", |rules| rules.longest = false),
-    ("until", |rules| rules.until = false),
-    ("promises", |rules| rules.promises = false),
-    ("objection", |rules| rules.objection = false),
-];
-
-/// The same without one of the rules.
-pub fn without(scenario: Scenario, rule: &str) -> Option<Scenario> {
-    let (_, off) = SWITCHES.iter().find(|(name, _)| *name == rule)?;
-    let mut scenario = scenario;
-    off(&mut scenario.rules);
-    Some(scenario)
 }
 
 /// Plays one scenario to its end. The same scenario gives the same run.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use baton::protocol::{
     Action, Announcement, Answer, Ask, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell, Profile,
-    ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seat, Seats, Server, SessionId, StoreTime, Timing, Vote,
+    ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
 };
 use fastrand::Rng;
 
+use super::change::Change;
 use super::faults::Fault;
 use crate::checker::{Checker, Watched};
 use crate::clockwork::{AppHabit, LocalClock, MS, Nanos, SECOND, Timeline};
@@ -57,54 +58,6 @@ pub struct Scenario {
     pub table: bool,
     /// Keep a log of every event, to be printed.
     pub log: bool,
-}
-
-/// Two lists of members, by their places, and how replicas go from one to the other and back.
-#[derive(Clone, Copy, Debug)]
-pub struct Change {
-    pub lists: [&'static [usize]; 2],
-    pub way: Way,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Over both lists at once.
-    Joint,
-    /// From one to the other, by replicas that tell the members by which list they ask.
-    Told,
-    /// The same, and nobody tells.
-    Silent,
-}
-
-impl Change {
-    const PLACES: usize = 5;
-
-    fn stages(&self) -> usize {
-        if self.way == Way::Joint { 4 } else { 2 }
-    }
-
-    /// What a replica is configured with that begins in this stage: its seats, and what it tells of them.
-    fn config(&self, stage: usize) -> (Seats, String) {
-        let [one, other] = self.lists;
-        let (before, after) = match (self.way, stage % self.stages()) {
-            (_, 0) => (one, one),
-            (Way::Joint, 1) => (one, other),
-            (Way::Joint, 3) => (other, one),
-            _ => (other, other),
-        };
-        let seat = |place| match (before.contains(&place), after.contains(&place)) {
-            (true, true) => Some(Seat::Stays),
-            (true, false) => Some(Seat::Leaves),
-            (false, true) => Some(Seat::Joins),
-            (false, false) => None,
-        };
-        let seats: Vec<Option<Seat>> = (0..Self::PLACES).map(seat).collect();
-        let told = match self.way {
-            Way::Silent => String::new(),
-            Way::Told | Way::Joint => format!("{before:?}|{after:?}"),
-        };
-        (Seats::of(&seats, false), told)
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -393,37 +346,6 @@ impl World {
         let new = self.replicas.len() - 1;
         self.note(|_| format!("replica-{new} joins"));
         self.serve(new);
-    }
-
-    /// Replica by replica to the list of this stage; once all have it, to the next.
-    fn roll(&mut self) {
-        if self.calm {
-            return;
-        }
-        let next = self.now + self.span(SECOND, 4 * SECOND);
-        self.at(next, Happening::Roll);
-        let old = |replica: &&Replica| replica.alive && replica.stage < self.stage;
-        let Some(at) = self.replicas.iter().position(|replica| old(&replica) && !replica.ends) else {
-            // As it is documented: no process of the step before is left, and somebody leads by this one.
-            let is_done = !self.replicas.iter().any(|replica| old(&replica))
-                && self.leader().is_some_and(|leader| self.replicas[leader].stage == self.stage);
-            self.note(|world| format!("stage {}, done: {is_done}", world.stage));
-            self.stage += usize::from(is_done || self.scenario.change.is_some_and(|change| change.way != Way::Joint));
-            return;
-        };
-        if self.now < self.replicas[at].paused_until {
-            return;
-        }
-        let begins = self.now + self.span(0, SECOND);
-        if self.rng.bool() {
-            self.note(|_| format!("replica-{at} is killed to begin anew"));
-            self.replicas[at].alive = false;
-        } else {
-            self.note(|_| format!("replica-{at} ends to begin anew"));
-            self.replicas[at].ends = true;
-            self.input(at, Input::Shutdown);
-        }
-        self.at(begins, Happening::Join);
     }
 
     /// A sidecar has ended, and sometimes its app with it: the others read that, soon or late.

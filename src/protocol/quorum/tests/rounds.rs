@@ -127,7 +127,8 @@ fn while_the_list_changes_it_takes_a_majority_of_each() {
 #[test]
 fn while_the_list_changes_a_campaign_and_a_renewal_take_a_majority_of_each() {
     let votes = vec![granted(10), silent(1), granted(20), silent(3)];
-    assert!(matches!(failed(replacing(), votes), Err(Failure { reason }) if reason.contains("after the change answer")));
+    let answer = failed(replacing(), votes);
+    assert!(matches!(answer, Err(Failure { reason }) if reason.contains("after the change answer")));
     let mut round = campaigned(replacing(), vec![granted(10), silent(1), granted(20), granted(30)]);
     let (ballot, to, _) = asked(&mut round);
     assert_eq!(to, [0, 2, 3]);

@@ -3,8 +3,8 @@
 -- lead, else 0; in_record: the numbers that only its records have. over: the greatest token of
 -- a term that its holder gave back; confirmed: the greatest that was confirmed here; lease_ms and until: as in
 -- single.lua, of the lease that was confirmed last (until: 0 once its holder gave it back).
--- listed_until: until when another list of the members than `lists` is an objection; lists: by which it was last granted
--- or confirmed, both of a change with | between them.
+-- listed_until: until when another list of the members than `lists` is an objection; lists: by which it was last
+-- granted or confirmed, both of a change with | between them.
 local layout = {
   v = 'q1', in_lease = 'confirmed', in_record = { 'over', 'confirmed', 'lease_ms', 'until', 'listed_until' },
   texts = { 'lists' },

@@ -1,11 +1,11 @@
 -- The first step of a quorum's campaign (R1, with R3 and R5): grants the lease for a third of its time. Of that nothing
 -- is published, for nobody leads by it yet. Answers one of
---   granted token released(0/1) | held token remaining_ms confirmed(0/1) session identity | guarded token remaining_us cause
---   | stale token | unlisted token remaining_us lists | exhausted
+--   granted token released(0/1) | held token remaining_ms confirmed(0/1) session identity
+--   | guarded token remaining_us cause | stale token | unlisted token remaining_us lists | exhausted
 -- each after its name with the store's clock.
 --
--- ARGV: channel session attempt identity lease_ms guard floor over_session over_token lists (over: the last term that the
--- candidate knows to be over; empty when it knows of none)
+-- ARGV: channel session attempt identity lease_ms guard floor over_session over_token lists (over: the last term that
+-- the candidate knows to be over; empty when it knows of none)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local guard, floor, over_session, over_token = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local lists = ARGV[10]
