@@ -216,13 +216,15 @@ impl Link {
     }
 
     /// Waits for the same, and has the connection that is in doubt answer a PING, though nobody else may have anything
-    /// to ask: one that is dead shall be found so before it is needed. While all is well, nothing here wakes up.
-    pub async fn kept(&self) -> StoreError {
+    /// to ask: one that is dead shall be found so before it is needed. `doubt`: somebody else has his. While all is
+    /// well, nothing here wakes up.
+    pub async fn kept(&self, doubt: Option<&Notify>) -> StoreError {
         loop {
             tokio::select! {
                 biased;
                 why = self.ended() => return why,
                 () = self.in_doubt.notified() => {}
+                Some(()) = OptionFuture::from(doubt.map(Notify::notified)) => {}
             }
             // What follows from a second command without an answer is done where that is noticed.
             let left = self.patience.unresponsive().saturating_sub(self.command_timeout).max(PATIENCE_MIN);

@@ -153,6 +153,8 @@ pub(super) struct Listeners {
     gone: Arc<Notify>,
     /// The connection may lead to a server to which nothing is published any more.
     suspect: Notify,
+    /// The connection was of no use, and another to the same server may be dead as well.
+    pub doubt: Notify,
     /// Which server process the connection leads to, as far as it told.
     process: Mutex<Option<String>>,
     /// Why Redis does not let us listen, while it does not.
@@ -320,6 +322,8 @@ pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut 
         };
         if let StoreError::Refused { reason } = &ended {
             listeners.set_refusal(Some(format!("it does not let us listen: {reason}")));
+        } else {
+            listeners.doubt.notify_one();
         }
         tracing::debug!(reason = %ended, "the subscription ended; replicas look by themselves meanwhile");
         listeners.mark_all();

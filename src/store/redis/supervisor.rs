@@ -164,7 +164,9 @@ pub(super) async fn run(
                     common.listeners.follow(process);
                 }
                 shared.up(&link, found);
-                let why = link.kept().await;
+                // In a cluster the two need not be at the same node.
+                let doubt = settings.nodes.is_none().then_some(&common.listeners.doubt);
+                let why = link.kept(doubt).await;
                 // One that opens and is then refused at every command would be opened forty times a second.
                 if link.is_replaced() || link.age() >= PAUSE_MAX {
                     pauses.reset();
