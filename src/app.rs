@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::api::{self, ApiOptions};
 use crate::clock::{BootClock, SharedClock, wall_time};
 use crate::config::{
-    Changes, Config, Environment, Guard, LiveChanges, Loaded, Reload, RoleConfig, StoreConfig, Watcher,
+    Changes, Config, Environment, Guard, LiveChanges, Loaded, Reload, RoleConfig, StoreConfig, StoreUse, Watcher,
 };
 use crate::http::{Calls, CallsOn, ListenerThread};
 use crate::jobs::{JobCalls, JobDesk};
@@ -33,7 +33,7 @@ use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
 use crate::telemetry_http::{self, Pulse, Sources};
 
 use stores::lease_min;
-pub use stores::{Stores, open_store};
+pub use stores::{Opened, Stores, open_store, open_stores};
 
 /// Why a replica cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -127,11 +127,12 @@ impl Replica {
         };
         let mut entropy = Entropy::from_system();
         let session = entropy.session();
-        let membership = Membership { identity: Arc::clone(&config.identity), session, guard: guards(&config) };
+        let guard = guards(&config.store);
+        let membership = Membership { identity: Arc::clone(&config.identity), session, guard };
         // Before it campaigns: whoever leads has left it.
         let will = Will::leave(&config, session);
         let departures = Departures::start(&config, &ground.clock, entropy.seed());
-        tokio::spawn(tell_health(store_health, telemetry.clone()));
+        tokio::spawn(tell_health(StoreUse::Leases, store_health, telemetry.clone()));
         // Before the roles, whose first events it is to hear.
         let extras = Extras::start(&config, &ground.clock, &telemetry, Entropy::from_system());
         let mut team = Team::new(membership, surroundings, entropy);
@@ -218,8 +219,8 @@ impl Replica {
     }
 }
 
-fn guards(config: &Config) -> bool {
-    match &config.store {
+fn guards(store: &StoreConfig) -> bool {
+    match store {
         StoreConfig::Redis(redis) => redis.guard == Guard::Strict,
         StoreConfig::Quorum(quorum) => quorum.guard() == Guard::Strict,
         StoreConfig::Kubernetes(leases) => leases.guard == Guard::Strict,
@@ -264,7 +265,7 @@ impl Locks {
             identity: Arc::clone(&config.identity),
             lease: config.locks.lease,
             lease_max: config.locks.max_lease,
-            guard: guards(config).then_some(config.locks.guard),
+            guard: guards(config.store_of(StoreUse::Locks)).then_some(config.locks.guard),
             waiters_max: config.locks.max_waiters as usize,
         };
         let clock = Arc::clone(&replica.clock);
@@ -326,6 +327,10 @@ impl App {
         let token = config.api.token.clone();
         let lease_min = stores.lease_min;
         let replica = Replica::start(config, stores.leases, ground).await;
+        for (of, health) in stores.own {
+            replica.telemetry.metrics().own_store_up(of, *health.borrow() == StoreHealth::Up);
+            tokio::spawn(tell_health(of, health, replica.telemetry.clone()));
+        }
         let locks = stores.locks.map(|store| Locks::open(store, &replica));
         let jobs = match stores.ledgers {
             Some(store) => Some(Jobs::open(store, &replica).await),
@@ -445,16 +450,16 @@ impl App {
     }
 }
 
-/// Tells how the store is, whenever that changes, for as long as there is a store.
-async fn tell_health(mut health: watch::Receiver<StoreHealth>, telemetry: Telemetry) {
+/// Tells how a store is, whenever that changes, for as long as there is that store.
+async fn tell_health(of: StoreUse, mut health: watch::Receiver<StoreHealth>, telemetry: Telemetry) {
     if *health.borrow() == StoreHealth::Up {
         // Not being connected yet is no news at a start.
         health.mark_changed();
     }
     while health.changed().await.is_ok() {
         let event = match health.borrow_and_update().clone() {
-            StoreHealth::Up => SystemEvent::StoreUp,
-            StoreHealth::Down { reason } => SystemEvent::StoreDown { reason },
+            StoreHealth::Up => SystemEvent::StoreUp { of },
+            StoreHealth::Down { reason } => SystemEvent::StoreDown { of, reason },
         };
         telemetry.record_system(&event);
     }
@@ -501,7 +506,8 @@ fn lock_calls(locks: &Option<Locks>, replica: &Replica) -> Vec<Arc<dyn Calls>> {
     const NOT_THERE: &str = "the store of this replica has no locks";
     let (config, clock) = (&replica.config, Arc::clone(&replica.clock));
     let Some(locks) = locks else {
-        return vec![Arc::new(LockCalls::disabled(config.store.without_locks().unwrap_or(NOT_THERE), clock))];
+        let why = config.store_of(StoreUse::Locks).without_locks().unwrap_or(NOT_THERE);
+        return vec![Arc::new(LockCalls::disabled(why, clock))];
     };
     let mut calls: Vec<Arc<dyn Calls>> = vec![Arc::new(LockCalls::new(Arc::clone(&locks.desk), clock))];
     if !config.locks.dapr_stores.is_empty() {
@@ -514,7 +520,7 @@ fn job_calls(jobs: &Option<Jobs>, replica: &Replica) -> Arc<dyn Calls> {
     const NOT_THERE: &str = "the store of this replica has no ledgers for jobs";
     Arc::new(match jobs {
         Some(jobs) => JobCalls::new(Arc::clone(&jobs.desk)),
-        None => JobCalls::disabled(replica.config.store.without_jobs().unwrap_or(NOT_THERE)),
+        None => JobCalls::disabled(replica.config.store_of(StoreUse::Jobs).without_jobs().unwrap_or(NOT_THERE)),
     })
 }
 
@@ -564,7 +570,7 @@ pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -
     let ground = Ground::real();
     let watcher = Watcher::new(&path, environment, &loaded);
     let config = loaded.config;
-    let store = open_store(&config, &ground.clock)?;
+    let store = open_stores(&config, &ground.clock)?;
     let app = App::build(config, store, &ground).await?;
     let roles: Vec<String> = app.roles().all().iter().map(|role| role.name().to_string()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), roles = roles.join(","), "baton runs");

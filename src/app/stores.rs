@@ -1,59 +1,111 @@
-//! The store that a configuration names, with all that a replica needs of it.
+//! The stores that a configuration names, with all that a replica needs of them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::clock::SharedClock;
-use crate::config::{Config, QuorumConfig, RoleConfig, StoreConfig};
+use crate::config::{Config, QuorumConfig, RoleConfig, StoreConfig, StoreUse};
 use crate::process::Entropy;
 use crate::protocol::LEASE_DURATION_MIN;
 use crate::store::kubernetes::KubernetesStore;
 use crate::store::memory::MemoryStore;
 use crate::store::quorum::{Member, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
-use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease};
+use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
 
 /// An opened store: one connection to it, seen from its sides.
 #[derive(Clone)]
-pub struct Stores {
+pub struct Opened {
     /// Its leases, not measured yet.
     pub leases: Arc<dyn LeaseStore>,
     /// Its locks, if it has any.
     pub locks: Option<Arc<dyn LockStore>>,
     /// Its ledgers of jobs, if it has any; not measured yet.
     pub ledgers: Option<Arc<dyn LedgerStore>>,
-    /// What it goes by.
-    pub lease_min: ShortestLease,
 }
 
-impl Stores {
-    fn new<S: LeaseStore + LockStore + LedgerStore>(store: S, lease_min: ShortestLease) -> Self {
+impl Opened {
+    fn new<S: LeaseStore + LockStore + LedgerStore>(store: S) -> Self {
         let store = Arc::new(store);
         let locks = Some(Arc::clone(&store) as Arc<dyn LockStore>);
-        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks, ledgers: Some(store), lease_min }
+        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks, ledgers: Some(store) }
     }
 
     /// Of a store that [`StoreConfig::without_locks`] and [`StoreConfig::without_jobs`] tell of.
-    fn of_leases<S: LeaseStore>(store: S, lease_min: ShortestLease) -> Self {
-        Self { leases: Arc::new(store), locks: None, ledgers: None, lease_min }
+    fn of_leases<S: LeaseStore>(store: S) -> Self {
+        Self { leases: Arc::new(store), locks: None, ledgers: None }
     }
 }
 
-/// The store that the configuration names. Redis may be down: it is tried again in the background.
+/// All that a replica keeps anything in.
+#[derive(Clone)]
+pub struct Stores {
+    /// The leases of roles, not measured yet.
+    pub leases: Arc<dyn LeaseStore>,
+    /// Locks, if there are any.
+    pub locks: Option<Arc<dyn LockStore>>,
+    /// Ledgers of jobs, if there are any; not measured yet.
+    pub ledgers: Option<Arc<dyn LedgerStore>>,
+    /// How those stores are that locks or ledgers have for themselves.
+    pub own: Vec<(StoreUse, watch::Receiver<StoreHealth>)>,
+    /// What connections go by.
+    pub lease_min: ShortestLease,
+}
+
+/// Every store that the configuration names. Each has connections of its own, also where two of them lead to one
+/// server, so that one that does not answer holds up nothing else. A Redis may be down: it is tried again in the
+/// background.
 ///
 /// # Errors
 /// A URL or a TLS file that cannot be used.
-pub fn open_store(config: &Config, clock: &SharedClock) -> Result<Stores, SetupError> {
+pub fn open_stores(config: &Config, clock: &SharedClock) -> Result<Stores, SetupError> {
     let lease_min = ShortestLease::from(lease_min(&config.roles));
-    let (given, mut entropy) = (lease_min.clone(), Entropy::from_system());
-    Ok(match &config.store {
-        StoreConfig::Redis(redis) => Stores::new(RedisStore::connect(redis, given, entropy.seed())?, lease_min),
-        StoreConfig::Quorum(quorum) => Stores::of_leases(open_quorum(quorum, &given, clock)?, lease_min),
-        StoreConfig::Kubernetes(leases) => {
-            Stores::of_leases(KubernetesStore::new(leases, given, entropy.seed()), lease_min)
+    let Opened { leases, locks, ledgers } = open(config, StoreUse::Leases, &lease_min, clock)?;
+    let mut stores = Stores { leases, locks, ledgers, own: Vec::new(), lease_min };
+    for (of, _) in config.stores().skip(1) {
+        let opened = open(config, of, &stores.lease_min, clock)?;
+        stores.own.push((of, opened.leases.health()));
+        match of {
+            StoreUse::Leases => {}
+            StoreUse::Locks => stores.locks = opened.locks,
+            StoreUse::Jobs => stores.ledgers = opened.ledgers,
         }
-        StoreConfig::Memory => Stores::new(MemoryStore::new(Arc::clone(clock)), lease_min),
+    }
+    Ok(stores)
+}
+
+/// The store that these are in, for who needs no other.
+///
+/// # Errors
+/// As [`open_stores`].
+pub fn open_store(config: &Config, of: StoreUse, clock: &SharedClock) -> Result<Opened, SetupError> {
+    open(config, of, &lease_min(&config.roles).into(), clock)
+}
+
+/// `roles`: the shortest lease of any.
+fn open(config: &Config, of: StoreUse, roles: &ShortestLease, clock: &SharedClock) -> Result<Opened, SetupError> {
+    // What a connection to a Redis of their own is judged by. A ledger is written within a leader's term.
+    let lease_min = match (of, config.own_store(of)) {
+        (StoreUse::Locks, Some(_)) => config.locks.lease.into(),
+        (StoreUse::Leases | StoreUse::Locks | StoreUse::Jobs, _) => roles.clone(),
+    };
+    let seed = Entropy::from_system().seed();
+    Ok(match config.store_of(of) {
+        StoreConfig::Redis(redis) => {
+            let connected = RedisStore::connect(redis, lease_min, seed);
+            Opened::new(connected.map_err(|error| error.in_section(section(config, of), "url"))?)
+        }
+        StoreConfig::Quorum(quorum) => Opened::of_leases(open_quorum(quorum, &lease_min, clock)?),
+        StoreConfig::Kubernetes(leases) => Opened::of_leases(KubernetesStore::new(leases, lease_min, seed)),
+        StoreConfig::Memory => Opened::new(MemoryStore::new(Arc::clone(clock))),
     })
+}
+
+/// Where the configuration names the Redis that these are in.
+fn section(config: &Config, of: StoreUse) -> &'static str {
+    config.own_store(of).map_or(StoreUse::Leases, |_| of).redis_key()
 }
 
 /// The shortest lease of these.

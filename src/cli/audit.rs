@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use baton::clock::wall_time;
-use baton::config::{Environment, KubernetesConfig, RoleConfig, StoreConfig};
+use baton::config::{Config, Environment, KubernetesConfig, RoleConfig, StoreConfig, StoreUse};
 use baton::process::Exit;
 use baton::protocol::RoleName;
 use baton::store::StoreError;
 use baton::store::kubernetes::{self, KubernetesStore};
 use baton::store::redis::{self, AuditReport, Finding, QuorumReport, Severity};
 use clap::Args;
-use serde::Serialize;
+use serde_json::Value;
 
 use super::output::{complain, say};
 use super::{Code, ConfigFile, Format, block_on, load};
@@ -23,10 +23,10 @@ use super::{Code, ConfigFile, Format, block_on, load};
 /// graded (ok, note, unknown, warning, problem), with what it costs and what would
 /// help. Of a quorum it looks at every member, and at what they are together. Where
 /// leases are in Kubernetes, it looks at the API server: version, RBAC, and the Lease of
-/// every role.
+/// every role. A Redis that locks or jobs have for themselves is looked at as well.
 ///
-/// Ends with 0, with 1 when there is a problem, with 69 when the store, or every member
-/// of the quorum, cannot be talked to.
+/// Ends with 0, with 1 when there is a problem, with 69 when a store, or every member of
+/// the quorum, cannot be talked to.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(after_help = "Examples:\n  baton audit --config config.yaml\n  \
@@ -44,29 +44,109 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Looks, and reports.
 pub fn audit(args: &AuditArgs) -> Code {
-    let loaded = match load(&args.file.config, &Environment::process()) {
-        Ok(loaded) => loaded,
+    let config = match load(&args.file.config, &Environment::process()) {
+        Ok(loaded) => loaded.config,
         Err(code) => return code,
     };
-    let clock = || SystemTime::from(wall_time());
-    let config = &loaded.config;
+    if config.stores().all(|(_, store)| matches!(store, StoreConfig::Memory)) {
+        let file = args.file.config.display();
+        complain(format_args!("{file}: store: there is no Redis or Kubernetes in it to look at"));
+        return Exit::Usage.into();
+    }
     block_on(async {
-        match &config.store {
-            StoreConfig::Redis(redis) => tell("Redis", redis::audit(redis, &clock).await, args.output),
-            StoreConfig::Quorum(quorum) => {
-                let report = redis::audit_quorum(&quorum.members, quorum.seats(), &clock).await;
-                let code = print(&report, report.worst(), quorum_text, args.output);
-                if report.answered == 0 { Exit::Unavailable.into() } else { code }
-            }
-            StoreConfig::Kubernetes(leases) => {
-                tell("API server", audit_kubernetes(leases, &config.roles).await, args.output)
-            }
-            StoreConfig::Memory => {
-                let file = args.file.config.display();
-                complain(format_args!("{file}: store: there is no Redis or Kubernetes in it to look at"));
-                Exit::Usage.into()
+        let (mut found, mut all_answered) = (Vec::new(), true);
+        for (of, store) in config.stores() {
+            match look(&config, of, store).await {
+                Ok(report) => found.extend(report.map(|report| (of, report))),
+                Err(error) => {
+                    all_answered = false;
+                    complain(format_args!("baton audit: {}{error}", of_whom(of)));
+                }
             }
         }
+        all_answered &= found.iter().all(|(_, report)| report.answered());
+        let code = if found.is_empty() { Exit::Unavailable.into() } else { print(&found, args.output) };
+        if all_answered { code } else { Exit::Unavailable.into() }
+    })
+}
+
+/// What was found about a store.
+enum Report {
+    /// What it is, and what was found.
+    One(&'static str, AuditReport),
+    Quorum(QuorumReport),
+}
+
+impl Report {
+    fn answered(&self) -> bool {
+        match self {
+            Self::One(..) => true,
+            Self::Quorum(report) => report.answered > 0,
+        }
+    }
+
+    fn findings(&self) -> Vec<&Finding> {
+        match self {
+            Self::One(_, report) => report.findings.iter().collect(),
+            Self::Quorum(report) => {
+                report.members.iter().flat_map(|member| &member.findings).chain(&report.findings).collect()
+            }
+        }
+    }
+
+    /// Of a quorum the members one after another, then what they are together.
+    fn lines(&self) -> Vec<String> {
+        match self {
+            Self::One(what, report) => chapter(what, report),
+            Self::Quorum(report) => {
+                let mut lines: Vec<String> = report.members.iter().flat_map(|one| chapter("Redis", one)).collect();
+                lines.extend(["The members together".to_owned(), String::new()]);
+                lines.extend(report.findings.iter().flat_map(paragraph));
+                lines.push(String::new());
+                lines
+            }
+        }
+    }
+
+    fn json(&self) -> serde_json::Result<Value> {
+        match self {
+            Self::One(_, report) => serde_json::to_value(report),
+            Self::Quorum(report) => serde_json::to_value(report),
+        }
+    }
+}
+
+fn of_whom(of: StoreUse) -> &'static str {
+    match of {
+        StoreUse::Leases => "",
+        StoreUse::Locks => "locks.store: ",
+        StoreUse::Jobs => "jobsStore: ",
+    }
+}
+
+/// Looks at one store; none where there is nothing to look at.
+async fn look(config: &Config, of: StoreUse, store: &StoreConfig) -> Result<Option<Report>, StoreError> {
+    let clock = || SystemTime::from(wall_time());
+    Ok(match store {
+        StoreConfig::Redis(redis) => {
+            let (what, uses) = match of {
+                StoreUse::Leases => {
+                    let here = |of: &StoreUse| config.own_store(*of).is_none();
+                    let all = [StoreUse::Leases, StoreUse::Locks, StoreUse::Jobs];
+                    ("Redis", all.into_iter().filter(here).collect())
+                }
+                StoreUse::Locks => ("Redis of the locks (locks.store)", vec![of]),
+                StoreUse::Jobs => ("Redis of the jobs (jobsStore)", vec![of]),
+            };
+            Some(Report::One(what, redis::audit(redis, &uses, &clock).await?))
+        }
+        StoreConfig::Quorum(quorum) => {
+            Some(Report::Quorum(redis::audit_quorum(&quorum.members, quorum.seats(), &clock).await))
+        }
+        StoreConfig::Kubernetes(leases) => {
+            Some(Report::One("API server", audit_kubernetes(leases, &config.roles).await?))
+        }
+        StoreConfig::Memory => None,
     })
 }
 
@@ -79,29 +159,37 @@ async fn audit_kubernetes(leases: &KubernetesConfig, roles: &[RoleConfig]) -> Re
     kubernetes::audit(&store, &roles, leases.guard).await
 }
 
-/// Prints what was found where there was one server to look at.
-fn tell(what: &str, report: Result<AuditReport, StoreError>, format: Format) -> Code {
-    match report {
-        Ok(report) => print(&report, report.worst(), |report| text(what, report), format),
-        Err(error) => {
-            complain(format_args!("baton audit: {error}"));
-            Exit::Unavailable.into()
-        }
-    }
-}
-
-fn print<R: Serialize>(report: &R, worst: Severity, text: impl FnOnce(&R) -> String, format: Format) -> Code {
+/// As JSON: the report of the store itself, and those of the others below their keys in it.
+fn print(found: &[(StoreUse, Report)], format: Format) -> Code {
+    let findings: Vec<&Finding> = found.iter().flat_map(|(_, report)| report.findings()).collect();
     match format {
-        Format::Json => match serde_json::to_string_pretty(report) {
+        Format::Json => match json(found) {
             Ok(text) => say(text),
             Err(error) => {
                 complain(format_args!("the report cannot be written as JSON: {error}"));
                 return Exit::Bug.into();
             }
         },
-        Format::Table => say(text(report)),
+        Format::Table => {
+            let mut lines: Vec<String> = found.iter().flat_map(|(_, report)| report.lines()).collect();
+            lines.push(summary(&findings));
+            say(lines.join("\n"))
+        }
     };
-    if worst == Severity::Problem { Code::NO } else { Exit::Well.into() }
+    let is_bad = findings.iter().any(|finding| finding.severity == Severity::Problem);
+    if is_bad { Code::NO } else { Exit::Well.into() }
+}
+
+fn json(found: &[(StoreUse, Report)]) -> serde_json::Result<String> {
+    let mut whole = Value::Object(serde_json::Map::new());
+    for (of, report) in found {
+        match of {
+            StoreUse::Leases => whole = report.json()?,
+            StoreUse::Locks => whole["locksStore"] = report.json()?,
+            StoreUse::Jobs => whole["jobsStore"] = report.json()?,
+        }
+    }
+    serde_json::to_string_pretty(&whole)
 }
 
 fn word(severity: Severity) -> &'static str {
@@ -114,22 +202,6 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn text(what: &str, report: &AuditReport) -> String {
-    let mut lines = chapter(what, report);
-    lines.push(summary(report.findings.iter()));
-    lines.join("\n")
-}
-
-/// The members one after another, then what they are together.
-fn quorum_text(report: &QuorumReport) -> String {
-    let mut lines: Vec<String> = report.members.iter().flat_map(|member| chapter("Redis", member)).collect();
-    lines.extend(["The members together".to_owned(), String::new()]);
-    lines.extend(report.findings.iter().flat_map(paragraph));
-    lines.push(String::new());
-    lines.push(summary(report.members.iter().flat_map(|member| &member.findings).chain(&report.findings)));
-    lines.join("\n")
-}
-
 fn chapter(what: &str, report: &AuditReport) -> Vec<String> {
     let mut lines = vec![format!("The {what} at {}", report.endpoint), String::new()];
     lines.extend(report.findings.iter().flat_map(paragraph));
@@ -137,8 +209,8 @@ fn chapter(what: &str, report: &AuditReport) -> Vec<String> {
     lines
 }
 
-fn summary<'f>(findings: impl Iterator<Item = &'f Finding> + Clone) -> String {
-    let count = |severity| findings.clone().filter(|finding| finding.severity == severity).count();
+fn summary(findings: &[&Finding]) -> String {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     format!(
         "problems: {}, warnings: {}, unknown: {}, notes: {}",
         count(Severity::Problem),

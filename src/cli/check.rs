@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use baton::config::{AbsentFiles, Config, Environment, StoreConfig};
+use baton::config::{AbsentFiles, Config, Environment, StoreConfig, StoreUse};
 use baton::process::Exit;
 use baton::store::redis;
 use clap::Args;
@@ -41,10 +41,15 @@ pub fn check_config(args: &CheckArgs) -> Code {
     for warning in &loaded.warnings {
         complain(format_args!("warning: {}", warning.in_file(&file)));
     }
-    if let StoreConfig::Redis(redis) = &loaded.config.store
-        && let Err(error) = redis::check_files(redis)
-    {
+    let unusable = |(of, store): (StoreUse, &StoreConfig)| match store {
+        StoreConfig::Redis(redis) => Some(redis::check_files(redis).err()?.in_section(of.redis_key(), "url")),
+        StoreConfig::Quorum(_) | StoreConfig::Kubernetes(_) | StoreConfig::Memory => None,
+    };
+    let unusable: Vec<_> = loaded.config.stores().filter_map(unusable).collect();
+    for error in &unusable {
         complain(format_args!("{file}: {error}"));
+    }
+    if !unusable.is_empty() {
         return Exit::Usage.into();
     }
     say(format_args!("{file}: ok: {}", summary(&loaded.config)));
@@ -53,16 +58,22 @@ pub fn check_config(args: &CheckArgs) -> Code {
 
 /// The configuration in one line, without anything secret.
 fn summary(config: &Config) -> String {
-    let store = match config.store {
+    let kind = |store: &StoreConfig| match store {
         StoreConfig::Redis(_) => "redis",
         StoreConfig::Quorum(_) => "quorum",
         StoreConfig::Kubernetes(_) => "kubernetes",
         StoreConfig::Memory => "memory",
     };
+    let stores = config.stores().map(|(of, store)| match of {
+        StoreUse::Leases => format!("store {}", kind(store)),
+        StoreUse::Locks => format!("locks in {} of their own", kind(store)),
+        StoreUse::Jobs => format!("jobs in {} of their own", kind(store)),
+    });
+    let stores = stores.collect::<Vec<_>>().join(", ");
     let roles: Vec<&str> = config.roles.iter().map(|role| role.name.as_str()).collect();
     let count = roles.len();
     format!(
-        "identity {}, store {store}, {count} role{} ({})",
+        "identity {}, {stores}, {count} role{} ({})",
         config.identity,
         if count == 1 { "" } else { "s" },
         roles.join(", ")

@@ -2,7 +2,7 @@
 
 use baton::app::open_store;
 use baton::clock::{BootClock, SharedClock};
-use baton::config::{Environment, StoreConfig};
+use baton::config::{Environment, StoreConfig, StoreUse};
 use baton::process::Exit;
 use baton::protocol::RoleName;
 use baton::protocol::jobs::{JobName, JobNameError};
@@ -56,28 +56,30 @@ pub fn purge(args: &PurgeArgs) -> Code {
         complain(format_args!("{file} configures {name}: remove it there, and on every replica, before you purge it"));
         return Exit::Usage.into();
     }
-    if matches!(config.store, StoreConfig::Memory) {
+    let of = if args.job.is_some() { StoreUse::Jobs } else { StoreUse::Leases };
+    if matches!(config.store_of(of), StoreConfig::Memory) {
         complain(format_args!("{file}: store: the memory store keeps nothing that could be purged"));
         return Exit::Usage.into();
     }
     block_on(async {
         let clock: SharedClock = std::sync::Arc::new(BootClock);
-        let stores = match open_store(&config, &clock) {
-            Ok(stores) => stores,
+        let store = match open_store(&config, of, &clock) {
+            Ok(store) => store,
             Err(error) => {
                 complain(error);
                 return Exit::Usage.into();
             }
         };
-        if matches!(config.store, StoreConfig::Redis(_)) {
-            until_connected(&*stores.leases).await;
+        if matches!(config.store_of(of), StoreConfig::Redis(_)) {
+            until_connected(&*store.leases).await;
         }
-        match (&args.role, &args.job, &stores.ledgers) {
-            (Some(role), ..) => report(role.as_str(), stores.leases.purge(role).await),
+        match (&args.role, &args.job, &store.ledgers) {
+            (Some(role), ..) => report(role.as_str(), store.leases.purge(role).await),
             (None, Some(job), Some(ledgers)) => forget(&**ledgers, job).await,
             (None, ..) => {
                 // clap asks for one of them.
-                complain(format_args!("{file}: {}", config.store.without_jobs().unwrap_or("ROLE or --job is missing")));
+                let why = config.store_of(of).without_jobs().unwrap_or("ROLE or --job is missing");
+                complain(format_args!("{file}: {why}"));
                 Exit::Usage.into()
             }
         }

@@ -39,7 +39,7 @@ pub use extras::{DOMAIN, ExtrasConfig, PodConfig, dotted, is_object_name, mirror
 pub use model::{
     AckMode, ApiConfig, AppCheck, Config, ExecRun, Guard, HttpRun, JobConfig, KubernetesConfig, LocksConfig, LogConfig,
     LogFormat, LogLevel, QuorumConfig, RedisConfig, Replication, Required, RoleConfig, RunConfig, Secret, StoreConfig,
-    TelemetryConfig, TlsConfig,
+    StoreUse, TelemetryConfig, TlsConfig,
 };
 pub use problem::{ConfigError, Problem};
 pub use reload::LiveChanges;

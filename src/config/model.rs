@@ -37,8 +37,54 @@ pub struct Config {
     pub locks: LocksConfig,
     /// Scheduled runs, where the store has a ledger for them ([`StoreConfig::without_jobs`]); names are unique.
     pub jobs: Vec<JobConfig>,
+    /// Where their ledgers are, if not in `store`.
+    pub jobs_store: Option<StoreConfig>,
     /// How to log.
     pub log: LogConfig,
+}
+
+impl Config {
+    /// The store that these have for themselves; none where they are in the one of the leases.
+    pub fn own_store(&self, of: StoreUse) -> Option<&StoreConfig> {
+        match of {
+            StoreUse::Leases => None,
+            StoreUse::Locks => self.locks.store.as_ref(),
+            StoreUse::Jobs => self.jobs_store.as_ref(),
+        }
+    }
+
+    /// Every store: that of the leases, then those that others have for themselves.
+    pub fn stores(&self) -> impl Iterator<Item = (StoreUse, &StoreConfig)> {
+        let own = [StoreUse::Locks, StoreUse::Jobs].into_iter().filter_map(|of| Some((of, self.own_store(of)?)));
+        std::iter::once((StoreUse::Leases, &self.store)).chain(own)
+    }
+
+    /// The store that these are in.
+    pub fn store_of(&self, of: StoreUse) -> &StoreConfig {
+        self.own_store(of).unwrap_or(&self.store)
+    }
+}
+
+/// What a store keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreUse {
+    /// The leases of roles: `store:`, which may keep the others, too.
+    Leases,
+    /// Locks: `locks.store:`.
+    Locks,
+    /// Ledgers of jobs: `jobsStore:`.
+    Jobs,
+}
+
+impl StoreUse {
+    /// Where the configuration names its Redis.
+    pub const fn redis_key(self) -> &'static str {
+        match self {
+            Self::Leases => "store.redis",
+            Self::Locks => "locks.store.redis",
+            Self::Jobs => "jobsStore.redis",
+        }
+    }
 }
 
 /// `api:`
@@ -58,7 +104,7 @@ pub struct TelemetryConfig {
 }
 
 /// `store:`, exactly one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum StoreConfig {
     /// Redis behind one URL.
     Redis(Box<RedisConfig>),
@@ -89,12 +135,12 @@ impl StoreConfig {
         match self {
             Self::Redis(_) | Self::Memory => None,
             Self::Quorum(_) => Some(
-                "locks need one queue and one clock of record, which independent masters do not share: use store.redis \
-                 for locks",
+                "locks need one queue and one clock of record, which independent masters do not share: give them a \
+                 Redis of their own, locks.store",
             ),
             Self::Kubernetes(_) => Some(
-                "an API server is no place for short locks, each of which would be several writes to its etcd: use \
-                 store.redis for locks",
+                "an API server is no place for short locks, each of which would be several writes to its etcd: give \
+                 them a Redis of their own, locks.store",
             ),
         }
     }
@@ -104,10 +150,10 @@ impl StoreConfig {
         match self {
             Self::Redis(_) | Self::Memory => None,
             Self::Quorum(_) => Some(
-                "the record of a job's runs needs one place of its own, which independent masters are not: use \
-                 store.redis for jobs",
+                "the record of a job's runs needs one place of its own, which independent masters are not: name a \
+                 Redis for it, jobsStore",
             ),
-            Self::Kubernetes(_) => Some("the record of a job's runs is kept in Redis only: use store.redis for jobs"),
+            Self::Kubernetes(_) => Some("the record of a job's runs is kept in Redis only: name one for it, jobsStore"),
         }
     }
 
@@ -128,8 +174,10 @@ impl StoreConfig {
 }
 
 /// `locks:`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LocksConfig {
+    /// Where they are, if not in the store of the leases.
+    pub store: Option<StoreConfig>,
     /// How long a lock lasts whose request names no lease.
     pub lease: Duration,
     /// The longest lease that a request may name.
@@ -176,8 +224,24 @@ pub struct RedisConfig {
     pub guard: Guard,
 }
 
+/// Two are the same when they are given in the same way: a reload asks.
+impl PartialEq for RedisConfig {
+    fn eq(&self, other: &Self) -> bool {
+        // Taken apart, so that a new key cannot be forgotten here.
+        let Self { url, username, password, tls, key_prefix, command_timeout, replication, guard } = self;
+        url.expose_secret() == other.url.expose_secret()
+            && *username == other.username
+            && *password == other.password
+            && *tls == other.tls
+            && *key_prefix == other.key_prefix
+            && *command_timeout == other.command_timeout
+            && *replication == other.replication
+            && *guard == other.guard
+    }
+}
+
 /// `store.quorum:`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct QuorumConfig {
     /// The members: single servers, none twice. What they have in common (TLS, prefix, timeout, guard) is the same in
     /// each, and none waits for replicas.

@@ -43,6 +43,8 @@ pub(super) struct RawConfig {
     /// Scheduled runs, each started once across the replicas, by the leader of a role.
     #[schemars(with = "Option<Vec<RawJob>>", extend("maxItems" = 10000))]
     pub(super) jobs: Option<Vec<Option<RawJob>>>,
+    /// Where the ledgers of jobs are, if not in `store`.
+    pub(super) jobs_store: Option<RawOwnStore>,
     /// How to log.
     pub(super) log: Option<RawLog>,
 }
@@ -138,15 +140,26 @@ pub(super) struct RawRedis {
     /// What every key and channel begins with.
     #[schemars(with = "Option<leaf::KeyPrefix>", extend("default" = "baton"))]
     pub(super) key_prefix: Option<Scalar>,
-    /// When a command counts as unanswered. Less than every role's renewPeriod. Default: 1s, or half the shortest
-    /// renewPeriod when that is 1s or less.
+    /// When a command counts as unanswered. In `store` less than every role's renewPeriod. Default: 1s, or half the
+    /// shortest renewPeriod when that is 1s or less. In `locks.store` likewise with a third of `locks.lease`. In
+    /// `jobsStore` any; default: 1s.
     #[schemars(with = "Option<leaf::Span>")]
     pub(super) command_timeout: Option<Scalar>,
     /// How many replicas must acknowledge a grant or renewal.
     pub(super) replication: Option<RawReplication>,
-    /// What happens when Redis may have forgotten a lease: `strict` grants nobody new for one lease, `off` does.
+    /// What happens when Redis may have forgotten a lease: `strict` grants nobody new for one lease (locks: for
+    /// `locks.guard`), `off` does.
     #[schemars(with = "Option<leaf::GuardWord>", extend("default" = "strict"))]
     pub(super) guard: Option<Scalar>,
+}
+
+/// A store for locks, or for the ledgers of jobs, alone.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "OwnStore", extend("required" = ["redis"]))]
+pub(super) struct RawOwnStore {
+    /// One Redis (or Valkey), as in `store.redis`; the same one under the same `keyPrefix` will do, too.
+    pub(super) redis: Option<RawRedis>,
 }
 
 /// Several independent masters: no replicas, no Sentinels, no cluster.
@@ -328,6 +341,8 @@ pub(super) struct RawKubernetes {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Locks")]
 pub(super) struct RawLocks {
+    /// Where they are, if not in `store`.
+    pub(super) store: Option<RawOwnStore>,
     /// How long a lock lasts whose request names no lease; 100ms to 24h.
     #[schemars(with = "Option<leaf::Span>", extend("default" = "30s"))]
     pub(super) lease: Option<Scalar>,

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use secrecy::ExposeSecret;
-
-use super::model::{Config, QuorumConfig, RedisConfig, StoreConfig};
+use super::model::{Config, StoreUse};
 use crate::gather::gather;
 use crate::protocol::RoleName;
 use crate::protocol::jobs::JobName;
@@ -39,15 +37,28 @@ impl Config {
     /// The sections that differ in `new` and are only read at start. Until then the old ones are in force.
     pub fn restart_needed(&self, new: &Self) -> Vec<&'static str> {
         // Taken apart, so that a new section cannot be forgotten here.
-        let Self { identity, api, telemetry, store, roles: _, default_role: _, kubernetes, locks, jobs: _, log } = self;
+        let Self {
+            identity,
+            api,
+            telemetry,
+            store,
+            roles: _,
+            default_role: _,
+            kubernetes,
+            locks,
+            jobs: _,
+            jobs_store,
+            log,
+        } = self;
         let sections = [
             ("identity", *identity != new.identity),
             ("api.listen", api.listen != new.api.listen),
             ("api.tokenFile", api.token != new.api.token),
             ("telemetry.listen", telemetry.listen != new.telemetry.listen),
-            ("store", !same_store(store, &new.store)),
+            ("store", *store != new.store),
             ("kubernetes", *kubernetes != new.kubernetes),
             ("locks", *locks != new.locks),
+            ("jobsStore", *jobs_store != new.jobs_store),
             ("log", *log != new.log),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
@@ -56,7 +67,9 @@ impl Config {
     /// What changes in `new` that is applied while running.
     pub fn live_changes(&self, new: &Self) -> LiveChanges {
         let roles = differences(&self.roles, &new.roles, |role| &role.name);
-        let jobs = differences(&self.jobs, &new.jobs, |job| &job.name);
+        // Without ledgers none runs before the restart that brings a store which has them.
+        let runs_jobs = self.store_of(StoreUse::Jobs).without_jobs().is_none();
+        let jobs = differences(&self.jobs, if runs_jobs { &new.jobs } else { &self.jobs }, |job| &job.name);
         LiveChanges {
             added: roles.added,
             removed: roles.removed,
@@ -86,34 +99,6 @@ fn differences<T: PartialEq, N: Clone + Ord>(old: &[T], new: &[T], name: impl Fn
         removed: names(old.iter().filter(|item| !kept.contains(name(item))).collect()),
         changed: names(new.iter().filter(changed).collect()),
     }
-}
-
-fn same_store(old: &StoreConfig, new: &StoreConfig) -> bool {
-    match (old, new) {
-        (StoreConfig::Memory, StoreConfig::Memory) => true,
-        (StoreConfig::Redis(old), StoreConfig::Redis(new)) => same_redis(old, new),
-        (StoreConfig::Quorum(old), StoreConfig::Quorum(new)) => {
-            let QuorumConfig { members, seats, names: _, required } = &**old;
-            *required == new.required
-                && *seats == new.seats
-                && members.len() == new.members.len()
-                && members.iter().zip(&new.members).all(|(old, new)| same_redis(old, new))
-        }
-        (StoreConfig::Kubernetes(old), StoreConfig::Kubernetes(new)) => old == new,
-        (StoreConfig::Memory | StoreConfig::Redis(_) | StoreConfig::Quorum(_) | StoreConfig::Kubernetes(_), _) => false,
-    }
-}
-
-fn same_redis(old: &RedisConfig, new: &RedisConfig) -> bool {
-    let RedisConfig { url, username, password, tls, key_prefix, command_timeout, replication, guard } = old;
-    url.expose_secret() == new.url.expose_secret()
-        && *username == new.username
-        && *password == new.password
-        && *tls == new.tls
-        && *key_prefix == new.key_prefix
-        && *command_timeout == new.command_timeout
-        && *replication == new.replication
-        && *guard == new.guard
 }
 
 #[cfg(test)]

@@ -16,16 +16,16 @@ use super::metrics::Metrics;
 use super::roles::RoleCount;
 use super::traces::Traces;
 use crate::clock::wall_time;
-use crate::config::LiveChanges;
+use crate::config::{LiveChanges, StoreUse};
 use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 
 /// What happens to the process rather than to one of its roles. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SystemEvent {
-    /// The store answers, for the first time or again.
-    StoreUp,
-    /// The store does not answer, or refuses; why, in words.
-    StoreDown { reason: String },
+    /// A store answers, for the first time or again.
+    StoreUp { of: StoreUse },
+    /// A store does not answer, or refuses; why, in words.
+    StoreDown { of: StoreUse, reason: String },
     /// The store answers, but refuses this role: a key that is not ours, no memory left; why, in words.
     RoleRefused { role: RoleName, reason: String },
     /// The store answers, but does not tell who takes part in the shards of this role, so that they are not spread;
@@ -157,8 +157,14 @@ impl Telemetry {
     /// Logs and counts what happened to the process.
     pub fn record_system(&self, event: &SystemEvent) {
         match event {
-            SystemEvent::StoreUp => info!("the store answers"),
-            SystemEvent::StoreDown { reason } => warn!(%reason, "the store does not answer"),
+            SystemEvent::StoreUp { of } => {
+                self.metrics.own_store_up(*of, true);
+                info!("{} answers", store_name(*of));
+            }
+            SystemEvent::StoreDown { of, reason } => {
+                self.metrics.own_store_up(*of, false);
+                warn!(%reason, "{} does not answer", store_name(*of));
+            }
             SystemEvent::RoleRefused { role, reason } => {
                 warn!(%role, %reason, "the store cannot be used for this role")
             }
@@ -192,6 +198,14 @@ impl Telemetry {
 
 pub(super) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn store_name(of: StoreUse) -> &'static str {
+    match of {
+        StoreUse::Leases => "the store",
+        StoreUse::Locks => "the store of locks",
+        StoreUse::Jobs => "the store of jobs",
+    }
 }
 
 fn names<N: ToString>(names: &[N]) -> String {

@@ -22,6 +22,9 @@ pub(super) const STORE_COMMAND_DURATION: &str =
     "Time from sending a command to the store to its answer, or to giving it up.";
 pub(super) const STORE_MEMBER_UP: &str =
     "1 while this member of the quorum answers and counts, else 0; members in the order of store.quorum.members.";
+pub(super) const LOCKS_STORE_UP: &str =
+    "1 while the store that locks have for themselves (locks.store) answers, else 0.";
+pub(super) const JOBS_STORE_UP: &str = "1 while the store that jobs have for themselves (jobsStore) answers, else 0.";
 pub(super) const LEADER: &str = "1 while this replica leads the role, else 0.";
 pub(super) const FENCING_TOKEN: &str = "The fencing token of this replica's term, 0 while it does not lead. A token \
     only protects a resource that itself refuses smaller tokens.";

@@ -19,6 +19,7 @@ use super::locks::LockFamilies;
 use super::process;
 use super::roles::{RoleCount, RoleTable};
 use super::scrape::Scrape;
+use crate::config::StoreUse;
 use crate::protocol::RoleName;
 
 /// Upper bounds in seconds, from a local Redis (a quarter of a millisecond) to a command timeout of several seconds.
@@ -30,6 +31,9 @@ pub struct Metrics {
     registry: Registry,
     store_command_duration: HistogramVec,
     store_member_up: IntGaugeVec,
+    /// Families without a label, so that they are absent until they are told of.
+    locks_store_up: IntGaugeVec,
+    jobs_store_up: IntGaugeVec,
     config_reloads: IntCounterVec,
     config_is_good: IntGauge,
     of_locks: LockFamilies,
@@ -97,6 +101,8 @@ impl Metrics {
                 help::STORE_COMMAND_DURATION,
             ),
             store_member_up: build.gauges("baton_store_member_up", &["member"], help::STORE_MEMBER_UP),
+            locks_store_up: build.gauges("baton_locks_store_up", &[], help::LOCKS_STORE_UP),
+            jobs_store_up: build.gauges("baton_jobs_store_up", &[], help::JOBS_STORE_UP),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
             config_is_good: build.gauge("baton_config_last_reload_successful", help::CONFIG_IS_GOOD),
             of_locks: LockFamilies::new(&build),
@@ -166,6 +172,16 @@ impl Metrics {
         for (member, up) in members.iter().enumerate() {
             self.store_member_up.with_label_values(&[&member.to_string()]).set(i64::from(*up));
         }
+    }
+
+    /// Whether a store answers that locks or jobs have for themselves. That of the leases is asked at the scrape.
+    pub fn own_store_up(&self, of: StoreUse, up: bool) {
+        let family = match of {
+            StoreUse::Leases => return,
+            StoreUse::Locks => &self.locks_store_up,
+            StoreUse::Jobs => &self.jobs_store_up,
+        };
+        family.with_label_values::<&str>(&[]).set(i64::from(up));
     }
 
     pub(super) fn config_reloaded(&self, outcome: ReloadOutcome) {
@@ -248,6 +264,24 @@ mod tests {
             assert_eq!(found.len(), count, "{series} in {text}");
             assert!(found.iter().all(|line| line.ends_with(" 0")), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_store_of_their_own_is_told_of_where_there_is_one() {
+        let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
+        let told = |family: &str| {
+            let text = metrics.render(&[], true).unwrap();
+            lines(&text, family).first().map(|line| (*line).to_owned())
+        };
+        metrics.own_store_up(StoreUse::Leases, false);
+        assert_eq!((told("baton_locks_store_up"), told("baton_jobs_store_up")), (None, None));
+        metrics.own_store_up(StoreUse::Locks, false);
+        assert_eq!(
+            (told("baton_locks_store_up").as_deref(), told("baton_jobs_store_up")),
+            (Some("baton_locks_store_up 0"), None)
+        );
+        metrics.own_store_up(StoreUse::Jobs, true);
+        assert_eq!(told("baton_jobs_store_up").as_deref(), Some("baton_jobs_store_up 1"));
     }
 
     #[test]

@@ -205,6 +205,8 @@ fn readyz(state: &State) -> Response<Bytes> {
     if pulses.is_empty() {
         reasons.push("no role runs yet".to_owned());
     }
+    // Whoever leads is found without the stores that locks or jobs have for themselves, and there is nothing that this
+    // pod could do about them: who waits for a lock, or for a run, is told by the answer to that.
     // The watching task may be a moment behind.
     let health = state.sources.store.borrow().clone();
     if health == StoreHealth::Up {

@@ -29,6 +29,7 @@ pub fn cases() -> Vec<Case> {
         case("secret", from_a_secret()),
         case("sentinel", sentinel()),
         case("quorum", quorum()),
+        case("own-stores", own_stores()),
         case("kubernetes", store(json!({"kind": "kubernetes", "is": {"namePrefix": "shop"}}), json!({}))),
         case("container", container()),
         case("monitoring", monitoring()),
@@ -69,6 +70,26 @@ fn sentinel() -> Value {
 fn quorum() -> Value {
     let members: Vec<Value> = (0..3).map(|n| json!({"url": format!("rediss://redis-{n}:6379/0")})).collect();
     let more = json!({"redis": {"existingSecret": "redis", "passwordKey": "p", "tls": {"existingSecret": "ca"}}});
+    store(json!({"kind": "quorum", "is": {"members": members, "commandTimeout": "500ms"}}), more)
+}
+
+/// A quorum, and a Redis each for locks and for jobs.
+fn own_stores() -> Value {
+    let members: Vec<Value> = (0..3).map(|n| json!({"url": format!("redis://redis-{n}:6379/0")})).collect();
+    let run = json!({"http": {"url": "http://127.0.0.1:8080/nightly"}});
+    let more = json!({
+        "config": {
+            "locks": {"lease": "20s", "store": {"redis": {"commandTimeout": "2s", "replication": {"acks": 1}}}},
+            "jobsStore": {"redis": {"url": "redis://redis-jobs:6379/0"}},
+            "jobs": [{"name": "nightly", "schedule": "@daily", "run": run}],
+        },
+        "redis": {"existingSecret": "redis", "passwordKey": "p"},
+        "locksRedis": {
+            "existingSecret": "locks", "urlKey": "url", "passwordKey": "p",
+            "tls": {"existingSecret": "ca", "certKey": "tls.crt", "keyKey": "tls.key"},
+        },
+        "jobsRedis": {"existingSecret": "jobs", "usernameKey": "u", "passwordKey": "p"},
+    });
     store(json!({"kind": "quorum", "is": {"members": members, "commandTimeout": "500ms"}}), more)
 }
 

@@ -33,6 +33,8 @@ fn configuration() -> Vec<Row> {
     let tls = json!({"baton": {"redis": {"tls": {"existingSecret": "tls"}}}});
     let pair = over(&tls, &json!({"baton": {"redis": {"tls": {"certKey": "c", "keyKey": "k"}}}}));
     let store = |timeout: &str| json!({"redis": {"commandTimeout": timeout}});
+    let own = |config: Value| json!({"baton": {"config": config}});
+    let (redis, login) = (json!({"redis": {"url": "redis://own"}}), json!({"existingSecret": "l", "passwordKey": "p"}));
     vec![
         Row("baton.config.store", store("2s"), json!({}), json!({"redis": {"comandTimeout": "2s"}})),
         Row("baton.config.store.redis.url", json!("redis://other:6379/0"), json!({}), json!("http://redis:6379")),
@@ -45,6 +47,8 @@ fn configuration() -> Vec<Row> {
         Row("baton.redis.tls.caKey", json!("ca.pem"), tls, json!("a b")),
         Row("baton.redis.tls.certKey", json!("other"), pair.clone(), json!("a b")),
         Row("baton.redis.tls.keyKey", json!("other"), pair, json!({})),
+        Row("baton.locksRedis", login.clone(), own(json!({"locks": {"store": redis}})), json!({"urlKey": "a/b"})),
+        Row("baton.jobsRedis", login, own(json!({"jobsStore": redis})), json!({"secret": "login"})),
         Row("baton.reloadRoles", json!(false), json!({}), json!("no")),
     ]
 }

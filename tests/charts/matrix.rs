@@ -110,7 +110,13 @@ fn check_config(folder: &Path, text: &str) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
     command.arg("check-config").arg(&file).stdin(Stdio::null());
     let pod = [("POD_NAME", "web-0"), ("POD_NAMESPACE", "shop"), ("POD_UID", "1b3f-22")];
-    let output = command.envs(pod).env("ZONE", "a").env("BATON_REDIS_URL", SECRET_URL).output().unwrap();
+    let output = command
+        .envs(pod)
+        .env("ZONE", "a")
+        .env("BATON_REDIS_URL", SECRET_URL)
+        .env("BATON_LOCKS_REDIS_URL", SECRET_URL)
+        .output()
+        .unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
     (output.status.code(), said)
 }

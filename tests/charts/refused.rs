@@ -36,6 +36,23 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
         (and(quorum(), secret(json!({"urlKey": "url"}))), &["every member", "has its own"]),
         (json!({"redis": {"tls": {"existingSecret": "t", "certKey": "c"}}}), &["belong together"]),
         (
+            json!({"config": {"locks": {"store": {"redis": {}}}}}),
+            &["config.locks.store.redis.url is missing", "baton.locksRedis.urlKey"],
+        ),
+        (json!({"config": {"jobsStore": {"redis": {}}}}), &["config.jobsStore.redis.url is missing"]),
+        (
+            json!({"locksRedis": {"existingSecret": "login", "passwordKey": "p"}}),
+            &["baton.locksRedis names a Secret", "no locks.store.redis"],
+        ),
+        (json!({"jobsRedis": {"passwordKey": "p"}}), &["name it in baton.jobsRedis.existingSecret"]),
+        (
+            json!({
+                "config": {"jobsStore": {"redis": {"url": "redis://jobs", "password": "${P}"}}},
+                "jobsRedis": {"existingSecret": "login", "passwordKey": "p"},
+            }),
+            &["baton.config.jobsStore says `password`", "baton.jobsRedis takes it", "leave one out"],
+        ),
+        (
             and(kubernetes(), json!({"serviceAccount": {"create": false}})),
             &["needs rights", "baton.serviceAccount.name"],
         ),

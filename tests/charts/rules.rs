@@ -44,6 +44,7 @@ fn every_pod_is_restricted_and_the_sidecar_is_where_and_what_it_should_be() {
         let sidecars = match case.name {
             "sentinel" => 5 + 5 + 1,
             "quorum" => 5 + 1 + 1,
+            "own-stores" => 5 + 2 + 1,
             "extras" => 5 + 5 + 1 + 1,
             _ => 5 + 5 + 1,
         };

@@ -119,14 +119,7 @@ async fn purge_forgets_the_ledger_of_a_job_and_no_other() {
     let both = bench.baton(&["purge", "a", "--job", "old", "--config", &file]).await.ends_with(64);
     assert!(both.err.contains("cannot be used with"), "{}", both.err);
     let quorum = on_quorum(&bench, &["redis://a:6379/0", "redis://b:6379/0", "redis://c:6379/0"].map(str::to_owned));
-    assert!(
-        bench
-            .baton(&["purge", "--job", "old", "--config", &quorum])
-            .await
-            .ends_with(64)
-            .err
-            .contains("store.redis for jobs")
-    );
+    assert!(bench.baton(&["purge", "--job", "old", "--config", &quorum]).await.ends_with(64).err.contains("jobsStore"));
 }
 
 fn on_quorum(bench: &Bench, urls: &[String]) -> String {
@@ -177,6 +170,82 @@ async fn each_member_of_a_quorum_is_looked_at_and_what_they_are_together() {
     members.servers.iter_mut().for_each(RedisServer::kill);
     let gone = on_quorum(&bench, &members.urls());
     bench.baton(&["audit", "--config", &gone]).await.ends_with(69);
+}
+
+/// A file with stores of their own for locks and jobs.
+fn with_own_stores(bench: &Bench, election: &str, locks: &str, jobs: &str) -> String {
+    let text = format!(
+        "store: {{ redis: {{ url: '{election}' }} }}\nroles: [{{ name: a }}]\n\
+         locks: {{ store: {{ redis: {{ url: '{locks}' }} }} }}\njobsStore: {{ redis: {{ url: '{jobs}' }} }}\n"
+    );
+    bench.file("own.yaml", &text)
+}
+
+#[tokio::test]
+async fn each_store_is_audited_by_what_is_kept_in_it() {
+    let (bench, election) = (Bench::new(), RedisServer::start());
+    let (mut locks, jobs) = (RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]), RedisServer::start());
+    let file = with_own_stores(&bench, &election.url(), &locks.url(), &jobs.url());
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(0);
+    let at = |server: &RedisServer| format!("127.0.0.1:{}", server.port());
+    let (before, rest) = said.out.split_once("The Redis of the locks (locks.store) at ").expect("a chapter");
+    let (of_locks, of_jobs) = rest.split_once("The Redis of the jobs (jobsStore) at ").expect("a chapter");
+    assert!(before.starts_with(&format!("The Redis at {}", at(&election))) && before.contains("leases and tokens"));
+    assert!(of_locks.starts_with(&at(&locks)) && of_locks.contains("whose holder still relies on it"), "{of_locks}");
+    assert!(of_jobs.starts_with(&at(&jobs)) && of_jobs.contains("writes its ledgers again"), "{of_jobs}");
+    assert_eq!(said.out.matches("problems: ").count(), 1, "one sum of all");
+    let json = bench.baton(&["audit", "--config", &file, "-o", "json"]).await.ends_with(0).json();
+    let ends = [&json["endpoint"], &json["locksStore"]["endpoint"], &json["jobsStore"]["endpoint"]];
+    assert_eq!(ends, [&at(&election), &at(&locks), &at(&jobs)], "{json}");
+    for server in [&election, &locks, &jobs] {
+        assert_eq!(server.command(&["DBSIZE"]), Reply::Number(0), "nothing is left of it");
+    }
+    // What a Redis without locks need not allow.
+    let rights = "on >p ~baton:* resetchannels &baton:* -@all +hello +auth +select +ping +info +time +client|id \
+                  +evalsha +eval +hmget +hset +exists +del +pexpire +pttl +publish +subscribe +unsubscribe";
+    for server in [&election, &locks] {
+        let words: Vec<&str> = ["ACL", "SETUSER", "few"].into_iter().chain(rights.split_whitespace()).collect();
+        assert_eq!(server.command(&words), Reply::Text("OK".to_owned()));
+    }
+    let few = |server: &RedisServer| server.url().replace("redis://", "redis://few:p@");
+    let file = with_own_stores(&bench, &few(&election), &few(&locks), &jobs.url());
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(1);
+    assert!(said.out.contains("locks do not work") && !said.out.contains("roles work, locks do not"), "{}", said.out);
+    locks.kill();
+    let said = bench.baton(&["audit", "--config", &file]).await.ends_with(69);
+    assert!(said.err.contains("locks.store: ") && said.err.contains("cannot be reached"), "{}", said.err);
+    assert!(said.out.contains("The Redis of the jobs"), "{}", said.out);
+}
+
+#[tokio::test]
+async fn purge_forgets_a_job_where_its_ledger_is_and_a_role_where_its_lease_is() {
+    let (bench, election, jobs) = (Bench::new(), RedisServer::start(), RedisServer::start());
+    let nowhere = format!("redis://127.0.0.1:{}/0", free_port());
+    let ledger = ["HSET", "baton:{jobs}:ledger:old", "v", "1", "fence", "7", "revision", "8", "body", "{}"];
+    for server in [&election, &jobs] {
+        server.command(&ledger);
+    }
+    let file = with_own_stores(&bench, &election.url(), &nowhere, &jobs.url());
+    assert_eq!(bench.baton(&["purge", "--job", "old", "--config", &file]).await.ends_with(0).out, "old: forgotten\n");
+    assert_eq!((jobs.command(&["DBSIZE"]), election.command(&["DBSIZE"])), (Reply::Number(0), Reply::Number(1)));
+    let gone = with_own_stores(&bench, &election.url(), &nowhere, &nowhere);
+    assert!(bench.baton(&["purge", "old", "--config", &gone]).await.ends_with(0).out.contains("nothing is known"));
+    bench.baton(&["purge", "--job", "old", "--config", &gone]).await.ends_with(69);
+}
+
+#[tokio::test]
+async fn check_config_names_the_stores_and_looks_at_the_certificates_of_each() {
+    let bench = Bench::new();
+    let file = with_own_stores(&bench, "redis://a", "redis://b", "redis://c");
+    let said = bench.baton(&["check-config", &file]).await.ends_with(0);
+    assert!(said.out.contains("store redis, locks in redis of their own, jobs in redis of their own"), "{}", said.out);
+    let pem = bench.file("ca.pem", "-----BEGIN NOTHING-----\n");
+    let text = std::fs::read_to_string(&file)
+        .unwrap()
+        .replace("redis://c'", &format!("rediss://c', tls: {{ caFile: '{pem}' }}"));
+    let file = bench.file("tls.yaml", &text);
+    let said = bench.baton(&["check-config", &file]).await.ends_with(64);
+    assert!(said.err.contains("jobsStore.redis.tls: "), "{}", said.err);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod good;
 mod jobs;
 mod kubernetes;
 mod mutations;
+mod own_stores;
 mod quorum;
 mod samples;
 mod support;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use baton::config::LiveChanges;
+use baton::config::StoreUse;
 use baton::http::ListenerThread;
 use baton::protocol::jobs::JobName;
 use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseReason, RenewalOutcome, Token};
@@ -34,6 +35,8 @@ impl Watched {
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
         // As where the store is a quorum.
         metrics.store_members(&[true, true, false]);
+        metrics.own_store_up(StoreUse::Locks, true);
+        metrics.own_store_up(StoreUse::Jobs, false);
         let roles = Roles::default();
         roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
         let pulses = Arc::new(Mutex::new(Vec::new()));

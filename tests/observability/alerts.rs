@@ -14,14 +14,16 @@ use crate::{assert_none, live, names_in, path, text};
 const CASES: &str = "tests/observability/rules";
 
 /// What is promised, by name.
-const PROMISED: [&str; 15] = [
+const PROMISED: [&str; 17] = [
     "BatonConfigReloadFailed",
     "BatonFencingTokenRegressed",
     "BatonJobFailing",
     "BatonJobMissed",
     "BatonJobOverdue",
+    "BatonJobsStoreUnreachable",
     "BatonLeaderFlapping",
     "BatonLeaseLost",
+    "BatonLocksStoreUnreachable",
     "BatonMultipleLeaders",
     "BatonNoLeader",
     "BatonQuorumDegraded",
@@ -158,6 +160,8 @@ fn the_cases_find_what_is_spoilt() {
         ("BatonRenewalMarginLow", "quantile_over_time(0.1, ", "min_over_time("),
         ("BatonRenewalMarginLow", "[10m]) > 0", "[10m]) >= 0"),
         ("BatonStoreUnreachable", "and on (cluster, namespace, job, instance) up == 1", ""),
+        ("BatonLocksStoreUnreachable", "and on (cluster, namespace, job, instance) up == 1", ""),
+        ("BatonJobsStoreUnreachable", "and on (cluster, namespace, job, instance) up == 1", ""),
         ("BatonQuorumDegraded", "and on (cluster, namespace, job, instance) up == 1", ""),
         ("BatonQuorumDegraded", "min by (cluster, namespace, job, member)", "max by (cluster, namespace, job, member)"),
         ("BatonQuorumDegraded", "- 1) / 2)", "+ 1) / 2)"),

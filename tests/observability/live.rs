@@ -27,7 +27,8 @@ fn scrape(replica: &Replica) -> Families {
     families
 }
 
-/// All that a sidecar with roles, shards, jobs and locks has on Redis, and one on a quorum.
+/// All that a sidecar with roles, shards, jobs and locks has on Redis, the latter two each on a store of their own, and
+/// one on a quorum.
 pub fn families() -> &'static Families {
     static FAMILIES: OnceLock<Families> = OnceLock::new();
     FAMILIES.get_or_init(|| {
@@ -36,7 +37,8 @@ pub fn families() -> &'static Families {
         settings.roles += &Lease::SHORT.role("parts", ", shards: 2");
         settings.roles +=
             "jobs:\n  - { name: tick, role: scheduler, schedule: '@every 1h', run: { exec: { command: ['true'] } } }\n";
-        settings.roles += "locks: { lease: 30s }\n";
+        let own = format!("{{ redis: {{ url: '{}' }} }}", redis.url());
+        settings.roles += &format!("locks: {{ lease: 30s, store: {own} }}\njobsStore: {own}\n");
         settings.roles += "defaultRole: scheduler\n";
         let replica = Replica::start(0, settings);
         let mut families = scrape(&replica);

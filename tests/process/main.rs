@@ -20,6 +20,7 @@ mod kubernetes;
 mod leases;
 mod log_pipe;
 mod networks;
+mod own_stores;
 mod pods_api;
 mod proxies;
 mod quorum;

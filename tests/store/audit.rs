@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use baton::config::StoreUse;
 use baton::store::redis::{AuditReport, Severity, audit};
 
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
@@ -9,9 +10,12 @@ use super::support::redis::RedisServer;
 use super::support::resp::Reply;
 use super::*;
 
+/// What is kept in a Redis that no other is beside.
+const ALL: [StoreUse; 3] = [StoreUse::Leases, StoreUse::Locks, StoreUse::Jobs];
+
 pub async fn report(config: &RedisConfig) -> AuditReport {
     // The test's own clock is what the server's is compared with.
-    audit(config, &|| SystemTime::now()).await.expect("it answers")
+    audit(config, &ALL, &|| SystemTime::now()).await.expect("it answers")
 }
 
 /// The severity of the finding with these words.
@@ -127,7 +131,7 @@ async fn a_right_that_only_locks_need_is_a_warning_and_named() {
 async fn a_redis_that_is_not_there_has_no_report() {
     let mut redis = RedisServer::start();
     redis.kill();
-    let error = audit(&config(&redis.url()), &|| SystemTime::now()).await.expect_err("nobody answers");
+    let error = audit(&config(&redis.url()), &ALL, &|| SystemTime::now()).await.expect_err("nobody answers");
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
 }
 
@@ -135,7 +139,7 @@ async fn a_redis_that_is_not_there_has_no_report() {
 async fn a_clock_that_is_off_is_told() {
     let redis = RedisServer::start();
     let behind = || SystemTime::now() - Duration::from_secs(100);
-    let report = audit(&config(&redis.url()), &behind).await.expect("it answers");
+    let report = audit(&config(&redis.url()), &ALL, &behind).await.expect("it answers");
     let finding = report.findings.iter().find(|finding| finding.what.contains("clock is")).expect("a finding");
     let off: i64 = finding.what.split_whitespace().find_map(|word| word.parse().ok()).expect("a number");
     assert!(finding.severity == Severity::Note && (95_000..105_000).contains(&off), "{finding:?}");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use baton::app::open_store;
 use baton::clock::{BootClock, SharedClock};
-use baton::config::{Environment, check_text};
+use baton::config::{Environment, StoreUse, check_text};
 use baton::protocol::{CampaignReply, RenewReply, RenewRequest, RoleName, Token};
 use baton::store::LeaseStore;
 use futures_util::future::join_all;
@@ -238,7 +238,7 @@ impl Incumbent {
         let text = setting.spec(0).yaml(4040, 4041);
         let loaded = check_text(&text, "the setting", &Environment::new(|_| None, None));
         let config = loaded.unwrap_or_else(|error| panic!("{}: {error}", setting.name)).config;
-        let store = open_store(&config, &clock).expect("its files can be read").leases;
+        let store = open_store(&config, StoreUse::Leases, &clock).expect("its files can be read").leases;
         let mut terms = Vec::new();
         for n in 0..AT_ONCE {
             let role = RoleName::new(format!("renewed-{n}")).expect("a DNS label");

@@ -7,17 +7,48 @@ the sidecar starts.
 {{- define "baton.config" -}}
 {{- $config := include "baton.given" . | fromJson -}}
 {{- $store := $config.store -}}
+{{- range include "baton.logins" . | fromJsonArray -}}
+{{- if .given -}}
 {{- $login := include "baton.login" . | fromYaml -}}
-{{- if hasKey $store "redis" -}}
-{{- $_ := set $store "redis" (merge $store.redis $login) -}}
-{{- else if hasKey $store "quorum" -}}
+{{- if eq .section "locks.store.redis" -}}
+{{- $_ := set $config.locks "store" (dict "redis" (merge .config $login)) -}}
+{{- else if eq .section "jobsStore.redis" -}}
+{{- $_ := set $config "jobsStore" (dict "redis" (merge .config $login)) -}}
+{{- else if hasKey $store "redis" -}}
+{{- $_ := set $store "redis" (merge .config $login) -}}
+{{- else -}}
 {{- $members := list -}}
-{{- range ($store.quorum).members -}}
+{{- range .config.members -}}
 {{- $members = append $members (merge . (omit $login "tls" "url")) -}}
 {{- end -}}
-{{- $_ := set $store "quorum" (merge (dict "members" $members) $store.quorum (pick $login "tls")) -}}
+{{- $_ := set $store "quorum" (merge (dict "members" $members) .config (pick $login "tls")) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/*
+Where a Secret can log in, as JSON: the values that name it, the section of the configuration, whether that is given and
+what it says, the variable for a URL, and what the names of volumes and directories begin with.
+*/}}
+{{- define "baton.logins" -}}
+{{- $values := .Values.baton -}}
+{{- $config := include "baton.given" . | fromJson -}}
+{{- $store := $config.store -}}
+{{- $locks := ($config.locks | default dict).store | default dict -}}
+{{- $jobs := $config.jobsStore | default dict -}}
+{{- list
+  (dict "of" "redis" "secret" $values.redis "section" "store.redis"
+    "given" (or (hasKey $store "redis") (hasKey $store "quorum")) "quorum" (hasKey $store "quorum") "config" (($store.redis | default $store.quorum) | default dict)
+    "variable" "BATON_REDIS_URL" "name" "baton")
+  (dict "of" "locksRedis" "secret" $values.locksRedis "section" "locks.store.redis"
+    "given" (hasKey $locks "redis") "config" ($locks.redis | default dict)
+    "variable" "BATON_LOCKS_REDIS_URL" "name" "baton-locks")
+  (dict "of" "jobsRedis" "secret" $values.jobsRedis "section" "jobsStore.redis"
+    "given" (hasKey $jobs "redis") "config" ($jobs.redis | default dict)
+    "variable" "BATON_JOBS_REDIS_URL" "name" "baton-jobs")
+  | toJson -}}
 {{- end -}}
 
 {{/* `baton.config` without what is null: so a chart's default can be taken back, such as `store: { redis: null }`. */}}
@@ -44,28 +75,30 @@ the sidecar starts.
 {{- toJson $kept -}}
 {{- end -}}
 
-{{/* What `baton.redis` adds to `store.redis`, or to every member of `store.quorum`. */}}
+{{/* What one of `baton.logins` adds to its section; for `store.quorum` to every member. */}}
 {{- define "baton.login" -}}
-{{- $redis := .Values.baton.redis -}}
+{{- $name := .name -}}
+{{- $variable := .variable -}}
+{{- $redis := .secret -}}
 {{- with $redis.existingSecret -}}
 {{- with $redis.urlKey }}
-url: ${BATON_REDIS_URL}
+url: ${ {{- $variable -}} }
 {{- end }}
 {{- with $redis.usernameKey }}
-usernameFile: /etc/baton-secrets/username
+usernameFile: /etc/{{ $name }}-secrets/username
 {{- end }}
 {{- with $redis.passwordKey }}
-passwordFile: /etc/baton-secrets/password
+passwordFile: /etc/{{ $name }}-secrets/password
 {{- end }}
 {{- end -}}
 {{- with $redis.tls.existingSecret }}
 tls:
   {{- with $redis.tls.caKey }}
-  caFile: /etc/baton-tls/ca.crt
+  caFile: /etc/{{ $name }}-tls/ca.crt
   {{- end }}
   {{- if $redis.tls.certKey }}
-  certFile: /etc/baton-tls/tls.crt
-  keyFile: /etc/baton-tls/tls.key
+  certFile: /etc/{{ $name }}-tls/tls.crt
+  keyFile: /etc/{{ $name }}-tls/tls.key
   {{- end }}
 {{- end -}}
 {{- end -}}
@@ -75,7 +108,6 @@ tls:
 {{- $config := include "baton.given" . | fromJson -}}
 {{- $values := .Values.baton -}}
 {{- $store := $config.store -}}
-{{- $redis := $values.redis -}}
 {{- if not $store -}}
 {{- fail "baton.config.store is empty: name one store, such as `store: { redis: { url: redis://redis:6379/0 } }`" -}}
 {{- end -}}
@@ -85,43 +117,45 @@ tls:
 {{- if not $config.roles -}}
 {{- fail "baton.config.roles is empty: name a role, such as `roles: [{ name: scheduler }]`" -}}
 {{- end -}}
-{{- if and (hasKey $store "redis") (not $store.redis.url) (not (and $redis.existingSecret $redis.urlKey)) -}}
-{{- fail "baton.config.store.redis.url is missing: write it, or name the Secret that has it (baton.redis.existingSecret, baton.redis.urlKey)" -}}
-{{- end -}}
-{{- if and (or $redis.existingSecret $redis.tls.existingSecret) (not (or (hasKey $store "redis") (hasKey $store "quorum"))) -}}
-{{- fail "baton.redis names a Secret, but baton.config.store is neither redis nor quorum" -}}
-{{- end -}}
-{{- if and $redis.existingSecret (not (or $redis.urlKey $redis.usernameKey $redis.passwordKey)) -}}
-{{- fail "baton.redis.existingSecret is set, but none of its keys: baton.redis.urlKey, usernameKey, passwordKey" -}}
-{{- end -}}
-{{- if and (not $redis.existingSecret) (or $redis.urlKey $redis.usernameKey $redis.passwordKey) -}}
-{{- fail "baton.redis.urlKey, usernameKey and passwordKey are keys of a Secret: name it in baton.redis.existingSecret" -}}
-{{- end -}}
-{{- if and $redis.urlKey (hasKey $store "quorum") -}}
+{{- if and $values.redis.urlKey (hasKey $store "quorum") -}}
 {{- fail "baton.redis.urlKey is one URL, but every member of baton.config.store.quorum has its own" -}}
 {{- end -}}
-{{- if ne (empty $redis.tls.certKey) (empty $redis.tls.keyKey) -}}
-{{- fail "baton.redis.tls.certKey and keyKey belong together: a certificate and its key" -}}
+{{- range include "baton.logins" . | fromJsonArray -}}
+{{- include "baton.checkLogin" . -}}
 {{- end -}}
-{{- include "baton.checkOverrides" . -}}
 {{- include "baton.checkVersions" . -}}
 {{- end -}}
 
-{{/* What is both in `baton.config` and added by `baton.redis` would be one of the two by chance. */}}
-{{- define "baton.checkOverrides" -}}
-{{- $login := include "baton.login" . | fromYaml -}}
-{{- $store := (include "baton.given" . | fromJson).store -}}
-{{- $places := list -}}
-{{- if hasKey $store "redis" -}}
-{{- $places = list $store.redis -}}
-{{- else if hasKey $store "quorum" -}}
-{{- $places = append ($store.quorum.members | default list) (pick $store.quorum "tls") -}}
+{{/* One of `baton.logins`. What is both in `baton.config` and added to it would be one of the two by chance. */}}
+{{- define "baton.checkLogin" -}}
+{{- $redis := .secret -}}
+{{- $of := .of -}}
+{{- if and .given (not .quorum) (not .config.url) (not (and $redis.existingSecret $redis.urlKey)) -}}
+{{- fail (printf "baton.config.%s.url is missing: write it, or name the Secret that has it (baton.%s.existingSecret, baton.%s.urlKey)" .section $of $of) -}}
 {{- end -}}
+{{- if and (or $redis.existingSecret $redis.tls.existingSecret) (not .given) -}}
+{{- fail (printf "baton.%s names a Secret, but baton.config%s" $of (ternary ".store is neither redis nor quorum" (printf " has no %s" .section) (eq $of "redis"))) -}}
+{{- end -}}
+{{- if and $redis.existingSecret (not (or $redis.urlKey $redis.usernameKey $redis.passwordKey)) -}}
+{{- fail (printf "baton.%s.existingSecret is set, but none of its keys: baton.%s.urlKey, usernameKey, passwordKey" $of $of) -}}
+{{- end -}}
+{{- if and (not $redis.existingSecret) (or $redis.urlKey $redis.usernameKey $redis.passwordKey) -}}
+{{- fail (printf "baton.%s.urlKey, usernameKey and passwordKey are keys of a Secret: name it in baton.%s.existingSecret" $of $of) -}}
+{{- end -}}
+{{- if ne (empty $redis.tls.certKey) (empty $redis.tls.keyKey) -}}
+{{- fail (printf "baton.%s.tls.certKey and keyKey belong together: a certificate and its key" $of) -}}
+{{- end -}}
+{{- $places := list .config -}}
+{{- if .quorum -}}
+{{- $places = append (.config.members | default list) (pick .config "tls") -}}
+{{- end -}}
+{{- $login := include "baton.login" . | fromYaml -}}
+{{- $section := ternary "store" (trimSuffix ".redis" .section) (eq $of "redis") -}}
 {{- range $place := $places -}}
 {{- range $key, $_ := $login -}}
 {{- $plain := trimSuffix "File" $key -}}
 {{- if or (hasKey $place $key) (hasKey $place $plain) -}}
-{{- fail (printf "baton.config.store says `%s`, and baton.redis takes it from a Secret: leave one out" (ternary $key $plain (hasKey $place $key))) -}}
+{{- fail (printf "baton.config.%s says `%s`, and baton.%s takes it from a Secret: leave one out" $section (ternary $key $plain (hasKey $place $key)) $of) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -53,12 +53,14 @@ env:
       fieldRef:
         fieldPath: metadata.uid
   {{- end }}
-  {{- if and $values.redis.existingSecret $values.redis.urlKey }}
-  - name: BATON_REDIS_URL
+  {{- range include "baton.logins" . | fromJsonArray }}
+  {{- if and .secret.existingSecret .secret.urlKey }}
+  - name: {{ .variable }}
     valueFrom:
       secretKeyRef:
-        name: {{ $values.redis.existingSecret }}
-        key: {{ $values.redis.urlKey }}
+        name: {{ .secret.existingSecret }}
+        key: {{ .secret.urlKey }}
+  {{- end }}
   {{- end }}
   {{- with $values.env }}
   {{- toYaml . | nindent 2 }}
@@ -105,15 +107,17 @@ volumeMounts:
   - name: baton-config
     mountPath: /etc/baton
     readOnly: true
+  {{- range include "baton.logins" . | fromJsonArray }}
   {{- if include "baton.hasSecretFiles" . }}
-  - name: baton-secrets
-    mountPath: /etc/baton-secrets
+  - name: {{ .name }}-secrets
+    mountPath: /etc/{{ .name }}-secrets
     readOnly: true
   {{- end }}
-  {{- if $values.redis.tls.existingSecret }}
-  - name: baton-tls
-    mountPath: /etc/baton-tls
+  {{- if .secret.tls.existingSecret }}
+  - name: {{ .name }}-tls
+    mountPath: /etc/{{ .name }}-tls
     readOnly: true
+  {{- end }}
   {{- end }}
   {{- if include "baton.needsApi" . }}
   - name: baton-token
@@ -125,10 +129,9 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* "yes" when the Secret has more than the URL, which is in the environment. */}}
+{{/* "yes" when the Secret of one of `baton.logins` has more than the URL, which is in the environment. */}}
 {{- define "baton.hasSecretFiles" -}}
-{{- $redis := .Values.baton.redis -}}
-{{- if and $redis.existingSecret (or $redis.usernameKey $redis.passwordKey) -}}
+{{- if and .secret.existingSecret (or .secret.usernameKey .secret.passwordKey) -}}
 yes
 {{- end -}}
 {{- end -}}
@@ -137,12 +140,13 @@ yes
 {{- define "baton.volumes" -}}
 {{- include "baton.checks" . -}}
 {{- $values := .Values.baton -}}
-{{- $redis := $values.redis -}}
 - name: baton-config
   configMap:
     name: {{ include "baton.fullname" . }}
+{{- range include "baton.logins" . | fromJsonArray }}
+{{- $redis := .secret }}
 {{- if include "baton.hasSecretFiles" . }}
-- name: baton-secrets
+- name: {{ .name }}-secrets
   secret:
     secretName: {{ $redis.existingSecret }}
     items:
@@ -153,10 +157,10 @@ yes
       - { key: {{ . | quote }}, path: password }
       {{- end }}
 {{- end }}
-{{- with $redis.tls.existingSecret }}
-- name: baton-tls
+{{- if $redis.tls.existingSecret }}
+- name: {{ .name }}-tls
   secret:
-    secretName: {{ . }}
+    secretName: {{ $redis.tls.existingSecret }}
     items:
       {{- with $redis.tls.caKey }}
       - { key: {{ . | quote }}, path: ca.crt }
@@ -165,6 +169,7 @@ yes
       - { key: {{ . | quote }}, path: tls.crt }
       - { key: {{ $redis.tls.keyKey | quote }}, path: tls.key }
       {{- end }}
+{{- end }}
 {{- end }}
 {{- if include "baton.needsApi" . }}
 {{- /* A token of the sidecar's own: the app's containers get none, so the pod may say automountServiceAccountToken: false. */}}
@@ -214,13 +219,20 @@ checksum/baton-config: {{ $config | toJson | sha256sum }}
 {{- end -}}
 {{- $longest = maxf $longest $promise -}}
 {{- end -}}
+{{- /* A role is given back to its store, what a job came to is written to its own. */}}
 {{- $timeout := "5s" -}}
 {{- range $config.store -}}
 {{- $timeout = .commandTimeout | default $timeout -}}
 {{- end -}}
+{{- $timeout = include "baton.milliseconds" $timeout | float64 -}}
+{{- range list ($config.locks | default dict).store $config.jobsStore -}}
+{{- with (. | default dict).redis -}}
+{{- $timeout = maxf $timeout (include "baton.milliseconds" (.commandTimeout | default "1s")) -}}
+{{- end -}}
+{{- end -}}
 {{- /* What Kubernetes shows of the leader is taken back within a second. */}}
 {{- $extras := ternary 1000 0 (not (empty (include "baton.extras" .))) -}}
-{{- $drain := addf $longest (include "baton.milliseconds" $timeout) 1000 $extras -}}
+{{- $drain := addf $longest $timeout 1000 $extras -}}
 {{- add .Values.baton.appDrainSeconds (divf $drain 1000 | ceil) -}}
 {{- end -}}
 

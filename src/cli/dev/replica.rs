@@ -1,7 +1,7 @@
 //! One replica of `baton dev`, on a thread and a runtime of its own, so that it can be killed: when its runtime is
 //! dropped, every task of it stops where it stands and every connection is closed, as when a process dies.
 
-use baton::app::{App, Ground, StartError, Stores, open_store};
+use baton::app::{App, Ground, StartError, Stores, open_stores};
 use baton::config::Config;
 use baton::process::Exit;
 use baton::role::Roles;
@@ -84,7 +84,7 @@ async fn live(
     let ground = Ground::real();
     let store = match memory {
         Some(store) => Ok(store),
-        None => open_store(&config, &ground.clock).map_err(StartError::from),
+        None => open_stores(&config, &ground.clock).map_err(StartError::from),
     };
     let built = match store {
         Ok(store) => App::build(config, store, &ground).await,

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::app::{StartError, Stores, open_store};
+use baton::app::{StartError, Stores, open_stores};
 use baton::clock::{BootClock, SharedClock};
 use baton::config::{Config, StoreConfig};
 use baton::process::Exit;
@@ -73,7 +73,7 @@ impl Stage {
     async fn open(configs: Vec<Config>) -> Result<Self, StartError> {
         let clock: SharedClock = Arc::new(BootClock);
         let shared = configs.first().filter(|config| matches!(config.store, StoreConfig::Memory));
-        let memory = shared.map(|config| open_store(config, &clock)).transpose()?;
+        let memory = shared.map(|config| open_stores(config, &clock)).transpose()?;
         let mut replicas = Vec::new();
         for config in &configs {
             // Those that run already end with their `order`s, when this returns early.

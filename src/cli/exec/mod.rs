@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::app::{Ground, Replica, open_store};
-use baton::config::{Config, Environment, RoleConfig};
+use baton::config::{Config, Environment, RoleConfig, StoreUse};
 use baton::process::Exit;
 use baton::protocol::{Grace, GraceError, RoleName};
 use clap::Args;
@@ -101,7 +101,7 @@ async fn supervise(config: Config, grace: Grace, args: ExecArgs) -> Code {
         }
     };
     let ground = Ground::real();
-    let store = match open_store(&config, &ground.clock) {
+    let store = match open_store(&config, StoreUse::Leases, &ground.clock) {
         Ok(store) => store,
         Err(error) => return usage(&error.to_string()),
     };

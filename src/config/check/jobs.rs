@@ -36,7 +36,7 @@ impl Checker<'_> {
         let path = root.key("jobs");
         let Some(raw) = raw.filter(|raw| !raw.is_empty()) else { return Vec::new() };
         if let Some(reason) = store.and_then(StoreConfig::without_jobs) {
-            self.problem(&path, format!("cannot be had with this store: {reason}; remove them"));
+            self.problem(&path, format!("cannot be had with this store: {reason}, or remove them"));
             return Vec::new();
         }
         if raw.len() > JOBS_MAX {

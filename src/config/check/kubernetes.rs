@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Checker;
+use super::store::Kept;
 use crate::config::model::{KubernetesConfig, PREFIX, RoleConfig};
 use crate::config::position::Path;
 use crate::config::raw::{RawLeases, Scalar};
@@ -15,7 +16,8 @@ impl Checker<'_> {
         let namespace = self.label(raw.namespace.as_ref(), &path.key("namespace"));
         let name_prefix = self.label(raw.name_prefix.as_ref(), &path.key("namePrefix"));
         let timeout_path = path.key("commandTimeout");
-        let command_timeout = self.command_timeout(raw.command_timeout.as_ref(), COMMAND_TIMEOUT, roles, &timeout_path);
+        let kept = Kept::Leases(roles);
+        let command_timeout = self.command_timeout(raw.command_timeout.as_ref(), COMMAND_TIMEOUT, kept, &timeout_path);
         let careless = "off: when a Lease object is deleted under its leader, two replicas may lead at once";
         let guard = self.guard(raw.guard.as_ref(), careless, &path.key("guard"));
         Some(KubernetesConfig {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Checker;
+use super::store::Kept;
 use crate::config::model::{LocksConfig, StoreConfig};
 use crate::config::position::Path;
 use crate::config::raw::{RawDapr, RawLocks, Scalar};
@@ -11,6 +12,8 @@ const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 const MAX_LEASE: Duration = Duration::from_secs(3_600);
+/// A `hold` renews its lock so often within a lease.
+const RENEWALS: u32 = 3;
 const WAITERS: u32 = 10_000;
 const WAITERS_MAX: u32 = 100_000;
 const STORES_MAX: usize = 16;
@@ -27,19 +30,23 @@ impl Checker<'_> {
         if self.is_bad(path) {
             return None;
         }
-        if let (Some(_), Some(reason)) = (raw, store.and_then(StoreConfig::without_locks)) {
-            self.problem(path, format!("cannot be had with this store: {reason}; remove it"));
+        let own_path = path.key("store");
+        let shares = raw.is_some_and(|raw| raw.store.is_none()) && !self.has_bad_within(&own_path);
+        if let Some(reason) = store.filter(|_| shares).and_then(StoreConfig::without_locks) {
+            self.problem(path, format!("cannot be had with this store: {reason}, or remove it"));
             return None;
         }
         let keys = ["lease", "maxLease", "guard"].map(|key| path.key(key));
         let none = RawLocks::default();
         let raw = raw.unwrap_or(&none);
         let lease = self.duration(raw.lease.as_ref(), &keys[0]);
+        let kept = Kept::Locks { renewed_every: lease.unwrap_or(LEASE) / RENEWALS };
+        let own = raw.store.as_ref().and_then(|own| self.own_store(own, kept, &own_path));
         let max_lease = self.duration(raw.max_lease.as_ref(), &keys[1]);
         let guard = self.positive_duration(raw.guard.as_ref(), &keys[2]);
         let waiters = self.count(raw.max_waiters.as_ref(), &path.key("maxWaiters"), 1..=WAITERS_MAX);
         let dapr_stores = self.dapr(raw.dapr.as_ref(), &path.key("dapr"));
-        if self.has_bad_within(path) {
+        if keys.iter().any(|key| self.is_bad(key)) {
             return None;
         }
         let lease = lease.unwrap_or(LEASE);
@@ -62,7 +69,8 @@ impl Checker<'_> {
             self.warning(&keys[2], message);
         }
         let max_waiters = waiters.unwrap_or(WAITERS);
-        (!self.has_bad_within(path)).then_some(LocksConfig { lease, max_lease, guard, max_waiters, dapr_stores })
+        let config = LocksConfig { store: own, lease, max_lease, guard, max_waiters, dapr_stores };
+        (!self.has_bad_within(path)).then_some(config)
     }
 
     /// The names of Dapr's lock stores that are right.

@@ -18,6 +18,7 @@ pub(super) mod url;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use self::store::Kept;
 use super::environment::Environment;
 use super::model::Config;
 use super::node::Node;
@@ -79,7 +80,11 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
     };
     let kubernetes = checker.kubernetes(raw.kubernetes.as_ref(), &beside, &root);
     let locks = checker.locks(raw.locks.as_ref(), store.as_ref(), &root.key("locks"));
-    let jobs = checker.jobs(raw.jobs.as_deref(), &roles, store.as_ref(), &root);
+    let own_path = root.key("jobsStore");
+    let own = raw.jobs_store.as_ref();
+    let jobs_store = own.and_then(|own| checker.own_store(own, Kept::Ledgers, &own_path));
+    let ledgers = jobs_store.as_ref().or(store.as_ref()).filter(|_| !checker.has_bad_within(&own_path));
+    let jobs = checker.jobs(raw.jobs.as_deref(), &roles, ledgers, &root);
     let log = checker.log(raw.log.as_ref(), &root.key("log"));
     Some(Config {
         identity: identity?,
@@ -91,6 +96,7 @@ fn config(checker: &mut Checker<'_>, raw: &RawConfig) -> Option<Config> {
         kubernetes,
         locks: locks?,
         jobs,
+        jobs_store,
         log: log?,
     })
 }

@@ -11,12 +11,82 @@ use crate::config::model::{
     AckMode, Guard, PREFIX, RedisConfig, Replication, RoleConfig, Secret, StoreConfig, TlsConfig,
 };
 use crate::config::position::Path;
-use crate::config::raw::{RawRedis, RawReplication, RawStore, RawTls, Scalar};
+use crate::config::raw::{RawOwnStore, RawRedis, RawReplication, RawStore, RawTls, Scalar};
 
 const KEY_PREFIX_BYTES_MAX: usize = 64;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const ACK_TIMEOUT: Duration = Duration::from_millis(500);
 const ACKS_MAX: u32 = 16;
+
+/// What is kept in a store, by which its timeout and its risks are judged.
+#[derive(Clone, Copy)]
+pub(super) enum Kept<'c> {
+    /// The leases of these roles, and whatever else it has.
+    Leases(&'c [RoleConfig]),
+    /// Locks alone.
+    Locks {
+        /// How often one is renewed, whose request names no lease, as long as it is held.
+        renewed_every: Duration,
+    },
+    /// Ledgers of jobs alone. Nothing ends because one of them is not answered for a while.
+    Ledgers,
+}
+
+impl Kept<'_> {
+    /// The shortest time within which a command must have been given up.
+    fn period(self) -> Option<Duration> {
+        match self {
+            Self::Leases(roles) => roles.iter().map(|role| role.timing.renew_period()).min(),
+            Self::Locks { renewed_every } => Some(renewed_every),
+            Self::Ledgers => None,
+        }
+    }
+
+    /// What is wrong with a command timeout.
+    fn objections(self, timeout: Duration) -> Vec<String> {
+        match self {
+            Self::Leases(roles) => {
+                let of_role = |role: &RoleConfig| {
+                    let problem = role.timing.check_command_timeout(timeout).err()?;
+                    Some(format!("{problem} (role {})", role.name))
+                };
+                roles.iter().filter_map(of_role).collect()
+            }
+            Self::Locks { renewed_every } if timeout >= renewed_every => vec![format!(
+                "is {timeout:?}; it must be less than a third of locks.lease, {renewed_every:?}, after which a lock is \
+                 renewed"
+            )],
+            Self::Locks { .. } | Self::Ledgers => Vec::new(),
+        }
+    }
+
+    /// What `guard: off` costs.
+    fn without_guard(self) -> &'static str {
+        match self {
+            Self::Leases(_) => "off: when Redis loses its data or fails over, two replicas may lead at once",
+            Self::Locks { .. } => "off: when Redis loses its data or fails over, a lock may be granted to two at once",
+            Self::Ledgers => {
+                "off: ledgers have no guard; it only lets in a Redis that does not tell the generation of its data"
+            }
+        }
+    }
+
+    /// What a Redis with replicas costs, none of which has to acknowledge.
+    fn without_acks(self) -> &'static str {
+        match self {
+            Self::Leases(_) => {
+                "with replicas behind it, Redis can be split, and each part can have a leader; set acks to 1 or more"
+            }
+            Self::Locks { .. } => {
+                "with replicas behind it, Redis can be split, and each part can grant a lock; set acks to 1 or more"
+            }
+            Self::Ledgers => {
+                "with replicas behind it, a failover can forget claims, so that a run is repeated; set acks to 1 or \
+                 more"
+            }
+        }
+    }
+}
 
 impl Checker<'_> {
     /// Exactly one store.
@@ -36,7 +106,7 @@ impl Checker<'_> {
         }
         match (&raw.redis, &raw.quorum, &raw.kubernetes, &raw.memory) {
             (Some(redis), ..) => {
-                let redis = self.redis(redis, roles, &path.key("redis"))?;
+                let redis = self.redis(redis, Kept::Leases(roles), &path.key("redis"))?;
                 Some(StoreConfig::Redis(Box::new(redis)))
             }
             (_, Some(quorum), ..) => {
@@ -63,7 +133,13 @@ impl Checker<'_> {
         }
     }
 
-    fn redis(&mut self, raw: &RawRedis, roles: &[RoleConfig], path: &Path) -> Option<RedisConfig> {
+    /// A store for locks or ledgers alone.
+    pub(super) fn own_store(&mut self, raw: &RawOwnStore, kept: Kept<'_>, path: &Path) -> Option<StoreConfig> {
+        let redis = self.redis(raw.redis.as_ref()?, kept, &path.key("redis"))?;
+        Some(StoreConfig::Redis(Box::new(redis)))
+    }
+
+    fn redis(&mut self, raw: &RawRedis, kept: Kept<'_>, path: &Path) -> Option<RedisConfig> {
         let (url, facts) = self.url(raw.url.as_ref(), &path.key("url")).unzip();
         let username = self.credential("username", (&raw.username, &raw.username_file), path);
         let password = self.credential("password", (&raw.password, &raw.password_file), path);
@@ -73,15 +149,12 @@ impl Checker<'_> {
         let tls = self.tls(raw.tls.as_ref(), facts, &path.key("tls"));
         let key_prefix = self.key_prefix(raw.key_prefix.as_ref(), &path.key("keyPrefix"));
         let command_timeout =
-            self.command_timeout(raw.command_timeout.as_ref(), COMMAND_TIMEOUT, roles, &path.key("commandTimeout"));
+            self.command_timeout(raw.command_timeout.as_ref(), COMMAND_TIMEOUT, kept, &path.key("commandTimeout"));
         let replication = self.replication(raw.replication.as_ref(), command_timeout, &path.key("replication"));
-        let careless = "off: when Redis loses its data or fails over, two replicas may lead at once";
-        let guard = self.guard(raw.guard.as_ref(), careless, &path.key("guard"));
+        let guard = self.guard(raw.guard.as_ref(), kept.without_guard(), &path.key("guard"));
         let may_split = facts.is_some_and(|facts| facts.deployment != Deployment::Single);
         if may_split && replication.is_some_and(|replication| replication.acks == 0) {
-            let message =
-                "with replicas behind it, Redis can be split, and each part can have a leader; set acks to 1 or more";
-            self.warning(&path.key("replication"), message.to_owned());
+            self.warning(&path.key("replication"), kept.without_acks().to_owned());
         }
         Some(RedisConfig {
             url: url?,
@@ -191,28 +264,25 @@ impl Checker<'_> {
         Some(text.to_owned())
     }
 
-    /// As given, else `usual`, or half the shortest renewal period where `usual` would not be shorter than it.
+    /// As given, else `usual`, or half the shortest period where `usual` would not be shorter than it.
     pub(super) fn command_timeout(
         &mut self,
         given: Option<&Scalar>,
         usual: Duration,
-        roles: &[RoleConfig],
+        kept: Kept<'_>,
         path: &Path,
     ) -> Option<Duration> {
         if self.is_bad(path) {
             return None;
         }
         if given.is_none() {
-            let shortest = roles.iter().map(|role| role.timing.renew_period()).min();
-            return Some(shortest.filter(|shortest| *shortest <= usual).map_or(usual, |s| s / 2));
+            return Some(kept.period().filter(|shortest| *shortest <= usual).map_or(usual, |s| s / 2));
         }
         let timeout = self.positive_duration(given, path)?;
-        let mut fits = true;
-        for role in roles {
-            if let Err(problem) = role.timing.check_command_timeout(timeout) {
-                self.problem(path, format!("{problem} (role {})", role.name));
-                fits = false;
-            }
+        let objections = kept.objections(timeout);
+        let fits = objections.is_empty();
+        for objection in objections {
+            self.problem(path, objection);
         }
         fits.then_some(timeout)
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fred::types::Value;
 use serde::Serialize;
 
+use super::audit_words::{Words, words};
 use super::errors::Failure;
 use super::info::{Info, Untold, VERSION_MIN, Version};
 use super::link::Link;
@@ -18,7 +19,7 @@ use super::rights::{Trial, trial_keys};
 use super::settings::Settings;
 use super::supervisor::fetch_info;
 use crate::clock::{BootClock, Clock};
-use crate::config::{Guard, RedisConfig};
+use crate::config::{Guard, RedisConfig, StoreUse};
 use crate::store::StoreError;
 
 /// How bad a finding is.
@@ -86,17 +87,48 @@ pub(super) fn finding(severity: Severity, what: impl Into<String>, cost: &str, r
 pub(super) const LEASE_ASSUMED: Duration = Duration::from_secs(15);
 const PINGS: usize = 12;
 
-/// Looks at the Redis of `config`. `wall_clock` is this machine's clock, to compare with the server's.
+/// What a server is to Baton.
+#[derive(Clone, Copy)]
+pub(super) enum Subject<'u> {
+    /// A member of a quorum.
+    Member,
+    /// The whole store of these, of which the first names its faults.
+    StoreOf(&'u [StoreUse]),
+}
+
+impl Subject<'_> {
+    fn main(self) -> StoreUse {
+        match self {
+            Self::Member => StoreUse::Leases,
+            Self::StoreOf(uses) => uses.first().copied().unwrap_or(StoreUse::Leases),
+        }
+    }
+
+    fn is_member(self) -> bool {
+        matches!(self, Self::Member)
+    }
+
+    fn has_locks(self) -> bool {
+        matches!(self, Self::StoreOf(uses) if uses.contains(&StoreUse::Locks))
+    }
+}
+
+/// Looks at the Redis of `config`, which keeps `uses`. `wall_clock` is this machine's clock, to compare with the
+/// server's.
 ///
 /// # Errors
 /// When there is no talking to it: not reached, not let in, or a URL or TLS file that is unusable.
 pub async fn audit(
     config: &RedisConfig,
+    uses: &[StoreUse],
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
-    let settings =
-        Settings::new(config, LEASE_ASSUMED.into()).map_err(|e| StoreError::Refused { reason: e.to_string() })?;
-    Ok(look(config, &settings, wall_clock, false).await?.0)
+    let subject = Subject::StoreOf(uses);
+    let settings = Settings::new(config, LEASE_ASSUMED.into()).map_err(|error| {
+        let reason = error.in_section(subject.main().redis_key(), "url").to_string();
+        StoreError::Refused { reason }
+    })?;
+    Ok(look(config, &settings, wall_clock, subject).await?.0)
 }
 
 /// What the members of a quorum are compared by.
@@ -111,25 +143,30 @@ pub(super) async fn look(
     config: &RedisConfig,
     settings: &Settings,
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
-    is_member: bool,
+    subject: Subject<'_>,
 ) -> Result<(AuditReport, Facts), StoreError> {
+    let words = words(subject.main());
     let keys = trial_keys(&settings.namespace);
     let link = Link::open(settings, Target::MasterOf(keys.slot())).await?;
     let timeout = settings.command_timeout;
     let info = fetch_info(&link, timeout).await?;
     let probe = Probe { link: &link, timeout };
-    let mut findings = vec![version(&info), role(&info), mode(&info)];
-    findings.push(persistence(&info, probe.setting("appendfsync").await.as_deref(), config.guard));
+    let mut findings = vec![version(&info), role(&info, words), mode(&info, words)];
+    let appendfsync = probe.setting("appendfsync").await;
+    findings.push(persistence(&info, appendfsync.as_deref(), config.guard, subject.main()));
     findings.push(generation(&info, config.guard, config.replication.acks));
-    findings.push(memory(&info));
-    findings.push(if is_member { no_replicas(&info) } else { replicas(&info, config.replication.acks) });
-    findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref()));
+    findings.push(memory(&info, words));
+    let acks = config.replication.acks;
+    findings.push(if subject.is_member() { no_replicas(&info) } else { replicas(&info, acks, words) });
+    findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref(), words));
     let clock_offset_ms = probe.clock_offset_ms(wall_clock).await;
     findings.push(clock(clock_offset_ms));
     findings.push(latency(probe.latencies().await?, timeout));
-    let trial = Trial::new(&link, timeout, keys, is_member);
-    findings.extend(rights(trial.problems(config.replication).await, trial.lock_problems().await));
-    findings.push(neighbours(&info));
+    let trial = Trial::new(&link, timeout, keys, subject.is_member());
+    let problems = trial.problems(config.replication).await;
+    let of_locks = if subject.has_locks() { trial.lock_problems().await } else { Vec::new() };
+    findings.extend(rights(problems, of_locks, subject.main()));
+    findings.push(neighbours(&info, words));
     let facts = Facts { run_id: info.process(), version: info.version(), clock_offset_ms };
     Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
 }
@@ -143,26 +180,26 @@ fn version(info: &Info) -> Finding {
     }
 }
 
-fn role(info: &Info) -> Finding {
+fn role(info: &Info, words: &Words) -> Finding {
     match info.get("role") {
         Some("master") => finding(Severity::Ok, "it is a master", "it takes writes", ""),
         Some(_) => finding(
             Severity::Problem,
             "it is a replica",
-            "it takes no writes: no leader is elected",
+            &format!("it takes no writes: {}", words.stopped),
             "point the URL at the master, or use a redis-sentinel: URL",
         ),
         None => finding(Severity::Unknown, "its role is not told", "a replica takes no writes", "allow INFO"),
     }
 }
 
-fn mode(info: &Info) -> Finding {
+fn mode(info: &Info, words: &Words) -> Finding {
     match info.mode() {
         Some("standalone") => finding(Severity::Ok, "it runs alone, or with replicas", "the ordinary case", ""),
         Some("cluster") => finding(
             Severity::Note,
             "it is part of a cluster",
-            "while the slot of a role moves to another node, requests for that role fail",
+            words.moving,
             "use a redis-cluster: URL; a small Redis of its own serves Baton better",
         ),
         Some("sentinel") => finding(
@@ -175,45 +212,51 @@ fn mode(info: &Info) -> Finding {
     }
 }
 
-fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard) -> Finding {
+fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard, of: StoreUse) -> Finding {
+    let words = words(of);
     let (what, cost) = match (info.get("aof_enabled"), appendfsync) {
         (Some("1"), Some("always")) => {
             return finding(Severity::Ok, "append-only file, synced always", "a restart forgets nothing", "");
         }
         (Some("1"), Some(fsync)) => {
-            (format!("append-only file, synced {fsync}"), "a crash of its machine may forget the last grants")
+            let cost = "a crash of its machine may forget what was written last".to_owned();
+            (format!("append-only file, synced {fsync}"), cost)
         }
         (Some("1"), None) => {
             return finding(
                 Severity::Unknown,
                 "append-only file; how often it is synced cannot be read (CONFIG is forbidden)",
-                "unless it is synced always, a crash of its machine may forget the last grants",
+                "unless it is synced always, a crash of its machine may forget what was written last",
                 "allow CONFIG GET, or look there",
             );
         }
-        (Some("0"), _) => ("no append-only file".to_owned(), "a restart may forget leases and tokens"),
+        (Some("0"), _) => ("no append-only file".to_owned(), format!("a restart may forget {}", words.kept)),
         _ => {
             return finding(
                 Severity::Unknown,
                 "its persistence is not told",
-                "a restart may forget leases",
+                &format!("a restart may forget {}", words.kept),
                 "allow INFO",
             );
         }
     };
-    match guard {
-        Guard::Strict => finding(
+    match (of, guard) {
+        (StoreUse::Jobs, _) => finding(
+            Severity::Warning,
+            what,
+            &format!("{cost}; {}", words.forgotten),
+            "appendonly yes with appendfsync always, or everysec if a second's claims may be forgotten",
+        ),
+        (StoreUse::Leases | StoreUse::Locks, Guard::Strict) => finding(
             Severity::Note,
             what,
-            &format!(
-                "{cost}; the guard then elects nobody new for one lease, while a leader stays, and tokens go on rising"
-            ),
-            "appendonly yes with appendfsync always, if that lease matters",
+            &format!("{cost}; {}", words.forgotten),
+            "appendonly yes with appendfsync always, if that time matters",
         ),
-        Guard::Off => finding(
+        (StoreUse::Leases | StoreUse::Locks, Guard::Off) => finding(
             Severity::Problem,
             format!("{what}, and the guard is off"),
-            &format!("{cost}; without the guard there can be two leaders then"),
+            &format!("{cost}; {}", words.forgotten_unguarded),
             "guard: strict, or appendonly yes with appendfsync always",
         ),
     }
@@ -232,34 +275,37 @@ fn generation(info: &Info, guard: Guard, acks: u32) -> Finding {
     }
 }
 
-fn memory(info: &Info) -> Finding {
+fn memory(info: &Info, words: &Words) -> Finding {
     let (used, max) = (info.number("used_memory"), info.number("maxmemory"));
     match (info.get("maxmemory_policy"), info.evicting_policy()) {
         (None, _) => finding(
             Severity::Unknown,
             "its eviction policy is not told",
-            "an evicting Redis may drop leases and tokens",
+            &format!("an evicting Redis may drop {}", words.kept),
             "see that maxmemory-policy is noeviction",
         ),
         (Some(_), Some(policy)) => finding(
             Severity::Warning,
             format!("maxmemory-policy is {policy}"),
-            "short of memory it may drop leases and tokens: each time that costs up to a lease without a leader",
+            &format!("short of memory it may drop {}: {}", words.kept, words.evicted),
             "maxmemory-policy noeviction, or a Redis of its own for Baton",
         ),
         (Some(_), None) => match (used, max) {
             (Some(used), Some(max)) if max > 0 && used > max / 10 * 9 => finding(
                 Severity::Warning,
                 format!("{used} of {max} bytes are used, and nothing is evicted"),
-                "once its memory is full it takes no more writes: no lease can be renewed",
+                &format!("once its memory is full it takes no more writes: {}", words.stopped),
                 "raise maxmemory, or give Baton a Redis of its own",
             ),
-            _ => finding(Severity::Ok, "nothing is evicted, and there is room", "leases and tokens stay", ""),
+            _ => {
+                let cost = format!("{} stay", words.kept);
+                finding(Severity::Ok, "nothing is evicted, and there is room", &cost, "")
+            }
         },
     }
 }
 
-fn replicas(info: &Info, acks: u32) -> Finding {
+fn replicas(info: &Info, acks: u32, words: &Words) -> Finding {
     let Some(connected) = info.number("connected_slaves") else {
         return finding(
             Severity::Unknown,
@@ -270,28 +316,21 @@ fn replicas(info: &Info, acks: u32) -> Finding {
     };
     let what = format!("{connected} replicas are connected, {acks} must acknowledge");
     if u64::from(acks) > connected {
-        return finding(
-            Severity::Problem,
-            what,
-            "no campaign and no renewal can succeed",
-            "add replicas, or lower replication.acks",
-        );
+        return finding(Severity::Problem, what, words.stopped, "add replicas, or lower replication.acks");
     }
     match (connected, acks) {
-        (0, _) => {
-            finding(Severity::Ok, what, "when it fails there is no failover; a leader leads until its lease ends", "")
-        }
+        (0, _) => finding(Severity::Ok, what, &format!("when it fails there is no failover; {}", words.without_it), ""),
         (_, 0) => finding(
             Severity::Warning,
             what,
-            "in a split network with the old master still reached by some, there can be two leaders",
+            &format!("in a split network with the old master still reached by some, {}", words.split),
             "replication.acks: 1 (or more)",
         ),
         // Both masters with their own acknowledgements: only two majorities have a server in common.
         _ if 2 * (u64::from(acks) + 1) <= connected + 1 => finding(
             Severity::Warning,
             what,
-            "in a split network an old and a new master can both have enough replicas: there can be two leaders",
+            &format!("in a split network an old and a new master can both have enough replicas: {}", words.split),
             &format!(
                 "replication.acks: {}, for the master and those that acknowledge must be more than half of the {} \
                  servers",
@@ -299,7 +338,7 @@ fn replicas(info: &Info, acks: u32) -> Finding {
                 connected + 1
             ),
         ),
-        _ => finding(Severity::Ok, what, "a promoted replica knows of every lease that was granted", ""),
+        _ => finding(Severity::Ok, what, &format!("a promoted replica knows of {}", words.each), ""),
     }
 }
 
@@ -317,7 +356,7 @@ fn no_replicas(info: &Info) -> Finding {
     }
 }
 
-fn writes_need_replicas(setting: Option<&str>) -> Finding {
+fn writes_need_replicas(setting: Option<&str>, words: &Words) -> Finding {
     let what = |n: &str| format!("min-replicas-to-write is {n}");
     match setting {
         None => finding(
@@ -327,12 +366,9 @@ fn writes_need_replicas(setting: Option<&str>) -> Finding {
             "allow CONFIG GET, or look there",
         ),
         Some("0") => finding(Severity::Ok, what("0"), "a lost replica stops no write", ""),
-        Some(n) => finding(
-            Severity::Note,
-            what(n),
-            "with fewer replicas it takes no writes: leaders step down at the end of their leases",
-            "",
-        ),
+        Some(n) => {
+            finding(Severity::Note, what(n), &format!("with fewer replicas it takes no writes: {}", words.stopped), "")
+        }
     }
 }
 
@@ -368,14 +404,14 @@ fn latency(mut taken: Vec<Duration>, timeout: Duration) -> Finding {
         return finding(
             Severity::Warning,
             what,
-            "commands come close to commandTimeout: renewals will be given up for lost",
-            "a nearer Redis, or longer leases with a longer commandTimeout",
+            "commands come close to commandTimeout: some will be given up for lost",
+            "a nearer Redis, or a longer commandTimeout, with longer leases where they bound it",
         );
     }
     finding(Severity::Ok, what, "far below commandTimeout", "")
 }
 
-fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>) -> Vec<Finding> {
+fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>, of: StoreUse) -> Vec<Finding> {
     of_locks.retain(|problem| !problems.contains(problem));
     of_locks.dedup();
     if problems.is_empty() && of_locks.is_empty() {
@@ -388,18 +424,22 @@ fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>) -> Vec<Findi
         other => finding(Severity::Unknown, other.to_string(), "what the user may do was not found out", ""),
     };
     let problems = problems.into_iter().map(|p| tell(p, Severity::Problem, "Baton cannot work, or cannot listen"));
-    let of_locks = of_locks.into_iter().map(|p| tell(p, Severity::Warning, "roles work, locks do not"));
+    let (grade, means) = match of {
+        StoreUse::Leases | StoreUse::Jobs => (Severity::Warning, "roles work, locks do not"),
+        StoreUse::Locks => (Severity::Problem, "locks do not work"),
+    };
+    let of_locks = of_locks.into_iter().map(|p| tell(p, grade, means));
     problems.chain(of_locks).collect()
 }
 
-fn neighbours(info: &Info) -> Finding {
+fn neighbours(info: &Info, words: &Words) -> Finding {
     let keys = |line: &str| line.split(',').find_map(|part| part.strip_prefix("keys=")?.parse::<u64>().ok());
     let total: u64 = (0..16).filter_map(|db| info.get(&format!("db{db}")).and_then(keys)).sum();
     if total > 1_000 {
         return finding(
             Severity::Note,
             format!("it holds {total} keys"),
-            "others use it, too: their load delays renewals, their FLUSHALL drops leases",
+            &format!("others use it, too: their load delays requests, their FLUSHALL drops {}", words.kept),
             "a small Redis of its own for Baton",
         );
     }
@@ -451,7 +491,8 @@ mod tests {
     #[test]
     fn acknowledgements_are_judged_by_how_many_replicas_there_are() {
         let judged = |connected: u64, acks| {
-            replicas(&Info::parse(&format!("role:master\r\nconnected_slaves:{connected}\r\n")), acks).severity
+            let info = Info::parse(&format!("role:master\r\nconnected_slaves:{connected}\r\n"));
+            replicas(&info, acks, words(StoreUse::Leases)).severity
         };
         for (connected, acks, severity) in [
             (0, 0, Severity::Ok),

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::audit::{AuditReport, Facts, Finding, LEASE_ASSUMED, Severity, finding, look};
+use super::audit::{AuditReport, Facts, Finding, LEASE_ASSUMED, Severity, Subject, finding, look};
 use super::settings::Settings;
 use crate::config::RedisConfig;
 use crate::gather::gather;
@@ -23,14 +23,6 @@ pub struct QuorumReport {
     pub findings: Vec<Finding>,
     /// How many members could be talked to.
     pub answered: usize,
-}
-
-impl QuorumReport {
-    /// The worst of all findings.
-    pub fn worst(&self) -> Severity {
-        let own = self.findings.iter().map(|finding| finding.severity);
-        own.chain(self.members.iter().map(AuditReport::worst)).max().unwrap_or(Severity::Unknown)
-    }
 }
 
 /// Looks at every member. `wall_clock` is this machine's clock, to compare with the servers'.
@@ -57,7 +49,7 @@ async fn look_at(config: &RedisConfig, wall_clock: &(dyn Fn() -> SystemTime + Sy
         Ok(settings) => settings,
         Err(error) => return unusable("a member".to_owned(), error.to_string()),
     };
-    match look(config, &settings, wall_clock, true).await {
+    match look(config, &settings, wall_clock, Subject::Member).await {
         Ok((report, facts)) => (report, Some(facts)),
         Err(error) => unusable(settings.endpoint, error.to_string()),
     }

@@ -23,14 +23,26 @@ pub enum SetupError {
         /// Which file, and why.
         reason: String,
     },
-    /// The same of a member of a quorum.
-    #[error("store.quorum.{key}: {reason}")]
-    Member {
+    /// The same of a Redis that another section names.
+    #[error("{path}: {reason}")]
+    Elsewhere {
         /// Which key it is.
-        key: &'static str,
+        path: String,
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl SetupError {
+    /// The same of the Redis of this section, which has its URL under the key `url`.
+    #[must_use]
+    pub fn in_section(self, section: &str, url: &str) -> Self {
+        match self {
+            Self::Url { reason } => Self::Elsewhere { path: format!("{section}.{url}"), reason },
+            Self::Tls { reason } => Self::Elsewhere { path: format!("{section}.tls"), reason },
+            Self::Elsewhere { .. } => self,
+        }
+    }
 }
 
 /// A failed command, and what follows from it for the connection.

@@ -39,12 +39,9 @@ impl RedisMember {
         lease_min: impl Into<ShortestLease>,
         seed: u64,
     ) -> Result<Self, SetupError> {
-        match RedisStore::connect(config, lease_min, seed) {
-            Ok(store) => Ok(Self { store, lists }),
-            Err(SetupError::Url { reason }) => Err(SetupError::Member { key: "members[].url", reason }),
-            Err(SetupError::Tls { reason }) => Err(SetupError::Member { key: "tls", reason }),
-            Err(other) => Err(other),
-        }
+        let connected = RedisStore::connect(config, lease_min, seed);
+        let store = connected.map_err(|error| error.in_section("store.quorum", "members[].url"))?;
+        Ok(Self { store, lists })
     }
 
     /// As [`Member::ask`], with the server's clock when it answered.

@@ -21,6 +21,7 @@
 
 mod audit;
 mod audit_quorum;
+mod audit_words;
 mod errors;
 mod in_time;
 mod info;
