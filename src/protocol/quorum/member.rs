@@ -148,6 +148,12 @@ impl MemberCell {
         request: &CampaignRequest,
     ) -> Result<MemberOutcome<MemberReply>, TokensExhausted> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
+        // Whoever is granted in the end, with a floor or without, gets a greater one (R3). One that has no successor is
+        // no token that anybody had.
+        if self.rules.tokens && request.floor > record.token && request.floor.get() + 1 < Token::LIMIT {
+            record.token = request.floor;
+            self.record = Some(record.clone());
+        }
         if server.now < record.listed_until && !lists_agree(&record.lists, lists) {
             let remaining = record.listed_until.since(server.now);
             return Ok((MemberReply::Unlisted { theirs: record.lists, remaining, token: record.token }, None));

@@ -174,6 +174,26 @@ fn tokens_rise_above_the_record_the_floor_and_the_clock() {
 }
 
 #[test]
+fn a_floor_is_remembered_while_nobody_may_be_granted_and_while_another_list_is_in_use() {
+    let mut member = Member::new();
+    let floor = token(member.now.0 + 50_000_000);
+    let mut ask = |member: &mut Member, session, floor| {
+        let request = CampaignRequest { floor, ..campaign(session, 1) };
+        member.cell.campaign(member.server(), member.lists, &request).unwrap().0
+    };
+    member.restart(true);
+    assert!(matches!(ask(&mut member, 1, floor), MemberReply::Guarded { token, .. } if token == floor));
+    member.pass(LEASE);
+    member.lists = "a, b, c";
+    assert!(member.grant(2, 1) > floor, "by whoever knows of none");
+    let later = token(floor.get() + 50_000_000);
+    member.lists = "a, b, d";
+    assert!(matches!(ask(&mut member, 3, later), MemberReply::Unlisted { token, .. } if token == later));
+    member.pass(LEASE);
+    assert!(member.grant(4, 1) > later);
+}
+
+#[test]
 fn a_raise_never_lowers_a_token() {
     let mut member = Member::new();
     let granted = member.grant(1, 1);

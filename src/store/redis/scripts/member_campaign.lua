@@ -36,6 +36,11 @@ record, changed, bad = prepare(clamp(stored, guard_span_ms(stored, lease_ms)), l
 if bad then
   return bad
 end
+-- Whoever is granted in the end, with a floor or without, gets a greater token (R3). One that has no successor is no
+-- token that anybody had.
+if floor > record.token and floor < 9007199254740991 then -- 2^53 - 1
+  record.token, changed = floor, true
+end
 if changed then
   write_record(record)
 end
