@@ -159,6 +159,23 @@ impl Schedule {
         Ok(Self { name, slots: Slots::Cron(Box::new(Local { cron, zone, by_clock })) })
     }
 
+    /// No two slots are nearer to each other than this. Of a cron expression this is a minute at the most: what its
+    /// hours and days keep apart is not looked at.
+    pub fn interval_min(&self) -> Duration {
+        let pattern = match &self.slots {
+            Slots::Every(interval_ms) => return Duration::from_millis(*interval_ms),
+            Slots::Cron(local) => &local.cron.pattern,
+        };
+        let ends = |values: &[u16]| (values.first().copied().unwrap_or(0), values.last().copied().unwrap_or(0));
+        let (seconds, minutes) = (pattern.seconds.values(), pattern.minutes.values());
+        let in_a_row = ends(&minutes) == (0, 59) || minutes.windows(2).any(|pair| pair[1] - pair[0] == 1);
+        let (first, last) = ends(&seconds);
+        // From the last second of one minute to the first of the next.
+        let across = in_a_row.then_some(60 + first - last);
+        let nearest = seconds.windows(2).map(|pair| pair[1] - pair[0]).chain(across).min();
+        Duration::from_secs(nearest.unwrap_or(60).into())
+    }
+
     /// The interval of an `@every`; none for a cron expression, whose slots come as they come.
     pub fn interval(&self) -> Option<Duration> {
         match self.slots {

@@ -423,3 +423,25 @@ fn any_text_is_read_or_refused() {
     }
     assert!(read > 1_500, "{read} texts were schedules");
 }
+
+#[test]
+fn the_shortest_time_between_two_slots_is_told() {
+    for (expression, seconds) in [
+        ("@every 7s", 7),
+        ("@every 1h", 3_600),
+        ("@daily", 60),
+        ("* * * * *", 60),
+        ("30 * * * * *", 60),
+        ("* * * * * *", 1),
+        ("*/5 * * * * *", 5),
+        ("*/10 * * * * *", 10),
+        ("0,20,29 * * * * *", 9),
+        ("3,55 * * * * *", 8),
+        ("3,55 0,59 * * * *", 8),
+        ("3,55 0,2 * * * *", 52),
+        ("0-30/15 0 2 * * *", 15),
+    ] {
+        let schedule = parse(expression, "UTC");
+        assert_eq!(schedule.interval_min(), Duration::from_secs(seconds), "{expression}");
+    }
+}

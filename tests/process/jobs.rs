@@ -1,182 +1,25 @@
 //! Jobs on real sidecars, a real Redis and a small app in Python, while leaders are killed, paused and asked to resign:
 //! every slot has one run that succeeded, or a reason why not, and no attempt is made twice.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
-use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::http::Answer;
+use crate::job_checker::{Account, App, Job, audit, audit_calls, job, json, leader, runs};
 use crate::replica::{LEASE_KEY, Lease, ROLE, Replica, Settings};
 use crate::support::redis::RedisServer;
 use crate::wait::{last_for, until, until_some};
 
 const REPLICAS: usize = 3;
-/// The schedule of the job, in seconds.
-const PERIOD_S: u64 = 2;
-
-/// The app. Killed when dropped.
-struct App {
-    child: Child,
-    port: u16,
-    dir: TempDir,
-}
-
-/// A call that the app got.
-#[derive(Clone, Debug, Deserialize)]
-struct Call {
-    run: String,
-    attempt: u32,
-    token: u64,
-    key: String,
-}
-
-impl App {
-    fn start(seed: u64) -> Self {
-        let dir = TempDir::new().expect("a temporary directory");
-        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/process/jobs_app.py");
-        let mut command = Command::new("python3");
-        command.arg(script).arg(dir.path().join("journal")).arg(seed.to_string());
-        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("Python");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("the app's port");
-        Self { port: line.trim().parse().expect("a port"), child, dir }
-    }
-
-    /// What it was asked for, in order.
-    fn calls(&self) -> Vec<Call> {
-        let text = std::fs::read_to_string(self.dir.path().join("journal")).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).expect("a call")).collect()
-    }
-}
-
-impl Drop for App {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// `jobs:` with one job that is due every two seconds.
-fn jobs(app: &App) -> String {
-    format!(
-        "jobs:\n  - {{ name: tick, schedule: '@every {PERIOD_S}s', concurrencyPolicy: Forbid, catchUp: all, \
-         backoffLimit: 20, backoff: {{ initial: 50ms, max: 400ms }}, successfulJobsHistoryLimit: 1000, \
-         failedJobsHistoryLimit: 1000, run: {{ http: {{ url: 'http://127.0.0.1:{}/tick', timeout: 2s }} }} }}\n",
-        app.port
-    )
-}
+const JOB: Job = Job { period_s: 2, overlaps: false, history: [1_000, 1_000] };
 
 fn start(count: usize, redis: &RedisServer, jobs: &str) -> Vec<Replica> {
     let lease = Lease::SHORT;
     let settings =
         |number| Settings { roles: lease.role(ROLE, "") + jobs, ..Settings::new(number, redis.url(), lease) };
     (0..count).map(|number| Replica::start(number, settings(number))).collect()
-}
-
-fn json(answer: &Answer) -> Value {
-    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
-}
-
-fn job(replica: &Replica, name: &str) -> Value {
-    json(&replica.ask(&format!("GET /jobs/{name}"), ""))
-}
-
-fn leader(replicas: &[Replica]) -> Option<usize> {
-    let leads = |replica: &Replica| json(&replica.ask("GET /leader", ""))["leader"] == true;
-    replicas.iter().position(leads)
-}
-
-/// Every run of a job that is remembered, oldest first.
-fn runs(replica: &Replica, name: &str) -> Vec<Value> {
-    let (mut all, mut before) = (Vec::new(), String::new());
-    loop {
-        let page = json(&replica.ask(&format!("GET /jobs/{name}/runs?limit=100{before}"), ""));
-        all.extend(page["runs"].as_array().expect("runs").iter().cloned());
-        match page["next"].as_str() {
-            Some(next) => before = format!("&before={next}"),
-            None => break,
-        }
-    }
-    all.reverse();
-    all
-}
-
-fn seconds(time: &Value) -> u64 {
-    let time: jiff::Timestamp = time.as_str().expect("a time").parse().expect("a time");
-    u64::try_from(time.as_second()).expect("after 1970")
-}
-
-/// What a time of faults came to.
-#[derive(Debug, Default)]
-struct Account {
-    succeeded: usize,
-    failed: usize,
-    without_run: u64,
-    attempts: usize,
-    interrupted: usize,
-}
-
-/// Every slot has one run, or is counted among those that have none; every attempt has its own, greater token.
-fn audit(replica: &Replica) -> Account {
-    let mut account = Account::default();
-    let mut slots: BTreeMap<u64, String> = BTreeMap::new();
-    let runs = runs(replica, "tick");
-    let mut last_token = 0;
-    for run in &runs {
-        let phase = run["phase"].as_str().expect("a phase");
-        assert!(["succeeded", "failed"].contains(&phase), "{run}");
-        assert!(phase == "succeeded" || run["reason"].is_string(), "{run}");
-        let twice = slots.insert(seconds(&run["scheduled"]), phase.to_owned());
-        assert_eq!(twice, None, "a slot has two runs: {run}");
-        let attempts = run["attempts"].as_array().expect("attempts");
-        for (attempt, number) in attempts.iter().rev().zip((1..=attempts.len()).rev()) {
-            assert!(attempt["attempt"].as_u64() >= Some(number as u64), "{run}");
-        }
-        for attempt in attempts {
-            let token = attempt["token"].as_u64().expect("a token");
-            assert!(token > last_token, "a token that does not rise: {run}");
-            last_token = token;
-            account.interrupted += usize::from(attempt["outcome"] == "interrupted");
-        }
-        let successes = attempts.iter().filter(|attempt| attempt["outcome"] == "succeeded").count();
-        assert_eq!(successes, usize::from(phase == "succeeded"), "{run}");
-        account.attempts += attempts.len();
-        account.succeeded += usize::from(phase == "succeeded");
-        account.failed += usize::from(phase == "failed");
-    }
-    for gap in job(replica, "tick")["without_run"].as_array().expect("stretches") {
-        account.without_run += gap["slots"].as_u64().expect("a number");
-        for slot in (seconds(&gap["first"])..=seconds(&gap["last"])).step_by(PERIOD_S as usize) {
-            let twice = slots.insert(slot, gap["reason"].to_string());
-            assert_eq!(twice, None, "a slot has a run and a reason for none: {gap}");
-        }
-    }
-    let (first, last) = (slots.keys().next().expect("slots"), slots.keys().next_back().expect("slots"));
-    let all: Vec<u64> = (*first..=*last).step_by(PERIOD_S as usize).collect();
-    assert_eq!(slots.keys().copied().collect::<Vec<_>>(), all, "every slot has a run or a reason");
-    account
-}
-
-/// What the app saw: no attempt twice, and tokens that rise from attempt to attempt.
-fn audit_calls(calls: &[Call]) {
-    let mut attempts: BTreeMap<&str, Vec<(u32, u64)>> = BTreeMap::new();
-    for call in calls {
-        assert_eq!(call.key, call.run);
-        attempts.entry(&call.run).or_default().push((call.attempt, call.token));
-    }
-    for (run, mut seen) in attempts {
-        let numbers: BTreeSet<u32> = seen.iter().map(|(number, _)| *number).collect();
-        assert_eq!(numbers.len(), seen.len(), "{run}: an attempt was made twice: {seen:?}");
-        seen.sort_unstable();
-        assert!(seen.windows(2).all(|pair| pair[0].1 < pair[1].1), "{run}: tokens do not rise: {seen:?}");
-    }
 }
 
 /// Faults on whoever leads, one after the other, for so long; then quiet. How many there were of each.
@@ -212,7 +55,7 @@ fn torment(replicas: &mut [Replica], span: Duration, seed: u64) -> [usize; 3] {
 fn torment_and_audit(span: Duration, seed: u64) -> (Account, [usize; 3], usize) {
     let redis = RedisServer::start();
     let app = App::start(seed);
-    let mut replicas = start(REPLICAS, &redis, &jobs(&app));
+    let mut replicas = start(REPLICAS, &redis, &JOB.section(&app));
     until("a run has succeeded", || job(&replicas[0], "tick")["last_success"].is_string());
     let faults = torment(&mut replicas, span, seed);
     // No slot is due for a while, then: what was begun ends.
@@ -223,7 +66,7 @@ fn torment_and_audit(span: Duration, seed: u64) -> (Account, [usize; 3], usize) 
         let job = job(&replicas[0], "tick");
         job["suspended"] == true && job["active"].as_array().is_some_and(Vec::is_empty)
     });
-    let account = audit(&replicas[0]);
+    let account = audit(&replicas[0], JOB);
     let calls = app.calls();
     audit_calls(&calls);
     (account, faults, calls.len())
@@ -244,7 +87,7 @@ fn five_minutes_of_leaders_that_come_and_go() {
     let (account, faults, calls) = torment_and_audit(Duration::from_secs(span), seed);
     let [killed, paused, resigned] = faults;
     println!("seed {seed}, {span} s: {killed} kills, {paused} pauses, {resigned} resigns; {calls} calls; {account:?}");
-    assert!(account.succeeded as u64 >= span / PERIOD_S / 2, "{account:?}");
+    assert!(account.succeeded as u64 >= span / JOB.period_s / 2, "{account:?}");
 }
 
 /// A leader is stopped in the middle of a run; its successor finishes the run; then the first goes on. What it still

@@ -15,6 +15,8 @@ mod handover;
 mod health;
 #[path = "../support/sidecars/http.rs"]
 mod http;
+#[path = "../support/sidecars/jobs.rs"]
+mod job_checker;
 mod jobs;
 mod kubernetes;
 mod leases;
