@@ -98,7 +98,11 @@ fn open(config: &Config, of: StoreUse, roles: &ShortestLease, clock: &SharedCloc
             Opened::new(connected.map_err(|error| error.in_section(section(config, of), "url"))?)
         }
         StoreConfig::Quorum(quorum) => Opened::of_leases(open_quorum(quorum, &lease_min, clock)?),
-        StoreConfig::Kubernetes(leases) => Opened::of_leases(KubernetesStore::new(leases, lease_min, seed)),
+        StoreConfig::Kubernetes(leases) => {
+            let store = Arc::new(KubernetesStore::new(leases, lease_min, seed));
+            let ledgers = Some(Arc::clone(&store) as Arc<dyn LedgerStore>);
+            Opened { leases: store, locks: None, ledgers }
+        }
         StoreConfig::Memory => Opened::new(MemoryStore::new(Arc::clone(clock))),
     })
 }

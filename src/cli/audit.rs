@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use baton::clock::wall_time;
-use baton::config::{Config, Environment, KubernetesConfig, RoleConfig, StoreConfig, StoreUse};
+use baton::config::{Config, Environment, KubernetesConfig, StoreConfig, StoreUse};
 use baton::process::Exit;
 use baton::protocol::RoleName;
+use baton::protocol::jobs::JobName;
 use baton::store::StoreError;
 use baton::store::kubernetes::{self, KubernetesStore};
 use baton::store::redis::{self, AuditReport, Finding, QuorumReport, Severity};
@@ -23,7 +24,8 @@ use super::{Code, ConfigFile, Format, block_on, load};
 /// graded (ok, note, unknown, warning, problem), with what it costs and what would
 /// help. Of a quorum it looks at every member, and at what they are together. Where
 /// leases are in Kubernetes, it looks at the API server: version, RBAC, and the Lease of
-/// every role. A Redis that locks or jobs have for themselves is looked at as well.
+/// every role and every job. A Redis that locks or jobs have for themselves is looked at
+/// as well.
 ///
 /// Ends with 0, with 1 when there is a problem, with 69 when a store, or every member of
 /// the quorum, cannot be talked to.
@@ -143,20 +145,20 @@ async fn look(config: &Config, of: StoreUse, store: &StoreConfig) -> Result<Opti
         StoreConfig::Quorum(quorum) => {
             Some(Report::Quorum(redis::audit_quorum(&quorum.members, quorum.seats(), &clock).await))
         }
-        StoreConfig::Kubernetes(leases) => {
-            Some(Report::One("API server", audit_kubernetes(leases, &config.roles).await?))
-        }
+        StoreConfig::Kubernetes(leases) => Some(Report::One("API server", audit_kubernetes(leases, config).await?)),
         StoreConfig::Memory => None,
     })
 }
 
-async fn audit_kubernetes(leases: &KubernetesConfig, roles: &[RoleConfig]) -> Result<AuditReport, StoreError> {
-    let roles: Vec<RoleName> = roles.iter().map(|role| role.name.clone()).collect();
+async fn audit_kubernetes(leases: &KubernetesConfig, config: &Config) -> Result<AuditReport, StoreError> {
+    let roles: Vec<RoleName> = config.roles.iter().map(|role| role.name.clone()).collect();
+    let here = config.own_store(StoreUse::Jobs).is_none();
+    let jobs: Vec<JobName> = config.jobs.iter().filter(|_| here).map(|job| job.name.clone()).collect();
     // No lease waits for it, so a slow answer is an answer; and nothing is listened to, so the seed is nothing.
     let command_timeout = leases.command_timeout.max(PATIENCE);
     let patient = KubernetesConfig { command_timeout, ..leases.clone() };
     let store = KubernetesStore::new(&patient, command_timeout, 0);
-    kubernetes::audit(&store, &roles, leases.guard).await
+    kubernetes::audit(&store, &roles, &jobs, leases.guard).await
 }
 
 /// As JSON: the report of the store itself, and those of the others below their keys in it.

@@ -19,7 +19,7 @@ use super::{Code, ConfigFile, block_on, load};
 /// any more, this removes it, its token included. It refuses a role that the file
 /// configures, and one that has a lease.
 ///
-/// Of a job Redis keeps the ledger of its runs. It refuses a job that the file configures.
+/// Of a job the store keeps the ledger of its runs. It refuses a job that the file configures.
 /// A leader that has the job in its own configuration only writes the ledger again.
 ///
 /// Ends with 0 when the role or job is forgotten or was not known, with 1 when it is in

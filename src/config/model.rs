@@ -11,7 +11,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::extras::ExtrasConfig;
-use crate::protocol::jobs::{JobName, JobPolicy};
+use crate::protocol::jobs::{HistoryLimits, JobName, JobPolicy};
 use crate::protocol::{RoleName, Seat, Seats, Timing};
 use crate::schedule::Schedule;
 
@@ -148,12 +148,19 @@ impl StoreConfig {
     /// Why this store has no ledger for jobs; none when it has one.
     pub fn without_jobs(&self) -> Option<&'static str> {
         match self {
-            Self::Redis(_) | Self::Memory => None,
+            Self::Redis(_) | Self::Kubernetes(_) | Self::Memory => None,
             Self::Quorum(_) => Some(
                 "the record of a job's runs needs one place of its own, which independent masters are not: name a \
                  Redis for it, jobsStore",
             ),
-            Self::Kubernetes(_) => Some("the record of a job's runs is kept in Redis only: name one for it, jobsStore"),
+        }
+    }
+
+    /// What it asks of jobs that others do not; none when it takes all.
+    pub fn job_limits(&self) -> Option<JobLimits> {
+        match self {
+            Self::Redis(_) | Self::Quorum(_) | Self::Memory => None,
+            Self::Kubernetes(_) => Some(JobLimits::IN_LEASES),
         }
     }
 
@@ -171,6 +178,22 @@ impl StoreConfig {
             ),
         }
     }
+}
+
+/// What a store asks of jobs, see [`StoreConfig::job_limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobLimits {
+    /// The shortest time between two slots.
+    pub interval_min: Duration,
+    /// The most runs that may be remembered.
+    pub history_max: HistoryLimits,
+}
+
+impl JobLimits {
+    /// Each slot is two or more writes to the API server's etcd. A ledger may have 200 KiB: a run that succeeded takes
+    /// up to 500 bytes of that, and one that failed ten times some 4,000.
+    const IN_LEASES: Self =
+        Self { interval_min: Duration::from_secs(10), history_max: HistoryLimits { succeeded: 100, failed: 35 } };
 }
 
 /// `locks:`

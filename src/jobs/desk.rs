@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures_util::future::ready;
 use futures_util::{Stream, StreamExt, stream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::codec::{self, CodecError};
@@ -15,7 +15,6 @@ use super::task::{self, Board, Command, Ends, JobSpec, Premises, wall_now};
 use crate::clock::SharedClock;
 use crate::config::{JobConfig, RoleConfig};
 use crate::gather::gather;
-use crate::mailbox;
 use crate::process::Entropy;
 use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest};
 use crate::role::{RoleHandle, Roles};
@@ -110,6 +109,8 @@ pub struct JobDesk {
     premises: Arc<Premises>,
     entropy: Mutex<Entropy>,
     jobs: Mutex<BTreeMap<JobName, Entry>>,
+    /// There are jobs.
+    has_jobs: Notify,
 }
 
 impl std::fmt::Debug for JobDesk {
@@ -128,10 +129,10 @@ impl JobDesk {
         telemetry: Telemetry,
         entropy: Entropy,
     ) -> (Arc<Self>, JoinHandle<()>) {
-        let news = store.changes();
         let premises = Arc::new(Premises { store, clock, telemetry, identity });
-        let desk = Arc::new(Self { premises, entropy: Mutex::new(entropy), jobs: Mutex::default() });
-        let listener = tokio::spawn(listen(Arc::clone(&desk), news));
+        let entropy = Mutex::new(entropy);
+        let desk = Arc::new(Self { premises, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
+        let listener = tokio::spawn(listen(Arc::clone(&desk)));
         (desk, listener)
     }
 
@@ -176,6 +177,9 @@ impl JobDesk {
         let mut entries = self.entries();
         for (name, (config, spec)) in specs {
             entries.insert(name, self.start(config, spec));
+        }
+        if !entries.is_empty() {
+            self.has_jobs.notify_one();
         }
     }
 
@@ -332,7 +336,10 @@ async fn retire(entry: Entry) {
     let _ = entry.task.await;
 }
 
-async fn listen(desk: Arc<JobDesk>, mut news: mailbox::Receiver<JobNews>) {
+/// Listens from the first job on: without one there is nothing to hear of, and the right to listen may be missing.
+async fn listen(desk: Arc<JobDesk>) {
+    desk.has_jobs.notified().await;
+    let mut news = desk.premises.store.changes();
     let changed = |entry: &Entry| entry.changes.send_modify(|count| *count = count.wrapping_add(1));
     while let Some(news) = news.recv().await {
         let entries = desk.entries();

@@ -158,18 +158,21 @@ pub trait LockStore: Send + Sync + 'static {
     fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews>;
 }
 
-/// The longest ledger that a store takes, in bytes: the history limits keep one far below, and a store that others use,
-/// too, is not to be stopped by one.
+/// The longest ledger that Redis and memory take, in bytes: the history limits keep one far below, and a store that
+/// others use, too, is not to be stopped by one.
 pub const LEDGER_BYTES_MAX: usize = 1 << 20;
 
-/// Whether a ledger is short enough. Every store asks before it sends it.
-pub(crate) fn check_ledger_size(body: &Bytes) -> Result<(), StoreError> {
-    if body.len() <= LEDGER_BYTES_MAX {
+/// Whether a ledger is short enough for a store that takes so many bytes. Every store asks before it sends it.
+pub(crate) fn check_ledger_size(body: &Bytes, bytes_max: usize) -> Result<(), StoreError> {
+    if body.len() <= bytes_max {
         return Ok(());
     }
     let bytes = body.len();
     Err(StoreError::Refused {
-        reason: format!("a job's ledger of {bytes} bytes is over {LEDGER_BYTES_MAX}: lower the job's history limits"),
+        reason: format!(
+            "a job's ledger of {bytes} bytes is over {bytes_max}: lower the job's successfulJobsHistoryLimit and \
+             failedJobsHistoryLimit"
+        ),
     })
 }
 
@@ -181,7 +184,7 @@ pub trait LedgerStore: Send + Sync + 'static {
     async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError>;
 
     /// Puts a ledger in the place of the one that the writer knows. What somebody wishes who need not lead
-    /// ([`WriteRequest::token`]) is published. A ledger over [`LEDGER_BYTES_MAX`] is refused and not sent.
+    /// ([`WriteRequest::token`]) is published. A ledger over the store's bound is refused and not sent.
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError>;
 
     /// The ledger as it stands.

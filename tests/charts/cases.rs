@@ -30,7 +30,7 @@ pub fn cases() -> Vec<Case> {
         case("sentinel", sentinel()),
         case("quorum", quorum()),
         case("own-stores", own_stores()),
-        case("kubernetes", store(json!({"kind": "kubernetes", "is": {"namePrefix": "shop"}}), json!({}))),
+        case("kubernetes", store(json!({"kind": "kubernetes", "is": {"namePrefix": "shop"}}), jobs())),
         case("container", container()),
         case("monitoring", monitoring()),
         case("openshift", json!({"baton": {"platformUser": true}})),
@@ -91,6 +91,11 @@ fn own_stores() -> Value {
         "jobsRedis": {"existingSecret": "jobs", "usernameKey": "u", "passwordKey": "p"},
     });
     store(json!({"kind": "quorum", "is": {"members": members, "commandTimeout": "500ms"}}), more)
+}
+
+fn jobs() -> Value {
+    let run = json!({"http": {"url": "http://127.0.0.1:8080/nightly"}});
+    json!({"config": {"jobs": [{"name": "nightly-report", "schedule": "0 2 * * *", "run": run}]}})
 }
 
 fn container() -> Value {

@@ -58,7 +58,7 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
         ),
         (
             and(kubernetes(), json!({"config": {"store": {"kubernetes": {"namePrefix": "${PREFIX}"}}}})),
-            &["write roles, keyPrefix, namePrefix and namespace out", "baton.rbac.create"],
+            &["write roles, jobs, keyPrefix, namePrefix and namespace out", "baton.rbac.create"],
         ),
         (json!({"leaderService": {"enabled": true}}), &["selects the leader by its label", "podLabels"]),
         (

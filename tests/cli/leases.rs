@@ -66,6 +66,56 @@ async fn exec_runs_under_a_lease_and_purge_deletes_what_nobody_runs() {
 }
 
 #[tokio::test]
+async fn audit_and_purge_look_at_the_ledgers_of_jobs() {
+    let api = FakeApi::start();
+    let (bench, _) = bench(&api);
+    let job = "jobs: [{ name: nightly, schedule: '@daily', run: { exec: { command: ['true'] } } }]\n";
+    let file = bench.file("jobs.yaml", &format!("store: {{ kubernetes: {{}} }}\nroles: [{{ name: a }}]\n{job}"));
+    let ledger = |name: &str, body: &str| {
+        api.edit(name, |lease| {
+            lease["metadata"]["annotations"] =
+                serde_json::json!({"baton.dev/fence": "7", "baton.dev/revision": "8", "baton.dev/ledger": body});
+        });
+    };
+    let audit = async |code, parts: &[&str]| {
+        let said = bench.baton(&["audit", "--config", &file]).await.ends_with(code);
+        for part in parts {
+            assert!(said.out.contains(part), "{part:?} in {}", said.out);
+        }
+    };
+    let rights = [
+        "RBAC allows to get, create, update, delete the Lease baton-job.nightly",
+        "RBAC allows to get, create, update, watch the Lease baton-jobs.wishes",
+    ];
+    audit(0, &[&rights[..], &["the Lease baton-job.nightly does not exist yet", "problems: 0, warnings: 0"]].concat())
+        .await;
+    ledger("baton-job.nightly", "{}");
+    audit(0, &["ok       the Lease baton-job.nightly has a ledger of 2 bytes, of at most 204800"]).await;
+    ledger("baton-job.nightly", &"x".repeat(160_000));
+    audit(0, &["warning  the Lease baton-job.nightly has a ledger of 160000 bytes", "lower the job's history"]).await;
+    api.edit("baton-job.nightly", |lease| lease["metadata"]["annotations"]["baton.dev/fence"] = "x".into());
+    audit(1, &["PROBLEM  the Lease baton-job.nightly cannot be used: its annotation baton.dev/fence is"]).await;
+    api.forbid(&["update"]);
+    audit(1, &["RBAC forbids to update the Lease baton-job.nightly", "the job does not run", "verbs: [update]"]).await;
+    api.forbid(&[]);
+
+    let purge = async |job: &str| bench.baton(&["purge", "--job", job, "--config", &file]).await;
+    assert!(purge("old").await.ends_with(0).out.contains("nothing is known"));
+    ledger("baton-job.old", "{}");
+    assert_eq!(purge("old").await.ends_with(0).out, "old: forgotten\n");
+    assert!(api.lease("baton-job.old").is_none());
+    api.edit("baton-job.old", |lease| lease["metadata"]["annotations"] = serde_json::json!({"team": "a"}));
+    let said = purge("old").await.ends_with(1);
+    assert!(
+        said.err.contains("the Lease baton-job.old") && said.err.contains("something else made it"),
+        "{}",
+        said.err
+    );
+    assert!(api.lease("baton-job.old").is_some());
+    assert!(purge("nightly").await.ends_with(64).err.contains("configures nightly"));
+}
+
+#[tokio::test]
 async fn without_credentials_the_places_that_were_looked_at_are_named() {
     let bench = Bench::new().with("KUBECONFIG", "/nowhere/kubeconfig");
     let file = bench.file("c.yaml", "store: { kubernetes: {} }\nroles: [{ name: a }]\n");

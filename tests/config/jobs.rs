@@ -13,6 +13,8 @@ fn file(job: &str) -> String {
     format!("{BASE}jobs:\n  - {}\n", job.trim().replace('\n', "\n    "))
 }
 
+/// The store of [`BASE`], in two lines.
+const REDIS: &str = "redis:\n    url: redis://redis:6379/0";
 const HTTP: &str = "name: nightly\nschedule: 0 2 * * *\nrun: { http: { url: 'http://127.0.0.1:8080/n' } }";
 const EXEC: &str = "name: sweep\nschedule: 0 2 * * *\nrun: { exec: { command: [sweep] } }";
 
@@ -352,19 +354,41 @@ fn programs_that_cannot_be_are_told() {
 
 #[test]
 fn stores_without_a_ledger_take_no_jobs() {
-    let redis = "redis:\n    url: redis://redis:6379/0";
-    for (store, fragment) in [
-        (
-            "quorum: { members: [{ url: 'redis://a' }, { url: 'redis://b' }, { url: 'redis://c' }] }",
-            "independent masters",
-        ),
-        ("kubernetes: {}", "kept in Redis only"),
-    ] {
-        let told = problems(&file(HTTP).replace(redis, store), &[]);
-        assert!(told.len() == 1 && told[0].1 == "jobs" && told[0].2.contains(fragment), "{told:?}");
-        assert!(good(&format!("{BASE}jobs: []\n").replace(redis, store)).jobs.is_empty());
+    let quorum = "quorum: { members: [{ url: 'redis://a' }, { url: 'redis://b' }, { url: 'redis://c' }] }";
+    let told = problems(&file(HTTP).replace(REDIS, quorum), &[]);
+    assert!(told.len() == 1 && told[0].1 == "jobs" && told[0].2.contains("independent masters"), "{told:?}");
+    assert!(good(&format!("{BASE}jobs: []\n").replace(REDIS, quorum)).jobs.is_empty());
+    for store in ["memory: {}", "kubernetes: {}"] {
+        assert_eq!(good(&file(HTTP).replace(REDIS, store)).jobs.len(), 1, "{store}");
     }
-    assert_eq!(good(&file(HTTP).replace(redis, "memory: {}")).jobs.len(), 1);
+}
+
+#[test]
+fn ledgers_in_lease_objects_are_not_written_all_the_time_and_have_room_for_some_history() {
+    let leases = "kubernetes:\n    namespace: shop";
+    let refused = |from: &str, to: &str| problems(&file(&HTTP.replace(from, to)).replace(REDIS, leases), &[]);
+    let schedule = "0 2 * * *";
+    for (to, fragment) in [
+        ("'@every 5s'", "has slots 5s apart; with this store it must be 10s or more"),
+        ("'*/5 * * * * *'", "has slots 5s apart"),
+        ("'3,55 * * * * *'", "write `@every 10s` or longer, or name a Redis for them, jobsStore"),
+    ] {
+        let told = refused(schedule, to);
+        assert!(told.len() == 1 && (told[0].0, told[0].1.as_str()) == (9, "jobs[0].schedule"), "{to}: {told:?}");
+        assert!(told[0].2.contains(fragment), "{to}: {told:?}");
+        assert!(good(&file(&HTTP.replace(schedule, to))).jobs.len() == 1, "Redis takes it");
+    }
+    for (key, over, most) in [("successfulJobsHistoryLimit", 101, 100), ("failedJobsHistoryLimit", 36, 35)] {
+        let told = refused("name: nightly", &format!("name: nightly\n{key}: {over}"));
+        assert!(told.len() == 1 && told[0].1 == format!("jobs[0].{key}"), "{told:?}");
+        assert!(told[0].2.contains(&format!("at most {most}, because a Lease object has no room")), "{told:?}");
+    }
+    let most = "name: nightly\nsuccessfulJobsHistoryLimit: 100\nfailedJobsHistoryLimit: 35";
+    let taken = |from: &str, to: &str| good(&file(&HTTP.replace(from, to)).replace(REDIS, leases)).jobs.len();
+    assert_eq!(taken("name: nightly", most), 1);
+    for to in ["'@every 10s'", "'*/10 * * * * *'", "'* * * * *'"] {
+        assert_eq!(taken(schedule, to), 1, "{to}");
+    }
 }
 
 #[test]

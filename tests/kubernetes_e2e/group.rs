@@ -30,6 +30,19 @@ pub fn documented_rules() -> Vec<PolicyRule> {
     role.rules.expect("it allows something")
 }
 
+/// The same for a replica with this job, by the page's line about jobs.
+pub fn documented_rules_with(job: &str) -> Vec<PolicyRule> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubernetes.md");
+    let page = std::fs::read_to_string(path).expect("the page is there");
+    let line = page.lines().find(|line| line.contains("resourceNames: [") && line.contains("-jobs.wishes"));
+    let line = line.expect("the page tells of jobs").replace("nightly-report", job);
+    let (_, names) = line.split_once(':').expect("a list");
+    let names: Vec<String> = serde_yaml::from_str(names).expect("a list");
+    let mut rules = documented_rules();
+    rules.iter_mut().filter_map(|rule| rule.resource_names.as_mut()).for_each(|named| named.clone_from(&names));
+    rules
+}
+
 /// The `store` section of a configuration.
 pub fn store_section(namespace: &str) -> String {
     format!("{{ kubernetes: {{ namespace: {namespace}, commandTimeout: 800ms }} }}")

@@ -18,6 +18,9 @@ mod group;
 mod helm;
 #[path = "../support/sidecars/http.rs"]
 mod http;
+#[path = "../support/sidecars/jobs.rs"]
+mod job_checker;
+mod jobs;
 mod labels;
 mod people;
 mod rbac;

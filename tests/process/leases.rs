@@ -66,6 +66,22 @@ impl Cluster {
 }
 
 #[test]
+fn only_who_has_jobs_watches_the_wishes_for_them() {
+    let (api, lease) = (FakeApi::start(), Lease::SHORT);
+    let replica = Replica::start(0, Settings::on_kubernetes(0, api.kubeconfig(), lease));
+    until("it leads", || replica.ask("GET /leading", "").status == 200);
+    let watches = || api.count("watch", "baton-jobs.wishes");
+    assert_eq!(watches(), 0, "nothing is to be heard, and nobody gave the right to");
+    let job = "jobs:\n  - { name: once, schedule: '@yearly', run: { exec: { command: ['true'] } } }\n";
+    let config = replica.config_with(&(lease.role(ROLE, "") + job));
+    std::fs::write(&replica.config, config).expect("a configuration");
+    until("a reload brings a job", || watches() == 1);
+    assert_eq!(replica.ask("POST /jobs/once/run", "").status, 202);
+    until("it has run", || replica.ask("GET /jobs/once", "").body.contains("\"phase\":\"succeeded\""));
+    assert!(api.lease("baton-job.once").is_some_and(|lease| lease["metadata"]["labels"]["baton.dev/job"] == "once"));
+}
+
+#[test]
 fn a_killed_leader_is_followed_when_its_lease_was_watched_to_its_end() {
     let mut cluster = Cluster::start(3, Lease::SHORT);
     let first = cluster.leader();

@@ -55,7 +55,8 @@ automountServiceAccountToken: false
 {{- $leases := $config.store.kubernetes | default dict -}}
 {{- $namespace = $leases.namespace | default .Release.Namespace -}}
 {{- $prefix := $leases.namePrefix | default "baton" -}}
-{{- $store = include "baton.leaseRules" (dict "roles" $config.roles "prefix" $prefix "namespace" $namespace "verbs" "get, watch, update") -}}
+{{- $jobs := ternary nil $config.jobs (hasKey $config "jobsStore") -}}
+{{- $store = include "baton.leaseRules" (dict "roles" $config.roles "jobs" $jobs "prefix" $prefix "namespace" $namespace "verbs" "get, watch, update") -}}
 {{- end -}}
 {{- if include "baton.knowsPod" . -}}
 {{- $own = include "baton.extrasRules" . -}}
@@ -84,8 +85,14 @@ automountServiceAccountToken: false
 {{- $names = append $names (printf "%s-%s" $prefix $role.name) -}}
 {{- end -}}
 {{- end -}}
+{{- range $job := .jobs -}}
+{{- $names = append $names (printf "%s-job.%s" $prefix $job.name) -}}
+{{- end -}}
+{{- if .jobs -}}
+{{- $names = append $names (printf "%s-jobs.wishes" $prefix) -}}
+{{- end -}}
 {{- if contains "${" (printf "%s %s" .namespace (join " " $names)) -}}
-{{- fail "the Role names Lease objects: write roles, keyPrefix, namePrefix and namespace out in baton.config, or set baton.rbac.create to false" -}}
+{{- fail "the Role names Lease objects: write roles, jobs, keyPrefix, namePrefix and namespace out in baton.config, or set baton.rbac.create to false" -}}
 {{- end -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Checker;
-use crate::config::model::{JobConfig, RoleConfig, StoreConfig};
+use crate::config::model::{JobConfig, JobLimits, RoleConfig, StoreConfig};
 use crate::config::position::Path;
 use crate::config::raw::Scalar;
 use crate::config::raw_jobs::{RawBackoff, RawJob};
@@ -45,13 +45,18 @@ impl Checker<'_> {
         }
         // With a role missing from the list because something is wrong with it, nobody knows.
         let roles = Roles { known: roles, whole: !self.has_bad_within(&root.key("roles")) };
+        let limits = store.and_then(StoreConfig::job_limits);
         let mut names = BTreeMap::new();
         let mut jobs = Vec::new();
         for (index, raw) in raw.iter().enumerate() {
             let Some(raw) = raw else { continue };
             let path = path.index(index);
             let name = self.own_job_name(raw.name.as_ref(), index, &mut names, &path.key("name"));
-            jobs.extend(self.job(raw, name, &roles, &path));
+            let job = self.job(raw, name, &roles, &path);
+            if let (Some(job), Some(limits)) = (&job, limits) {
+                self.job_limits(job, limits, &path);
+            }
+            jobs.extend(job);
         }
         jobs
     }
@@ -63,6 +68,31 @@ impl Checker<'_> {
         let run = raw.run.as_ref().and_then(|run| self.run(run, role.map(|role| &role.timing), &path.key("run")));
         let role = role?.name.clone();
         Some(JobConfig { name: name?, role, schedule: Arc::new(schedule?), policy: policy?, run: run? })
+    }
+
+    /// What a store asks that does not take every job.
+    fn job_limits(&mut self, job: &JobConfig, limits: JobLimits, path: &Path) {
+        let interval = job.schedule.interval_min();
+        if interval < limits.interval_min {
+            let message = format!(
+                "has slots {interval:?} apart; with this store it must be {:?} or more, because each is several \
+                 writes to the API server's etcd: write `@every 10s` or longer, or name a Redis for them, jobsStore",
+                limits.interval_min
+            );
+            self.problem(&path.key("schedule"), message);
+        }
+        let (history, most) = (job.policy.history, limits.history_max);
+        for (key, kept, most) in [
+            ("successfulJobsHistoryLimit", history.succeeded, most.succeeded),
+            ("failedJobsHistoryLimit", history.failed, most.failed),
+        ] {
+            if kept > most {
+                let message = format!(
+                    "is {kept}; with this store it must be at most {most}, because a Lease object has no room for more"
+                );
+                self.problem(&path.key(key), message);
+            }
+        }
     }
 
     /// A name that no job before has.

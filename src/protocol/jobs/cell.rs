@@ -1,4 +1,5 @@
-//! The store's side of a ledger: what one atomic step does to it. The scripts of the Redis store are held against it.
+//! The store's side of a ledger: what one atomic step does to it. The scripts of the Redis store are held against it,
+//! and the Kubernetes store lets it decide.
 
 use crate::protocol::{StoreTime, Token};
 
@@ -70,7 +71,7 @@ pub enum WriteReply<B> {
 }
 
 /// One job's ledger in a store: a register with a fence.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerCell<B> {
     fence: Token,
     stored: Option<Stored<B>>,
@@ -79,6 +80,18 @@ pub struct LedgerCell<B> {
 impl<B> Default for LedgerCell<B> {
     fn default() -> Self {
         Self { fence: Token::NONE, stored: None }
+    }
+}
+
+impl<B> LedgerCell<B> {
+    /// A register as a store has kept it.
+    pub const fn new(fence: Token, stored: Option<Stored<B>>) -> Self {
+        Self { fence, stored }
+    }
+
+    /// The token of the latest term that has opened it.
+    pub const fn fence(&self) -> Token {
+        self.fence
     }
 }
 

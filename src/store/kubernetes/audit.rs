@@ -5,17 +5,20 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReviewStatus,
 };
 
-use super::KubernetesStore;
 use super::errors::{Failure, Verb};
+use super::{KubernetesStore, ledgers};
 use crate::clock::{BootClock, Clock};
 use crate::config::Guard;
 use crate::protocol::RoleName;
+use crate::protocol::jobs::JobName;
 use crate::protocol::observed::Tenure;
 use crate::store::StoreError;
 use crate::store::redis::{AuditReport, Finding, Severity};
 
 /// What each verb is for, and how bad it is to be without.
-const VERBS: [(Verb, Severity, &str); 5] = [
+type Needs = [(Verb, Severity, &'static str)];
+
+const OF_ROLES: &Needs = &[
     (Verb::Get, Severity::Problem, "no role can be led"),
     (Verb::Create, Severity::Problem, "no role can be led for the first time, and a deleted Lease is not put back"),
     (Verb::Update, Severity::Problem, "no role can be led"),
@@ -23,17 +26,44 @@ const VERBS: [(Verb, Severity, &str); 5] = [
     (Verb::Delete, Severity::Note, "`baton purge` cannot delete the Lease of a role that is gone"),
 ];
 
-/// Looks at the API server with the eyes of `roles`.
+const OF_LEDGERS: &Needs = &[
+    (Verb::Get, Severity::Problem, "the job does not run"),
+    (Verb::Create, Severity::Problem, "the job does not run"),
+    (Verb::Update, Severity::Problem, "the job does not run"),
+    (Verb::Delete, Severity::Note, "`baton purge --job` cannot delete the Lease of a job that is gone"),
+];
+
+const OF_WISHES: &Needs = &[
+    (Verb::Get, Severity::Problem, "what is asked of a job is answered with an error"),
+    (Verb::Create, Severity::Problem, "what is asked of a job is answered with an error"),
+    (Verb::Update, Severity::Problem, "what is asked of a job is answered with an error"),
+    (Verb::Watch, Severity::Warning, "what is asked of a job is found when its leader next writes in its ledger"),
+];
+
+/// Looks at the API server with the eyes of `roles` and `jobs`.
 ///
 /// # Errors
 /// When there is no talking to it: not reached, or not let in.
-pub async fn audit(store: &KubernetesStore, roles: &[RoleName], guard: Guard) -> Result<AuditReport, StoreError> {
+pub async fn audit(
+    store: &KubernetesStore,
+    roles: &[RoleName],
+    jobs: &[JobName],
+    guard: Guard,
+) -> Result<AuditReport, StoreError> {
     let deadline = BootClock.now() + store.timeout;
     let version = store.api.version(deadline).await.map_err(Failure::into_error)?;
     let mut findings = vec![finding(Severity::Ok, format!("Kubernetes {version}"), "", "")];
     for role in roles {
-        rights(store, role, &mut findings).await?;
+        rights(store, &store.place(role).name, OF_ROLES, &mut findings).await?;
         findings.push(object(store, role).await?);
+    }
+    for job in jobs {
+        let name = ledgers::name(&store.prefix, job);
+        rights(store, &name, OF_LEDGERS, &mut findings).await?;
+        findings.push(ledger(store, &name).await?);
+    }
+    if !jobs.is_empty() {
+        rights(store, &ledgers::wishes_name(&store.prefix), OF_WISHES, &mut findings).await?;
     }
     if guard == Guard::Off {
         let cost = "a Lease that is deleted under its leader may be led by two at once";
@@ -44,12 +74,16 @@ pub async fn audit(store: &KubernetesStore, roles: &[RoleName], guard: Guard) ->
     Ok(AuditReport { endpoint: store.api.endpoint().to_owned(), findings })
 }
 
-async fn rights(store: &KubernetesStore, role: &RoleName, findings: &mut Vec<Finding>) -> Result<(), StoreError> {
-    let name = store.place(role).name.clone();
+async fn rights(
+    store: &KubernetesStore,
+    name: &str,
+    needs: &Needs,
+    findings: &mut Vec<Finding>,
+) -> Result<(), StoreError> {
     let mut allowed = Vec::new();
-    for (verb, severity, cost) in VERBS {
+    for &(verb, severity, cost) in needs {
         let deadline = BootClock.now() + store.timeout;
-        match store.api.may(verb, &name, deadline).await {
+        match store.api.may(verb, name, deadline).await {
             Ok(true) => allowed.push(verb.as_str()),
             Ok(false) => {
                 let what = format!("RBAC forbids to {} the Lease {name}", verb.as_str());
@@ -75,7 +109,7 @@ async fn rights(store: &KubernetesStore, role: &RoleName, findings: &mut Vec<Fin
 async fn object(store: &KubernetesStore, role: &RoleName) -> Result<Finding, StoreError> {
     let place = store.place(role);
     let name = &place.name;
-    match super::look(&store.api, &place).await {
+    match super::look(&store.api, &*place).await {
         Ok(()) => {}
         Err(Failure::Denied { error: StoreError::Refused { reason }, .. }) => {
             return Ok(finding(Severity::Unknown, format!("the Lease {name} cannot be read: {reason}"), "", ""));
@@ -112,6 +146,37 @@ async fn object(store: &KubernetesStore, role: &RoleName) -> Result<Finding, Sto
             "the next leader waits for one lease",
             "",
         ),
+    })
+}
+
+async fn ledger(store: &KubernetesStore, name: &str) -> Result<Finding, StoreError> {
+    let seen = match store.api.get(name, BootClock.now() + store.timeout).await {
+        Ok(seen) => seen,
+        Err(Failure::Denied { error: StoreError::Refused { reason }, .. }) => {
+            return Ok(finding(Severity::Unknown, format!("the Lease {name} cannot be read: {reason}"), "", ""));
+        }
+        Err(failure) => return Err(failure.into_error()),
+    };
+    let Some(seen) = seen else {
+        let what = format!("the Lease {name} does not exist yet");
+        return Ok(finding(Severity::Note, what, "the first leader makes it", ""));
+    };
+    Ok(match ledgers::read(&seen) {
+        Ok(cell) => {
+            let bytes = cell.read().map_or(0, |stored| stored.body.len());
+            let (most, help) = (ledgers::BODY_BYTES_MAX, "lower the job's history limits");
+            let what = format!("the Lease {name} has a ledger of {bytes} bytes, of at most {most}");
+            // A run that goes on needs room, too.
+            if bytes * 4 > most * 3 {
+                finding(Severity::Warning, what, "a ledger that is longer is not written, and the job stops", help)
+            } else {
+                finding(Severity::Ok, what, "", "")
+            }
+        }
+        Err(why) => {
+            let help = "repair its annotations, or delete it: its runs are forgotten then";
+            finding(Severity::Problem, format!("the Lease {name} cannot be used: {why}"), "the job does not run", help)
+        }
     })
 }
 

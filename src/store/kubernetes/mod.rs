@@ -1,4 +1,5 @@
-//! Leases as Lease objects of a Kubernetes API server (`coordination.k8s.io/v1`): for users without Redis.
+//! Leases, and ledgers of jobs, as Lease objects of a Kubernetes API server (`coordination.k8s.io/v1`): for users
+//! without Redis.
 //!
 //! ```text
 //!   KubernetesStore ── campaign, renew, release ──> decide on what was seen ──> Api: GET, POST, PUT on that version
@@ -17,6 +18,8 @@
 mod api;
 mod audit;
 mod errors;
+mod ledgers;
+mod listeners;
 mod object;
 mod place;
 mod watch;
@@ -36,7 +39,9 @@ pub use audit::audit;
 
 use self::api::Api;
 use self::errors::Failure;
+use self::ledgers::Wishes;
 use self::place::{Place, Sight, View};
+use self::watch::Watched;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock, wall_time};
 use crate::config::KubernetesConfig;
@@ -61,6 +66,7 @@ pub struct KubernetesStore {
     lease_min: ShortestLease,
     seed: u64,
     places: Mutex<HashMap<RoleName, Arc<Place>>>,
+    wishes: Arc<Wishes>,
     notes: Arc<Notes>,
     watches: Mutex<Vec<AbortHandle>>,
 }
@@ -129,6 +135,7 @@ impl KubernetesStore {
             lease_min,
             seed,
             places: Mutex::default(),
+            wishes: Arc::new(Wishes::new(&config.name_prefix)),
             notes: Arc::default(),
             watches: Mutex::default(),
         }
@@ -140,6 +147,16 @@ impl KubernetesStore {
             .entry(role.clone())
             .or_insert_with(|| Arc::new(Place::new(format!("{}-{role}", self.prefix), self.lease_min.get())));
         Arc::clone(place)
+    }
+
+    /// Begins to watch an object, until nobody listens to it any more. `name` spreads the watches of one replica.
+    fn watch(&self, object: Arc<impl Watched>, name: &str) {
+        let (api, notes) = (Arc::clone(&self.api), Arc::clone(&self.notes));
+        let seed = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
+        let task = tokio::spawn(watch::run(api, object, notes, self.lease_min.clone(), seed));
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.retain(|watch| !watch.is_finished());
+        watches.push(task.abort_handle());
     }
 
     /// Decides, writes, and decides anew after a conflict. What is in `place` may be old: only a write proves that it
@@ -178,8 +195,7 @@ impl KubernetesStore {
             }
             looked = true;
         }
-        let reason = format!("the Lease {} was changed {DECISIONS_MAX} times under this request", place.name);
-        Err(StoreError::Refused { reason })
+        Err(too_often(&place.name))
     }
 
     /// Writes a record on the version that was seen, or makes the object.
@@ -210,15 +226,20 @@ impl KubernetesStore {
     }
 }
 
+/// Every decision met a conflict.
+fn too_often(name: &str) -> StoreError {
+    StoreError::Refused { reason: format!("the Lease {name} was changed {DECISIONS_MAX} times under this request") }
+}
+
 /// Reads the object, and notes what it is.
-async fn look(api: &Api, place: &Place) -> Result<(), Failure> {
+async fn look(api: &Api, place: &impl Watched) -> Result<(), Failure> {
     let deadline = BootClock.now() + api.timeout();
     look_until(api, place, deadline).await
 }
 
-async fn look_until(api: &Api, place: &Place, deadline: Mono) -> Result<(), Failure> {
+async fn look_until(api: &Api, place: &impl Watched, deadline: Mono) -> Result<(), Failure> {
     let asked_at = BootClock.now();
-    let sight = match api.get(&place.name, deadline).await? {
+    let sight = match api.get(place.name(), deadline).await? {
         Some(lease) => Sight::Object(Box::new(lease)),
         None => Sight::Gone(None),
     };
@@ -293,12 +314,7 @@ impl LeaseStore for KubernetesStore {
         let place = self.place(role);
         let (listener, first) = place.listen();
         if first {
-            let (api, notes) = (Arc::clone(&self.api), Arc::clone(&self.notes));
-            let seed = role.as_str().bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
-            let task = tokio::spawn(watch::run(api, place, notes, self.lease_min.clone(), seed));
-            let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-            watches.retain(|watch| !watch.is_finished());
-            watches.push(task.abort_handle());
+            self.watch(place, role.as_str());
         }
         listener
     }
@@ -311,7 +327,7 @@ impl LeaseStore for KubernetesStore {
         let place = self.place(role);
         let deadline = BootClock.now() + self.timeout;
         for _ in 0..DECISIONS_MAX {
-            look_until(&self.api, &place, deadline).await.map_err(Failure::into_error)?;
+            look_until(&self.api, &*place, deadline).await.map_err(Failure::into_error)?;
             let view = place.view()?;
             let (Some(object), Some(record)) = (&view.object, view.observation.record()) else {
                 return Ok(Purge::Absent);

@@ -12,7 +12,7 @@ use crate::protocol::observed::{LeaseRecord, Mark};
 use crate::protocol::{Attempt, Candidate, Token};
 
 /// What every annotation of Baton begins with.
-const PREFIX: &str = "baton.dev/";
+pub(super) const PREFIX: &str = "baton.dev/";
 const SESSION: &str = "baton.dev/session";
 const ATTEMPT: &str = "baton.dev/attempt";
 const TOKEN: &str = "baton.dev/token";

@@ -7,22 +7,20 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
+use super::listeners::Listeners;
 use super::object;
+use super::watch::{Patience, Watched};
 use crate::mailbox;
 use crate::protocol::Mono;
 use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, news};
 use crate::store::{News, StoreError};
-
-/// How many messages a listener may be behind before it is told of a gap instead.
-const LISTENER_BUFFER: usize = 256;
 
 /// One role's.
 pub(super) struct Place {
     /// The object's.
     pub name: String,
     state: Mutex<State>,
-    /// Something changed that the watch may have to know of.
-    pub changed: Notify,
+    changed: Notify,
 }
 
 struct State {
@@ -35,22 +33,8 @@ struct State {
     lease: Duration,
     /// The object holds what Baton did not write.
     garbage: Option<StoreError>,
-    listeners: Vec<Listener>,
+    listeners: Listeners<News>,
     watched: bool,
-}
-
-struct Listener {
-    news: mailbox::Sender<News>,
-    gap: bool,
-}
-
-impl Listener {
-    fn settle(&mut self) -> bool {
-        if self.gap {
-            self.gap = self.news.try_send(News::Gap).is_err();
-        }
-        !self.gap
-    }
 }
 
 /// What there is.
@@ -76,7 +60,7 @@ impl Place {
             live: false,
             lease,
             garbage: None,
-            listeners: Vec::new(),
+            listeners: Listeners::new(News::Gap),
             watched: false,
         };
         Self { name, state: Mutex::new(state), changed: Notify::new() }
@@ -102,8 +86,42 @@ impl Place {
         }
     }
 
+    /// A create has no answer.
+    pub fn create_unanswered(&self) {
+        self.state().observation.create_unanswered();
+    }
+
+    /// An update was done.
+    pub fn updated(&self) {
+        self.state().observation.updated();
+    }
+
+    /// Somebody asks for leases of this length.
+    pub fn wants(&self, lease: Duration) {
+        self.state().lease = lease;
+    }
+
+    /// A listener more; true when nobody watches yet and the caller shall.
+    pub fn listen(&self) -> (mailbox::Receiver<News>, bool) {
+        let mut state = self.state();
+        let listener = state.listeners.add();
+        if state.live {
+            state.listeners.settle();
+        }
+        let first = !std::mem::replace(&mut state.watched, true);
+        drop(state);
+        self.changed.notify_one();
+        (listener, first)
+    }
+}
+
+impl Watched for Place {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Takes what was read, written or heard, and tells the listeners what it means.
-    pub fn take(&self, sight: Sight, source: Source, now: Mono) {
+    fn take(&self, sight: Sight, source: Source, now: Mono) {
         let (lease, version) = match sight {
             Sight::Object(lease) => {
                 let version = version_of(&lease);
@@ -123,7 +141,7 @@ impl Place {
             Err(why) => {
                 state.garbage = Some(StoreError::Garbage { key: format!("the Lease {}", self.name), why });
                 // Its listeners shall look, and find out.
-                state.tell_gap();
+                state.listeners.tell_gap();
             }
         }
         state.object = lease;
@@ -131,57 +149,23 @@ impl Place {
         self.changed.notify_one();
     }
 
-    /// A create has no answer.
-    pub fn create_unanswered(&self) {
-        self.state().observation.create_unanswered();
-    }
-
-    /// An update was done.
-    pub fn updated(&self) {
-        self.state().observation.updated();
-    }
-
-    /// Somebody asks for leases of this length.
-    pub fn wants(&self, lease: Duration) {
-        self.state().lease = lease;
-    }
-
-    /// A listener more; true when nobody watches yet and the caller shall.
-    pub fn listen(&self) -> (mailbox::Receiver<News>, bool) {
-        let (news, listener) = mailbox::channel(LISTENER_BUFFER);
+    fn is_heard(&self) -> bool {
         let mut state = self.state();
-        state.listeners.push(Listener { news, gap: true });
-        if state.live {
-            state.settle();
-        }
-        let first = !std::mem::replace(&mut state.watched, true);
-        drop(state);
-        self.changed.notify_one();
-        (listener, first)
-    }
-
-    /// Whether anybody still listens; when not, the watch ends.
-    pub fn is_heard(&self) -> bool {
-        let mut state = self.state();
-        state.listeners.retain(|listener| !listener.news.is_closed());
-        state.watched = !state.listeners.is_empty();
+        state.watched = state.listeners.any();
         state.watched
     }
 
-    /// The watch is open, and what was there before it has been read.
-    pub fn open(&self) {
+    fn open(&self) {
         let mut state = self.state();
         state.live = true;
-        state.tell_gap();
+        state.listeners.tell_gap();
     }
 
-    /// The watch has ended.
-    pub fn close(&self) {
+    fn close(&self) {
         self.state().live = false;
     }
 
-    /// How long the watch may be silent before something should have been heard, and when it shall look for itself.
-    pub fn patience(&self) -> Patience {
+    fn patience(&self) -> Patience {
         let state = self.state();
         match state.observation.seen() {
             // Looked at twice as often as it has to be.
@@ -194,17 +178,14 @@ impl Place {
             Some(Seen::Present(_)) | None => Patience::Endless,
         }
     }
-}
 
-/// See [`Place::patience`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// Nothing is to be expected.
-    Endless,
-    /// Look again after this.
-    Look(Duration),
-    /// A heartbeat should come within this; if not, the watch may be dead.
-    Heartbeat(Duration),
+    fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    fn without_watch(&self) -> &'static str {
+        "replicas look by themselves"
+    }
 }
 
 impl State {
@@ -220,28 +201,10 @@ impl State {
             return;
         }
         match self.observation.record().and_then(|record| news(before.as_ref(), record)) {
-            Some(announcement) => {
-                let said = News::Said(Box::new(announcement));
-                for listener in &mut self.listeners {
-                    if listener.settle() {
-                        listener.gap = listener.news.try_send(said.clone()).is_err();
-                    }
-                }
-            }
+            Some(announcement) => self.listeners.tell(&News::Said(Box::new(announcement))),
             // Who opens the watch tells of the gap before it.
-            None if self.live => self.tell_gap(),
+            None if self.live => self.listeners.tell_gap(),
             None => {}
-        }
-    }
-
-    fn tell_gap(&mut self) {
-        self.listeners.iter_mut().for_each(|listener| listener.gap = true);
-        self.settle();
-    }
-
-    fn settle(&mut self) {
-        for listener in &mut self.listeners {
-            listener.settle();
         }
     }
 }

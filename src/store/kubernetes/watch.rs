@@ -1,4 +1,4 @@
-//! Listens to one object for as long as somebody here wants to know of it (R8).
+//! Listens to one object for as long as somebody here wants to know of it (R8): a role's Lease, or the wishes for jobs.
 //!
 //! A watch begins with what the object is at that moment, so that nothing is resumed: an ended one (they all end, after
 //! minutes) is followed by another. What an event tells counts from when it came, never from when it claims to have
@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use kube::core::WatchEvent;
+use tokio::sync::Notify;
 
 use super::api::{Api, Events};
 use super::errors::Failure;
-use super::place::{Patience, Place, Sight, version_of};
+use super::place::{Sight, version_of};
 use super::{Notes, look};
 use crate::clock::{BootClock, Clock};
 use crate::kube_api::chain;
-use crate::protocol::Dice;
 use crate::protocol::observed::Source;
+use crate::protocol::{Dice, Mono};
 use crate::store::ShortestLease;
 
 /// The first pause between two watches.
@@ -29,45 +30,90 @@ const STEADY: Duration = Duration::from_secs(1);
 /// How often a watch looks whether anybody still listens.
 const ROUND: Duration = Duration::from_secs(5);
 
+/// An object that is watched, and what is known of it.
+pub(super) trait Watched: Send + Sync + 'static {
+    /// The object's.
+    fn name(&self) -> &str;
+
+    /// Takes what was read or heard.
+    fn take(&self, sight: Sight, source: Source, now: Mono);
+
+    /// Whether anybody still listens; when not, the watch ends.
+    fn is_heard(&self) -> bool;
+
+    /// The watch is open, and what was there before it has been read.
+    fn open(&self);
+
+    /// The watch has ended.
+    fn close(&self);
+
+    /// How long the watch may be silent before something should have been heard, and when it shall look for itself.
+    fn patience(&self) -> Patience;
+
+    /// Something changed that the watch may have to know of.
+    fn changed(&self) -> &Notify;
+
+    /// What follows for who may not watch, in words.
+    fn without_watch(&self) -> &'static str;
+}
+
+/// See [`Watched::patience`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Nothing is to be expected.
+    Endless,
+    /// Look again after this.
+    Look(Duration),
+    /// A heartbeat should come within this; if not, the watch may be dead.
+    Heartbeat(Duration),
+}
+
 /// Runs until nobody listens any more.
-pub(super) async fn run(api: Arc<Api>, place: Arc<Place>, notes: Arc<Notes>, lease_min: ShortestLease, seed: u64) {
+pub(super) async fn run<W: Watched>(
+    api: Arc<Api>,
+    place: Arc<W>,
+    notes: Arc<Notes>,
+    lease_min: ShortestLease,
+    seed: u64,
+) {
     let mut pauses = Pauses::new(seed, lease_min);
     while place.is_heard() {
-        match begin(&api, &place).await {
+        match begin(&api, &*place).await {
             Ok(events) => {
-                notes.forget(&place.name);
+                notes.forget(place.name());
                 place.open();
                 let opened_at = BootClock.now();
-                let why = listen(&api, &place, events).await;
+                let why = listen(&api, &*place, events).await;
                 place.close();
                 if BootClock.now().since(opened_at) >= STEADY {
                     pauses.reset();
                 }
-                tracing::debug!(lease = place.name, why, "the watch ended");
+                tracing::debug!(lease = place.name(), why, "the watch ended");
             }
             Err(failure) => {
                 let forbidden = matches!(failure, Failure::Denied { retry_after: None, .. });
                 let reason = failure.into_error().to_string();
-                tracing::debug!(lease = place.name, reason, "the watch cannot be opened; replicas look by themselves");
+                tracing::debug!(lease = place.name(), reason, "the watch cannot be opened");
                 if forbidden {
-                    notes.keep(&place.name, format!("it does not let us watch, replicas look by themselves: {reason}"));
+                    let so = place.without_watch();
+                    notes.keep(place.name(), format!("it does not let us watch, {so}: {reason}"));
                 }
             }
         }
         let pause = pauses.next().max(api.resting().map_or(Duration::ZERO, |(left, _)| left));
-        wait(&place, pause).await;
+        wait(&*place, pause).await;
     }
 }
 
 /// Opens the watch, and then reads: what happened before the watch was open is in what is read.
-async fn begin(api: &Api, place: &Place) -> Result<Events, Failure> {
-    let events = api.watch(&place.name).await?;
+async fn begin(api: &Api, place: &impl Watched) -> Result<Events, Failure> {
+    let events = api.watch(place.name()).await?;
     look(api, place).await?;
     Ok(events)
 }
 
 /// Takes events until the watch ends, and says why it did.
-async fn listen(api: &Api, place: &Place, mut events: Events) -> String {
+async fn listen(api: &Api, place: &impl Watched, mut events: Events) -> String {
     loop {
         let (patience, silence) = match place.patience() {
             Patience::Endless => (Patience::Endless, ROUND),
@@ -80,7 +126,7 @@ async fn listen(api: &Api, place: &Place, mut events: Events) -> String {
                 None => return "its time was up".to_owned(),
             },
             // What was learned otherwise may change what there is to wait for.
-            () = place.changed.notified() => {}
+            () = place.changed().notified() => {}
             () = tokio::time::sleep(silence) => match patience {
                 Patience::Endless => {}
                 Patience::Look(_) => if let Err(failure) = look(api, place).await {
@@ -96,16 +142,16 @@ async fn listen(api: &Api, place: &Place, mut events: Events) -> String {
 }
 
 /// Takes one event. Some when the watch is over.
-fn take(place: &Place, event: Result<WatchEvent<super::Lease>, kube::Error>) -> Option<String> {
+fn take(place: &impl Watched, event: Result<WatchEvent<super::Lease>, kube::Error>) -> Option<String> {
     let now = BootClock.now();
     match event {
         Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
-            if lease.metadata.name.as_deref() == Some(&place.name) {
+            if lease.metadata.name.as_deref() == Some(place.name()) {
                 place.take(Sight::Object(Box::new(lease)), Source::Watch, now);
             }
         }
         Ok(WatchEvent::Deleted(lease)) => {
-            if lease.metadata.name.as_deref() == Some(&place.name) {
+            if lease.metadata.name.as_deref() == Some(place.name()) {
                 place.take(Sight::Gone(version_of(&lease)), Source::Watch, now);
             }
         }
@@ -118,7 +164,7 @@ fn take(place: &Place, event: Result<WatchEvent<super::Lease>, kube::Error>) -> 
 }
 
 /// Sleeps, unless the last listener goes meanwhile.
-async fn wait(place: &Place, pause: Duration) {
+async fn wait(place: &impl Watched, pause: Duration) {
     let mut left = pause;
     while !left.is_zero() && place.is_heard() {
         let part = left.min(ROUND);

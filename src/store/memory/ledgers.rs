@@ -10,7 +10,7 @@ use super::{Listener, MemoryStore};
 use crate::mailbox;
 use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{StoreTime, Token};
-use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
+use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};
 
 #[derive(Debug, Default)]
 pub(super) struct Ledgers {
@@ -32,7 +32,7 @@ impl LedgerStore for MemoryStore {
     }
 
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
-        check_ledger_size(&request.body)?;
+        check_ledger_size(&request.body, LEDGER_BYTES_MAX)?;
         let now = StoreTime(self.clock.now().as_nanos() / 1_000);
         let is_wish = request.token.is_none();
         let mut ledgers = self.ledgers();

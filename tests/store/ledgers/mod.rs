@@ -3,6 +3,7 @@
 mod differential;
 mod faults;
 mod garbage;
+mod lease_objects;
 mod servers;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use baton::store::{JobNews, LedgerStore};
 use super::connected;
 use super::databases::in_database;
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::support::conformance::ledgers::{Desk, next, run_ledgers};
+use super::support::conformance::ledgers::{Bodies, Desk, next, run_ledgers};
 use super::support::redis::RedisServer;
 use super::{store_with, until_up};
 
@@ -38,7 +39,7 @@ async fn listening(store: &RedisStore) -> mailbox::Receiver<JobNews> {
 
 #[tokio::test]
 async fn what_holds_of_ledgers_holds_in_memory() {
-    run_ledgers(Arc::new(MemoryStore::new(Arc::new(BootClock)))).await;
+    run_ledgers(Arc::new(MemoryStore::new(Arc::new(BootClock))), Bodies::Any).await;
 }
 
 #[tokio::test]
@@ -47,7 +48,7 @@ async fn what_holds_of_ledgers_holds_on_one_redis_with_the_least_rights() {
     rights_for(&redis, "sidecar", LEAST_RIGHTS);
     let store = store_with(&as_user(&redis, "sidecar"));
     until_up(&store).await;
-    run_ledgers(Arc::new(store)).await;
+    run_ledgers(Arc::new(store), Bodies::Any).await;
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ async fn after_the_failover(store: &RedisStore, desk: &Desk, mut news: mailbox::
 #[tokio::test]
 async fn ledgers_hold_behind_sentinels_and_outlive_a_failover() {
     let mut set = SentinelSet::start().await;
-    run_ledgers(Arc::new(connected(&set.url()).await)).await;
+    run_ledgers(Arc::new(connected(&set.url()).await), Bodies::Any).await;
     let store = acknowledged(&set.url()).await;
     let (desk, news) = before_the_failover(&store).await;
     let first = set.master();
@@ -110,7 +110,7 @@ async fn ledgers_hold_behind_sentinels_and_outlive_a_failover() {
 #[tokio::test]
 async fn ledgers_hold_in_a_cluster_and_outlive_a_failover_of_their_node() {
     let cluster = Cluster::start(&[]).await;
-    run_ledgers(Arc::new(connected(&cluster.url()).await)).await;
+    run_ledgers(Arc::new(connected(&cluster.url()).await), Bodies::Any).await;
     let store = acknowledged(&cluster.url()).await;
     let slot = cluster.slot_of("baton:{jobs}:");
     wait_until(PATIENCE, "the replica is fit to take over", || cluster.owners(slot).len() == 2).await;

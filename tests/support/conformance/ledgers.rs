@@ -141,8 +141,23 @@ async fn what_the_store_lost_is_told_and_can_be_put_back(desk: Desk) {
     assert_eq!(desk.write(Some(7), Some(again), "c").await, stale(9), "the fence is back");
 }
 
-async fn a_ledger_may_be_large_and_need_not_be_text(desk: Desk) {
-    let body: Bytes = (0..200_000_u32).map(|at| u8::try_from(at % 251).expect("below 251")).collect();
+async fn a_ledger_may_be_large(desk: Desk) {
+    is_kept(desk, "é🦀\"\\".repeat(25_000).into()).await;
+}
+
+async fn a_ledger_need_not_be_text(desk: Desk) {
+    is_kept(desk, (0..200_000_u32).map(|at| u8::try_from(at % 251).expect("below 251")).collect()).await;
+}
+
+async fn a_ledger_that_is_not_text_is_refused_and_not_sent(desk: Desk) {
+    let base = desk.written(Some(7), None, "a").await;
+    let body = Bytes::from_static(b"\xff{}");
+    let refused = desk.store.write(&desk.job, WriteRequest { token: Some(term(9)), base: Some(base), body }).await;
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("not text")), "{refused:?}");
+    desk.written(Some(7), Some(base), "b").await;
+}
+
+async fn is_kept(desk: Desk, body: Bytes) {
     let write = |token, base| WriteRequest { token: Some(term(token)), base, body: body.clone() };
     let Ok(WriteReply::Written { revision }) = desk.store.write(&desk.job, write(7, None)).await else {
         panic!("not written")
@@ -153,18 +168,17 @@ async fn a_ledger_may_be_large_and_need_not_be_text(desk: Desk) {
     assert_eq!(desk.store.write(&desk.job, write(9, None)).await, Ok(WriteReply::Diverged(whole)));
 }
 
-async fn a_ledger_over_the_bound_is_refused_and_not_sent(desk: Desk) {
+async fn a_ledger_over_the_bound_is_refused_and_not_sent(desk: Desk, bytes_max: usize) {
     let write = |length, base| {
         let request = WriteRequest { token: Some(term(9)), base, body: Bytes::from(vec![b'x'; length]) };
         desk.store.write(&desk.job, request)
     };
-    let Ok(WriteReply::Written { revision }) = write(LEDGER_BYTES_MAX, None).await else { panic!("not written") };
-    let refused = write(LEDGER_BYTES_MAX + 1, Some(revision)).await;
-    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("1048577")), "{refused:?}");
-    assert_eq!(
-        desk.read().await.map(|stored| (stored.revision, stored.body.len())),
-        Some((revision, LEDGER_BYTES_MAX))
-    );
+    let Ok(WriteReply::Written { revision }) = write(bytes_max, None).await else { panic!("not written") };
+    let refused = write(bytes_max + 1, Some(revision)).await;
+    let words = [format!("of {} bytes is over {bytes_max}", bytes_max + 1), "failedJobsHistoryLimit".to_owned()];
+    let named = |reason: &str| words.iter().all(|word| reason.contains(word));
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if named(reason)), "{refused:?}");
+    assert_eq!(desk.read().await.map(|stored| (stored.revision, stored.body.len())), Some((revision, bytes_max)));
 }
 
 async fn an_empty_ledger_is_one(desk: Desk) {
@@ -188,16 +202,36 @@ cases!(
     a_wish_needs_no_term_but_the_right_version_and_leaves_the_fence_alone,
     wishes_are_heard_by_everybody_and_nothing_else_is,
     what_the_store_lost_is_told_and_can_be_put_back,
-    a_ledger_may_be_large_and_need_not_be_text,
-    a_ledger_over_the_bound_is_refused_and_not_sent,
+    a_ledger_may_be_large,
     an_empty_ledger_is_one,
 );
 
+/// What a store takes as a ledger.
+#[derive(Clone, Copy, Debug)]
+pub enum Bodies {
+    /// Any bytes, up to a megabyte.
+    Any,
+    /// Text that fits an annotation of an object.
+    Annotation,
+}
+
 /// Runs every case, each with a job of its own.
-pub async fn run_ledgers(store: Arc<dyn LedgerStore>) {
+pub async fn run_ledgers(store: Arc<dyn LedgerStore>, bodies: Bodies) {
+    let desk = || Desk::new(Arc::clone(&store));
     for (name, test) in CASES {
         // Told when it fails, since all cases are one test.
         eprintln!("case {name}");
-        test(Desk::new(Arc::clone(&store))).await;
+        test(desk()).await;
+    }
+    eprintln!("cases of {bodies:?}");
+    match bodies {
+        Bodies::Any => {
+            a_ledger_need_not_be_text(desk()).await;
+            a_ledger_over_the_bound_is_refused_and_not_sent(desk(), LEDGER_BYTES_MAX).await;
+        }
+        Bodies::Annotation => {
+            a_ledger_that_is_not_text_is_refused_and_not_sent(desk()).await;
+            a_ledger_over_the_bound_is_refused_and_not_sent(desk(), 200 << 10).await;
+        }
     }
 }

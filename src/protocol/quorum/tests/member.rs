@@ -177,7 +177,7 @@ fn tokens_rise_above_the_record_the_floor_and_the_clock() {
 fn a_floor_is_remembered_while_nobody_may_be_granted_and_while_another_list_is_in_use() {
     let mut member = Member::new();
     let floor = token(member.now.0 + 50_000_000);
-    let mut ask = |member: &mut Member, session, floor| {
+    let ask = |member: &mut Member, session, floor| {
         let request = CampaignRequest { floor, ..campaign(session, 1) };
         member.cell.campaign(member.server(), member.lists, &request).unwrap().0
     };

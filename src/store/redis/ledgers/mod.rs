@@ -20,7 +20,7 @@ use super::{Done, RedisStore};
 use crate::mailbox;
 use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
-use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
+use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};
 
 impl RedisStore {
     /// Runs a script of ledgers and reads its answer. Nothing is executed after the deadline: a write that was stuck on
@@ -50,7 +50,7 @@ impl LedgerStore for RedisStore {
     }
 
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
-        check_ledger_size(&request.body)?;
+        check_ledger_size(&request.body, LEDGER_BYTES_MAX)?;
         let request = LedgerKeys::new(&self.settings.namespace).write_request(job, request);
         let done = self.run_ledger(&WRITE, job, request, wire::write_reply).await?;
         match done.reply {
