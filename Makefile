@@ -58,7 +58,7 @@ chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BAT
 			else echo "notice: leases in Kubernetes are not measured without Go"; fi; \
 			BATON_CHAOS_WRITE=1 cargo test --test chaos measure_the_table -- --ignored --nocapture'
 
-e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N, BATON_HANDOVERS=N, BATON_JOBS_KILLS=N)
+e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N or BATON_CHAOS_FAULTS=N, BATON_OUTAGE_SECONDS=N, BATON_HANDOVERS=N, BATON_JOBS_KILLS=N)
 	@.ci/parts $(DEPS) 'Helm for the charts' '.ci/charts' \
 		'the README in a fresh clone' 'tests/e2e/readme.sh' \
 		'alerts and dashboards' '.ci/deps prometheus prometheus-alertmanager; \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the API server and the client-go participant of the tests, unless they are there, and prints their folder:
-# target/apiserver/<hash of the sources>. The first time it downloads some 100 MB of Go modules and takes minutes.
+# Builds the API server and the client-go participants of the tests, of today and of 1.26, unless they are there, and
+# prints their folder: target/apiserver/<hash of the sources>. The first time it downloads some 100 MB of Go modules and
+# takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")"
 target=${BATON_APISERVER_TARGET:-../../target/apiserver}
@@ -11,7 +12,7 @@ command -v go >/dev/null || {
     exit 69
 }
 # The compiler belongs to the sources: go.mod only names the oldest that will do.
-key=$({ go env GOVERSION GOOS GOARCH; cat build.sh go.mod go.sum cmd/*/*.go; } | sha256sum | cut -c1-16)
+key=$({ go env GOVERSION GOOS GOARCH; cat build.sh *.mod *.sum cmd/*/*.go; } | sha256sum | cut -c1-16)
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
 exec 9>"$target/lock"
@@ -30,6 +31,9 @@ if [ ! -e "$target/$key/apiserver" ]; then
     flags="-s -w $set.gitVersion=$version $set.gitMajor=$major $set.gitMinor=$minor"
     # Moved in one step, so that an interrupted build leaves nothing that looks complete.
     go build -trimpath -buildvcs=false -ldflags="$flags" -o "$target/new/" ./cmd/apiserver ./cmd/client >&2
+    # The same participant with modules of its own.
+    go build -trimpath -buildvcs=false -ldflags='-s -w' -modfile=client-1.26.mod -o "$target/new/client-1.26" \
+        ./cmd/client >&2
     mv "$target/new" "$target/$key"
 fi
 touch "$target/$key"

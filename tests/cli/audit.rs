@@ -252,8 +252,8 @@ async fn check_config_names_the_stores_and_looks_at_the_certificates_of_each() {
 async fn purge_forgets_a_role_on_every_member() {
     let (bench, mut members) = (Bench::new(), Members::start(3));
     for server in &members.servers {
-        let fields = "v q1 token 7 over 7 confirmed 7 lease_ms 9 until 0 listed_until 0 lists  count 1 released 1 session  attempt \
-             0 generation x guard_until 0 guard_cause ";
+        let fields = "v q1 token 7 over 7 confirmed 7 lease_ms 9 until 0 listed_until 0 lists  count 1 released 1 \
+                      session  attempt 0 generation x guard_until 0 guard_cause ";
         let record: Vec<&str> = ["HSET", "baton:{old}:record"].into_iter().chain(fields.split(' ')).collect();
         server.command(&record);
     }

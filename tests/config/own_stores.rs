@@ -7,6 +7,8 @@ use baton::config::{Config, Guard, RedisConfig, Secret, StoreConfig, StoreUse, c
 use crate::support::{check, environment, good, good_with, problems};
 
 const LEASES: &str = "identity: web-0\nroles: [{ name: scheduler }]\nstore: { kubernetes: {} }\n";
+const QUORUM: &str = "identity: web-0\nroles: [{ name: scheduler }]\nstore: { quorum: { members: \
+                      [{ url: 'redis://a' }, { url: 'redis://b' }, { url: 'redis://c' }] } }\n";
 const JOBS: &str = "jobs: [{ name: tick, schedule: '@daily', run: { http: { url: 'http://app' } } }]\n";
 
 /// A file with this in either section, from line 4 on.
@@ -135,7 +137,7 @@ fn who_lacks_one_is_told_which_key_is_the_remedy() {
         &format!("{LEASES}locks: {{ lease: 30s }}\n"),
         &[(4, "locks", "give them a Redis of their own, locks.store")],
     );
-    refused(&format!("{LEASES}{JOBS}"), &[(4, "jobs", "jobsStore, or remove them")]);
+    refused(&format!("{QUORUM}{JOBS}"), &[(4, "jobs", "jobsStore, or remove them")]);
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn their_files_are_watched_and_a_change_asks_for_a_restart() {
         let redis = |file: &std::path::Path| {
             format!("{{ redis: {{ url: 'redis://own', passwordFile: '{}' }} }}", file.display())
         };
-        format!("{LEASES}locks: {{ store: {} }}\njobsStore: {}\n{JOBS}", redis(locks), redis(jobs))
+        format!("{QUORUM}locks: {{ store: {} }}\njobsStore: {}\n{JOBS}", redis(locks), redis(jobs))
     };
     let loaded =
         |text: &str| check_text(text, "config.yaml", &environment(&[])).unwrap_or_else(|error| panic!("{error}"));
@@ -179,7 +181,7 @@ fn their_files_are_watched_and_a_change_asks_for_a_restart() {
     assert_eq!(needed(&with(&two, &two)), ["locks"]);
     assert_eq!(needed(&with(&one, &one)), ["jobsStore"]);
     // Jobs that come with the store for them do not run before the restart, and are not said to.
-    let without = loaded(LEASES).config;
+    let without = loaded(QUORUM).config;
     let both = loaded(&with(&one, &two)).config;
     assert_eq!(without.restart_needed(&both), ["locks", "jobsStore"]);
     assert!(without.live_changes(&both).is_empty());

@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
 
 use crate::apiserver::Cluster;
-use crate::elector::{self, Elector, Record, read_record};
-use crate::group::{Group, LEASE_NAME, TIMINGS};
+use crate::elector::{self, Campaign, ClientGo, Elector, Record, read_record};
+use crate::group::{Group, LEASE_NAME, TIMINGS, settings};
+use crate::replica::{Lease, ROLE, Replica, Settings};
 use crate::wait::{last_for, until, until_some};
 
 /// What a busy machine may add to what the protocols take.
@@ -52,7 +53,7 @@ async fn a_reader_built_on_client_go_sees_who_leads_a_handover_and_a_release() {
 async fn an_elector_built_on_client_go_waits_for_batons_release_and_is_waited_for() {
     let mut group = Group::start(Cluster::start().await, 1).await;
     let first = group.leader();
-    let mut elector = Elector::start(&group.cluster, &group.client_config, LEASE_NAME, "theirs");
+    let mut elector = Elector::start(&Campaign::new(&group.cluster, &group.client_config, LEASE_NAME, "theirs"));
     until("it knows who leads", || elector.leader().as_deref() == Some("web-0"));
     group.still_leads(&first, TIMINGS.duration() * 2);
     assert!(elector.terms().is_empty(), "it led beside Baton");
@@ -87,7 +88,7 @@ async fn an_elector_built_on_client_go_waits_for_batons_release_and_is_waited_fo
 #[tokio::test]
 async fn an_elector_that_dies_is_followed_after_its_lease_and_not_before() {
     let mut group = Group::prepare(Cluster::start().await, 2).await;
-    let mut elector = Elector::start(&group.cluster, &group.client_config, LEASE_NAME, "theirs");
+    let mut elector = Elector::start(&Campaign::new(&group.cluster, &group.client_config, LEASE_NAME, "theirs"));
     until("it leads", || elector.leads());
     group.start_all();
     let now = Instant::now();
@@ -103,6 +104,49 @@ async fn an_elector_that_dies_is_followed_after_its_lease_and_not_before() {
     assert!(took + renewed_max > elector::LEASE, "followed after {took:?}");
     assert!(took < elector::LEASE + TIMINGS.duration() + SLACK, "it took {took:?}");
     group.finish("an elector that dies", &format!("followed after {} ms, ", took.as_millis()));
+}
+
+/// A leader that is well, beside an elector with a lease of its own that is shorter than the time between two renewals.
+async fn beside_a_shorter_lease(built_on: ClientGo) -> (Group, Elector) {
+    let mut group = Group::prepare(Cluster::start().await, 1).await;
+    let seldom = Lease { renew: 1_400, ..TIMINGS };
+    let usual = settings(0, group.cluster.namespace(), &group.sidecar_config);
+    let replica = Replica::start(0, Settings { roles: seldom.role(ROLE, ""), ..usual });
+    group.apps.ask_at(&replica);
+    group.replicas.push(replica);
+    let first = group.leader();
+    let elector = Elector::start(&Campaign {
+        built_on,
+        lease: Duration::from_secs(1),
+        renew_deadline: Duration::from_millis(700),
+        retry_period: Duration::from_millis(200),
+        ..Campaign::new(&group.cluster, &group.client_config, LEASE_NAME, "theirs")
+    });
+    until("it takes part", || elector.leader().is_some());
+    assert_eq!(group.leader().token, first.token);
+    (group, elector)
+}
+
+#[tokio::test]
+async fn an_elector_of_today_waits_for_batons_lease_though_its_own_is_shorter() {
+    let (group, elector) = beside_a_shorter_lease(ClientGo::Current).await;
+    group.still_leads(&group.leader(), TIMINGS.duration() * 3);
+    assert!(elector.terms().is_empty(), "it led beside Baton");
+    group.finish("a shorter lease of today's client-go", "");
+}
+
+/// What docs/kubernetes.md warns of, and why the chaos beside 1.26 is run with equal leases.
+#[tokio::test]
+async fn an_elector_of_1_26_goes_by_its_own_shorter_lease_and_baton_warns_of_it() {
+    let (group, elector) = beside_a_shorter_lease(ClientGo::V1_26).await;
+    until("it takes the Lease from a leader that is well", || elector.leads());
+    let seen = group.answer_after(0, Instant::now(), "the reason warns", |seen| {
+        seen.told.reason.as_deref().is_some_and(|reason| reason.contains("client-go before 0.27"))
+    });
+    let reason = seen.told.reason.unwrap_or_default();
+    assert!(reason.contains("theirs") && reason.contains("leaseDurationSeconds are 1"), "{reason}");
+    assert!(group.replicas[0].has_logged(&["WARN", "client-go before 0.27"]));
+    group.finish("a shorter lease of client-go 1.26", "");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A participant that is built on client-go (`tests/apiserver/cmd/client`), and what it says of itself.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -14,10 +14,55 @@ use serde::Deserialize;
 use crate::apiserver::Cluster;
 use crate::apiserver::server::programs;
 
-/// What it asks of client-go. `LEASE` is what others wait for when it has died.
+/// The lease that [`Campaign::new`] asks for: what others wait for when it has died.
 pub const LEASE: Duration = Duration::from_secs(4);
-const RENEW_DEADLINE: Duration = Duration::from_millis(2_500);
-const RETRY_PERIOD: Duration = Duration::from_millis(400);
+
+/// Which client-go a participant is built on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientGo {
+    /// The one that is current: a standby waits for as long as the record says.
+    Current,
+    /// That of Kubernetes 1.26, the last one of which a standby waits for its own lease duration.
+    V1_26,
+}
+
+impl ClientGo {
+    fn program(self) -> PathBuf {
+        programs().join(match self {
+            Self::Current => "client",
+            Self::V1_26 => "client-1.26",
+        })
+    }
+}
+
+/// What a participant asks of client-go.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    pub built_on: ClientGo,
+    pub kubeconfig: PathBuf,
+    pub namespace: String,
+    pub name: String,
+    pub identity: String,
+    pub lease: Duration,
+    pub renew_deadline: Duration,
+    pub retry_period: Duration,
+}
+
+impl Campaign {
+    /// For a Lease of the cluster, as short as a busy machine allows.
+    pub fn new(cluster: &Cluster, kubeconfig: &Path, name: &str, identity: &str) -> Self {
+        Self {
+            built_on: ClientGo::Current,
+            kubeconfig: kubeconfig.to_owned(),
+            namespace: cluster.namespace().to_owned(),
+            name: name.to_owned(),
+            identity: identity.to_owned(),
+            lease: LEASE,
+            renew_deadline: Duration::from_millis(2_500),
+            retry_period: Duration::from_millis(400),
+        }
+    }
+}
 
 /// The record that all participants built on client-go compare. Its times are whole seconds.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -67,12 +112,14 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// Starts one that campaigns for a Lease under this identity.
-    pub fn start(cluster: &Cluster, kubeconfig: &Path, name: &str, identity: &str) -> Self {
-        let mut command = Command::new(programs().join("client"));
+    /// Starts one.
+    pub fn start(campaign: &Campaign) -> Self {
+        let Campaign { built_on, kubeconfig, namespace, name, identity, lease, renew_deadline, retry_period } =
+            campaign;
+        let mut command = Command::new(built_on.program());
         command.arg("elect").arg("--kubeconfig").arg(kubeconfig);
-        command.args(["--namespace", cluster.namespace(), "--name", name, "--identity", identity]);
-        let timings = [("lease-duration", LEASE), ("renew-deadline", RENEW_DEADLINE), ("retry-period", RETRY_PERIOD)];
+        command.args(["--namespace", namespace, "--name", name, "--identity", identity]);
+        let timings = [("lease-duration", lease), ("renew-deadline", renew_deadline), ("retry-period", retry_period)];
         command.args(timings.map(|(flag, span)| format!("--{flag}={}ms", span.as_millis())));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the client can be started");

@@ -22,7 +22,9 @@ mod http;
 mod job_checker;
 mod jobs;
 mod labels;
+mod outage;
 mod people;
+mod policies;
 mod rbac;
 #[path = "../support/sidecars/replica.rs"]
 mod replica;

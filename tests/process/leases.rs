@@ -224,3 +224,40 @@ fn missing_rights_are_named_to_the_app_and_in_the_log_and_granted_ones_are_used(
     cluster.leader();
     cluster.finish("wrong RBAC", "");
 }
+
+#[test]
+fn whatever_an_api_server_answers_is_told_nobody_leads_on_it_and_it_is_asked_again() {
+    let outages = [
+        (Fault::Answer(401), "does not accept these credentials (401"),
+        (Fault::Answer(403), "it forbids to"),
+        (Fault::Answer(409), "changed the Lease first"),
+        (Fault::Answer(410), "answers 410"),
+        (Fault::Answer(429), "too many requests (429"),
+        // For how long it asks to wait is told where the answer was not to a watch.
+        (Fault::TooMany(1), "too many requests (429"),
+        (Fault::Answer(500), "answers 500"),
+        (Fault::Answer(503), "answers 503"),
+        (Fault::CutBefore, "cannot be reached"),
+        (Fault::Silent, "no answer from the store"),
+    ];
+    let meet = |fault: Fault, word: &str| {
+        let cluster = Cluster::start(2, Lease::SHORT);
+        let first = cluster.leader();
+        cluster.api.fail(&[], fault.clone());
+        let since = Instant::now();
+        for replica in 0..2 {
+            cluster.answer_after(replica, since, &format!("{word:?} is the reason"), |seen| {
+                let reason = seen.told.reason.as_deref().unwrap_or_default();
+                !seen.told.leader && seen.told.state == "unreachable" && reason.contains(word)
+            });
+        }
+        cluster.api.heal();
+        cluster.leader_after(&first);
+        cluster.finish(&format!("{fault:?}"), "");
+    };
+    std::thread::scope(|scope| {
+        for (fault, word) in outages {
+            scope.spawn(move || meet(fault, word));
+        }
+    });
+}

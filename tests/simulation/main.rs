@@ -177,7 +177,7 @@ fn departures(evidence: Evidence, fault: Fault) -> (u64, f64) {
 /// What else might be taken for the end of a leader makes two of them.
 #[test]
 fn every_lesser_evidence_of_an_end_shows_two_leaders() {
-    let many = TABLE_RUNS / 3;
+    let many = TABLE_RUNS / 5;
     for (evidence, fault) in [
         (Evidence::Hasty, Fault::Kill),
         (Evidence::Trusting, Fault::Orphan),

@@ -15,8 +15,8 @@ async fn refused(store: &KubernetesStore) -> String {
 #[tokio::test]
 async fn a_verb_that_rbac_forbids_is_named_with_the_rule_that_is_missing() {
     let api = FakeApi::start();
-    let store = leases_of(&api);
     for verb in ["get", "create", "update"] {
+        let store = leases_of(&api);
         if verb == "update" {
             api.forbid(&[]);
             assert!(store.campaign(&role(), unguarded(2, 1)).await.is_ok());
@@ -34,8 +34,8 @@ async fn a_verb_that_rbac_forbids_is_named_with_the_rule_that_is_missing() {
         for word in ["the store refuses", verb, "namespace shop", NAME, "resources: [leases]", "(403)"] {
             assert!(told.contains(word), "{verb}: {word:?} is not in {told:?}");
         }
+        assert_eq!(*store.health().borrow(), StoreHealth::Up, "it answers; what it forbids is told beside the role");
     }
-    assert_eq!(*store.health().borrow(), StoreHealth::Up, "it answers; what it forbids is told beside the role");
 }
 
 #[tokio::test]
@@ -69,7 +69,8 @@ async fn credentials_that_are_not_accepted_are_named_and_not_repeated() {
     assert!(matches!(&*store.health().borrow(), StoreHealth::Down { reason } if reason.contains("401")));
     assert_eq!(api.last_token().as_deref(), Some("Bearer correct-horse"));
     api.reject_credentials(false);
-    assert!(store.campaign(&role(), unguarded(1, 1)).await.is_ok());
+    support::wait_until_async(BOUND, "they are taken", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok())
+        .await;
 }
 
 #[tokio::test]
@@ -102,7 +103,6 @@ async fn a_server_that_is_no_kubernetes_is_told() {
 #[tokio::test]
 async fn what_it_does_not_take_and_what_ails_it_is_passed_on() {
     let api = FakeApi::start();
-    let store = leases_of(&api);
     for (code, words) in [
         (422, ["does not take baton-scheduler", "told to answer 422"]),
         (500, ["cannot be reached", "answers 500: told to answer 500"]),
@@ -110,8 +110,64 @@ async fn what_it_does_not_take_and_what_ails_it_is_passed_on() {
         (418, ["answers 418", "does not understand"]),
     ] {
         api.fail(&["create"], Fault::Answer(code));
-        let told = refused(&store).await;
+        let told = refused(&leases_of(&api)).await;
         assert!(words.iter().all(|word| told.contains(word)), "{code}: {told}");
         api.heal();
     }
+}
+
+#[tokio::test]
+async fn the_first_leader_comes_without_the_right_to_watch_too() {
+    let api = FakeApi::start();
+    api.forbid(&["watch"]);
+    let config = KubernetesConfig { command_timeout: ms(1_000), ..leases_config() };
+    let lease_duration = ms(1_200);
+    let store = KubernetesStore::with_kubeconfig(&config, api.kubeconfig(), lease_duration, 7);
+    let _news = store.listen(&role());
+    let mut wait = Duration::ZERO;
+    support::wait_until_async(BOUND, "an absent Lease was looked at for long enough", async || {
+        // As a candidate does: not before it was told to come back.
+        tokio::time::sleep(wait).await;
+        match store.campaign(&role(), CampaignRequest { lease_duration, ..ask(1, 1) }).await {
+            Ok(stamped) => match stamped.reply {
+                CampaignReply::Granted { .. } => return true,
+                CampaignReply::Guarded { remaining, .. } => wait = remaining,
+                other => panic!("{other:?}"),
+            },
+            Err(error) => panic!("{error}"),
+        }
+        false
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_refused_for_one_role_is_asked_less_and_less_often() {
+    let api = FakeApi::start();
+    let store = leases_of(&api);
+    let other = RoleName::new("other").expect("a DNS label");
+    api.edit(NAME, |lease| lease["metadata"]["annotations"] = serde_json::json!({"baton.dev/token": "many"}));
+    for _ in 0..10 {
+        assert!(refused(&store).await.contains("baton.dev/session"));
+    }
+    assert_eq!(api.count("get", NAME), 1, "asked while it rests");
+    assert!(store.campaign(&other, unguarded(1, 1)).await.is_ok(), "the server does its work");
+    // Whoever watches is told at once when it is repaired.
+    let mut news = store.listen(&role());
+    assert_eq!(within("the watch", news.recv()).await, Some(News::Gap));
+    assert!(refused(&store).await.contains("baton.dev/session"));
+    api.edit(NAME, |lease| drop(lease["metadata"].as_object_mut().unwrap().remove("annotations")));
+    support::wait_until_async(BOUND, "it is repaired", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok())
+        .await;
+}
+
+#[tokio::test]
+async fn no_time_to_wait_is_no_leave_to_hurry() {
+    let api = FakeApi::start();
+    let store = leases_of(&api);
+    api.fail(&[], Fault::TooMany(0));
+    for _ in 0..10 {
+        assert!(refused(&store).await.contains("too many requests (429"));
+    }
+    assert_eq!(api.count("get", NAME), 1, "asked while it rests");
 }

@@ -16,6 +16,7 @@ mod faults;
 mod garbage;
 mod lease_api;
 mod leases;
+mod leases_edited;
 mod leases_random;
 mod leases_refused;
 mod leases_shared;

@@ -118,7 +118,7 @@ impl Campaign<'_> {
             Tenure::Foreign(lease) => {
                 // Whoever waits as it should writes over a term of Baton's when that is over. A person does not, and
                 // may have said a shorter time than the term's holder goes on counting with.
-                let ours = record.mark.as_ref().filter(|mark| !mark.released);
+                let ours = self.observation.mark().filter(|mark| !mark.released);
                 let ours = ours.map_or(Duration::ZERO, |mark| mark.lease_duration);
                 self.rival(record, lease.unwrap_or(self.request.lease_duration).max(ours))
             }
@@ -135,7 +135,8 @@ impl Campaign<'_> {
             // The same campaign once more, after no more than the name was taken away.
             return Ok(self.extend(record, mine));
         }
-        let lease = self.request.lease_duration.max(mark.map_or(Duration::ZERO, |mark| mark.lease_duration));
+        let last = self.observation.mark().map_or(Duration::ZERO, |mark| mark.lease_duration);
+        let lease = self.request.lease_duration.max(last);
         match self.left_of(lease).filter(|_| self.request.guard && self.observation.caution().absence) {
             Some(left) => Ok(self.guarded(GuardCause::Vanished, left)),
             None => self.grant(Some(record)),

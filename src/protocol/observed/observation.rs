@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::names::{Mono, Token};
-use super::record::LeaseRecord;
+use super::record::{LeaseRecord, Mark};
 
 /// Which precautions are taken. All of them, outside the simulation, which switches them off to show what each is
 /// worth.
@@ -57,6 +57,8 @@ pub struct Observation {
     lost: Option<LeaseRecord>,
     /// The greatest token seen here.
     top: Token,
+    /// What Baton's annotations said last: a person may have written an object without any in its place.
+    mark: Option<Mark>,
     /// A create of ours has no answer.
     unanswered: bool,
 }
@@ -77,6 +79,7 @@ impl Observation {
             looked_at: Mono::default(),
             lost: None,
             top: Token::NONE,
+            mark: None,
             unanswered: false,
         }
     }
@@ -112,7 +115,10 @@ impl Observation {
         }
         self.since = now;
         match &seen {
-            Seen::Present(record) => self.top = self.top.max(record.token()),
+            Seen::Present(record) => {
+                self.top = self.top.max(record.token());
+                self.mark = record.mark.clone().or(self.mark.take());
+            }
             Seen::Absent => {
                 if let Some(Seen::Present(record)) = self.seen.take() {
                     self.lost = Some(record);
@@ -153,6 +159,11 @@ impl Observation {
     /// The record before the object went away.
     pub(super) fn lost(&self) -> Option<&LeaseRecord> {
         self.lost.as_ref()
+    }
+
+    /// What Baton's annotations said last.
+    pub(super) fn mark(&self) -> Option<&Mark> {
+        self.mark.as_ref()
     }
 
     /// The greatest token seen here.

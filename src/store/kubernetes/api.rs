@@ -1,7 +1,7 @@
 //! Requests to the API server: each bounded, none repeated, each answer judged.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -13,17 +13,14 @@ use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions, Wat
 use kube::core::{Request as Requests, Resource, WatchEvent};
 use tokio::sync::watch;
 
-use super::audit;
 use super::errors::{self, Failure, Target, Verb};
+use super::rest::Rest;
+use super::{SERVER_REST, SILENCE_REST, audit};
 use crate::clock::{BootClock, Clock};
 use crate::kube_api::{Connection, Connector, Trouble};
-use crate::protocol::{Dice, Mono};
+use crate::protocol::Mono;
 use crate::store::{ShortestLease, StoreError, StoreHealth};
 
-/// However long an overloaded server asks to wait, it is asked again after this.
-const REST_MAX: Duration = Duration::from_secs(30);
-/// The longest rest after the first of several failures. It doubles with each, up to a third of the shortest lease.
-const REST_FIRST: Duration = Duration::from_millis(250);
 /// How long a watch lasts before it is opened anew: the server's own bound is a little more.
 const WATCH_SECONDS: u32 = 280;
 
@@ -33,32 +30,10 @@ pub(super) struct Api {
     namespace: Option<String>,
     timeout: Duration,
     health: watch::Sender<StoreHealth>,
+    /// Candidates and watches give the server rest when it asks for that, and when it does not do its work. Leaders
+    /// have a deadline, and a rest of their own.
     rest: Mutex<Rest>,
     lease_min: ShortestLease,
-}
-
-/// Candidates give the server rest when it asks for that, and when it does not do its work: all replicas wait for it
-/// to come back. Leaders do not, who have a deadline.
-struct Rest {
-    dice: Dice,
-    failures: u32,
-    until: Mono,
-    /// Why.
-    error: Option<StoreError>,
-}
-
-impl Rest {
-    fn end(&mut self) {
-        (self.failures, self.error) = (0, None);
-    }
-
-    /// `asked`: for how long the server asked. `longest`: without that, how long a rest may become.
-    fn begin(&mut self, now: Mono, error: StoreError, asked: Option<Duration>, longest: Duration) {
-        let limit = (REST_FIRST * 2u32.pow(self.failures.min(20))).min(longest);
-        self.failures += 1;
-        self.until = now + asked.map_or_else(|| self.dice.between(limit / 2, limit), |span| span.min(REST_MAX));
-        self.error = Some(error);
-    }
 }
 
 /// The events of one object.
@@ -75,8 +50,7 @@ impl Api {
     ) -> Self {
         let (health, _) = watch::channel(StoreHealth::Down { reason: "not connected yet".to_owned() });
         let connector = Connector::new(kubeconfig, timeout);
-        let rest = Rest { dice: Dice::new(seed), failures: 0, until: BootClock.now(), error: None };
-        Self { connector, namespace, timeout, health, rest: Mutex::new(rest), lease_min }
+        Self { connector, namespace, timeout, health, rest: Mutex::new(Rest::new(seed)), lease_min }
     }
 
     pub fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -95,9 +69,17 @@ impl Api {
 
     /// For how long the server is to be left alone by whoever can wait, and why.
     pub fn resting(&self) -> Option<(Duration, StoreError)> {
-        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = rest.until.since(BootClock.now());
-        rest.error.clone().filter(|_| !left.is_zero()).map(|error| (left, error))
+        self.rest().left(BootClock.now())
+    }
+
+    /// The same for who can wait, and would ask now.
+    pub fn admit(&self) -> Option<(Duration, StoreError)> {
+        self.rest().admit(BootClock.now(), self.timeout * 2)
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        // Every step leaves it whole, also one that another thread panicked behind.
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the object; none when there is none.
@@ -200,12 +182,13 @@ impl Api {
         };
         let health =
             trouble.as_ref().map_or(StoreHealth::Up, |(error, _)| StoreHealth::Down { reason: error.to_string() });
-        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         match trouble {
-            None => rest.end(),
-            Some((error, asked)) => rest.begin(BootClock.now(), error, asked, self.lease_min.get() / 3),
+            None => self.rest().end(),
+            Some((error, asked)) => {
+                let part = if matches!(error, StoreError::Unknown { .. }) { SILENCE_REST } else { SERVER_REST };
+                self.rest().begin(BootClock.now(), error, asked, self.lease_min.get() / part);
+            }
         }
-        drop(rest);
         self.health.send_if_modified(|present| {
             let changed = *present != health;
             present.clone_from(&health);

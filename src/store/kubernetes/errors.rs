@@ -119,7 +119,8 @@ fn judge(code: u16, status: &Status, retry_after: Option<Duration>, at: Target<'
                     waiting(retry_after)
                 ),
             },
-            retry_after,
+            // Also without a word for how long.
+            retry_after: Some(retry_after.unwrap_or_default()),
         },
         500..=599 => {
             let reason = format!("{endpoint} answers {code}{said}{}", waiting(retry_after));
@@ -195,5 +196,11 @@ mod tests {
         assert!(words.contains("wait 7 s"), "{words}");
         let failure = judge(503, &Status::default(), Some(Duration::from_secs(2)), at(Verb::Get));
         assert!(matches!(failure, Failure::Open { retry_after: Some(span), .. } if span.as_secs() == 2));
+        let failure = judge(429, &Status::default(), None, at(Verb::Get));
+        assert!(
+            matches!(failure, Failure::Denied { retry_after: Some(Duration::ZERO), .. }),
+            "too busy, not forbidden"
+        );
+        assert!(!failure.into_error().to_string().contains("asks to wait"));
     }
 }

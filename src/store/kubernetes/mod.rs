@@ -11,7 +11,8 @@
 //! - *Every write is on a version that was seen*, or makes an object that was not there. A conflict is no error: it is
 //!   looked again, and decided anew, within the command timeout.
 //! - *Nothing is repeated*: what got no answer in time is unknown, and the election decides what follows (R2).
-//! - *Steady load*: the leader writes once per `renewPeriod`, without reading first; a standby only watches.
+//! - *Steady load*: the leader writes once per `renewPeriod`, without reading first; a standby only watches. What fails
+//!   is tried less and less often (`rest`): by all who can wait together, and by a leader as long as it has time.
 //!
 //! Nothing of kube leaves this folder.
 
@@ -22,6 +23,7 @@ mod ledgers;
 mod listeners;
 mod object;
 mod place;
+mod rest;
 mod watch;
 
 use std::collections::{BTreeMap, HashMap};
@@ -40,7 +42,7 @@ pub use audit::audit;
 use self::api::Api;
 use self::errors::Failure;
 use self::ledgers::Wishes;
-use self::place::{Place, Sight, View};
+use self::place::{Asks, Place, Sight, View};
 use self::watch::Watched;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::clock::{BootClock, Clock, wall_time};
@@ -54,6 +56,15 @@ use crate::protocol::{
 
 /// How often one request decides anew after conflicts. Each means that somebody else got through.
 const DECISIONS_MAX: u32 = 8;
+/// A server that fails is left alone by candidates and watches, who ask it one after the other, for up to this part of
+/// a lease.
+const SERVER_REST: u32 = 3;
+/// Up to this part, if it does not answer: it is waited for besides.
+const SILENCE_REST: u32 = 2;
+/// What is refused for one role, its candidate asks for again after up to this part, beside the watch.
+const CAMPAIGN_REST: u32 = 2;
+/// A leader, who has a deadline, for up to this part: some eight more tries are left to it.
+const RENEWAL_REST: u32 = 10;
 /// A term that was not renewed for so long beyond its lease is over for `purge`, which nothing else believes a time of
 /// day for: a leader whose object is purged puts it back.
 const PURGE_SLACK: Duration = Duration::from_secs(60);
@@ -143,20 +154,23 @@ impl KubernetesStore {
 
     fn place(&self, role: &RoleName) -> Arc<Place> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places
-            .entry(role.clone())
-            .or_insert_with(|| Arc::new(Place::new(format!("{}-{role}", self.prefix), self.lease_min.get())));
+        let place = places.entry(role.clone()).or_insert_with(|| {
+            Arc::new(Place::new(format!("{}-{role}", self.prefix), self.lease_min.get(), self.seed_of(role.as_str())))
+        });
         Arc::clone(place)
     }
 
     /// Begins to watch an object, until nobody listens to it any more. `name` spreads the watches of one replica.
     fn watch(&self, object: Arc<impl Watched>, name: &str) {
         let (api, notes) = (Arc::clone(&self.api), Arc::clone(&self.notes));
-        let seed = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
-        let task = tokio::spawn(watch::run(api, object, notes, self.lease_min.clone(), seed));
+        let task = tokio::spawn(watch::run(api, object, notes, self.lease_min.clone(), self.seed_of(name)));
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         watches.retain(|watch| !watch.is_finished());
         watches.push(task.abort_handle());
+    }
+
+    fn seed_of(&self, name: &str) -> u64 {
+        name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte))
     }
 
     /// Decides, writes, and decides anew after a conflict. What is in `place` may be old: only a write proves that it
@@ -181,9 +195,7 @@ impl KubernetesStore {
                 }
                 view => view?,
             };
-            let step = decide(&view, now, wall()).map_err(|TokensExhausted| StoreError::Refused {
-                reason: "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned(),
-            })?;
+            let step = decide(&view, now, wall()).map_err(|TokensExhausted| exhausted())?;
             match step {
                 Step::Reply(reply) if looked || quick(&view, &reply) => return Ok(stamped(reply)),
                 Step::Reply(_) => {}
@@ -247,6 +259,11 @@ async fn look_until(api: &Api, place: &impl Watched, deadline: Mono) -> Result<(
     Ok(())
 }
 
+fn exhausted() -> StoreError {
+    let reason = "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned();
+    StoreError::Refused { reason }
+}
+
 /// This machine's time of day in µs: raises tokens (R3) and tells people, and nothing is timed by it.
 fn wall() -> StoreTime {
     StoreTime(u64::try_from(wall_time().as_microsecond()).unwrap_or(0))
@@ -264,10 +281,10 @@ fn stamped<R>(reply: R) -> Stamped<R> {
 #[async_trait]
 impl LeaseStore for KubernetesStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        if let Some((_, error)) = self.api.resting() {
+        let place = self.place(role);
+        if let Some((_, error)) = place.resting(Asks::Campaign).or_else(|| self.api.admit()) {
             return Err(error);
         }
-        let place = self.place(role);
         place.wants(request.lease_duration);
         // With an open watch what is known is as good as what would be read: a write proves it. But nothing proves
         // that an object is still absent.
@@ -277,25 +294,36 @@ impl LeaseStore for KubernetesStore {
             observed::campaign(&view.observation, &request, self.rules(), (now, wall))
         });
         let settled = settled.await;
-        if let Ok(view) = place.view()
-            && let Some(record) = view.observation.record()
-            && let Some(note) = hasty_stranger(record, request.lease_duration)
-        {
-            self.notes.keep(&format!("{} beside others", place.name), note);
+        match &settled {
+            // What ails the server as a whole, its own rest is for; and what ails this machine, no rest helps.
+            Err(error) if self.api.resting().is_none() && *error != exhausted() => {
+                place.failed(Asks::Campaign, error, self.lease_min.get() / CAMPAIGN_REST);
+            }
+            Err(_) => {}
+            Ok(_) => place.worked(Asks::Campaign),
         }
         settled
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
         let place = self.place(role);
+        if let Some((_, error)) = place.resting(Asks::Renewal) {
+            return Err(error);
+        }
         let known = place.view().is_ok_and(|view| view.object.is_some());
-        self.settle(
-            &place,
-            !known,
-            |_, _| false,
-            |view, _, wall| Ok(observed::renew(&view.observation, &request, self.rules(), wall)),
-        )
-        .await
+        let settled = self
+            .settle(
+                &place,
+                !known,
+                |_, _| false,
+                |view, _, wall| Ok(observed::renew(&view.observation, &request, self.rules(), wall)),
+            )
+            .await;
+        match &settled {
+            Err(error) => place.failed(Asks::Renewal, error, request.lease_duration / RENEWAL_REST),
+            Ok(_) => place.worked(Asks::Renewal),
+        }
+        settled
     }
 
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
@@ -349,7 +377,10 @@ impl LeaseStore for KubernetesStore {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let notes: Vec<String> =
+            self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.into_iter().chain(places.values().filter_map(|place| place.hasty())).collect()
     }
 
     fn rules(&self) -> Rules {
@@ -359,20 +390,6 @@ impl LeaseStore for KubernetesStore {
     fn command_timeout(&self) -> Duration {
         self.timeout
     }
-}
-
-/// What to mind about another program that takes part in this election, if its lease is shorter than ours.
-fn hasty_stranger(record: &LeaseRecord, ours: Duration) -> Option<String> {
-    let Tenure::Foreign(Some(theirs)) = record.tenure() else { return None };
-    (theirs < ours).then(|| {
-        format!(
-            "{} takes part with another program, whose leaseDurationSeconds are {}, and leaseDuration here is \
-             {ours:?}: client-go before 0.27 and other languages' libraries wait for their own only, and may lead while \
-             this replica still does; set leaseDuration to that or less, and renewPeriod well below",
-            record.identity,
-            theirs.as_secs()
-        )
-    })
 }
 
 /// Whether somebody has it, or had it a moment ago by its own word and this machine's time of day.

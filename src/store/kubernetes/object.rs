@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::kube_api::MIRROR;
 use crate::protocol::observed::{LeaseRecord, Mark};
-use crate::protocol::{Attempt, Candidate, Token};
+use crate::protocol::{Attempt, Candidate, LEASE_DURATION_MAX, LEASE_DURATION_MIN, Token};
 
 /// What every annotation of Baton begins with.
 pub(super) const PREFIX: &str = "baton.dev/";
@@ -42,7 +42,8 @@ pub(super) fn read(lease: &Lease) -> Result<LeaseRecord, String> {
     let micros = |time: &Option<MicroTime>| time.as_ref().map(|time| time.0.as_microsecond());
     Ok(LeaseRecord {
         identity: Arc::from(spec.holder_identity.as_deref().unwrap_or_default()),
-        lease_seconds: spec.lease_duration_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
+        // No time is none: the API server takes none that is not positive.
+        lease_seconds: spec.lease_duration_seconds.and_then(|seconds| u32::try_from(seconds).ok()).filter(|s| *s > 0),
         transitions: spec.lease_transitions.and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
         acquired_us: micros(&spec.acquire_time),
         renewed_us: micros(&spec.renew_time),
@@ -71,6 +72,13 @@ fn mark(lease: &Lease) -> Result<Option<Mark>, String> {
         let value = number(key)?;
         Token::new(value).ok_or_else(|| format!("its annotation {key} is {value}, not below 2^53"))
     };
+    let lease_duration = Duration::from_millis(number(DURATION)?);
+    if !(LEASE_DURATION_MIN..=LEASE_DURATION_MAX).contains(&lease_duration) {
+        return Err(format!(
+            "its annotation {DURATION} is {}, not between {LEASE_DURATION_MIN:?} and {LEASE_DURATION_MAX:?}",
+            lease_duration.as_millis()
+        ));
+    }
     let renewed = text(RENEWED)?;
     let renewed: Timestamp =
         renewed.parse().map_err(|_| format!("its annotation {RENEWED} is {renewed:?}, not a time"))?;
@@ -90,7 +98,7 @@ fn mark(lease: &Lease) -> Result<Option<Mark>, String> {
         token: token(TOKEN)?,
         floor: token(FLOOR)?,
         count: number(COUNT)?,
-        lease_duration: Duration::from_millis(number(DURATION)?),
+        lease_duration,
         released,
         renewed_us: renewed.as_microsecond(),
     }))

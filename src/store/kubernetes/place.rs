@@ -9,10 +9,12 @@ use tokio::sync::Notify;
 
 use super::listeners::Listeners;
 use super::object;
+use super::rest::Rest;
 use super::watch::{Patience, Watched};
+use crate::clock::{BootClock, Clock};
 use crate::mailbox;
 use crate::protocol::Mono;
-use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, news};
+use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, Tenure, news};
 use crate::store::{News, StoreError};
 
 /// One role's.
@@ -33,8 +35,20 @@ struct State {
     lease: Duration,
     /// The object holds what Baton did not write.
     garbage: Option<StoreError>,
+    /// What fails for this role, though the server does its work.
+    campaigns: Rest,
+    renewals: Rest,
+    /// What to mind about another program that takes part, and has had the object at some time.
+    hasty: Option<String>,
     listeners: Listeners<News>,
     watched: bool,
+}
+
+/// Who pauses after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    Campaign,
+    Renewal,
 }
 
 /// What there is.
@@ -53,13 +67,17 @@ pub(super) struct View {
 }
 
 impl Place {
-    pub fn new(name: String, lease: Duration) -> Self {
+    /// `seed` spreads the replicas' rests.
+    pub fn new(name: String, lease: Duration, seed: u64) -> Self {
         let state = State {
             observation: Observation::new(Caution::ALL),
             object: None,
             live: false,
             lease,
             garbage: None,
+            campaigns: Rest::new(seed),
+            renewals: Rest::new(!seed),
+            hasty: None,
             listeners: Listeners::new(News::Gap),
             watched: false,
         };
@@ -94,6 +112,26 @@ impl Place {
     /// An update was done.
     pub fn updated(&self) {
         self.state().observation.updated();
+    }
+
+    /// For how long these requests pause, and why.
+    pub fn resting(&self, asks: Asks) -> Option<(Duration, StoreError)> {
+        self.state().rest(asks).left(BootClock.now())
+    }
+
+    /// One of them failed: they pause, for up to `longest`.
+    pub fn failed(&self, asks: Asks, error: &StoreError, longest: Duration) {
+        self.state().rest(asks).begin(BootClock.now(), error.clone(), None, longest);
+    }
+
+    /// One of them was answered.
+    pub fn worked(&self, asks: Asks) {
+        self.state().rest(asks).end();
+    }
+
+    /// What to mind about another program that takes part.
+    pub fn hasty(&self) -> Option<String> {
+        self.state().hasty.clone()
     }
 
     /// Somebody asks for leases of this length.
@@ -135,7 +173,16 @@ impl Watched for Place {
         }
         match lease.as_ref().map(object::read).transpose() {
             Ok(record) => {
-                state.garbage = None;
+                if state.garbage.take().is_some() {
+                    state.campaigns.end();
+                    state.renewals.end();
+                }
+                if let Some(hasty) = record.as_ref().and_then(|record| hasty_stranger(record, state.lease))
+                    && state.hasty.as_ref() != Some(&hasty)
+                {
+                    tracing::warn!(lease = self.name, note = hasty, "the API server works, with a reservation");
+                    state.hasty = Some(hasty);
+                }
                 state.see(record, now);
             }
             Err(why) => {
@@ -189,6 +236,13 @@ impl Watched for Place {
 }
 
 impl State {
+    fn rest(&mut self, asks: Asks) -> &mut Rest {
+        match asks {
+            Asks::Campaign => &mut self.campaigns,
+            Asks::Renewal => &mut self.renewals,
+        }
+    }
+
     fn see(&mut self, record: Option<LeaseRecord>, now: Mono) {
         // What is seen for the first time has been there before: no news, but what every watch begins with.
         let first = self.observation.seen().is_none();
@@ -212,4 +266,18 @@ impl State {
 /// Versions of one object rise. They are texts to everybody but for their order, which Kubernetes promises of numbers.
 pub(super) fn version_of(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_deref()?.parse().ok()
+}
+
+/// What to mind about another program that takes part in this election, if its lease is shorter than ours.
+fn hasty_stranger(record: &LeaseRecord, ours: Duration) -> Option<String> {
+    let Tenure::Foreign(Some(theirs)) = record.tenure() else { return None };
+    (theirs < ours).then(|| {
+        format!(
+            "{} takes part with another program, whose leaseDurationSeconds are {}, and leaseDuration here is \
+             {ours:?}: client-go before 0.27 and other languages' libraries wait for their own only, and may lead \
+             while this replica still does; set leaseDuration to that or less, and renewPeriod well below",
+            record.identity,
+            theirs.as_secs()
+        )
+    })
 }

@@ -21,12 +21,14 @@ use crate::protocol::observed::Source;
 use crate::protocol::{Dice, Mono};
 use crate::store::ShortestLease;
 
-/// The first pause between two watches.
+/// The first pause between two watches. Each that ended soon makes the next pause four times as long.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 /// No pause is longer, however long the leases.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A watch that lived for so long works; one that ended sooner is opened anew after a longer pause.
 const STEADY: Duration = Duration::from_secs(1);
+/// One that ends sooner than this has been opened for nothing: nothing is read beside it.
+const SETTLE: Duration = Duration::from_millis(50);
 /// How often a watch looks whether anybody still listens.
 const ROUND: Duration = Duration::from_secs(5);
 
@@ -78,12 +80,14 @@ pub(super) async fn run<W: Watched>(
 ) {
     let mut pauses = Pauses::new(seed, lease_min);
     while place.is_heard() {
-        match begin(&api, &*place).await {
+        if let Some((left, _)) = api.admit() {
+            wait(&*place, left).await;
+            continue;
+        }
+        match api.watch(place.name()).await {
             Ok(events) => {
-                notes.forget(place.name());
-                place.open();
                 let opened_at = BootClock.now();
-                let why = listen(&api, &*place, events).await;
+                let why = listen(&api, &*place, &notes, events).await;
                 place.close();
                 if BootClock.now().since(opened_at) >= STEADY {
                     pauses.reset();
@@ -100,25 +104,24 @@ pub(super) async fn run<W: Watched>(
                 }
             }
         }
-        let pause = pauses.next().max(api.resting().map_or(Duration::ZERO, |(left, _)| left));
-        wait(&*place, pause).await;
+        // Where the server itself is in trouble, its rest is the pause.
+        if api.resting().is_none() {
+            pause(&api, &*place, pauses.next()).await;
+        }
     }
 }
 
-/// Opens the watch, and then reads: what happened before the watch was open is in what is read.
-async fn begin(api: &Api, place: &impl Watched) -> Result<Events, Failure> {
-    let events = api.watch(place.name()).await?;
-    look(api, place).await?;
-    Ok(events)
-}
-
-/// Takes events until the watch ends, and says why it did.
-async fn listen(api: &Api, place: &impl Watched, mut events: Events) -> String {
+/// Reads what happened before the watch was open, then takes events until it ends, and says why it did.
+async fn listen(api: &Api, place: &impl Watched, notes: &Notes, mut events: Events) -> String {
+    let mut settles_at = Some(BootClock.now() + SETTLE);
     loop {
-        let (patience, silence) = match place.patience() {
-            Patience::Endless => (Patience::Endless, ROUND),
-            Patience::Look(after) => (Patience::Look(after), after),
-            Patience::Heartbeat(within) => (Patience::Heartbeat(within), within),
+        let patience = match settles_at {
+            Some(at) => Patience::Look(at.since(BootClock.now())),
+            None => place.patience(),
+        };
+        let silence = match patience {
+            Patience::Endless => ROUND,
+            Patience::Look(after) | Patience::Heartbeat(after) => after,
         };
         tokio::select! {
             event = events.next() => match event {
@@ -129,9 +132,15 @@ async fn listen(api: &Api, place: &impl Watched, mut events: Events) -> String {
             () = place.changed().notified() => {}
             () = tokio::time::sleep(silence) => match patience {
                 Patience::Endless => {}
-                Patience::Look(_) => if let Err(failure) = look(api, place).await {
-                    return failure.into_error().to_string();
-                },
+                Patience::Look(_) => {
+                    if let Err(failure) = look(api, place).await {
+                        return failure.into_error().to_string();
+                    }
+                    if settles_at.take().is_some() {
+                        notes.forget(place.name());
+                        place.open();
+                    }
+                }
                 Patience::Heartbeat(_) => return "no heartbeat for a whole lease: it may be dead".to_owned(),
             },
         }
@@ -163,6 +172,23 @@ fn take(place: &impl Watched, event: Result<WatchEvent<super::Lease>, kube::Erro
     None
 }
 
+/// Sleeps between two watches, and looks meanwhile where absence has to be looked at to count.
+async fn pause(api: &Api, place: &impl Watched, pause: Duration) {
+    let mut left = pause;
+    while !left.is_zero() {
+        let look_after = match place.patience() {
+            Patience::Look(after) => after,
+            Patience::Heartbeat(_) | Patience::Endless => Duration::MAX,
+        };
+        let part = left.min(look_after);
+        wait(place, part).await;
+        left -= part;
+        if !place.is_heard() || (part == look_after && look(api, place).await.is_err()) {
+            return;
+        }
+    }
+}
+
 /// Sleeps, unless the last listener goes meanwhile.
 async fn wait(place: &impl Watched, pause: Duration) {
     let mut left = pause;
@@ -190,8 +216,8 @@ impl Pauses {
     }
 
     fn next(&mut self) -> Duration {
-        let limit = self.limit.min((self.lease_min.get() / 8).clamp(PAUSE_MIN, PAUSE_MAX));
-        self.limit = limit * 2;
+        let limit = self.limit.min(self.lease_min.get().clamp(PAUSE_MIN, PAUSE_MAX));
+        self.limit = limit * 4;
         self.dice.between(limit / 2, limit)
     }
 }
@@ -201,12 +227,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_an_eighth_of_a_lease_and_differ_between_replicas() {
+    fn pauses_grow_to_a_lease_and_differ_between_replicas() {
         let lease = Duration::from_secs(8);
         let (mut one, mut other) = (Pauses::new(1, lease.into()), Pauses::new(2, lease.into()));
         let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
         let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
-        assert!(first[0] <= PAUSE_MIN && first[9] <= lease / 8 && first[9] >= lease / 16);
+        assert!(first[0] <= PAUSE_MIN && first[9] <= lease && first[9] >= lease / 2);
         assert_ne!(first, second);
         one.reset();
         assert!(one.next() <= PAUSE_MIN);

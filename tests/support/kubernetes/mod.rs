@@ -41,6 +41,8 @@ pub enum Fault {
     Silent,
     /// Does what was asked, and answers nothing until the fault is taken back.
     SilentAfter,
+    /// Answers 200 and no more: a watch that ends at once.
+    Empty,
 }
 
 /// Which requests a fault meets.
@@ -270,6 +272,11 @@ impl FakeApi {
         self.shared.world().requests.iter().filter(|(v, n)| *v == verb && n == name).count()
     }
 
+    /// How many requests were made for Leases, pods and Events.
+    pub fn requests(&self) -> usize {
+        self.shared.world().requests.len()
+    }
+
     /// The credentials of the last request.
     pub fn last_token(&self) -> Option<String> {
         self.shared.world().tokens.last().cloned()
@@ -423,6 +430,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply
             reply.headers_mut().insert("retry-after", seconds.to_string().parse().expect("a header"));
             return Ok(reply);
         }
+        Some(Fault::Empty) => return Ok(Response::new(Full::new(Bytes::new()).boxed())),
         Some(Fault::Answer(code)) => {
             let reason = match code {
                 409 => "Conflict",

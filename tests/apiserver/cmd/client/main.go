@@ -69,6 +69,8 @@ func lock(with settings) (*resourcelock.LeaseLock, error) {
 	config.Timeout = with.renewDeadline / 2
 	// The elector paces itself; a second limit in the client would only delay it.
 	config.QPS = -1
+	// The tests' stand-in for an API server speaks nothing else.
+	config.ContentType = "application/json"
 	client, err := coordination.NewForConfig(config)
 	if err != nil {
 		return nil, err
