@@ -134,6 +134,10 @@ async fn serve(
         return;
     }
     let Ok(server) = TcpStream::connect(target).await else { return };
+    // As both ends ask for themselves: what is sent does not wait for the acknowledgement of what was sent before.
+    if client.set_nodelay(true).is_err() || server.set_nodelay(true).is_err() {
+        return;
+    }
     let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
     let both = &[Network::Good, Network::AnswersLost];
     let requests = pump(client_read, server_write, network.clone(), both, Mask::NONE, Arc::default());
