@@ -15,7 +15,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::api::{self, ApiOptions};
-use crate::clock::{BootClock, SharedClock, wall_time};
+use crate::base::clock::{BootClock, SharedClock, wall_time};
+use crate::base::process::{Entropy, Exit, StallWatch};
+use crate::base::signals::Signals;
 use crate::config::{
     Changes, Config, Environment, Guard, LiveChanges, Loaded, Reload, RoleConfig, StoreConfig, StoreUse, Watcher,
 };
@@ -23,9 +25,7 @@ use crate::http::{Calls, CallsOn, ListenerThread};
 use crate::jobs::{JobCalls, JobDesk};
 use crate::k8s::{Departures, Extras, Will};
 use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
-use crate::process::{Entropy, Exit, StallWatch};
 use crate::role::{Membership, Roles, Surroundings, Team};
-use crate::shutdown::Signals;
 use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::redis::SetupError;
 use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
@@ -566,7 +566,7 @@ pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -
     for warning in &loaded.warnings {
         tracing::warn!("{}", warning.in_file(&path.display().to_string()));
     }
-    crate::process::raise_file_limit();
+    crate::base::process::raise_file_limit();
     let ground = Ground::real();
     let watcher = Watcher::new(&path, environment, &loaded);
     let config = loaded.config;

@@ -5,7 +5,8 @@
 //! | floor | what | where to look first |
 //! |---|---|---|
 //! | 0 | [`protocol`]: who leads, until when, under which token; pure | the page of the module is the specification |
-//! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`], [`kube_api`]; [`clock`] | `config::Config::load` |
+//! | 1 | [`base`]: what every room needs | `base::clock::Clock` |
+//! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`], [`kube_api`] | `config::Config::load` |
 //! | 2 | [`store`]: one trait, its adapters for Redis and for this process | `store::LeaseStore` |
 //! | 3 | [`role`]: the task that drives one election, and its handle | `role::RoleHandle::answer` |
 //! | 4 | [`api`], [`telemetry_http`]: listeners; [`locks`], [`jobs`], [`k8s`] | `api::serve`, `locks::LockDesk` |
@@ -25,21 +26,16 @@
 
 pub mod api;
 pub mod app;
-pub mod clock;
+pub mod base;
 pub mod config;
-pub mod duration;
-pub mod gather;
 pub mod http;
 pub mod jobs;
 pub mod k8s;
 pub mod kube_api;
 pub mod locks;
-pub mod mailbox;
-pub mod process;
 pub mod protocol;
 pub mod role;
 pub mod schedule;
-pub mod shutdown;
 pub mod store;
 pub mod telemetry;
 pub mod telemetry_http;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 mod cli;
 
 fn main() -> ExitCode {
-    baton::process::end_on_panic(baton::telemetry::logging::flush);
-    baton::process::install_crypto_provider();
+    baton::base::process::end_on_panic(baton::telemetry::logging::flush);
+    baton::base::process::install_crypto_provider();
     cli::main()
 }

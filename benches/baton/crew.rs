@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use baton::clock::{BootClock, SharedClock, wall_time};
+use baton::base::clock::{BootClock, SharedClock, wall_time};
+use baton::base::process::StallWatch;
 use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
-use baton::process::StallWatch;
 use baton::protocol::{
     Attempt, CampaignReply, CampaignRequest, Candidate, Knowledge, ReleaseRequest, RoleName, SessionId, Timing, Token,
 };

@@ -37,7 +37,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::config::Secret;
 use crate::http::{Calls, Limits, ListenerThread};
 use crate::role::Roles;

@@ -1,6 +1,6 @@
 //! The bearer token.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use hyper::HeaderMap;
@@ -8,7 +8,7 @@ use hyper::header::AUTHORIZATION;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::config::Secret;
 use crate::http::{Problem, ProblemKind};
 use crate::protocol::Mono;
@@ -39,8 +39,7 @@ impl TokenCheck {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Cached>> {
-        // Nothing panics while it is held, and a stale token is read again anyway.
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cached.lock()
     }
 
     /// Lets a request pass that carries the token.

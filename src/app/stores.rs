@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
+use crate::base::process::Entropy;
 use crate::config::{Config, QuorumConfig, RoleConfig, StoreConfig, StoreUse};
-use crate::process::Entropy;
 use crate::protocol::LEASE_DURATION_MIN;
 use crate::store::kubernetes::KubernetesStore;
 use crate::store::memory::MemoryStore;

@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::{App, Ground, open_stores};
+use crate::base::process::Exit;
 use crate::config::{Config, Environment, Watcher};
-use crate::process::Exit;
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);

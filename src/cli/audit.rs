@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use baton::clock::wall_time;
+use baton::base::clock::wall_time;
+use baton::base::process::Exit;
 use baton::config::{Config, Environment, KubernetesConfig, StoreConfig, StoreUse};
-use baton::process::Exit;
 use baton::protocol::RoleName;
 use baton::protocol::jobs::JobName;
 use baton::store::StoreError;

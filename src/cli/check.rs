@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use baton::base::process::Exit;
 use baton::config::{AbsentFiles, Config, Environment, StoreConfig, StoreUse};
-use baton::process::Exit;
 use baton::store::redis;
 use clap::Args;
 

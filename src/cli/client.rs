@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use baton::process::Exit;
+use baton::base::process::Exit;
 
 use super::Code;
 

@@ -15,8 +15,8 @@ mod status;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use baton::base::process::Exit;
 use baton::config::{Config, Environment, Loaded};
-use baton::process::Exit;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use output::{complain, say};

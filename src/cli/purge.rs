@@ -1,9 +1,9 @@
 //! `baton purge`: forgets what the store keeps of a role, or of a job.
 
 use baton::app::open_store;
-use baton::clock::{BootClock, SharedClock};
+use baton::base::clock::{BootClock, SharedClock};
+use baton::base::process::Exit;
 use baton::config::{Environment, StoreConfig, StoreUse};
-use baton::process::Exit;
 use baton::protocol::RoleName;
 use baton::protocol::jobs::{JobName, JobNameError};
 use baton::store::{CONNECT_PATIENCE, LeaseStore, LedgerStore, Purge, StoreError, StoreHealth};

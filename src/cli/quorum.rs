@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use baton::base::process::Exit;
 use baton::config::{Environment, QuorumConfig, StoreConfig, server_of};
-use baton::process::Exit;
 use baton::protocol::Seat;
 use clap::{Args, Subcommand};
 

@@ -1,6 +1,6 @@
 //! `baton resign`: asks the leader to hand over.
 
-use baton::process::Exit;
+use baton::base::process::Exit;
 use baton::protocol::RoleName;
 use clap::Args;
 use hyper::StatusCode;

@@ -46,7 +46,7 @@ pub use reload::LiveChanges;
 pub use schema::schema;
 pub use watch::{Changes, Reload, Watcher};
 
-use crate::duration;
+use crate::base::duration;
 
 /// A larger file is not a configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Config, StoreUse};
-use crate::gather::gather;
 use crate::protocol::RoleName;
 use crate::protocol::jobs::JobName;
 
@@ -90,8 +89,8 @@ struct Differences<N> {
 
 /// What differs between two lists whose items are told apart by their names.
 fn differences<T: PartialEq, N: Clone + Ord>(old: &[T], new: &[T], name: impl Fn(&T) -> &N) -> Differences<N> {
-    let known: BTreeMap<&N, &T> = gather(old.iter().map(|item| (name(item), item)));
-    let kept: BTreeSet<&N> = gather(new.iter().map(&name));
+    let known: BTreeMap<&N, &T> = old.iter().map(|item| (name(item), item)).collect();
+    let kept: BTreeSet<&N> = new.iter().map(&name).collect();
     let names = |items: Vec<&T>| items.into_iter().map(|item| name(item).clone()).collect();
     let changed = |item: &&T| known.get(name(item)).is_some_and(|old| old != item);
     Differences {

@@ -14,7 +14,6 @@ use std::time::Duration;
 use super::environment::Environment;
 use super::problem::ConfigError;
 use super::{Loaded, check_bytes, read};
-use crate::gather::gather;
 
 /// How many looks in a row must miss a file before it counts as gone: an update may remove it for a moment.
 const MISSED_LOOKS_MAX: u32 = 3;
@@ -161,7 +160,7 @@ fn look(path: &Path, environment: &Environment, seen: &Seen, believe_missing: bo
 }
 
 fn contents<'f>(files: impl Iterator<Item = &'f PathBuf>) -> Contents {
-    gather(files.map(|file| (file.clone(), read(file).ok().map(|bytes| hash_of(&bytes)))))
+    files.map(|file| (file.clone(), read(file).ok().map(|bytes| hash_of(&bytes)))).collect()
 }
 
 /// Good enough to notice a change, and nothing of a secret can be read from it.

@@ -4,10 +4,11 @@
 //! bodies to note requests. The accept loop reads these notes now and then and tells the connection what to do; nothing
 //! here costs a timer, per request or per connection.
 
+use parking_lot::Mutex;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use hyper::body::{Body, Frame, SizeHint};
@@ -15,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::serve::Limits;
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::protocol::Mono;
 
 /// Nobody reads a moment before boot, so zero can stand for "not now".
@@ -114,14 +115,14 @@ impl Activity {
     /// Says what wakes the connection's task. To be called before its first look at [`Self::take_orders`], and whenever
     /// it is another.
     pub(super) fn wakes(&self, waker: &Waker) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+        *self.waker.lock() = Some(waker.clone());
     }
 
     /// Tells the connection. From any task.
     pub(super) fn tell(&self, order: Order) {
         self.orders.fetch_or(order as u8, Ordering::AcqRel);
         // Before its first turn there is none; it looks at its orders in that turn.
-        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(waker) = &*self.waker.lock() {
             waker.wake_by_ref();
         }
     }

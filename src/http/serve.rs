@@ -1,11 +1,12 @@
 //! The accept loop of both listeners.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn, ready};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use tokio::task::JoinSet;
 use super::activity::{Activity, Order, Overdue, WatchedBody, WatchedStream};
 use super::problem::{Problem, ProblemKind};
 use super::refuse::refuse;
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::protocol::Mono;
 
 /// What clients may cost this process.
@@ -237,8 +238,7 @@ struct Table {
 
 impl Open {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Nothing panics while it is held.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Whether one more may come. When all places are taken, the client that has waited longest without asking anything

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::gather::gather;
 use crate::protocol::Token;
 use crate::protocol::jobs::{Attempt, Ending, Failure, Gap, GapReason, Ledger, Phase, Run, Slot, Suspension, Wall};
 use crate::telemetry::{ending_word, failure_word, gap_word};
@@ -106,7 +105,7 @@ pub(super) fn write(ledger: &Ledger) -> Bytes {
         declared: suspension.declared,
         order: suspension.order.map(|(suspend, at)| (suspend, at.as_millis())),
         stretch: suspension.stretch.map(|(from, until)| (from.as_millis(), until.map(Wall::as_millis))),
-        runs: gather(ledger.runs.iter().map(|(slot, run)| (slot.to_string(), run_text(run)))),
+        runs: ledger.runs.iter().map(|(slot, run)| (slot.to_string(), run_text(run))).collect(),
         gaps: ledger.gaps.iter().map(gap_text).collect(),
         last_success: ledger.last_success.map(Wall::as_millis),
     };

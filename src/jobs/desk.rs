@@ -1,7 +1,8 @@
 //! The desk: the jobs of this replica, started and retired as the configuration changes, and what may be asked of them.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::ready;
@@ -12,10 +13,9 @@ use tokio::task::JoinHandle;
 use super::codec::{self, CodecError};
 use super::runner::{Order, grace_of};
 use super::task::{self, Board, Command, Ends, JobSpec, Premises, wall_now};
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
+use crate::base::process::Entropy;
 use crate::config::{JobConfig, RoleConfig};
-use crate::gather::gather;
-use crate::process::Entropy;
 use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest};
 use crate::role::{RoleHandle, Roles};
 use crate::store::{JobNews, LedgerStore, StoreError};
@@ -137,15 +137,14 @@ impl JobDesk {
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<JobName, Entry>> {
-        // Nothing panics while it is held.
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 
     /// Runs these jobs from now on, under these roles: starts new ones, retires those that are gone, tells the others
     /// what has changed. A job whose role is another is retired and started anew.
     pub async fn run(&self, jobs: &[JobConfig], roles: &[RoleConfig], handles: &Roles) {
         let mut specs: BTreeMap<JobName, (JobConfig, JobSpec)> =
-            gather(jobs.iter().filter_map(|job| Some((job.name.clone(), (job.clone(), spec(job, roles, handles)?)))));
+            jobs.iter().filter_map(|job| Some((job.name.clone(), (job.clone(), spec(job, roles, handles)?)))).collect();
         let stays = |job: &JobConfig| specs.get(&job.name).is_some_and(|(new, _)| new.role == job.role);
         let mut told = Vec::new();
         let retired = {
@@ -188,7 +187,7 @@ impl JobDesk {
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let (changes, changed) = watch::channel(0);
         let (shown, board) = watch::channel(None);
-        let seed = self.entropy.lock().unwrap_or_else(PoisonError::into_inner).seed();
+        let seed = self.entropy.lock().seed();
         let role = spec.role.clone();
         let ends = Ends { commands: inbox, role: role.changes(), changes: changed, board: shown };
         let task = tokio::spawn(task::run(Arc::clone(&self.premises), spec, seed, ends));

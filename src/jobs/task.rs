@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::codec::{self, CodecError};
 use super::runner::{Assignment, CancelReason, Ended, Order, Tenure, attempt};
-use crate::clock::{SharedClock, wall_time};
+use crate::base::clock::{SharedClock, wall_time};
 use crate::config::RunConfig;
 use crate::protocol::jobs::{
     Ending, Failure, JobAction, JobController, JobInput, JobName, JobPolicy, JobProfile, JobRequestId, Ledger, Moment,

@@ -7,8 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::clock::wall_time;
-use crate::gather::gather;
+use crate::base::clock::wall_time;
 use crate::protocol::{RoleName, Token};
 use crate::role::{RoleHandle, Snapshot, any_changed};
 
@@ -66,7 +65,7 @@ impl Board {
             let before = self.posts.get(name).cloned().unwrap_or_default();
             (name.clone(), before.look(role))
         });
-        Self { posts: gather(posts), closing: false }
+        Self { posts: posts.collect(), closing: false }
     }
 }
 

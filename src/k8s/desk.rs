@@ -1,7 +1,7 @@
 //! Requests of the writers: each bounded, counted, and said what is wrong with once.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -94,7 +94,7 @@ impl Desk {
 
     /// Says once what is wrong, until it is right again.
     pub fn trouble(&self, subject: Subject, reason: String) {
-        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut troubles = self.troubles.lock();
         let known = troubles.get(&subject);
         // The words of an outage change while it lasts: no connection, no answer, no leader in etcd.
         let news = if subject.1.is_empty() { known.is_none() } else { known != Some(&reason) };
@@ -104,7 +104,7 @@ impl Desk {
 
     /// It is right again.
     pub fn recovered(&self, subject: &Subject) {
-        let was = self.troubles.lock().unwrap_or_else(PoisonError::into_inner).remove(subject);
+        let was = self.troubles.lock().remove(subject);
         if was.is_some() {
             self.telemetry.kubernetes_recovered(subject.0);
         }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::board::Board;
 use super::desk::{Ask, Desk, Refusal};
 use super::keeper::{PAUSE_MIN, Pauses};
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::config::PodConfig;
 use crate::kube_api::Resource;
 use crate::protocol::{Event, LossReason, Mono, ReleaseReason, RoleName};

@@ -12,9 +12,8 @@ use super::board::Board;
 use super::desk::{Desk, Refusal};
 use super::keeper::Keeper;
 use super::pods::{self, LEADER, Sight};
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::config::{PodConfig, role_label};
-use crate::gather::gather;
 use crate::protocol::{Mono, Token};
 use crate::telemetry::KubernetesKind;
 
@@ -79,7 +78,7 @@ fn difference<'a>(
 ) -> (Changes<'a, &'static str>, Changes<'a, String>) {
     let (mut labels, mut annotations) = (BTreeMap::new(), BTreeMap::new());
     let known = seen.labels.keys().chain(seen.annotations.keys()).chain(wanted.keys()).chain(shown.keys());
-    for key in gather::<BTreeSet<&str>, _>(known.map(String::as_str)) {
+    for key in known.map(String::as_str).collect::<BTreeSet<&str>>() {
         let label = wanted.get(key).map(|_| LEADER);
         if seen.labels.get(key).map(String::as_str) != label {
             labels.insert(key, label);
@@ -94,7 +93,7 @@ fn difference<'a>(
 
 impl Keeper for Labels {
     async fn keep(&mut self, board: &Board) -> Result<Option<Duration>, Refusal> {
-        let wanted: BTreeMap<String, Token> = gather(board.led().map(|(role, term)| (role_label(role), term.token)));
+        let wanted: BTreeMap<String, Token> = board.led().map(|(role, term)| (role_label(role), term.token)).collect();
         if self.clock.now() >= self.look_at {
             // Somebody else may have changed the pod meanwhile.
             self.seen = None;

@@ -32,10 +32,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
+use crate::base::process::Entropy;
 use crate::config::{Config, RoleConfig};
 use crate::kube_api::Connector;
-use crate::process::Entropy;
 use crate::role::Roles;
 use crate::telemetry::{KubernetesKind, Telemetry};
 

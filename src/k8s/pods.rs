@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::desk::{Ask, Desk, Refusal, STEPS};
-use crate::gather::gather;
 use crate::kube_api::Resource;
 use crate::telemetry::KubernetesKind;
 
@@ -50,7 +49,7 @@ impl Sight {
     fn read(body: &[u8]) -> Result<Self, serde_json::Error> {
         let Object { metadata } = serde_json::from_slice(body)?;
         let ours = |all: Option<BTreeMap<String, String>>| {
-            gather(all.into_iter().flatten().filter(|(key, _)| key.starts_with(LABEL_PREFIX)))
+            all.into_iter().flatten().filter(|(key, _)| key.starts_with(LABEL_PREFIX)).collect()
         };
         let Metadata { uid, resource_version: version, labels, annotations } = metadata;
         Ok(Self { uid, version, labels: ours(labels), annotations: ours(annotations) })

@@ -11,9 +11,8 @@ use super::board::Board;
 use super::desk::{Desk, Refusal};
 use super::keeper::Keeper;
 use super::pods::{self, Sight};
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::config::{is_object_name, role_label};
-use crate::gather::gather;
 use crate::protocol::{Mono, RoleName, Token};
 
 /// Each pod is looked at twice in a term, the second time after this: a request that was on its way at the first look
@@ -73,7 +72,7 @@ impl Sweep {
             Err(Refusal::Missing) => return Ok(()),
             Err(refusal) => return Err(refusal),
         };
-        let terms = gather(board.led().map(|(role, term)| (role_label(role), term.token)));
+        let terms = board.led().map(|(role, term)| (role_label(role), term.token)).collect();
         let stale = stale(&seen, &terms);
         if stale.is_empty() {
             return Ok(());
@@ -108,7 +107,7 @@ fn stale<'a>(seen: &'a Sight, terms: &BTreeMap<String, Token>) -> BTreeMap<&'a s
         let earlier = token.parse::<u64>().ok()? < terms.get(key)?.get();
         earlier.then_some((key.as_str(), token.as_str()))
     });
-    gather(labels)
+    labels.collect()
 }
 
 impl Keeper for Sweep {

@@ -1,9 +1,10 @@
 //! The desk: where requests for locks are taken, and what all of them share.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,9 +13,9 @@ use tokio::task::JoinHandle;
 
 use super::table::Table;
 use super::waiting::{Heard, Waiting};
-use crate::clock::SharedClock;
-use crate::mailbox;
-use crate::process::Entropy;
+use crate::base::clock::SharedClock;
+use crate::base::mailbox;
+use crate::base::process::Entropy;
 use crate::protocol::{
     AcquireReply, Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, TICKET_SPAN, Token,
 };
@@ -257,12 +258,11 @@ impl Core {
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing panics while it is held.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     fn chance(&self) -> MutexGuard<'_, (Entropy, Dice)> {
-        self.chance.lock().unwrap_or_else(PoisonError::into_inner)
+        self.chance.lock()
     }
 
     pub(super) fn new_id(&self) -> LockId {

@@ -10,7 +10,7 @@ use hyper::{Method, Response};
 use super::desk::LockDesk;
 use super::hold::{Hold, HoldState};
 use super::{shapes, words};
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::http::{Ask, Calls, Content, Problem, ProblemKind, no_content};
 
 /// Every path of locks with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.

@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use super::handle::{Command, CommandError, RoleHandle};
 use super::pulse::Heartbeat;
 use super::status::Snapshot;
-use crate::clock::{SharedClock, nap, wall_time};
-use crate::mailbox;
-use crate::process::StallWatch;
+use crate::base::clock::{SharedClock, nap, wall_time};
+use crate::base::mailbox;
+use crate::base::process::StallWatch;
 use crate::protocol::{
     Action, Attempts, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
 };

@@ -14,8 +14,8 @@ use super::pulse::Heartbeat;
 use super::status::{Snapshot, Status};
 use super::text::{AnswerText, Written};
 use super::words::{name, number, text, text_if_any, word};
-use crate::clock::SharedClock;
-use crate::mailbox;
+use crate::base::clock::SharedClock;
+use crate::base::mailbox;
 use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).

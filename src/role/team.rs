@@ -12,9 +12,8 @@ use super::app_check::watch_app;
 use super::driver::{RoleSpec, Surroundings, role};
 use super::handle::{Command, RoleHandle, Roles};
 use super::shards::{Shards, SpreadSpec, spread};
+use crate::base::process::Entropy;
 use crate::config::{AppCheck, RoleConfig};
-use crate::gather::gather;
-use crate::process::Entropy;
 use crate::protocol::{Attempts, Balance, RoleName, SessionId, Timing};
 
 /// What all roles of a replica have in common.
@@ -91,7 +90,7 @@ impl Place {
 }
 
 fn by_name(roles: &[RoleConfig]) -> BTreeMap<&RoleName, &RoleConfig> {
-    gather(roles.iter().map(|config| (&config.name, config)))
+    roles.iter().map(|config| (&config.name, config)).collect()
 }
 
 impl Team {
@@ -304,8 +303,8 @@ impl Team {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{BootClock, SharedClock};
-    use crate::process::StallWatch;
+    use crate::base::clock::{BootClock, SharedClock};
+    use crate::base::process::StallWatch;
     use crate::store::memory::MemoryStore;
     use crate::telemetry::{Metrics, Telemetry};
 

@@ -1,7 +1,8 @@
 //! An answer as JSON, written once for as long as only its milliseconds change: apps ask before each of their steps,
 //! and what they are told stays the same for most of a term.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use super::handle::{Answer, whole_ms};
 use super::status::Snapshot;
@@ -51,8 +52,7 @@ impl Written {
         answer: impl FnOnce() -> Answer,
     ) -> AnswerText {
         let token = promise.map(|promise| promise.token);
-        // Nothing panics while it is held.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let fits = last.as_ref().is_some_and(|last| {
             Arc::ptr_eq(&last.snapshot, snapshot) && (last.token, last.holder_known) == (token, holder_known)
         });
@@ -105,7 +105,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::wall_time;
+    use crate::base::clock::wall_time;
     use crate::protocol::{RoleName, State, View};
 
     fn snapshot(state: State, holder: Option<&str>) -> Arc<Snapshot> {

@@ -21,7 +21,7 @@ use croner::{Cron, Weekday};
 use jiff::civil;
 use jiff::tz::TimeZone;
 
-use crate::duration;
+use crate::base::duration;
 use crate::protocol::jobs::{Timetable, Wall};
 use local::Local;
 

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
-use crate::clock::SharedClock;
-use crate::mailbox;
+use crate::base::clock::SharedClock;
+use crate::base::mailbox;
 use crate::protocol::{
     CampaignReply, CampaignRequest, Member, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
     RoleName, Rules, SessionId, Stamped,
@@ -143,7 +143,7 @@ impl LeaseStore for Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::BootClock;
+    use crate::base::clock::BootClock;
 
     /// A store that answers every purge with the same error.
     struct Failing(Option<StoreError>);

@@ -5,8 +5,8 @@
 mod ledgers;
 mod locks;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use self::ledgers::Ledgers;
 use self::locks::Locks;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
-use crate::clock::SharedClock;
-use crate::mailbox;
+use crate::base::clock::SharedClock;
+use crate::base::mailbox;
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
     ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
@@ -108,7 +108,7 @@ impl MemoryStore {
 
     fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, Place>> {
         // A cell is valid after every step, also after one that another thread panicked behind.
-        self.roles.lock().unwrap_or_else(PoisonError::into_inner)
+        self.roles.lock()
     }
 
     fn step<R>(&self, role: &RoleName, step: impl FnOnce(&mut Place, Server<'_>) -> R) -> Stamped<R> {
@@ -183,7 +183,7 @@ impl LeaseStore for MemoryStore {
 
     async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
         let now = StoreTime(self.clock.now().as_nanos() / 1_000);
-        let mut presences = self.presences.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut presences = self.presences.lock();
         Ok(presences.entry(role.clone()).or_default().note(now, &request))
     }
 

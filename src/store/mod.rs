@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::mailbox;
+use crate::base::mailbox;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,

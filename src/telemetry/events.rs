@@ -15,7 +15,7 @@ use super::labels::ReloadOutcome;
 use super::metrics::Metrics;
 use super::roles::RoleCount;
 use super::traces::Traces;
-use crate::clock::wall_time;
+use crate::base::clock::wall_time;
 use crate::config::{LiveChanges, StoreUse};
 use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
 

@@ -2,9 +2,10 @@
 //! nobody reads blocks that thread and no other. What finds no room meanwhile is dropped, and how much that was is told
 //! when lines go through again.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -68,13 +69,12 @@ impl LogQueue {
     /// Waits until every line has been written, but no longer than `bound`.
     pub(super) fn flush(&self, bound: Duration) {
         let open = |waiting: &mut Waiting| waiting.being_written || !waiting.lines.is_empty();
-        // Poisoned or late: the process ends either way.
-        let _ = self.0.written.wait_timeout_while(self.lock(), bound, open);
+        // In time or not: the process ends either way.
+        let _ = self.0.written.wait_while_for(&mut self.lock(), open, bound);
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing panics while it is held.
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock()
     }
 
     /// Waits for lines. Returns them, and how many were dropped until now.
@@ -83,7 +83,7 @@ impl LogQueue {
         waiting.being_written = false;
         self.0.written.notify_all();
         let idle = |waiting: &mut Waiting| waiting.lines.is_empty();
-        let mut waiting = self.0.filled.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner);
+        self.0.filled.wait_while(&mut waiting, idle);
         waiting.being_written = true;
         (std::mem::take(&mut waiting.lines), waiting.dropped)
     }

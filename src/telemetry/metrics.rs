@@ -1,6 +1,6 @@
 //! The series of the contract.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -130,8 +130,7 @@ impl Metrics {
     }
 
     fn lock(&self) -> MutexGuard<'_, RoleTable> {
-        // Nothing panics while it is held.
-        self.roles.lock().unwrap_or_else(PoisonError::into_inner)
+        self.roles.lock()
     }
 
     /// Registers every series of a role at zero. A role that has them already keeps its counts.

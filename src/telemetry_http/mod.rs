@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::http::{Limits, ListenerThread};
 use crate::protocol::{Mono, RoleName};
 use crate::role::Roles;

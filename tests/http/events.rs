@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use baton::clock::{BootClock, Clock, SharedClock};
+use baton::base::clock::{BootClock, Clock, SharedClock};
 use baton::protocol::Mono;
 use serde_json::Value;
 

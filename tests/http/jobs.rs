@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
 use baton::http::{Ask, Calls, Content};
 use baton::jobs::{JobCalls, JobDesk};
-use baton::process::Entropy;
 use baton::role::Roles;
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::clock::{BootClock, SharedClock};
+use baton::base::clock::{BootClock, SharedClock};
 use baton::locks::LockCalls;
 use serde_json::{Value, json};
 

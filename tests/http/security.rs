@@ -182,9 +182,9 @@ impl Leaping {
     }
 }
 
-impl baton::clock::Clock for Leaping {
+impl baton::base::clock::Clock for Leaping {
     fn now(&self) -> baton::protocol::Mono {
         let leaps = std::time::Duration::from_secs(self.0.load(std::sync::atomic::Ordering::Relaxed));
-        baton::clock::BootClock.now() + leaps
+        baton::base::clock::BootClock.now() + leaps
     }
 }

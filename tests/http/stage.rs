@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use baton::api::ApiOptions;
-use baton::clock::{BootClock, SharedClock};
+use baton::base::clock::{BootClock, SharedClock};
+use baton::base::mailbox;
+use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
 use baton::jobs::{JobCalls, JobDesk};
 use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
-use baton::mailbox;
-use baton::process::Entropy;
 use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, RecordVersion, ReleaseReply, RenewReply,
     RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,

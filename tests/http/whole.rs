@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::process::{Entropy, StallWatch};
+use baton::base::process::{Entropy, StallWatch};
 use baton::protocol::Timing;
 use baton::role::{RoleSpec, Surroundings, role};
 use baton::store::LeaseStore;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use baton::api::{self, ApiOptions};
-use baton::clock::{Clock, SharedClock};
-use baton::process::StallWatch;
+use baton::base::clock::{Clock, SharedClock};
+use baton::base::process::StallWatch;
 use baton::protocol::{Mono, RoleName, SessionId, Timing};
 use baton::role::{Command, RoleHandle, RoleSpec, Roles, Surroundings, role};
 use baton::store::measured::Measured;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use baton::clock::BootClock;
+use baton::base::clock::BootClock;
 use baton::protocol::Rules;
 use baton::store::memory::MemoryStore;
 

@@ -1,6 +1,6 @@
 //! R8: what is published is heard, and what may have been missed is told.
 
-use baton::mailbox;
+use baton::base::mailbox;
 use baton::protocol::{Announcement, AnnouncementKind, Holder};
 use baton::store::News;
 

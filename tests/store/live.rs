@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use baton::clock::{BootClock, Clock, SharedClock, wall_time};
-use baton::process::StallWatch;
+use baton::base::clock::{BootClock, Clock, SharedClock, wall_time};
+use baton::base::process::StallWatch;
 use baton::protocol::{Mono, Timing};
 use baton::role::{Answer, RoleHandle, RoleSpec, Surroundings, role as make_role};
 use baton::telemetry::{Metrics, Telemetry};

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use baton::clock::BootClock;
+use baton::base::clock::BootClock;
 use baton::config::Secret;
 use baton::protocol::{Seats, Stamped};
 use baton::store::Purge;

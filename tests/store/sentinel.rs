@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baton::clock::{BootClock, Clock};
+use baton::base::clock::{BootClock, Clock};
 use baton::protocol::Timing;
 
 use super::live::{Live, Seen, acknowledged, default_lease, long_timing, make_free, short_timing};

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::clock::{BootClock, Clock, SharedClock, wall_time};
+use baton::base::clock::{BootClock, Clock, SharedClock, wall_time};
 use baton::config::{Environment, check_text};
 use baton::protocol::{
     Action, Announcement, AnnouncementKind, CampaignReply, Election, Event, Holder, Input, Mono, Profile, RenewReply,
@@ -149,7 +149,7 @@ fn answer(ask: impl Fn(&RoleHandle)) -> impl FnMut() {
     let election = leading(now);
     let snapshot = Snapshot { index: 17, ..Snapshot::first(election.view(now), wall_time()) };
     let (changes, seen) = tokio::sync::watch::channel(Arc::new(snapshot));
-    let (commands, inbox) = baton::mailbox::channel(1);
+    let (commands, inbox) = baton::base::mailbox::channel(1);
     let role = RoleHandle::new(
         RoleName::new("scheduler").expect("a DNS label"),
         Arc::from("web-0"),

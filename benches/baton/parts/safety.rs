@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baton::app::open_store;
-use baton::clock::{BootClock, SharedClock};
+use baton::base::clock::{BootClock, SharedClock};
 use baton::config::{Environment, StoreUse, check_text};
 use baton::protocol::{CampaignReply, RenewReply, RenewRequest, RoleName, Token};
 use baton::store::LeaseStore;

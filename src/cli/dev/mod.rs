@@ -5,8 +5,8 @@ mod narrator;
 mod replica;
 mod stage;
 
+use baton::base::process::Exit;
 use baton::config::{Config, Environment, check_text};
-use baton::process::Exit;
 use baton::protocol::RoleName;
 use clap::{Args, Subcommand};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton::clock::wall_time;
+use baton::base::clock::wall_time;
 use baton::protocol::State;
 use baton::role::{RoleHandle, Roles, Snapshot};
 use tokio::task::JoinSet;

@@ -2,8 +2,8 @@
 //! dropped, every task of it stops where it stands and every connection is closed, as when a process dies.
 
 use baton::app::{App, Ground, StartError, Stores, open_stores};
+use baton::base::process::Exit;
 use baton::config::Config;
-use baton::process::Exit;
 use baton::role::Roles;
 use tokio::sync::{oneshot, watch};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::app::{StartError, Stores, open_stores};
-use baton::clock::{BootClock, SharedClock};
+use baton::base::clock::{BootClock, SharedClock};
+use baton::base::process::Exit;
+use baton::base::signals::Signals;
 use baton::config::{Config, StoreConfig};
-use baton::process::Exit;
-use baton::shutdown::Signals;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::app::{Ground, Replica, open_store};
+use baton::base::process::Exit;
 use baton::config::{Config, Environment, RoleConfig, StoreUse};
-use baton::process::Exit;
 use baton::protocol::{Grace, GraceError, RoleName};
 use clap::Args;
 

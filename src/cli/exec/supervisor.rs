@@ -7,8 +7,9 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use baton::app::Replica;
-use baton::clock::SharedClock;
-use baton::process::{Child, Exit};
+use baton::base::Child;
+use baton::base::clock::SharedClock;
+use baton::base::process::Exit;
 use baton::protocol::{Grace, Sight, State, Token, Verdict, Watch};
 use baton::role::{Broken, RoleHandle, Snapshot};
 use rustix::process::Signal;

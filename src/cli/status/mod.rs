@@ -7,7 +7,7 @@ mod roles;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use baton::process::Exit;
+use baton::base::process::Exit;
 use clap::Args;
 use hyper::StatusCode;
 use serde_json::{Value, json};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Checker;
+use crate::base::duration;
 use crate::config::position::Path;
 use crate::config::raw::Scalar;
-use crate::duration;
 
 /// The longest part of a value that a message shows.
 const SHOWN_MAX: usize = 60;

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use self::note::note;
 use self::post::Post;
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::config::RunConfig;
 use crate::protocol::jobs::{RunId, Wall};
 use crate::protocol::{Grace, GraceError, Timing, Token, Verdict};

@@ -20,9 +20,10 @@ mod testament;
 #[cfg(test)]
 mod tests;
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -33,7 +34,7 @@ use kube::core::{Request, Resource as _, WatchEvent};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-use crate::clock::SharedClock;
+use crate::base::clock::SharedClock;
 use crate::config::{Config, is_object_name};
 use crate::kube_api::{Connector, Resource, Trouble, missing_rule};
 use crate::protocol::{Dice, Mono};
@@ -230,7 +231,7 @@ impl Lookout {
 
     /// Says what is wrong, once for each reason; none: nothing any more.
     fn say(&self, trouble: Option<String>) {
-        let mut said = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.trouble.lock();
         match &trouble {
             Some(reason) if said.as_ref() != Some(reason) => {
                 tracing::warn!(%reason, "pods cannot be watched: a failover takes as long as the lease");

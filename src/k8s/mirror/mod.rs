@@ -16,9 +16,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use super::board::{Board, Term};
 use super::desk::{Ask, Desk, Refusal};
 use super::keeper::Keeper;
-use crate::clock::{SharedClock, wall_time};
+use crate::base::clock::{SharedClock, wall_time};
 use crate::config::{StoreConfig, mirror_name};
-use crate::gather::gather;
 use crate::kube_api::Resource;
 use crate::protocol::{Mono, RoleName, Token};
 use crate::telemetry::KubernetesKind;
@@ -168,7 +167,7 @@ async fn ask(
 impl Keeper for Mirror {
     async fn keep(&mut self, board: &Board) -> Result<Option<Duration>, Refusal> {
         let (mut next, mut failed) = (None::<Duration>, None);
-        let roles: BTreeSet<RoleName> = gather(board.posts.keys().chain(self.known.keys()).cloned());
+        let roles: BTreeSet<RoleName> = board.posts.keys().chain(self.known.keys()).cloned().collect();
         // What is over first: nothing shall say longer than it is so who leads.
         for role in &roles {
             if board.posts.get(role).is_none_or(|post| post.term.is_none()) {

@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::super::{Granted, LockDesk, LockSettings, Refusal, Want};
-use crate::clock::{BootClock, SharedClock};
-use crate::mailbox;
-use crate::process::Entropy;
+use crate::base::clock::{BootClock, SharedClock};
+use crate::base::mailbox;
+use crate::base::process::Entropy;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
     LockReleaseReply, LockReleaseRequest, SessionId,

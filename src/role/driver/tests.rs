@@ -1,16 +1,16 @@
 //! The driver over a store whose news come through a socket and some tasks, as those of a real one do.
 
+use parking_lot::Mutex;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::protocol::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, RecordVersion, ReleaseReply,
     ReleaseRequest, RenewReply, RenewRequest, Stamped, StoreTime, Token,
@@ -74,7 +74,7 @@ impl LeaseStore for HeldStore {
     }
 
     fn listen(&self, _: &RoleName) -> mailbox::Receiver<News> {
-        let wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner).take().expect("one listener");
+        let wire = self.wire.lock().take().expect("one listener");
         let mut wire = tokio::net::UnixStream::from_std(wire).expect("inside a runtime");
         let (letters, mut read) = mpsc::unbounded_channel();
         tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! Requests to the API server: each bounded, none repeated, each answer judged.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::errors::{self, Failure, Target, Verb};
 use super::rest::Rest;
 use super::{SERVER_REST, SILENCE_REST, audit};
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::kube_api::{Connection, Connector, Trouble};
 use crate::protocol::Mono;
 use crate::store::{ShortestLease, StoreError, StoreHealth};
@@ -79,7 +79,7 @@ impl Api {
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
         // Every step leaves it whole, also one that another thread panicked behind.
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rest.lock()
     }
 
     /// Reads the object; none when there is none.

@@ -7,7 +7,7 @@ use k8s_openapi::api::authorization::v1::{
 
 use super::errors::{Failure, Verb};
 use super::{KubernetesStore, ledgers};
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::config::Guard;
 use crate::protocol::RoleName;
 use crate::protocol::jobs::JobName;

@@ -1,7 +1,7 @@
 //! Who listens to an object, each with a bounded queue: a listener that is new, or was too slow, hears of a gap before
 //! anything else.
 
-use crate::mailbox;
+use crate::base::mailbox;
 
 /// How many messages a listener may be behind before it is told of a gap instead.
 const LISTENER_BUFFER: usize = 256;

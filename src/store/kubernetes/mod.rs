@@ -26,10 +26,11 @@ mod place;
 mod rest;
 mod watch;
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -45,9 +46,9 @@ use self::ledgers::Wishes;
 use self::place::{Asks, Place, Sight, View};
 use self::watch::Watched;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
-use crate::clock::{BootClock, Clock, wall_time};
+use crate::base::clock::{BootClock, Clock, wall_time};
+use crate::base::mailbox;
 use crate::config::KubernetesConfig;
-use crate::mailbox;
 use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
@@ -90,7 +91,7 @@ impl fmt::Debug for KubernetesStore {
 
 impl Drop for KubernetesStore {
     fn drop(&mut self) {
-        let watches = self.watches.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let watches = self.watches.get_mut();
         watches.iter().for_each(AbortHandle::abort);
     }
 }
@@ -101,7 +102,7 @@ struct Notes(Mutex<BTreeMap<String, String>>);
 
 impl Notes {
     fn keep(&self, name: &str, note: String) {
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.0.lock();
         // Once per reason, not once per attempt.
         if notes.get(name) != Some(&note) {
             tracing::warn!(lease = name, note, "the API server works, with a reservation");
@@ -110,7 +111,7 @@ impl Notes {
     }
 
     fn forget(&self, name: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.0.lock().remove(name);
     }
 }
 
@@ -153,7 +154,7 @@ impl KubernetesStore {
     }
 
     fn place(&self, role: &RoleName) -> Arc<Place> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock();
         let place = places.entry(role.clone()).or_insert_with(|| {
             Arc::new(Place::new(format!("{}-{role}", self.prefix), self.lease_min.get(), self.seed_of(role.as_str())))
         });
@@ -164,7 +165,7 @@ impl KubernetesStore {
     fn watch(&self, object: Arc<impl Watched>, name: &str) {
         let (api, notes) = (Arc::clone(&self.api), Arc::clone(&self.notes));
         let task = tokio::spawn(watch::run(api, object, notes, self.lease_min.clone(), self.seed_of(name)));
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = self.watches.lock();
         watches.retain(|watch| !watch.is_finished());
         watches.push(task.abort_handle());
     }
@@ -377,9 +378,8 @@ impl LeaseStore for KubernetesStore {
     }
 
     fn notes(&self) -> Vec<String> {
-        let notes: Vec<String> =
-            self.notes.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let notes: Vec<String> = self.notes.0.lock().values().cloned().collect();
+        let places = self.places.lock();
         notes.into_iter().chain(places.values().filter_map(|place| place.hasty())).collect()
     }
 

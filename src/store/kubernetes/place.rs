@@ -1,7 +1,7 @@
 //! What this replica knows of one role's object, and who listens to it. Shared between the requests, which read and
 //! write, and the watch.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -11,8 +11,8 @@ use super::listeners::Listeners;
 use super::object;
 use super::rest::Rest;
 use super::watch::{Patience, Watched};
-use crate::clock::{BootClock, Clock};
-use crate::mailbox;
+use crate::base::clock::{BootClock, Clock};
+use crate::base::mailbox;
 use crate::protocol::Mono;
 use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, Tenure, news};
 use crate::store::{News, StoreError};
@@ -86,7 +86,7 @@ impl Place {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every step leaves it whole, also one that another thread panicked behind.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// What is known now.

@@ -15,10 +15,11 @@ use super::api::{Api, Events};
 use super::errors::Failure;
 use super::place::{Sight, version_of};
 use super::{Notes, look};
-use crate::clock::{BootClock, Clock};
+use crate::base::Backoff;
+use crate::base::clock::{BootClock, Clock};
 use crate::kube_api::chain;
+use crate::protocol::Mono;
 use crate::protocol::observed::Source;
-use crate::protocol::{Dice, Mono};
 use crate::store::ShortestLease;
 
 /// The first pause between two watches. Each that ended soon makes the next pause four times as long.
@@ -78,7 +79,7 @@ pub(super) async fn run<W: Watched>(
     lease_min: ShortestLease,
     seed: u64,
 ) {
-    let mut pauses = Pauses::new(seed, lease_min);
+    let mut backoff = Backoff::new(seed, PAUSE_MIN).growing_by(4);
     while place.is_heard() {
         if let Some((left, _)) = api.admit() {
             wait(&*place, left).await;
@@ -90,7 +91,7 @@ pub(super) async fn run<W: Watched>(
                 let why = listen(&api, &*place, &notes, events).await;
                 place.close();
                 if BootClock.now().since(opened_at) >= STEADY {
-                    pauses.reset();
+                    backoff.reset();
                 }
                 tracing::debug!(lease = place.name(), why, "the watch ended");
             }
@@ -106,7 +107,7 @@ pub(super) async fn run<W: Watched>(
         }
         // Where the server itself is in trouble, its rest is the pause.
         if api.resting().is_none() {
-            pause(&api, &*place, pauses.next()).await;
+            pause(&api, &*place, backoff.next(lease_min.get().min(PAUSE_MAX))).await;
         }
     }
 }
@@ -196,45 +197,5 @@ async fn wait(place: &impl Watched, pause: Duration) {
         let part = left.min(ROUND);
         tokio::time::sleep(part).await;
         left -= part;
-    }
-}
-
-/// Growing, random pauses, seeded.
-struct Pauses {
-    dice: Dice,
-    limit: Duration,
-    lease_min: ShortestLease,
-}
-
-impl Pauses {
-    fn new(seed: u64, lease_min: ShortestLease) -> Self {
-        Self { dice: Dice::new(seed), limit: PAUSE_MIN, lease_min }
-    }
-
-    fn reset(&mut self) {
-        self.limit = PAUSE_MIN;
-    }
-
-    fn next(&mut self) -> Duration {
-        let limit = self.limit.min(self.lease_min.get().clamp(PAUSE_MIN, PAUSE_MAX));
-        self.limit = limit * 4;
-        self.dice.between(limit / 2, limit)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_a_lease_and_differ_between_replicas() {
-        let lease = Duration::from_secs(8);
-        let (mut one, mut other) = (Pauses::new(1, lease.into()), Pauses::new(2, lease.into()));
-        let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
-        let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
-        assert!(first[0] <= PAUSE_MIN && first[9] <= lease && first[9] >= lease / 2);
-        assert_ne!(first, second);
-        one.reset();
-        assert!(one.next() <= PAUSE_MIN);
     }
 }

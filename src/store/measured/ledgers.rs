@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Stopwatch;
-use crate::clock::SharedClock;
-use crate::mailbox;
+use crate::base::clock::SharedClock;
+use crate::base::mailbox;
 use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LedgerStore, StoreError};
@@ -53,7 +53,7 @@ impl LedgerStore for MeasuredLedgers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::BootClock;
+    use crate::base::clock::BootClock;
     use crate::store::LEDGER_BYTES_MAX;
     use crate::store::memory::MemoryStore;
 

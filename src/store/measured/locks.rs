@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::Stopwatch;
-use crate::clock::SharedClock;
-use crate::mailbox;
+use crate::base::clock::SharedClock;
+use crate::base::mailbox;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
     LockReleaseReply, LockReleaseRequest, SessionId,
@@ -65,7 +65,7 @@ impl LockStore for MeasuredLocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::BootClock;
+    use crate::base::clock::BootClock;
     use crate::protocol::{LockId, Queueing, Token};
     use crate::store::memory::MemoryStore;
 

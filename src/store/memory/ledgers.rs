@@ -1,13 +1,13 @@
 //! Ledgers of jobs in this process: the reference itself, and who is told of wishes.
 
+use parking_lot::MutexGuard;
 use std::collections::HashMap;
-use std::sync::{MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{Listener, MemoryStore};
-use crate::mailbox;
+use crate::base::mailbox;
 use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{StoreTime, Token};
 use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};
@@ -21,7 +21,7 @@ pub(super) struct Ledgers {
 impl MemoryStore {
     fn ledgers(&self) -> MutexGuard<'_, Ledgers> {
         // A cell is valid after every step, also after one that another thread panicked behind.
-        self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledgers.lock()
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::clock::BootClock;
+    use crate::base::clock::BootClock;
 
     fn job() -> JobName {
         JobName::new("nightly").unwrap()

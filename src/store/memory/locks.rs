@@ -1,13 +1,13 @@
 //! Locks in this process: the reference itself, and who is told when one becomes free.
 
+use parking_lot::MutexGuard;
 use std::collections::HashMap;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::{GENERATION, Listener, MemoryStore, exhausted};
-use crate::mailbox;
+use crate::base::mailbox;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
     LockReleaseReply, LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
@@ -50,7 +50,7 @@ impl Locks {
 impl MemoryStore {
     fn locks(&self) -> MutexGuard<'_, Locks> {
         // The space is valid after every step, also after one that another thread panicked behind.
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.locks.lock()
     }
 
     /// One atomic step, and the wakes that it publishes.
@@ -117,7 +117,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::clock::Clock;
+    use crate::base::clock::Clock;
     use crate::protocol::{LockId, Queueing, RECORD_SPAN, Token};
     use crate::store::memory::LISTENER_BUFFER;
 

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::mailbox;
+use crate::base::mailbox;
 use crate::protocol::{Chorus, Seats};
 use crate::store::News;
 

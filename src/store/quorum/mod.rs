@@ -28,8 +28,8 @@ use tokio::task::AbortHandle;
 use self::refusals::Refusals;
 use self::watching::Shown;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
-use crate::clock::SharedClock;
-use crate::mailbox;
+use crate::base::clock::SharedClock;
+use crate::base::mailbox;
 use crate::protocol::{
     Answer, Ask, CampaignReply, CampaignRequest, CampaignRound, ReleaseReply, ReleaseRequest, ReleaseRound, RenewReply,
     RenewRequest, RenewRound, RoleName, Round, Rules, Seats, Stamped, StoreTime,

@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
 
 use super::Panel;
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::protocol::{Answer, Ask, Failure, RoleName, Round, Step};
 use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
 

@@ -1,8 +1,8 @@
 //! What members refuse the leaders of this process: a member that can be reached and renews nothing (its memory is
 //! full, say) is missing all the same, though a majority of the others makes up for it.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -29,7 +29,7 @@ impl Refusals {
             (Ask::Renew(_), answer) => Some(answer.as_ref().err().cloned()),
             (Ask::Campaign(_) | Ask::Raise(_) | Ask::Release(_), _) => None,
         };
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.members.lock();
         let Some(roles) = members.get_mut(member) else { return };
         let before = match &refusal {
             Some(present) => roles.insert(role.clone(), present.clone()),
@@ -42,7 +42,7 @@ impl Refusals {
 
     /// Why it renews a role not, or several, with one of them.
     pub(super) fn of(&self, member: usize) -> Option<StoreError> {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.lock();
         let (role, error) = members.get(member)?.iter().find_map(|(role, error)| Some((role, error.as_ref()?)))?;
         let reason = match error {
             StoreError::Refused { reason } => reason.clone(),
@@ -53,7 +53,7 @@ impl Refusals {
 
     /// Whether it renews nothing of what it is asked to.
     pub(super) fn are_all(&self, member: usize) -> bool {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.lock();
         members.get(member).is_some_and(|roles| !roles.is_empty() && roles.values().all(Option::is_some))
     }
 

@@ -1,6 +1,7 @@
 //! How the members are, put together: whether there is a quorum, and who is missing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use futures_util::future::select_all;
 use tokio::sync::watch;
@@ -28,12 +29,12 @@ impl Shown {
     }
 
     pub(super) fn missing(&self) -> Option<String> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.missing.lock().clone()
     }
 
     /// Logged once per change.
     fn miss(&self, missing: Option<String>) {
-        let mut present = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.missing.lock();
         match &missing {
             Some(note) if *present != missing => tracing::warn!(note, "the quorum works, with a reservation"),
             None if present.is_some() => tracing::info!("every member of the quorum is back"),

@@ -18,7 +18,7 @@ use super::nodes::Target;
 use super::rights::{Trial, trial_keys};
 use super::settings::Settings;
 use super::supervisor::fetch_info;
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::config::{Guard, RedisConfig, StoreUse};
 use crate::store::StoreError;
 

@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::audit::{AuditReport, Facts, Finding, LEASE_ASSUMED, Severity, Subject, finding, look};
 use super::settings::Settings;
 use crate::config::RedisConfig;
-use crate::gather::gather;
 use crate::protocol::Seats;
 
 /// Clocks further apart than this are worth a word.
@@ -90,7 +89,7 @@ fn twins(reports: &[AuditReport], facts: &[Option<Facts>]) -> Finding {
 }
 
 fn versions(facts: &[Option<Facts>]) -> Finding {
-    let versions: BTreeSet<_> = gather(facts.iter().flatten().filter_map(|facts| facts.version));
+    let versions: BTreeSet<_> = facts.iter().flatten().filter_map(|facts| facts.version).collect();
     let told: Vec<String> = versions.iter().map(ToString::to_string).collect();
     match told.as_slice() {
         [] => finding(Severity::Unknown, "no member tells its version", "", ""),

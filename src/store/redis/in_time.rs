@@ -1,14 +1,14 @@
 //! Requests that Redis executes only while somebody waits for them: the locks' and the ledgers'. Those of leases need
 //! no such bound, for they are about a term.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use fred::types::Value;
 
 use super::scripts::{Call, Fields, misunderstood};
 use super::{Deadline, Done, RedisStore};
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::protocol::{Mono, StoreTime};
 use crate::store::StoreError;
 
@@ -24,13 +24,13 @@ pub(super) struct StoreClock(Mutex<Option<(Mono, StoreTime)>>);
 impl StoreClock {
     /// A reply has come that was made at this moment.
     fn told(&self, store_time: StoreTime) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((BootClock.now(), store_time));
+        *self.0.lock() = Some((BootClock.now(), store_time));
     }
 
     /// The latest moment of the store's clock that is certainly not after ours, which is `left` from now; none when too
     /// little is known to leave most of that.
     fn latest(&self, left: Duration) -> Option<StoreTime> {
-        let (heard_at, store_time) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (heard_at, store_time) = (*self.0.lock())?;
         let now = BootClock.now();
         Self::in_time(store_time, now.since(heard_at), left)
     }

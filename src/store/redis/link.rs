@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use super::errors::{Failure, explain};
 use super::nodes::{Node, Target};
 use super::settings::{Patience, Settings};
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
 use crate::store::StoreError;
 

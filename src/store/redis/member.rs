@@ -13,8 +13,8 @@ use super::scripts::{
     self, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, Script, member_campaign_reply,
     purge_reply, raise_reply, release_reply, renew_reply,
 };
+use crate::base::mailbox;
 use crate::config::RedisConfig;
-use crate::mailbox;
 use crate::protocol::{Answer, Ask, RoleName, Stamped};
 use crate::store::quorum::Member;
 use crate::store::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};

@@ -63,13 +63,12 @@ use self::link::Link;
 use self::nodes::Node;
 use self::routes::Routes;
 use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script};
-use self::settings::Settings;
+use self::settings::{Patience, Settings};
 use self::subscriber::Listeners;
-use self::supervisor::Pauses;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
+use crate::base::mailbox;
 use crate::config::{AckMode, RedisConfig, Replication};
-use crate::mailbox;
 use crate::protocol::{
     CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, RecordVersion, ReleaseReply, ReleaseRequest,
     RenewReply, RenewRequest, RoleName, SessionId, Stamped,
@@ -112,11 +111,10 @@ impl RedisStore {
     /// there yet, is no error.
     pub fn connect(config: &RedisConfig, lease_min: impl Into<ShortestLease>, seed: u64) -> Result<Self, SetupError> {
         let lease_min = lease_min.into();
-        let settings = Arc::new(Settings::new(config, lease_min.clone())?);
-        let routes = Routes::new(Arc::clone(&settings), lease_min.clone(), seed);
+        let settings = Arc::new(Settings::new(config, lease_min)?);
+        let routes = Routes::new(Arc::clone(&settings), seed);
         let listeners = Arc::clone(&routes.common.listeners);
-        let pauses = Pauses::new(!seed, lease_min);
-        let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), pauses);
+        let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), Patience::backoff(!seed));
         let subscriber = tokio::spawn(subscriber).abort_handle();
         let (lock_clock, ledger_clock) = (StoreClock::default(), StoreClock::default());
         let replication = config.replication;

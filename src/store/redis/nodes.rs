@@ -4,8 +4,8 @@
 //! that WAIT counts must be those of the very write (R6), and a redirection must never run a command elsewhere behind
 //! our back. So a redirection is an error here, after which the map is read anew.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fred::types::Value;
 
@@ -47,7 +47,7 @@ impl Nodes {
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Node>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Opens a connection to the node that is asked for, as far as another node knows which that is.

@@ -12,7 +12,7 @@ use super::scripts::{
     CAMPAIGN, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, PURGE, RELEASE, RENEW,
     Script,
 };
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::config::{AckMode, Replication};
 use crate::store::StoreError;
 

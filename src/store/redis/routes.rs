@@ -2,27 +2,24 @@
 //! supervisor of its own. So a node that fails, or a WAIT that takes its time, holds up the roles of that node alone.
 //! The connection of a slot whose roles are gone is closed.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
 use super::link::Link;
 use super::nodes::Target;
-use super::settings::Settings;
-use super::supervisor::{self, Common, Pauses, Shared, Slot};
-use crate::clock::{BootClock, Clock};
+use super::settings::{Patience, Settings};
+use super::supervisor::{self, Common, Shared, Slot};
+use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
-use crate::store::{ShortestLease, StoreError};
-
-/// The connections of slots that are of no more use are looked for once in so many of the shortest lease.
-const SWEEP_LEASES: u32 = 4;
+use crate::store::StoreError;
 
 /// The connections for commands.
 pub(super) struct Routes {
     settings: Arc<Settings>,
-    lease_min: ShortestLease,
     seed: u64,
     /// The only connection; in a cluster one to any node, which tells whether there is a cluster at all.
     pub base: Arc<Shared>,
@@ -51,11 +48,11 @@ impl Drop for Route {
 }
 
 impl Routes {
-    pub fn new(settings: Arc<Settings>, lease_min: ShortestLease, seed: u64) -> Self {
+    pub fn new(settings: Arc<Settings>, seed: u64) -> Self {
         let common = Arc::new(Common::default());
-        let base = start(&settings, Target::AnyNode, &common, Pauses::new(seed, lease_min.clone()));
+        let base = start(&settings, Target::AnyNode, &common, seed);
         let slots = Mutex::new(Slots { routes: HashMap::new(), swept_at: BootClock.now() });
-        Self { settings, lease_min, seed, base: Arc::clone(&base.shared), _base: base, common, slots }
+        Self { settings, seed, base: Arc::clone(&base.shared), _base: base, common, slots }
     }
 
     /// The connection to whom the slot belongs, where that needs no looking for: outside of a cluster.
@@ -82,14 +79,14 @@ impl Routes {
 
     /// The slot's connection, and when it is new how to wait for it.
     fn route(&self, slot: u16) -> (Arc<Shared>, Option<supervisor::Health>) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock();
         self.sweep(&mut slots);
         if let Some(route) = slots.routes.get_mut(&slot) {
             route.used = true;
             return (Arc::clone(&route.shared), None);
         }
-        let pauses = Pauses::new(self.seed ^ u64::from(slot), self.lease_min.clone());
-        let route = start(&self.settings, Target::MasterOf(slot), &self.common, pauses);
+        let seed = self.seed ^ u64::from(slot);
+        let route = start(&self.settings, Target::MasterOf(slot), &self.common, seed);
         let found = (Arc::clone(&route.shared), Some(route.shared.health.subscribe()));
         slots.routes.insert(slot, route);
         found
@@ -100,7 +97,7 @@ impl Routes {
     /// connection open when the role becomes free.
     fn sweep(&self, slots: &mut Slots) {
         let now = BootClock.now();
-        if now.since(slots.swept_at) < self.lease_min.get() * SWEEP_LEASES {
+        if now.since(slots.swept_at) < self.settings.patience.idle_max() {
             return;
         }
         slots.swept_at = now;
@@ -115,9 +112,10 @@ impl Routes {
     }
 }
 
-fn start(settings: &Arc<Settings>, target: Target, common: &Arc<Common>, pauses: Pauses) -> Route {
+fn start(settings: &Arc<Settings>, target: Target, common: &Arc<Common>, seed: u64) -> Route {
     let shared = Arc::new(Shared::new());
-    let supervisor = supervisor::run(Arc::clone(settings), target, Arc::clone(&shared), Arc::clone(common), pauses);
+    let backoff = Patience::backoff(seed);
+    let supervisor = supervisor::run(Arc::clone(settings), target, Arc::clone(&shared), Arc::clone(common), backoff);
     let task = tokio::spawn(supervisor).abort_handle();
     Route { shared, task, used: true }
 }

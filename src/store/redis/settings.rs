@@ -20,6 +20,7 @@ use super::errors::SetupError;
 use super::namespace::Namespace;
 use super::nodes::{Node, Nodes};
 use super::sentinels::Sentinels;
+use crate::base::Backoff;
 use crate::config::{Guard, RedisConfig, Secret, TlsConfig};
 use crate::store::{ShortestLease, StoreError};
 
@@ -30,6 +31,12 @@ const MESSAGES_MAX: usize = 256;
 const UNRESPONSIVE_MIN: Duration = Duration::from_millis(100);
 /// The longest silence, however long the leases are: two fifths of the default one.
 const SILENCE_MAX: Duration = Duration::from_secs(6);
+/// The first pause between two attempts to connect.
+const PAUSE_MIN: Duration = Duration::from_millis(25);
+/// No pause is longer, however long the leases.
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The connections of slots that are of no more use are looked for once in so many of the shortest lease.
+const IDLE_LEASES: u32 = 4;
 
 /// A TLS handshake takes several round trips and may take longer than a command.
 const CONNECT_TIMEOUT_MIN: Duration = Duration::from_millis(500);
@@ -87,6 +94,22 @@ impl Patience {
     /// up again: soon enough for a lease, and not at every attempt where there never are enough replicas.
     pub fn second_look(&self) -> Duration {
         self.lease_min.get() / 16
+    }
+
+    /// The pauses between two connections.
+    pub fn backoff(seed: u64) -> Backoff {
+        Backoff::new(seed, PAUSE_MIN)
+    }
+
+    /// The longest of them: a Redis that comes back is found well before the shortest lease has
+    /// run out.
+    pub fn pause_max(&self) -> Duration {
+        (self.lease_min.get() / 8).min(PAUSE_MAX)
+    }
+
+    /// How long a connection is kept open that nobody uses.
+    pub fn idle_max(&self) -> Duration {
+        self.lease_min.get() * IDLE_LEASES
     }
 }
 

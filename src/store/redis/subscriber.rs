@@ -4,8 +4,9 @@
 //! What is published while a connection is away is lost. So after every subscription that may have missed something its
 //! listeners hear [`News::Gap`], and look for themselves.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fred::types::Message;
@@ -20,9 +21,10 @@ use super::link::Link;
 use super::news;
 use super::nodes::Target;
 use super::settings::Settings;
-use super::supervisor::{Pauses, fetch_info};
-use crate::clock::{BootClock, Clock};
-use crate::mailbox;
+use super::supervisor::fetch_info;
+use crate::base::Backoff;
+use crate::base::clock::{BootClock, Clock};
+use crate::base::mailbox;
 use crate::protocol::{Mono, SessionId};
 use crate::store::{JobNews, News, StoreError, WakeNews};
 
@@ -163,7 +165,7 @@ pub(super) struct Listeners {
 
 impl Listeners {
     fn channels(&self) -> MutexGuard<'_, HashMap<Arc<str>, Channel>> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+        self.channels.lock()
     }
 
     pub fn add<N: Heard>(&self, channel: String) -> mailbox::Receiver<N> {
@@ -196,7 +198,7 @@ impl Listeners {
     /// Commands go to this server process from now on, where there is but one: a subscription at another hears nothing
     /// of what they do, however long it lives.
     pub fn follow(&self, process: &str) {
-        let ours = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let ours = self.process.lock();
         if ours.as_ref().is_some_and(|ours| ours != process) {
             self.suspect();
         }
@@ -227,11 +229,11 @@ impl Listeners {
 
     /// Why nothing is heard although Redis is reached: for people.
     pub fn refusal(&self) -> Option<String> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refusal.lock().clone()
     }
 
     fn set_refusal(&self, refusal: Option<String>) {
-        let mut present = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.refusal.lock();
         // Once per reason, not once per attempt.
         if let Some(reason) = &refusal
             && *present != refusal
@@ -243,7 +245,7 @@ impl Listeners {
 
     /// A new connection, to this server process, is subscribed to nothing, and under no suspicion.
     fn begin(&self, process: Option<String>) {
-        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = process;
+        *self.process.lock() = process;
         self.channels().values_mut().for_each(|channel| channel.subscribed = false);
         let _ = self.suspect.notified().now_or_never();
     }
@@ -303,7 +305,7 @@ impl Listeners {
 }
 
 /// Runs until it is aborted.
-pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut pauses: Pauses) {
+pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut backoff: Backoff) {
     loop {
         let ended = match Link::open(&settings, Target::AnyNode).await {
             Ok(link) => {
@@ -314,7 +316,7 @@ pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut 
                     Session { settings: &settings, listeners: &listeners, link, was_useful: false, tidy: true };
                 let ended = session.run().await;
                 if session.was_useful {
-                    pauses.reset();
+                    backoff.reset();
                 }
                 ended
             }
@@ -327,7 +329,7 @@ pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut 
         }
         tracing::debug!(reason = %ended, "the subscription ended; replicas look by themselves meanwhile");
         listeners.mark_all();
-        tokio::time::sleep(pauses.next()).await;
+        tokio::time::sleep(backoff.next(settings.patience.pause_max())).await;
     }
 }
 
@@ -457,7 +459,7 @@ enum Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mailbox::Nothing;
+    use crate::base::mailbox::Nothing;
     use crate::protocol::jobs::JobName;
     use crate::protocol::{LockId, LockName};
 

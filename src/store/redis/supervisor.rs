@@ -1,8 +1,9 @@
 //! Keeps a connection open: opens one, checks who answers, lets it be used until it ends, opens the next. For ever,
 //! with a growing pause that is different on every replica.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -11,15 +12,10 @@ use tokio::sync::watch;
 use super::info::Info;
 use super::link::Link;
 use super::nodes::Target;
-use super::settings::Settings;
+use super::settings::{PAUSE_MAX, Settings};
 use super::subscriber::Listeners;
-use crate::protocol::Dice;
-use crate::store::{ShortestLease, StoreError, StoreHealth};
-
-/// The first pause between two attempts to connect.
-const PAUSE_MIN: Duration = Duration::from_millis(25);
-/// No pause is longer, however long the leases.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+use crate::base::Backoff;
+use crate::store::{StoreError, StoreHealth};
 
 /// How a connection is, as it changes.
 pub(super) type Health = watch::Receiver<StoreHealth>;
@@ -60,7 +56,7 @@ pub(super) struct Common {
 
 impl Common {
     fn by_note(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<Target>>> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock()
     }
 
     /// Each once.
@@ -121,7 +117,7 @@ impl Shared {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn up(&self, link: &Arc<Link>, found: Known) {
@@ -152,7 +148,7 @@ pub(super) async fn run(
     target: Target,
     shared: Arc<Shared>,
     common: Arc<Common>,
-    mut pauses: Pauses,
+    mut backoff: Backoff,
 ) {
     loop {
         match open(&settings, target).await {
@@ -169,7 +165,7 @@ pub(super) async fn run(
                 let why = link.kept(doubt).await;
                 // One that opens and is then refused at every command would be opened forty times a second.
                 if link.is_replaced() || link.age() >= PAUSE_MAX {
-                    pauses.reset();
+                    backoff.reset();
                 }
                 if link.is_replaced() {
                     // Only commands are told, until the next connection is there or cannot be made.
@@ -181,7 +177,7 @@ pub(super) async fn run(
             }
             Err(error) => shared.down(error),
         }
-        tokio::time::sleep(pauses.next()).await;
+        tokio::time::sleep(backoff.next(settings.patience.pause_max())).await;
     }
 }
 
@@ -206,31 +202,6 @@ pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, S
     Ok(Info::parse(&text))
 }
 
-/// Growing, random pauses. Seeded: randomness is handed in, and a run can be repeated.
-pub(super) struct Pauses {
-    dice: Dice,
-    limit: Duration,
-    lease_min: ShortestLease,
-}
-
-impl Pauses {
-    /// A Redis that comes back shall be found well before the shortest lease has run out.
-    pub fn new(seed: u64, lease_min: ShortestLease) -> Self {
-        Self { dice: Dice::new(seed), limit: PAUSE_MIN, lease_min }
-    }
-
-    pub fn reset(&mut self) {
-        self.limit = PAUSE_MIN;
-    }
-
-    /// Between half the limit and the limit, which doubles.
-    pub fn next(&mut self) -> Duration {
-        let limit = self.limit.min((self.lease_min.get() / 8).clamp(PAUSE_MIN, PAUSE_MAX));
-        self.limit = limit * 2;
-        self.dice.between(limit / 2, limit)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,23 +219,5 @@ mod tests {
         assert_eq!(note(2, &["evicts"]), ["evicts"]);
         assert_eq!(note(1, &[]), ["evicts"], "the other has it still");
         assert_eq!(note(2, &[]), Vec::<String>::new());
-    }
-
-    #[test]
-    fn pauses_grow_to_a_second_and_differ_between_replicas() {
-        let lease = Duration::from_secs(15);
-        let (mut one, mut other) = (Pauses::new(1, lease.into()), Pauses::new(2, lease.into()));
-        let first: Vec<Duration> = (0..10).map(|_| one.next()).collect();
-        let second: Vec<Duration> = (0..10).map(|_| other.next()).collect();
-        assert!(first.iter().all(|pause| *pause <= PAUSE_MAX) && first[9] >= PAUSE_MAX / 2);
-        assert!(first[0] <= PAUSE_MIN);
-        assert_ne!(first, second);
-        let shortest = ShortestLease::from(lease);
-        let mut hasty = Pauses::new(1, shortest.clone());
-        assert!((0..10).map(|_| hasty.next()).last() >= Some(PAUSE_MAX / 2));
-        shortest.set(Duration::from_secs(1));
-        assert!((0..10).all(|_| hasty.next() <= Duration::from_millis(125)), "a short lease cannot wait for a second");
-        one.reset();
-        assert!(one.next() <= PAUSE_MIN);
     }
 }

@@ -1,9 +1,10 @@
 //! The spans, and the queue of OpenTelemetry's SDK in front of its exporter: it has a thread of its own, and drops what
 //! does not fit, so that nobody here ever waits for a collector.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hyper::Uri;
@@ -14,7 +15,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use super::post::Post;
-use crate::clock::wall_time;
+use crate::base::clock::wall_time;
 use crate::protocol::jobs::{Ending, RunId};
 use crate::protocol::{Event, RoleName, Token};
 use crate::telemetry::{CommandOutcome, StoreCommand, ending_word};
@@ -139,7 +140,7 @@ impl Pipeline {
     }
 
     fn terms(&self) -> MutexGuard<'_, HashMap<RoleName, SystemTime>> {
-        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+        self.terms.lock()
     }
 
     /// The span of the term that has ended, once: a lost lease may still be given back afterwards.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use baton::mailbox;
+use baton::base::mailbox;
 use baton::protocol::StoreTime;
 use baton::protocol::jobs::{LedgerCell, OpenReply, Revision, WriteReply, WriteRequest};
 use bytes::Bytes;

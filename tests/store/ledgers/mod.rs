@@ -8,8 +8,8 @@ mod servers;
 
 use std::sync::Arc;
 
-use baton::clock::BootClock;
-use baton::mailbox;
+use baton::base::clock::BootClock;
+use baton::base::mailbox;
 use baton::store::memory::MemoryStore;
 use baton::store::redis::RedisStore;
 use baton::store::{JobNews, LedgerStore};

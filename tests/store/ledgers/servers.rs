@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use baton::base::mailbox;
 use baton::config::AckMode;
-use baton::mailbox;
 use baton::protocol::jobs::OpenReply;
 use baton::store::StoreError;
 

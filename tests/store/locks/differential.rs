@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use baton::mailbox;
+use baton::base::mailbox;
 use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, Wake};
 
 use super::super::support::cluster::Cluster;

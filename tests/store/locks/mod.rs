@@ -11,7 +11,7 @@ mod steps;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::mailbox;
+use baton::base::mailbox;
 use baton::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
     LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::clock::{BootClock, Clock, wall_time};
-use baton::mailbox;
+use baton::base::clock::{BootClock, Clock, wall_time};
+use baton::base::mailbox;
 use baton::protocol::{
     Announcement, AnnouncementKind, Attempt, CampaignReply, CampaignRequest, GuardCause, Holder, Portion,
     PresenceRequest, ReleaseReply, RenewReply, RenewRequest, RoleName, SessionId, Stamped, Token,

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use baton::mailbox;
+use baton::base::mailbox;
 use baton::protocol::Token;
 use baton::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use baton::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError};

@@ -16,8 +16,8 @@ use self::output::{Output, Stream};
 use super::post::Post;
 use super::template::rfc3339;
 use super::{Assignment, Ended, Order, next_order};
+use crate::base::Child;
 use crate::config::ExecRun;
-use crate::process::Child;
 use crate::protocol::Verdict;
 
 /// Once the program has ended, its pipes hold no more than a moment's reading, unless something that left its process

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use super::super::{CancelReason, Ended, Order};
 use super::server::{Do, Server, answer, post};
 use super::stage::{Stage, failed, succeeded, until};
-use crate::clock::{BootClock, Clock};
+use crate::base::clock::{BootClock, Clock};
 use crate::config::{HttpRun, Secret};
 
 /// A timeout that is waited for.

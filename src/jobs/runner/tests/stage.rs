@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::super::{Assignment, Ended, Order, Tenure, attempt, grace_of};
-use crate::clock::{BootClock, SharedClock};
+use crate::base::clock::{BootClock, SharedClock};
+use crate::base::process::{Entropy, StallWatch};
 use crate::config::{ExecRun, RunConfig};
-use crate::process::{Entropy, StallWatch};
 use crate::protocol::jobs::{JobName, RunId, Slot, Wall};
 use crate::protocol::{
     CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped, Timing,
@@ -70,7 +70,7 @@ impl LeaseStore for Cuttable {
         LeaseStore::release(&self.memory, role, request).await
     }
 
-    fn listen(&self, role: &RoleName) -> crate::mailbox::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> crate::base::mailbox::Receiver<News> {
         self.memory.listen(role)
     }
 

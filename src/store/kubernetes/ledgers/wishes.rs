@@ -1,13 +1,13 @@
 //! The object that is touched when a wish was written in a ledger, and who hears of that.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use tokio::sync::Notify;
 
 use super::object::{REVISION, check_mark, garbage, named};
-use crate::mailbox;
+use crate::base::mailbox;
 use crate::protocol::Mono;
 use crate::protocol::jobs::{JobName, Revision};
 use crate::protocol::observed::Source;
@@ -70,7 +70,7 @@ impl Wishes {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every step leaves it whole, also one that another thread panicked behind.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.

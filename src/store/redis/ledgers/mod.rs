@@ -17,7 +17,7 @@ use bytes::Bytes;
 use self::wire::{FORGET, LedgerKeys, OPEN, READ, Request, WRITE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
-use crate::mailbox;
+use crate::base::mailbox;
 use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};

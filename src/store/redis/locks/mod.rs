@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use self::wire::{ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, HAND_OVER, INSPECT, LockKeys, RELEASE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
-use crate::mailbox;
+use crate::base::mailbox;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
     LockReleaseReply, LockReleaseRequest, SessionId,

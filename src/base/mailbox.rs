@@ -1,9 +1,10 @@
 //! A queue with one reader that costs next to nothing while it is empty, which it nearly always is: a process may have
 //! two for each of ten thousand roles, and tokio's reserves places for 32 messages in each.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
@@ -30,8 +31,7 @@ struct Shared<T> {
 
 impl<T> Shared<T> {
     fn queue(&self) -> MutexGuard<'_, Queue<T>> {
-        // Nothing panics while it is held.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 

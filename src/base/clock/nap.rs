@@ -50,7 +50,7 @@ fn set(span: Duration) -> io::Result<AsyncFd<OwnedFd>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{BootClock, Clock};
+    use crate::base::clock::{BootClock, Clock};
 
     #[tokio::test]
     async fn no_nap_ends_early_whether_there_is_a_timer_for_it_or_not() {

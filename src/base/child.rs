@@ -1,8 +1,8 @@
 //! A program in a process group of its own.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -19,30 +19,18 @@ static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn groups() -> MutexGuard<'static, Vec<Pid>> {
     // Each change of it is one step.
-    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+    GROUPS.lock()
 }
 
 /// Kills every group that runs, and lets nobody start another: the process ends now, and nothing of it may outlive the
 /// lease.
-#[expect(clippy::disallowed_methods, reason = "the process ends, whatever waits on this thread")]
 pub fn kill_groups() {
-    const STEP: Duration = Duration::from_millis(1);
-    for _ in 0..START.as_millis() {
-        let groups = match GROUPS.try_lock() {
-            Ok(groups) => groups,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread, for as long as a start takes; or this one, should it have panicked in the middle of one.
-            Err(TryLockError::WouldBlock) => {
-                std::thread::sleep(STEP);
-                continue;
-            }
-        };
-        for group in &*groups {
-            let _ = kill_process_group(*group, Signal::KILL);
-        }
-        std::mem::forget(groups);
-        return;
+    // Another thread holds it for as long as a start takes; or this one, should it have panicked in the middle of one.
+    let Some(groups) = GROUPS.try_lock_for(START) else { return };
+    for group in &*groups {
+        let _ = kill_process_group(*group, Signal::KILL);
     }
+    std::mem::forget(groups);
 }
 
 /// A running program. Dropping it kills its group.

@@ -1,7 +1,4 @@
-//! What belongs to this start of this process: its session, its seeds, its exit codes, whether it has stood still, and
-//! the programs that it runs.
-
-mod child;
+//! What belongs to this start of this process: its session, its seeds, its exit codes, and whether it has stood still.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,10 +7,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::clock::SharedClock;
+use super::kill_groups;
+use crate::base::clock::SharedClock;
 use crate::protocol::{LockId, Mono, SessionId};
-
-pub use child::{Child, kill_groups};
 
 /// Section 3 of the contract: why the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +191,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::clock::{BootClock, Clock};
+    use crate::base::Child;
+    use crate::base::clock::{BootClock, Clock};
 
     /// Names the file that this test, run once more by itself, writes its program's id to before it panics.
     const PANICS: &str = "BATON_TEST_PANICS";
@@ -207,7 +204,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pids");
-        let name = "process::tests::a_panic_kills_every_program_with_all_of_its_group";
+        let name = "base::process::tests::a_panic_kills_every_program_with_all_of_its_group";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         let status = command.args(["--exact", name, "--nocapture"]).env(PANICS, &file).status().unwrap();
         assert_eq!(status.code(), Some(i32::from(Exit::Bug.code())));
