@@ -123,6 +123,13 @@ async fn told(stage: &Stage, number: usize) -> Vec<(String, String)> {
     found.into_iter().map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect()
 }
 
+/// Who holds the mirror, and how often it changed hands.
+async fn mirrored(stage: &Stage) -> (Option<String>, Option<i32>) {
+    let lease = stage.cluster.leases().get(MIRROR).await.expect("the mirror");
+    let spec = lease.spec.expect("it says who leads");
+    (spec.holder_identity, spec.lease_transitions)
+}
+
 #[tokio::test]
 async fn label_events_and_mirror_are_what_kubectl_shows_of_a_handover_and_of_the_end() {
     let mut stage = Stage::start(Cluster::start().await, 2).await;
@@ -135,11 +142,10 @@ async fn label_events_and_mirror_are_what_kubectl_shows_of_a_handover_and_of_the
     crate::support::wait_until_async(Duration::from_secs(10), "all of it is told", async || {
         told(&stage, old).await.iter().any(|(reason, _)| reason == "HandedOver")
             && told(&stage, heir).await.iter().any(|(_, note)| note.contains(&next.token.to_string()))
+            && mirrored(&stage).await == (Some(format!("web-{heir}")), Some(1))
     })
     .await;
     let lease = stage.cluster.leases().get(MIRROR).await.expect("the mirror");
-    let spec = lease.spec.clone().expect("it says who leads");
-    assert_eq!((spec.holder_identity, spec.lease_transitions), (Some(format!("web-{heir}")), Some(1)));
     println!("{:?}\n{:?}", told(&stage, old).await, lease.metadata.annotations);
     for number in [old, heir] {
         stage.replicas[number].signal(Signal::TERM);
