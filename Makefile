@@ -23,7 +23,7 @@ dev: ## three replicas in one process, no Redis: ports 4040-4042
 DEPS = 'what the tests need' '.ci/deps'
 LINT = $(DEPS) \
 	'formatting' 'cargo fmt --all --check' \
-	'clippy' 'cargo clippy --all-targets -- -D warnings' \
+	'clippy' 'cargo clippy --workspace --all-targets -- -D warnings' \
 	'clippy of what make e2e runs' \
 		'cargo clippy --test kubernetes_e2e --test observability_e2e --test browser -- -D warnings' \
 	'licences and banned crates' '.ci/deny'
@@ -36,7 +36,7 @@ lint: ## formatting, clippy (warnings are errors), licences and banned crates
 	@.ci/parts $(LINT)
 
 test: ## lint, then every test: units, simulation (2,000 seeds), real Redis, chaos, HTTP, clients, charts, house rules, docs
-	@.ci/parts $(LINT) 'Helm for the charts' '.ci/charts' 'tests' 'cargo test --no-fail-fast'
+	@.ci/parts $(LINT) 'Helm for the charts' '.ci/charts' 'tests' 'cargo test --workspace --no-fail-fast'
 
 charts: ## write what is generated for the charts: tables, schema, golden files, copies of alerts and dashboards
 	BATON_CHARTS_WRITE=1 cargo test --lib the_schema_is_what_the_types_say

@@ -18,13 +18,13 @@ use baton::store::LeaseStore;
 use baton::store::redis::RedisStore;
 use baton::telemetry::{Metrics, Telemetry};
 use secrecy::SecretString;
+use testkit::redis::RedisServer;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::replica::ROLE;
-use crate::support::redis::RedisServer;
 
 /// No state takes longer to come about.
 const BOUND: Duration = Duration::from_secs(60);

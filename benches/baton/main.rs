@@ -20,8 +20,6 @@
 //! `BATON_BENCH_SHARE=0.1` does a tenth of all repetitions, `BATON_BENCH_BINARY=FILE` measures another binary. Both are
 //! trials: their page and lines go to target/bench/trial.
 
-#[path = "../../tests/support/apiserver/mod.rs"]
-mod apiserver;
 mod apps;
 mod bare;
 mod client;
@@ -38,8 +36,6 @@ mod replica;
 mod report;
 mod stats;
 mod supervisor;
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use testkit::redis::RedisServer;
+
 use crate::peers::install::{self, Missing, Peer};
 use crate::plot::Plot;
 use crate::report::{Row, Table};
-use crate::support::redis::RedisServer;
 
 /// One part: a file of `parts/`, and a line in [`crate::parts::ALL`].
 pub struct Part {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::ports::free_port;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Way};
-use crate::support::ports::free_port;
 
 /// The binary that cargo built.
 pub const BUILT: &str = env!("CARGO_BIN_EXE_baton");

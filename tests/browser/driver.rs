@@ -8,10 +8,9 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-use crate::http::Connection;
-use crate::support::ports::free_port;
-use crate::wait::{until, until_some};
+use testkit::ports::free_port;
+use testkit::sidecars::http::Connection;
+use testkit::sidecars::wait::{until, until_some};
 
 /// Keys, as WebDriver numbers them.
 pub const TAB: &str = "\u{e004}";

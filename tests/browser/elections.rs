@@ -2,11 +2,11 @@
 
 use rustix::process::Signal;
 use serde_json::json;
+use testkit::sidecars::replica::Lease;
+use testkit::sidecars::wait::until;
 
 use crate::driver::{Browser, ENTER, ESCAPE, SPACE, TAB};
-use crate::replica::Lease;
 use crate::stage::{Stage, card, job, who};
-use crate::wait::until;
 
 #[test]
 fn a_killed_leader_is_followed_on_the_page_of_its_successor() {

@@ -1,13 +1,13 @@
 //! Light and dark, on a phone, without colour and without motion: what people need from the page.
 
 use serde_json::Value;
+use testkit::place::Place;
+use testkit::redis::RedisServer;
+use testkit::sidecars::http::Connection;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
 
 use crate::driver::{Browser, ENTER, TAB};
-use crate::http::Connection;
-use crate::replica::{Lease, Replica, Settings};
 use crate::stage::{JOBS, Stage, job, who};
-use crate::support::place::Place;
-use crate::support::redis::RedisServer;
 
 /// Every piece of text on the page that is less than 4.5 times as light or dark as what is behind it (WCAG AA), and the
 /// contrast.

@@ -1,9 +1,10 @@
 //! Two sidecars with roles and jobs on a Redis, and what is looked for on their page.
 
+use testkit::redis::RedisServer;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::until_some;
+
 use crate::driver::Browser;
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::redis::RedisServer;
-use crate::wait::until_some;
 
 /// What stands below the roles. Locks of a Redis that has just started are not granted before their guard is over.
 pub const JOBS: &str = "locks: { guard: 1s }

@@ -4,10 +4,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
+use testkit::redis::RedisServer;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+
 use crate::driver::Browser;
-use crate::replica::{Lease, Replica, Settings};
 use crate::stage::{Stage, card};
-use crate::support::redis::RedisServer;
 
 /// Serves one page to whoever asks, as long as the test runs. Each connection has a thread of its own: a browser opens
 /// some that it may never use, and one that says nothing must not keep the others waiting.

@@ -3,14 +3,14 @@
 use std::thread::JoinHandle;
 
 use fastrand::Rng;
+use testkit::cluster::Cluster;
+use testkit::place::Place;
+use testkit::redis::Data;
+use testkit::sidecars::replica::LEASE_KEY;
 
 use crate::fault::Fault;
 use crate::one::slow_down;
-use crate::replica::LEASE_KEY;
 use crate::stage::{Stage, block_on};
-use crate::support::cluster::Cluster;
-use crate::support::place::Place;
-use crate::support::redis::Data;
 
 /// See the module.
 pub struct ClusterStage {

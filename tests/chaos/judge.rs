@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::claims::{Claim, Who};
+use testkit::sidecars::claims::{Claim, Who};
 
 /// Time in which apps may act for one term without a break.
 #[derive(Clone, Copy, Debug)]

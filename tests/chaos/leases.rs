@@ -9,14 +9,14 @@ use fastrand::Rng;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::apiserver::{Cluster, lease_rule};
+use testkit::kubernetes::{FakeApi, NAMESPACE, write_kubeconfig};
+use testkit::proxy::{Network, Proxy};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::apiserver::{Cluster, lease_rule};
 use crate::fault::Fault;
 use crate::run::REPLICAS;
 use crate::stage::Stage;
-use crate::support::kubernetes::{FakeApi, NAMESPACE, write_kubeconfig};
-use crate::support::proxy::{Network, Proxy};
 
 /// The Lease of the role.
 const LEASE_NAME: &str = "baton-scheduler";

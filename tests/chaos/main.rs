@@ -13,31 +13,15 @@
 //! | `BATON_CHAOS_WRITE` | the columns of the table that were measured as a whole go to docs/guarantees.md |
 //! | `BATON_TEST_APISERVER` | `real`: Lease objects of a real API server, which takes Go to build; else of a fake one |
 
-#[path = "../support/apiserver/mod.rs"]
-mod apiserver;
-#[path = "../support/sidecars/apps.rs"]
-mod apps;
 mod caught;
-#[path = "../support/sidecars/claims.rs"]
-mod claims;
-#[path = "../support/sidecars/clock.rs"]
-mod clock;
 mod cluster;
 mod fault;
-#[path = "../support/sidecars/http.rs"]
-mod http;
 mod judge;
 mod leases;
 mod one;
 mod quorum;
-#[path = "../support/sidecars/replica.rs"]
-mod replica;
 mod run;
 mod sentinels;
 mod series;
 mod stage;
-#[path = "../support/mod.rs"]
-mod support;
 mod table;
-#[path = "../support/sidecars/wait.rs"]
-mod wait;

@@ -4,15 +4,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use testkit::place::Place;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::sidecars::clock::{self, ClockControl};
+use testkit::sidecars::replica::LEASE_KEY;
+use testkit::sidecars::wait::until;
 
-use crate::clock::{self, ClockControl};
 use crate::fault::Fault;
-use crate::replica::LEASE_KEY;
 use crate::stage::Stage;
-use crate::support::place::Place;
-use crate::support::redis::{Data, RedisServer};
-use crate::support::resp::Reply;
-use crate::wait::until;
 
 /// How far its clock is stepped, in seconds from the right time.
 pub const STEPS_S: [i64; 8] = [1, -1, 3, -3, 30, -30, 3_600, -3_600];
@@ -29,7 +29,7 @@ impl OneRedis {
     /// Starts it. `clock`: with one that can be stepped.
     pub fn start(place: &Place, durable: bool, guard: &'static str, clock: bool) -> Self {
         let options = ["--enable-debug-command", "yes", "--appendonly", if durable { "yes" } else { "no" }];
-        let clock = clock.then(ClockControl::new);
+        let clock = clock.then(ClockControl::started);
         let environment = clock.as_ref().zip(clock::library()).map(|(clock, library)| clock.environment(library));
         let environment = environment.unwrap_or_default();
         let pairs: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();

@@ -3,16 +3,16 @@
 use std::thread::JoinHandle;
 
 use fastrand::Rng;
+use testkit::place::Place;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::sidecars::clock::{self, ClockControl};
+use testkit::sidecars::replica::{LEASE_KEY, Lease};
+use testkit::sidecars::wait::until;
 
-use crate::clock::{self, ClockControl};
 use crate::fault::Fault;
 use crate::one::{STEPS_S, slow_down};
-use crate::replica::{LEASE_KEY, Lease};
 use crate::stage::Stage;
-use crate::support::place::Place;
-use crate::support::redis::{Data, RedisServer};
-use crate::support::resp::Reply;
-use crate::wait::until;
 
 /// How many there are.
 pub const MEMBERS: usize = 5;
@@ -43,7 +43,7 @@ impl QuorumStage {
     pub fn start(place: impl Fn(usize) -> Place, clocks: bool, changes: bool) -> Self {
         let library = clock::library().filter(|_| clocks);
         let clocks: Vec<ClockControl> =
-            library.iter().flat_map(|_| (0..MEMBERS).map(|_| ClockControl::new())).collect();
+            library.iter().flat_map(|_| (0..MEMBERS).map(|_| ClockControl::started())).collect();
         let member = |at: usize| {
             let environment = library.map(|library| clocks[at].environment(library)).unwrap_or_default();
             let pairs: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();

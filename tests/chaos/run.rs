@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use rustix::process::Signal;
+use testkit::place::{Network, Place, Side};
+use testkit::sidecars::apps::Apps;
+use testkit::sidecars::replica::{ROLE, Replica, Settings};
+use testkit::sidecars::wait::{SLACK, last_for};
 
-use crate::apps::Apps;
 use crate::fault::Fault;
 use crate::judge::{Verdict, Window, judge};
 use crate::quorum;
-use crate::replica::{ROLE, Replica, Settings};
 use crate::stage::{Kind, Stage, lasting};
-use crate::support::place::{Network, Place, Side};
-use crate::wait::{SLACK, last_for};
 
 pub const REPLICAS: usize = 3;
 

@@ -4,16 +4,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use testkit::place::Place;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::sentinel::SentinelSet;
+use testkit::sidecars::replica::LEASE_KEY;
+use testkit::sidecars::wait::last_for;
 
 use crate::fault::Fault;
 use crate::one::slow_down;
-use crate::replica::LEASE_KEY;
 use crate::stage::{Stage, block_on};
-use crate::support::place::Place;
-use crate::support::redis::{Data, RedisServer};
-use crate::support::resp::Reply;
-use crate::support::sentinel::SentinelSet;
-use crate::wait::last_for;
 
 /// A Sentinel tells a former master to follow only when it has been well for eight seconds; a failover that failed is
 /// tried again after twice six.

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use crate::clock;
+use testkit::place::Network;
+use testkit::sidecars::clock;
+
 use crate::fault::Fault;
 use crate::leases;
 use crate::run::{Measured, Plan, run};
 use crate::stage::Kind;
-use crate::support::place::Network;
 use crate::table::{Table, with_table};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guarantees.md");

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fastrand::Rng;
+use testkit::place::{Network, Place};
+use testkit::sidecars::clock;
+use testkit::sidecars::replica::Lease;
 
-use crate::clock;
 use crate::cluster::ClusterStage;
 use crate::fault::Fault;
 use crate::leases::LeaseStage;
 use crate::one::OneRedis;
 use crate::quorum::{MEMBERS, QuorumStage};
-use crate::replica::Lease;
 use crate::sentinels::Sentinels;
-use crate::support::place::{Network, Place};
 
 /// A store that is up. Ends, with every process of it, when dropped.
 pub trait Stage {

@@ -8,13 +8,12 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-use crate::helm::root;
-use crate::http::ask;
-use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::wait::{until, until_some};
+use testkit::ports::free_port;
+use testkit::redis::RedisServer;
+use testkit::root;
+use testkit::sidecars::http::ask;
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{until, until_some};
 
 /// With promises that are longer than a step of the worker.
 const TIMINGS: Lease = Lease { duration: 6_000, renew: 2_000, margin: 400, validity: 2_000 };
@@ -51,7 +50,7 @@ impl Drop for Script {
 
 /// Tokens of the ledger's entries, in their order. Empty while it does not listen.
 fn tokens(ledger: SocketAddr) -> Vec<u64> {
-    let Ok(mut connection) = crate::http::Connection::open(ledger) else { return Vec::new() };
+    let Ok(mut connection) = testkit::sidecars::http::Connection::open(ledger) else { return Vec::new() };
     let Ok(answer) = connection.ask("GET /entries", "") else { return Vec::new() };
     let entries: Vec<Value> = serde_json::from_str(&answer.body).unwrap();
     entries.iter().map(|entry| entry["token"].as_u64().unwrap()).collect()
@@ -67,7 +66,7 @@ fn one_worker_writes_at_a_time_and_the_ledger_refuses_a_former_leader() {
     let url = format!("http://{ledger}/entries");
     let _ledger =
         Script::start("ledger.py", &[], &[("PORT", ledger.port().to_string())], &folder.path().join("ledger"));
-    until("the ledger listens", || crate::http::Connection::open(ledger).is_ok());
+    until("the ledger listens", || testkit::sidecars::http::Connection::open(ledger).is_ok());
     let mut workers: Vec<Script> = replicas
         .iter()
         .enumerate()

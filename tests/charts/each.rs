@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use testkit::helm::{ask, done};
 
-use crate::helm::{ask, done};
 use crate::stage::{charts, over, with};
 use crate::values::documented;
 

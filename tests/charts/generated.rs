@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::helm::root;
+use testkit::root;
+
 use crate::stage::{is_up_to_date, names_in};
 
 #[test]

@@ -5,26 +5,14 @@
 //! dashboards) is compared here, and written by `make charts`.
 
 mod cases;
-#[path = "../support/sidecars/claims.rs"]
-mod claims;
 mod demo;
 mod each;
 mod generated;
-#[path = "../support/helm/mod.rs"]
-mod helm;
-#[path = "../support/sidecars/http.rs"]
-mod http;
 mod matrix;
 mod pods;
 mod refused;
-#[path = "../support/sidecars/replica.rs"]
-mod replica;
 mod rules;
 mod schema;
 mod shop;
 mod stage;
-#[path = "../support/mod.rs"]
-mod support;
 mod values;
-#[path = "../support/sidecars/wait.rs"]
-mod wait;

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
+use testkit::helm::{done, names, object};
 
 use crate::cases::{Case, SECRET_URL, cases};
-use crate::helm::{done, names, object};
 use crate::stage::{charts, is_up_to_date, names_in};
 
 /// A case with what it renders to: the text, and the objects.
@@ -94,7 +94,7 @@ fn kubernetes_knows_every_field_of_every_object() {
     let mut wrong = unknown.clone();
     wrong["spec"] = json!({"replicas": "three"});
     requests.extend([unknown, wrong].map(|bad| json!({"do": "validate", "objects": [bad], "version": "newest"})));
-    let answers = crate::helm::ask(&requests);
+    let answers = testkit::helm::ask(&requests);
     for answer in &answers[..3] {
         assert_eq!(answer, &Ok(json!(WITHOUT_SCHEMA)));
     }

@@ -1,8 +1,8 @@
 //! Values that contradict each other: each stops Helm with a message that says what to do.
 
 use serde_json::{Value, json};
+use testkit::helm::ask;
 
-use crate::helm::ask;
 use crate::stage::{charts, over};
 
 /// What is set below `baton`, and words of the message.
@@ -84,7 +84,7 @@ fn contradictions_are_refused_with_what_to_do() {
 }
 
 /// A chart whose only template is this, and which depends on the library.
-fn chart_with(charts: &crate::helm::Charts, template: &str, dependency: &str) -> Value {
+fn chart_with(charts: &testkit::helm::Charts, template: &str, dependency: &str) -> Value {
     let folder = charts.folder().join("caller");
     std::fs::create_dir_all(folder.join("templates")).unwrap();
     let manifest = format!("apiVersion: v2\nname: caller\nversion: 1.0.0\ndependencies:\n{dependency}");

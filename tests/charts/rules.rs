@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use testkit::helm::{Charts, ask, object};
+use testkit::root;
 
-use crate::helm::{Charts, ask, object, root};
 use crate::matrix::rendered;
 use crate::pods::{check_mounts, check_security, check_sidecar, containers, pod, sidecar};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use testkit::root;
 
-use crate::helm::root;
 use crate::stage::is_up_to_date;
 
 /// The schema of a chart's values.

@@ -1,11 +1,10 @@
 //! `docs/install.md`, done as it says.
 
-#[path = "../support/helm/shop.rs"]
-pub mod made;
-
 use serde_json::{Value, json};
+use testkit::helm::shop as made;
+use testkit::helm::{Charts, done, object};
+use testkit::root;
 
-use crate::helm::{Charts, done, object, root};
 use crate::pods::{check_mounts, check_sidecar, pod};
 use crate::stage::over;
 

@@ -3,8 +3,8 @@
 use std::fs;
 
 use serde_json::{Map, Value};
-
-use crate::helm::{Charts, root};
+use testkit::helm::Charts;
+use testkit::root;
 
 /// Copies of the charts with short alerts and a short dashboard, so that golden files need not hold the real ones.
 pub fn charts() -> Charts {

@@ -3,8 +3,8 @@
 use std::fs;
 
 use serde_json::Value;
+use testkit::root;
 
-use crate::helm::root;
 use crate::schema::{resolve, schema};
 use crate::stage::{at, is_up_to_date};
 

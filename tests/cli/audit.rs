@@ -1,11 +1,12 @@
 //! `baton audit` and `baton purge` on a real Redis.
 
+use testkit::ports::free_port;
+use testkit::quorum::Members;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::{BOUND, wait_until};
+
 use crate::bench::Bench;
-use crate::support::ports::free_port;
-use crate::support::quorum::Members;
-use crate::support::redis::RedisServer;
-use crate::support::resp::Reply;
-use crate::support::{BOUND, wait_until};
 
 fn config(bench: &Bench, url: &str, more: &str) -> String {
     bench.file("c.yaml", &format!("store: {{ redis: {{ url: '{url}'{more} }} }}\nroles: [{{ name: a }}]\n"))

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use testkit::{wait_until, within};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-
-use crate::support::{wait_until, within};
 
 /// Longer than the longest lease here and a start on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,9 +1,9 @@
 //! `baton dev`, and `baton resign` beside it.
 
 use rustix::process::Signal;
+use testkit::redis::RedisServer;
 
 use crate::bench::{Bench, Running, dev_port, one_leader, role_at};
-use crate::support::redis::RedisServer;
 
 async fn dev(port: u16, more: &[&str]) -> (Bench, Running) {
     let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));

@@ -1,11 +1,11 @@
 //! `baton exec`: a command runs only while its replica leads, and never two at once.
 
 use rustix::process::Signal;
+use testkit::proxy::{Network, Proxy};
+use testkit::redis::RedisServer;
+use testkit::wait_until;
 
 use crate::bench::{Bench, PATIENCE, Running, exists, written};
-use crate::support::proxy::{Network, Proxy};
-use crate::support::redis::RedisServer;
-use crate::support::wait_until;
 
 const LEASE_KEY: &str = "baton:{job}:lease";
 

@@ -1,7 +1,8 @@
 //! The commands where leases are Lease objects of a Kubernetes API server.
 
+use testkit::kubernetes::{FakeApi, Fault};
+
 use crate::bench::Bench;
-use crate::support::kubernetes::{FakeApi, Fault};
 
 /// A bench on this API service, and a configuration for it.
 fn bench(api: &FakeApi) -> (Bench, String) {

@@ -1,10 +1,10 @@
 //! What a sidecar logs: the fields that people and alerts read, on a real process.
 
 use serde_json::Value;
+use testkit::redis::RedisServer;
+use testkit::{wait_until, wait_until_async};
 
 use crate::bench::{Bench, PATIENCE, Running, ask, dev_port, role_at};
-use crate::support::redis::RedisServer;
-use crate::support::{wait_until, wait_until_async};
 
 /// The states that `/status` remembers, oldest first.
 /// The states that the role has had: a change of only its holder is none.

@@ -1,8 +1,5 @@
 //! The command line, as a person or a script meets it: the real binary, real processes, a real Redis.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod bench;
 
 mod audit;

@@ -1,7 +1,8 @@
 //! `baton status` and `baton resign` beside a sidecar.
 
+use testkit::ports::free_port;
+
 use crate::bench::{Bench, PATIENCE, Running, ask, dev_port, role_at};
-use crate::support::ports::free_port;
 
 /// A sidecar over memory, or over `store`, with a token file when one is named.
 fn sidecar(bench: &Bench, port: u16, store: &str, more: &str) -> Running {

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::apiserver::Cluster;
+use testkit::sidecars::claims::Claim;
+use testkit::sidecars::wait::{last_for, until};
 
-use crate::apiserver::Cluster;
-use crate::claims::Claim;
 use crate::elector::{self, Campaign, ClientGo, Elector};
 use crate::group::{Group, LEASE_NAME, TIMINGS};
-use crate::wait::{last_for, until};
 
 const REPLICAS: usize = 5;
 const SECONDS_DEFAULT: u64 = 100;
@@ -330,7 +330,7 @@ async fn whatever_happens_beside_an_elector_built_on_client_go_1_26_at_most_one_
 fn the_checker_sees_a_claim_beside_an_elector() {
     let origin = Instant::now();
     let at = |ms| origin + Duration::from_millis(ms);
-    let who = crate::claims::Who { replica: 0, start: 1 };
+    let who = testkit::sidecars::claims::Who { replica: 0, start: 1 };
     let claim = |from, until| Claim { who, token: 1, from: at(from), until: at(until) };
     let count = |claims: &[Claim]| overlaps(claims, &[(at(100), Some(at(200))), (at(300), None)], origin).len();
     assert_eq!(count(&[claim(0, 100), claim(200, 300)]), 0);

@@ -6,13 +6,13 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Error};
 use serde_json::{Value, json};
+use testkit::apiserver::Cluster;
+use testkit::helm::shop;
+use testkit::helm::{Charts, done, names, object};
+use testkit::sidecars::replica::{ROLE, Replica, Settings};
+use testkit::sidecars::wait::until;
 
-use crate::apiserver::Cluster;
 use crate::group::{TIMINGS, settings};
-use crate::helm::{Charts, done, names, object};
-use crate::replica::{ROLE, Replica, Settings};
-use crate::shop;
-use crate::wait::until;
 
 /// A cluster whose namespace takes restricted pods only.
 async fn restricted() -> Cluster {

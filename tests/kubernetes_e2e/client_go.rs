@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use hyper::http::Request;
 use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
+use testkit::apiserver::Cluster;
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{last_for, until, until_some};
 
-use crate::apiserver::Cluster;
 use crate::elector::{self, Campaign, ClientGo, Elector, Record, read_record};
 use crate::group::{Group, LEASE_NAME, TIMINGS, settings};
-use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::wait::{last_for, until, until_some};
 
 /// What a busy machine may add to what the protocols take.
 const SLACK: Duration = Duration::from_secs(4);

@@ -9,13 +9,12 @@ use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-use crate::apiserver::Cluster;
-use crate::apps::Apps;
-use crate::claims::Term;
-use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::support::redis::RedisServer;
-use crate::wait::{until, until_some};
+use testkit::apiserver::Cluster;
+use testkit::redis::RedisServer;
+use testkit::sidecars::apps::Apps;
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{until, until_some};
 
 /// The defaults of a role.
 const DEFAULTS: Lease = Lease { duration: 15_000, renew: 5_000, margin: 1_000, validity: 5_000 };

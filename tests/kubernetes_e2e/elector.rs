@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
-
-use crate::apiserver::Cluster;
-use crate::apiserver::server::programs;
+use testkit::apiserver::Cluster;
+use testkit::apiserver::server::programs;
 
 /// The lease that [`Campaign::new`] asks for: what others wait for when it has died.
 pub const LEASE: Duration = Duration::from_secs(4);

@@ -12,15 +12,15 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use rustix::process::Signal;
 use serde_json::json;
+use testkit::apiserver::Cluster;
+use testkit::helm::{Charts, done, object};
+use testkit::redis::RedisServer;
+use testkit::sidecars::apps::Apps;
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{last_for, until, until_some};
 
-use crate::apiserver::Cluster;
-use crate::apps::Apps;
-use crate::claims::Term;
-use crate::helm::{Charts, done, object};
 use crate::labels::Labels;
-use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::support::redis::RedisServer;
-use crate::wait::{last_for, until, until_some};
 
 const LABEL: &str = "baton.dev/role-scheduler";
 const MIRROR: &str = "baton-scheduler";
@@ -81,7 +81,8 @@ impl Stage {
 
     /// When this term began at the latest and at the earliest that is sure: its leader's last answer before it.
     fn began(&self, term: &Term) -> Instant {
-        let before = |seen: &crate::apps::Seen| seen.who == term.who && seen.read < term.from && !seen.told.leader;
+        let before =
+            |seen: &testkit::sidecars::apps::Seen| seen.who == term.who && seen.read < term.from && !seen.told.leader;
         let last = self.apps.all_after(self.apps_origin()).into_iter().rev().find(before);
         last.map_or(term.from, |seen| seen.read)
     }
@@ -139,7 +140,7 @@ async fn label_events_and_mirror_are_what_kubectl_shows_of_a_handover_and_of_the
     stage.resign(old);
     let next = stage.leader_after(first.token);
     stage.settled(&next);
-    crate::support::wait_until_async(Duration::from_secs(10), "all of it is told", async || {
+    testkit::wait_until_async(Duration::from_secs(10), "all of it is told", async || {
         told(&stage, old).await.iter().any(|(reason, _)| reason == "HandedOver")
             && told(&stage, heir).await.iter().any(|(_, note)| note.contains(&next.token.to_string()))
             && mirrored(&stage).await == (Some(format!("web-{heir}")), Some(1))
@@ -285,7 +286,7 @@ async fn leadership_goes_on_while_the_api_server_stands_still_and_the_newest_sta
     stage.cluster.server().expect("its own").resume();
     let shown = stage.settled(&last);
     println!("after the API server's standstill: {} ms", shown.saturating_duration_since(resumed).as_millis());
-    crate::support::wait_until_async(Duration::from_secs(30), "the mirror shows it, too", async || {
+    testkit::wait_until_async(Duration::from_secs(30), "the mirror shows it, too", async || {
         let lease = stage.cluster.leases().get(MIRROR).await.expect("the mirror");
         lease.annotations().get("baton.dev/mirror") == Some(&last.token.to_string())
     })

@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease as LeaseObject;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
-
-use crate::apiserver::{Cluster, lease_rule};
-use crate::apps::{Apps, Seen};
-use crate::claims::Term;
-use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::support::place::Place;
-use crate::wait::until_some;
+use testkit::apiserver::{Cluster, lease_rule};
+use testkit::place::Place;
+use testkit::sidecars::apps::{Apps, Seen};
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::until_some;
 
 /// The Lease of the role that every scenario is about.
 pub const LEASE_NAME: &str = "baton-scheduler";

@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::apiserver::Cluster;
+use testkit::apiserver::Cluster;
+use testkit::sidecars::jobs::{App, Job, audit, audit_calls, job, json, leader, runs};
+use testkit::sidecars::replica::{ROLE, Replica, Settings};
+use testkit::sidecars::wait::{last_for, until, until_some};
+
 use crate::group::{TIMINGS, documented_rules_with, settings};
-use crate::job_checker::{App, Job, audit, audit_calls, job, json, leader, runs};
-use crate::replica::{ROLE, Replica, Settings};
-use crate::wait::{last_for, until, until_some};
 
 const REPLICAS: usize = 3;
 const JOB: Job = Job { period_s: 10, overlaps: true, history: [100, 35] };

@@ -9,9 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt};
+use testkit::apiserver::client;
 use tokio::sync::oneshot;
-
-use crate::apiserver::client;
 
 /// The pods with the label, each with the token beside it.
 type Labelled = BTreeMap<String, String>;

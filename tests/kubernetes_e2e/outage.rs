@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
+use testkit::kubernetes::{FakeApi, Fault, NAMESPACE, write_kubeconfig};
+use testkit::place::{Network, Place};
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{last_for, until};
 
 use crate::elector::{Campaign, ClientGo, Elector};
-use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::support::kubernetes::{FakeApi, Fault, NAMESPACE, write_kubeconfig};
-use crate::support::place::{Network, Place};
-use crate::wait::{last_for, until};
 
 const NAME: &str = "baton-scheduler";
 const LEASE: Duration = Duration::from_secs(15);

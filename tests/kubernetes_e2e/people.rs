@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use rustix::process::Signal;
 use serde_json::json;
+use testkit::apiserver::Cluster;
+use testkit::sidecars::wait::last_for;
 
-use crate::apiserver::Cluster;
 use crate::group::{Group, LEASE_NAME, TIMINGS};
-use crate::wait::last_for;
 
 #[tokio::test]
 async fn who_takes_a_lease_by_hand_for_a_second_shortens_nobodys_promise() {

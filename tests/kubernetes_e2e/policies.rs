@@ -11,10 +11,10 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::Kubeconfig;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::apiserver::{Cluster, client, lease_rule};
+use testkit::{BOUND, wait_until_async};
 
-use crate::apiserver::{Cluster, client, lease_rule};
 use crate::group::{Group, LEASE_NAME};
-use crate::support::{BOUND, wait_until_async};
 
 /// Makes what this page says, for a namespace and an account of the cluster's.
 async fn make_documented(page: &str, cluster: &Cluster, account: &str) {

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::DeleteParams;
+use testkit::apiserver::Cluster;
+use testkit::sidecars::replica::{ROLE, Replica};
+use testkit::sidecars::wait::until;
 
-use crate::apiserver::Cluster;
 use crate::group::{LEASE_NAME, documented_rules, settings};
-use crate::replica::{ROLE, Replica};
-use crate::wait::until;
 
 fn without(verb: &str) -> Vec<PolicyRule> {
     let mut rules = documented_rules();

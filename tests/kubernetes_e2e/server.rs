@@ -4,8 +4,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::config::Kubeconfig;
-
-use crate::apiserver::{Cluster, client, lease_rule};
+use testkit::apiserver::{Cluster, client, lease_rule};
 
 fn lease(name: &str) -> Lease {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };

@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::redis::RedisServer;
+use testkit::sidecars::wait::until;
 
 use crate::http::{ask, hold};
 use crate::sidecar::{GUARD, Sidecar, Store};
-use crate::support::redis::RedisServer;
-use crate::wait::until;
 
 fn curl(arguments: &[&str]) -> Child {
     let mut command = Command::new("curl");
@@ -138,7 +138,7 @@ fn an_app_that_keeps_its_promise_in_mind_is_told_when_a_hold_is_lost() {
     assert!(renewal["valid_for_ms"].is_u64(), "{renewal}");
     // While the sidecar stands still it cannot renew; when it goes on, the lock is past its lease.
     sidecar.signal(Signal::STOP);
-    crate::wait::last_for(lease);
+    testkit::sidecars::wait::last_for(lease);
     sidecar.signal(Signal::CONT);
     let mut last = None;
     until("the stream says that the lock is lost", || {

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use testkit::redis::RedisServer;
+
 use crate::sidecar::{GUARD, LOCK_STORE, Sidecar, Store};
-use crate::support::redis::RedisServer;
 
 /// Runs a command in a folder; what it wrote.
 fn run(folder: &Path, program: &str, arguments: &[&str]) -> String {

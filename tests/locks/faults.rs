@@ -4,10 +4,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::redis::{Data, RedisServer};
+use testkit::sidecars::wait::{last_for, until};
+
 use crate::http::{Connection, ask, hold};
 use crate::sidecar::{GUARD, LEASE_MS, Sidecar, Store};
-use crate::support::redis::{Data, RedisServer};
-use crate::wait::{last_for, until};
 
 /// Sidecars on a Redis of their own, once locks are granted.
 fn stage(count: usize) -> (Vec<Sidecar>, RedisServer) {

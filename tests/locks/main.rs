@@ -12,7 +12,3 @@ mod http;
 mod oversell;
 mod sidecar;
 mod soak;
-#[path = "../support/mod.rs"]
-mod support;
-#[path = "../support/sidecars/wait.rs"]
-mod wait;

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::redis::RedisServer;
+use testkit::resp;
+use testkit::sidecars::wait::last_for;
+
 use crate::http::{Connection, hold};
 use crate::sidecar::{GUARD, Sidecar, Store};
-use crate::support::redis::RedisServer;
-use crate::support::resp;
-use crate::wait::last_for;
 
 const SIDECARS: usize = 10;
 const CLIENTS: usize = 100;

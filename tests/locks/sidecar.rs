@@ -7,11 +7,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::ports::free_port;
+use testkit::redis::RedisServer;
+use testkit::sidecars::wait::until;
 
 use crate::http::{Answer, ask};
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::wait::until;
 
 /// The lease of locks whose request names none, in milliseconds.
 pub const LEASE_MS: u64 = 6_000;

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::redis::RedisServer;
+use testkit::sidecars::wait::{last_for, until};
+
 use crate::http::{Connection, hold};
 use crate::sidecar::{GUARD, Sidecar, Store};
-use crate::support::redis::RedisServer;
-use crate::wait::{last_for, until};
 
 const SIDECARS: usize = 3;
 const CLIENTS: u64 = 64;

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::redis::RedisServer;
+use testkit::redis::RedisServer;
 
 /// The Redis of the runbooks' commands.
 const REDIS: &str = "redis://redis:6379/0";

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use crate::http::ask;
+use testkit::ports::free_port;
+use testkit::redis::RedisServer;
+use testkit::sidecars::http::ask;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::until_some;
+
 use crate::promql::words_of;
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::wait::until_some;
 
 /// The labels of a target, which Prometheus adds to every series: by itself, or as the Prometheus operator tells it to.
 pub const TARGET_LABELS: [&str; 6] = ["cluster", "namespace", "job", "pod", "container", "instance"];

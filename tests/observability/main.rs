@@ -3,25 +3,15 @@
 //! is tried. That all of it tells the truth about real faults is shown by tests/observability_e2e.
 
 mod alerts;
-#[path = "../support/sidecars/claims.rs"]
-mod claims;
 mod commands;
 mod dashboards;
 mod files;
-#[path = "../support/sidecars/http.rs"]
-mod http;
 mod live;
 mod panels;
 mod promql;
 mod promtool;
-#[path = "../support/sidecars/replica.rs"]
-mod replica;
 mod rules;
 mod runbooks;
-#[path = "../support/mod.rs"]
-mod support;
-#[path = "../support/sidecars/wait.rs"]
-mod wait;
 
 use files::{names_in, path, text};
 

@@ -1,7 +1,8 @@
 //! The runbooks: each alert has one, each is an alert's, and what they let people type works.
 
+use testkit::redis::RedisServer;
+
 use crate::rules::{names, rules};
-use crate::support::redis::RedisServer;
 use crate::{assert_none, commands, live, names_in, promtool, text};
 
 const PAGES: &str = "docs/runbooks";

@@ -5,14 +5,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use testkit::sidecars::replica::{Lease, ROLE};
+use testkit::sidecars::wait::{last_for, until};
 
 use crate::files::{path, text};
 use crate::prometheus::{APP, NAMESPACE};
-use crate::replica::{Lease, ROLE};
 use crate::rules::{divided, rules};
 use crate::server::Server;
 use crate::stage::Stage;
-use crate::wait::{last_for, until};
 use crate::webhook::Webhook;
 
 /// Alertmanager with the documented configuration, its receiver being `webhook`, and no wait for more alerts.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::sidecars::replica::{Lease, ROLE};
+use testkit::sidecars::wait::{last_for, until};
 
 use crate::panels::{Dashboard, dashboards, substituted};
 use crate::prometheus::{Prometheus, Series, now_s};
 use crate::record::{Dark, Held, Notes, leaders, terms};
-use crate::replica::{Lease, ROLE};
 use crate::rules::divided;
 use crate::stage::Stage;
-use crate::wait::{last_for, until};
 
 /// How much faster time passes in the rules.
 const FACTOR: u64 = 12;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use testkit::sidecars::replica::Replica;
 
-use crate::replica::Replica;
 use crate::server::Server;
 
 /// What a target is called: as pods of one app are in Kubernetes, where a restarted container keeps its address.

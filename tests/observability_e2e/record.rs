@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use crate::apps::Apps;
+use testkit::sidecars::apps::Apps;
+
 use crate::prometheus::now_s;
 
 /// When Redis was gone, in seconds since the epoch.
@@ -48,7 +49,7 @@ pub struct Held {
 pub fn terms(apps: &Apps) -> Vec<Held> {
     let (here, here_s) = (Instant::now(), now_s());
     let at_s = |at: Instant| here_s - here.saturating_duration_since(at).as_secs_f64();
-    let held = |term: crate::claims::Term| Held {
+    let held = |term: testkit::sidecars::claims::Term| Held {
         pod: format!("web-{}", term.who.replica),
         token: term.token,
         from_s: at_s(term.from),

@@ -8,9 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-
-use crate::support::ports::free_port;
-use crate::wait::until;
+use testkit::ports::free_port;
+use testkit::sidecars::wait::until;
 
 /// See the module.
 pub struct Server {

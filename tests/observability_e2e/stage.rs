@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use rustix::process::Signal;
+use testkit::redis::RedisServer;
+use testkit::sidecars::apps::Apps;
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{until, until_some};
 
-use crate::apps::Apps;
-use crate::claims::Term;
 use crate::prometheus::Prometheus;
-use crate::replica::{Lease, ROLE, Replica, Settings};
 use crate::server::Server;
-use crate::support::redis::RedisServer;
-use crate::wait::{until, until_some};
 
 /// How many sidecars there are.
 pub const REPLICAS: usize = 3;

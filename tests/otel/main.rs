@@ -1,29 +1,19 @@
 //! Spans of a real sidecar at a collector that the test is. Only in a build with the feature `otel`: `make e2e`.
 
 mod app;
-#[path = "../support/sidecars/claims.rs"]
-mod claims;
 mod collector;
-#[path = "../support/sidecars/http.rs"]
-mod http;
-#[path = "../support/sidecars/replica.rs"]
-mod replica;
-#[path = "../support/mod.rs"]
-mod support;
-#[path = "../support/sidecars/wait.rs"]
-mod wait;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::place::Place;
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{until, until_some};
 
 use crate::app::App;
 use crate::collector::{Collector, Span};
-use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::support::place::Place;
-use crate::wait::{until, until_some};
 
 const JOB: &str =
     "jobs:\n  - { name: tick, role: scheduler, schedule: '@every 1s', run: { exec: { command: ['true'] } } }\n";

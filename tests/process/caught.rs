@@ -1,9 +1,10 @@
 //! A checker that cannot fail proves nothing: here two replicas do lead at once, because each has a Redis of its own.
 
+use testkit::redis::RedisServer;
+use testkit::sidecars::replica::{Lease, Settings};
+use testkit::sidecars::wait::until;
+
 use crate::group::Group;
-use crate::replica::{Lease, Settings};
-use crate::support::redis::RedisServer;
-use crate::wait::until;
 
 #[test]
 fn two_replicas_on_two_redises_are_caught_as_two_leaders() {

@@ -1,12 +1,13 @@
 //! The clock of Redis is stepped while somebody leads.
 
-use crate::clock::{self, ClockControl};
+use testkit::place::Place;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::sidecars::clock::{self, ClockControl};
+use testkit::sidecars::replica::Lease;
+use testkit::sidecars::wait::until;
+
 use crate::group::{Group, LEASE_KEY};
-use crate::replica::Lease;
-use crate::support::place::Place;
-use crate::support::redis::RedisServer;
-use crate::support::resp::Reply;
-use crate::wait::until;
 
 fn store_seconds(redis: &RedisServer) -> i64 {
     let Reply::List(parts) = redis.command(&["TIME"]) else { panic!("TIME answers a list") };
@@ -19,7 +20,7 @@ fn a_stepped_redis_clock_makes_no_second_leader_and_is_reported() {
         println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
         return;
     };
-    let control = ClockControl::new();
+    let control = ClockControl::started();
     let environment = control.environment(library);
     let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
     let redis = RedisServer::start_at(&Place::here(), &environment, &[]);

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::redis::RedisServer;
+use testkit::sidecars::replica::{Lease, Settings};
+use testkit::sidecars::wait::{SLACK, last_for, until};
 
 use crate::group::{Group, ROLE, ms_between};
-use crate::replica::{Lease, Settings};
-use crate::support::redis::RedisServer;
-use crate::wait::{SLACK, last_for, until};
 
 #[test]
 fn a_killed_leader_is_followed_by_another_with_a_greater_token() {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::redis::RedisServer;
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::{Lease, Settings};
+use testkit::sidecars::wait::until;
 
-use crate::claims::Term;
 use crate::group::{Group, ms_between};
 use crate::pods_api::{NAMESPACE, PodsApi};
-use crate::replica::{Lease, Settings};
-use crate::support::redis::RedisServer;
-use crate::wait::until;
 
 /// So long that nobody is next because of it while a test looks.
 const LONG: Lease = Lease { duration: 60_000, renew: 1_000, margin: 1_200, validity: 700 };

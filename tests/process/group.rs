@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::apps::{Apps, Seen};
-use crate::claims::Term;
-pub use crate::replica::{LEASE_KEY, ROLE};
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::redis::RedisServer;
-use crate::wait::until_some;
+use testkit::redis::RedisServer;
+use testkit::sidecars::apps::{Apps, Seen};
+use testkit::sidecars::claims::Term;
+pub use testkit::sidecars::replica::{LEASE_KEY, ROLE};
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::until_some;
 
 /// Where its record is.
 pub const RECORD_KEY: &str = "baton:{scheduler}:record";

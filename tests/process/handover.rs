@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::apps::Told;
+use testkit::sidecars::apps::Told;
+use testkit::sidecars::http::Connection;
+use testkit::sidecars::replica::Lease;
+
 use crate::group::{Group, ROLE, ms_between};
-use crate::http::Connection;
-use crate::replica::Lease;
 
 /// Follows by long poll until this replica leads; when, and with which token.
 fn follow_by_long_poll(address: SocketAddr, mut index: u64) -> (Instant, u64) {

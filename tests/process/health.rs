@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
+use testkit::redis::RedisServer;
+use testkit::sidecars::replica::{Lease, Settings};
+
 use crate::group::{Group, ROLE, ms_between};
-use crate::replica::{Lease, Settings};
-use crate::support::redis::RedisServer;
 
 /// How an app answers its health check.
 #[derive(Clone, Copy)]

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::job_checker::{Account, App, Job, audit, audit_calls, job, json, leader, runs};
-use crate::replica::{LEASE_KEY, Lease, ROLE, Replica, Settings};
-use crate::support::redis::RedisServer;
-use crate::wait::{last_for, until, until_some};
+use testkit::redis::RedisServer;
+use testkit::sidecars::jobs::{Account, App, Job, audit, audit_calls, job, json, leader, runs};
+use testkit::sidecars::replica::{LEASE_KEY, Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{last_for, until, until_some};
 
 const REPLICAS: usize = 3;
 const JOB: Job = Job { period_s: 2, overlaps: false, history: [1_000, 1_000] };

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::kubernetes::{FakeApi, Fault, NAMESPACE};
+use testkit::redis::RedisServer;
+use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
+use testkit::sidecars::wait::{last_for, until, until_some};
 
 use crate::group::Group;
-use crate::replica::{Lease, ROLE, Replica, Settings};
-use crate::support::kubernetes::{FakeApi, Fault, NAMESPACE};
-use crate::support::redis::RedisServer;
-use crate::wait::{last_for, until, until_some};
 
 const LABEL: &str = "baton.dev/role-scheduler";
 const MIRROR: &str = "baton-scheduler";

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::kubernetes::{FakeApi, Fault};
+use testkit::sidecars::apps::{Apps, Seen};
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::{SLACK, last_for, until, until_some};
 
-use crate::apps::{Apps, Seen};
-use crate::claims::Term;
 use crate::group::{ROLE, ms_between};
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::kubernetes::{FakeApi, Fault};
-use crate::wait::{SLACK, last_for, until, until_some};
 
 const NAME: &str = "baton-scheduler";
 /// An API service, replicas on it, and the apps that watch whether the promises are kept.

@@ -6,11 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-
-use crate::http::Connection;
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::wait::until;
+use testkit::ports::free_port;
+use testkit::redis::RedisServer;
+use testkit::sidecars::http::Connection;
+use testkit::sidecars::wait::until;
 
 /// Each has some lines to say when it begins to lead, and when it resigns: a pipe takes a few hundred.
 const ROLES: usize = 1_000;

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::claims::Term;
+use testkit::proxy::Network;
+use testkit::redis::{Data, RedisServer};
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::Lease;
+use testkit::sidecars::wait::{until, until_some};
+
 use crate::group::{Group, ms_between};
 use crate::proxies::{Proxies, behind_proxies};
-use crate::replica::Lease;
-use crate::support::proxy::Network;
-use crate::support::redis::{Data, RedisServer};
-use crate::wait::{until, until_some};
 
 fn cut_off_leader(network: Network) {
     let (group, proxies) = behind_proxies(RedisServer::start(), 3, Lease::SHORT, "");

@@ -4,15 +4,15 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testkit::kubernetes::FakeApi;
+use testkit::quorum::Members;
+use testkit::redis::{Data, RedisServer};
+use testkit::sidecars::apps::Apps;
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::{until, until_some};
 
-use crate::apps::Apps;
-use crate::claims::Term;
 use crate::group::ROLE;
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::kubernetes::FakeApi;
-use crate::support::quorum::Members;
-use crate::support::redis::{Data, RedisServer};
-use crate::wait::{until, until_some};
 
 const REPLICAS: usize = 2;
 const LEASE: Lease = Lease::SHORT;
@@ -106,7 +106,7 @@ impl Fleet {
 
     fn is_ready(&self) {
         for replica in &self.replicas {
-            assert_eq!(crate::http::ask(replica.telemetry(), "GET /readyz", "").status, 200);
+            assert_eq!(testkit::sidecars::http::ask(replica.telemetry(), "GET /readyz", "").status, 200);
         }
     }
 

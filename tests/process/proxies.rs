@@ -3,12 +3,12 @@
 use std::sync::mpsc;
 use std::thread;
 
+use testkit::proxy::Proxy;
+use testkit::redis::RedisServer;
+use testkit::sidecars::replica::{Lease, Settings};
 use tokio::sync::oneshot;
 
 use crate::group::Group;
-use crate::replica::{Lease, Settings};
-use crate::support::proxy::Proxy;
-use crate::support::redis::RedisServer;
 
 /// A proxy for each of `replicas`, on a thread that ends with this.
 pub struct Proxies {

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::quorum::Members;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::sidecars::apps::{Apps, Seen};
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::{SLACK, last_for, until, until_some};
 
-use crate::apps::{Apps, Seen};
-use crate::claims::Term;
 use crate::group::{LEASE_KEY, ROLE, ms_between};
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::quorum::Members;
-use crate::support::redis::{Data, RedisServer};
-use crate::support::resp::Reply;
-use crate::wait::{SLACK, last_for, until, until_some};
 
 const REPLICAS: usize = 3;
 const MEMBERS: usize = 5;

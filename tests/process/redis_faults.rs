@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::claims::Term;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::sidecars::claims::Term;
+use testkit::sidecars::replica::Lease;
+use testkit::sidecars::wait::{SLACK, last_for, until, until_some};
+
 use crate::group::{Group, LEASE_KEY, ms_between};
-use crate::replica::Lease;
-use crate::support::redis::{Data, RedisServer};
-use crate::support::resp::Reply;
-use crate::wait::{SLACK, last_for, until, until_some};
 
 fn renewals(group: &Group, term: &Term, outcome: &str) -> f64 {
     group.replicas[term.who.replica].role_metric("baton_renewals_total", &[("outcome", outcome)])

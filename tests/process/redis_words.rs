@@ -4,13 +4,13 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::support::resp::Reply;
-use crate::support::sentinel::{SERVICE, Sentinel};
-use crate::support::tls;
-use crate::wait::{until, until_some};
+use testkit::ports::free_port;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::sentinel::{SERVICE, Sentinel};
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::{until, until_some};
+use testkit::tls;
 
 /// A mistake, and the words that it is told with.
 struct Wrong {

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::sidecars::replica::{Lease, Settings};
+use testkit::sidecars::wait::until;
+
 use crate::group::{Group, LEASE_KEY, RECORD_KEY};
-use crate::replica::{Lease, Settings};
-use crate::support::redis::{Data, RedisServer};
-use crate::support::resp::Reply;
-use crate::wait::until;
 
 /// One replica that is pointed at this URL.
 fn alone(redis: RedisServer, redis_url: String) -> Group {

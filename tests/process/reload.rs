@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::{last_for, until};
 
 use crate::group::{Group, LEASE_KEY, ROLE};
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::redis::RedisServer;
-use crate::support::resp::Reply;
-use crate::wait::{last_for, until};
 
 /// For drains that last longer than it takes to see two changes of a configuration.
 const PATIENT: Lease = Lease { duration: 12_000, renew: 3_000, margin: 300, validity: 8_000 };

@@ -9,13 +9,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-
-use crate::claims::{Claim, Who, breaches};
-use crate::http::Connection;
-use crate::replica::{Lease, Replica, Settings};
-use crate::support::redis::RedisServer;
-use crate::support::resp;
-use crate::wait::{SLACK, last_for, until};
+use testkit::redis::RedisServer;
+use testkit::resp;
+use testkit::sidecars::claims::{Claim, Who, breaches};
+use testkit::sidecars::http::Connection;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::wait::{SLACK, last_for, until};
 
 const SHARDS: usize = 12;
 /// An entry of `GET /roles`.

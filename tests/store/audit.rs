@@ -4,10 +4,10 @@ use std::time::SystemTime;
 
 use baton::config::StoreUse;
 use baton::store::redis::{AuditReport, Severity, audit};
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
 
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
 use super::*;
 
 /// What is kept in a Redis that no other is beside.
@@ -56,7 +56,7 @@ async fn replicas_and_acknowledgements_must_match() {
     };
     assert_eq!(severity(&report(&needs_one).await, "0 replicas"), Severity::Problem);
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
-    support::wait_until(BOUND, "the replica is connected", || {
+    testkit::wait_until(BOUND, "the replica is connected", || {
         master.command(&["INFO", "replication"]).text().contains("connected_slaves:1")
     })
     .await;
@@ -83,7 +83,7 @@ async fn the_master_and_those_that_acknowledge_must_be_a_majority_of_the_servers
     ] {
         replicas.push(RedisServer::start_with(&["--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1", &port]));
         let connected = format!("connected_slaves:{count}");
-        support::wait_until(BOUND, &connected, || master.command(&["INFO", "replication"]).text().contains(&connected))
+        testkit::wait_until(BOUND, &connected, || master.command(&["INFO", "replication"]).text().contains(&connected))
             .await;
         for (acks, expected) in (1..).zip(expected) {
             let replication = Replication { acks, mode: AckMode::Wait, timeout: ms(100) };

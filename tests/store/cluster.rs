@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use baton::store::News;
 use baton::store::redis::Severity;
+use testkit::cluster::Cluster;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::{wait_until, wait_until_async};
 
 use super::audit::{report, severity};
 use super::live::{Live, acknowledged, long_timing, make_free, short_timing};
 use super::refusals::{LEAST_RIGHTS, rights_for};
-use super::support::cluster::Cluster;
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
-use super::support::{wait_until, wait_until_async};
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use baton::base::clock::BootClock;
 use baton::protocol::Rules;
 use baton::store::memory::MemoryStore;
+use testkit::cluster::Cluster;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::sentinel::SentinelSet;
+use testkit::wait_until;
 
 use super::lease_api::LeaseApi;
-use super::support::cluster::Cluster;
-use super::support::conformance::{ALL, Fault, Place, Rule, run};
-use super::support::redis::{Data, RedisServer};
-use super::support::resp::Reply;
-use super::support::sentinel::SentinelSet;
-use super::support::wait_until;
 use super::*;
+use crate::suite::{ALL, Fault, Place, Rule, run};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -3,10 +3,10 @@
 use baton::store::News;
 use baton::store::quorum::Member;
 use baton::store::redis::RedisMember;
+use testkit::redis::RedisServer;
+use testkit::wait_until;
 
 use super::live::{Live, short_timing};
-use super::support::redis::RedisServer;
-use super::support::wait_until;
 use super::*;
 
 /// The configuration for this database of the server.

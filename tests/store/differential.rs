@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use baton::protocol::{Announcement, Attempt, Candidate, LeaseCell, RecordVersion, Rules, Server, StoreTime};
 use baton::store::News;
+use testkit::cluster::Cluster;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::sentinel::SentinelSet;
 
 use super::replication::{PATIENT, pair, with_one_ack};
-use super::support::cluster::Cluster;
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
-use super::support::sentinel::SentinelSet;
 use super::*;
 
 const SEEDS: u64 = 300;

@@ -1,10 +1,11 @@
 //! What breaks between the store and its Redis: nothing hangs, nothing runs later, nothing is claimed that is not
 //! known.
 
-use super::support::proxy::{Network, Proxy};
-use super::support::redis::{Data, RedisServer};
-use super::support::resp::Reply;
-use super::support::{wait_until, wait_until_async};
+use testkit::proxy::{Network, Proxy};
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::{wait_until, wait_until_async};
+
 use super::*;
 
 const LEASE_KEY: &str = "baton:{scheduler}:lease";

@@ -1,7 +1,8 @@
 //! Keys of ours that hold what we did not write: an error that names them, and not a byte changed.
 
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+
 use super::*;
 
 const LEASE_KEY: &str = "baton:{scheduler}:lease";

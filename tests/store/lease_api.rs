@@ -8,10 +8,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
+use testkit::apiserver::{Cluster, lease_rule};
+use testkit::kubernetes::FakeApi;
 use tokio::runtime::{Builder, Runtime};
 
-use super::apiserver::{Cluster, lease_rule};
-use super::support::kubernetes::FakeApi;
 use super::{KubernetesStore, leases_at, leases_config, leases_of};
 
 /// See the module.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use baton::protocol::{AnnouncementKind, GuardCause};
 use baton::store::{News, Purge};
+use testkit::kubernetes::{Fault, write_kubeconfig};
+use testkit::wait_until;
 
-use super::support::kubernetes::{Fault, write_kubeconfig};
-use super::support::wait_until;
 use super::*;
 
 const NAME: &str = "baton-scheduler";
@@ -20,7 +20,7 @@ fn impatient_leases(api: &FakeApi) -> KubernetesStore {
 /// What a campaign is told, as soon as failures before it are slept off.
 async fn told(store: &KubernetesStore, request: CampaignRequest) -> CampaignReply {
     let mut reply = None;
-    support::wait_until_async(BOUND, "an answer", async || {
+    testkit::wait_until_async(BOUND, "an answer", async || {
         reply = store.campaign(&role(), request.clone()).await.ok().map(|stamped| stamped.reply);
         reply.is_some()
     })
@@ -38,7 +38,7 @@ async fn won(store: &KubernetesStore, request: CampaignRequest) -> (Token, u64) 
 /// Likewise.
 async fn renewed(store: &KubernetesStore, token: Token) -> RenewReply {
     let mut reply = None;
-    support::wait_until_async(BOUND, "an answer", async || {
+    testkit::wait_until_async(BOUND, "an answer", async || {
         reply = store.renew(&role(), renewal(1, 1, token)).await.ok().map(|stamped| stamped.reply);
         reply.is_some()
     })
@@ -105,7 +105,7 @@ async fn what_a_create_without_an_answer_left_is_no_term_before_it_was_watched_f
     let reply = told(&store, request.clone()).await;
     assert!(matches!(reply, CampaignReply::Guarded { cause: GuardCause::Regression, .. }), "{reply:?}");
     let mut next = None;
-    support::wait_until_async(BOUND, "the lease has been watched", async || {
+    testkit::wait_until_async(BOUND, "the lease has been watched", async || {
         let reply = store.campaign(&role(), request.clone()).await.expect("an answer").reply;
         next = if let CampaignReply::Granted { token, .. } = reply { Some(token) } else { None };
         next.is_some()
@@ -291,7 +291,7 @@ async fn a_mirror_of_that_name_is_no_lease_and_is_left_as_it_is() {
 async fn a_service_at_another_address_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig: PathBuf = dir.path().join("kubeconfig");
-    let nobody = support::ports::free_port();
+    let nobody = testkit::ports::free_port();
     write_kubeconfig(&kubeconfig, nobody, "shop");
     let store = leases_at(kubeconfig, &leases_config());
     let told = store.campaign(&role(), unguarded(1, 1)).await.expect_err("nobody listens").to_string();

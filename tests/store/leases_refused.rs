@@ -1,9 +1,9 @@
 //! What an API service refuses, in words for who has to put it right.
 
 use baton::store::News;
+use testkit::kubernetes::{Fault, write_kubeconfig};
+use testkit::wait_until;
 
-use super::support::kubernetes::{Fault, write_kubeconfig};
-use super::support::wait_until;
 use super::*;
 
 const NAME: &str = "baton-scheduler";
@@ -69,7 +69,7 @@ async fn credentials_that_are_not_accepted_are_named_and_not_repeated() {
     assert!(matches!(&*store.health().borrow(), StoreHealth::Down { reason } if reason.contains("401")));
     assert_eq!(api.last_token().as_deref(), Some("Bearer correct-horse"));
     api.reject_credentials(false);
-    support::wait_until_async(BOUND, "they are taken", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok())
+    testkit::wait_until_async(BOUND, "they are taken", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok())
         .await;
 }
 
@@ -125,7 +125,7 @@ async fn the_first_leader_comes_without_the_right_to_watch_too() {
     let store = KubernetesStore::with_kubeconfig(&config, api.kubeconfig(), lease_duration, 7);
     let _news = store.listen(&role());
     let mut wait = Duration::ZERO;
-    support::wait_until_async(BOUND, "an absent Lease was looked at for long enough", async || {
+    testkit::wait_until_async(BOUND, "an absent Lease was looked at for long enough", async || {
         // As a candidate does: not before it was told to come back.
         tokio::time::sleep(wait).await;
         match store.campaign(&role(), CampaignRequest { lease_duration, ..ask(1, 1) }).await {
@@ -157,7 +157,7 @@ async fn what_is_refused_for_one_role_is_asked_less_and_less_often() {
     assert_eq!(within("the watch", news.recv()).await, Some(News::Gap));
     assert!(refused(&store).await.contains("baton.dev/session"));
     api.edit(NAME, |lease| drop(lease["metadata"].as_object_mut().unwrap().remove("annotations")));
-    support::wait_until_async(BOUND, "it is repaired", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok())
+    testkit::wait_until_async(BOUND, "it is repaired", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok())
         .await;
 }
 

@@ -118,7 +118,7 @@ async fn a_dead_client_go_is_waited_for_in_its_own_seconds_and_a_dead_baton_in_i
     assert!(theirs.round());
     let begun = Instant::now();
     let mut won = false;
-    support::wait_until_async(BOUND, "its lease is over", async || {
+    testkit::wait_until_async(BOUND, "its lease is over", async || {
         let request = CampaignRequest { lease_duration: ms(1_200), ..ask(1, 1) };
         won = matches!(reply_to(&store, request).await, CampaignReply::Granted { .. });
         won
@@ -127,6 +127,6 @@ async fn a_dead_client_go_is_waited_for_in_its_own_seconds_and_a_dead_baton_in_i
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     let begun = Instant::now();
     assert!(!theirs.round());
-    support::wait_until(BOUND, "client-go takes over", || theirs.round()).await;
+    testkit::wait_until(BOUND, "client-go takes over", || theirs.round()).await;
     assert!(begun.elapsed() >= ms(1_200), "told in whole seconds, rounded up: {:?}", begun.elapsed());
 }

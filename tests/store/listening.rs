@@ -3,11 +3,11 @@
 use baton::base::mailbox;
 use baton::protocol::{Announcement, AnnouncementKind, Holder};
 use baton::store::News;
+use testkit::proxy::{Network, Proxy};
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::wait_until;
 
-use super::support::proxy::{Network, Proxy};
-use super::support::redis::{Data, RedisServer};
-use super::support::resp::Reply;
-use super::support::wait_until;
 use super::*;
 
 async fn next(news: &mut mailbox::Receiver<News>) -> News {

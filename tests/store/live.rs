@@ -79,7 +79,7 @@ impl Live {
     /// Waits until somebody leads, and says under which token.
     pub async fn led(&self) -> Token {
         let mut token = None;
-        support::wait_until(Duration::from_secs(60), &format!("somebody leads: {}", self.reasons()), || {
+        testkit::wait_until(Duration::from_secs(60), &format!("somebody leads: {}", self.reasons()), || {
             token = self.token();
             token.is_some()
         })
@@ -212,7 +212,7 @@ fn check(handles: &[RoleHandle], seen: &Mutex<Seen>, stop: &AtomicBool) {
 /// deployment that has run before. Without it the first term waits for a lease and a half.
 pub async fn make_free(store: &RedisStore) {
     let mut knowledge = None;
-    support::wait_until_async(Duration::from_secs(60), "a first term", async || {
+    testkit::wait_until_async(Duration::from_secs(60), "a first term", async || {
         let request = CampaignRequest { lease_duration: ms(100), knowledge, ..ask(1, 1) };
         let reply = store.campaign(&role(), request).await.map(|stamped| stamped.reply);
         match reply {
@@ -259,12 +259,12 @@ pub fn short_timing() -> Timing {
 
 #[tokio::test]
 async fn the_checker_sees_two_leaders_where_there_are_two() {
-    let redis = support::redis::RedisServer::start();
+    let redis = testkit::redis::RedisServer::start();
     let apart = config(&redis.url());
     // Two replicas that do not know of each other.
     let prefix = |replica| format!("apart-{replica}");
     let config_of =
         move |replica| RedisConfig { key_prefix: prefix(replica), command_timeout: ms(600), ..apart.clone() };
     let live = Live::start_each(config_of, short_timing(), 2, 1);
-    support::wait_until(Duration::from_secs(30), "the checker notices", || !live.seen().broken.is_empty()).await;
+    testkit::wait_until(Duration::from_secs(30), "the checker notices", || !live.seen().broken.is_empty()).await;
 }

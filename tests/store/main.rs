@@ -1,13 +1,6 @@
 //! The Redis store on real servers: the rules, random operations against the reference, faults, refusals.
 
-#[path = "../support/apiserver/mod.rs"]
-mod apiserver;
-#[path = "../support/mod.rs"]
-mod support;
-
 mod audit;
-#[path = "../support/sidecars/clock.rs"]
-mod clock;
 mod cluster;
 mod conformance;
 mod databases;
@@ -29,8 +22,10 @@ mod presence;
 mod quorum;
 mod refusals;
 mod replication;
+mod requests;
 mod rules;
 mod sentinel;
+mod suite;
 mod tls;
 
 use std::sync::Arc;
@@ -45,10 +40,10 @@ use baton::store::kubernetes::KubernetesStore;
 use baton::store::redis::RedisStore;
 use baton::store::{LeaseStore, ShortestLease, StoreError, StoreHealth};
 use secrecy::SecretString;
+use testkit::kubernetes::FakeApi;
+use testkit::{BOUND, within};
 
-use support::kubernetes::FakeApi;
-use support::requests::{LEASE, NOTHING, ask, candidate, giving_back, knows_for, ms, renewal, unguarded, version_of};
-use support::{BOUND, within};
+use requests::{LEASE, NOTHING, ask, candidate, giving_back, knows_for, ms, renewal, unguarded, version_of};
 
 fn config(url: &str) -> RedisConfig {
     RedisConfig {

@@ -10,10 +10,10 @@ use baton::protocol::{
 use baton::store::News;
 use baton::store::quorum::Member;
 use baton::store::redis::RedisMember;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
 
 use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, ROUNDING, Random, Trail, shift};
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
 use super::*;
 
 const SEEDS: u64 = 700;

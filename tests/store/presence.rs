@@ -1,10 +1,10 @@
 //! Who takes part in a role that is split over shards: the script against the reference, its key, and what it refuses.
 
 use baton::protocol::{Dice, Member, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, StoreTime};
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::wait_until_async;
 
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
-use super::support::wait_until_async;
 use super::*;
 
 const KEY: &str = "baton:{scheduler}:presence";

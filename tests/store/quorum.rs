@@ -10,16 +10,16 @@ use baton::protocol::{Seats, Stamped};
 use baton::store::Purge;
 use baton::store::quorum::{Member, QuorumStore};
 use baton::store::redis::RedisMember;
+use testkit::place::Place as Here;
+use testkit::quorum::Members;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::sentinel::Sentinel;
+use testkit::{wait_until, wait_until_async};
 
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::support::conformance::{Fault, Place, Rule, run};
-use super::support::place::Place as Here;
-use super::support::quorum::Members;
-use super::support::redis::{Data, RedisServer};
-use super::support::resp::Reply;
-use super::support::sentinel::Sentinel;
-use super::support::{wait_until, wait_until_async};
 use super::*;
+use crate::suite::{Fault, Place, Rule, run};
 
 /// When a member's answer is no longer waited for: long enough for a busy machine, and told apart from an answer.
 const PATIENCE: Duration = Duration::from_millis(1_500);

@@ -5,15 +5,15 @@ use std::sync::Mutex;
 use baton::config::Secret;
 use baton::protocol::{Portion, PresenceRequest};
 use baton::store::redis::Severity;
+use testkit::ports::free_port;
+use testkit::proxy::Proxy;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::{wait_until, wait_until_async};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::audit::{report, severity};
 use super::replication::knows_waitaof;
-use super::support::ports::free_port;
-use super::support::proxy::Proxy;
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
-use super::support::{wait_until, wait_until_async};
 use super::*;
 
 fn secret(text: &str) -> Option<Secret> {

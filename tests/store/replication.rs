@@ -1,11 +1,11 @@
 //! R6: a grant or a renewal counts only with enough acknowledgements, asked for on the connection that wrote.
 
 use baton::protocol::GuardCause;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::{wait_until, wait_until_async};
 
 use super::rules::win_after_the_start;
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
-use super::support::{wait_until, wait_until_async};
 use super::*;
 
 /// Waits for one replica, for as long as this.

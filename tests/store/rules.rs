@@ -2,10 +2,10 @@
 
 use baton::protocol::GuardCause;
 use baton::store::Purge;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
+use testkit::{BOUND, wait_until};
 
-use super::support::redis::{Data, RedisServer};
-use super::support::resp::Reply;
-use super::support::{BOUND, wait_until};
 use super::*;
 
 const LEASE_KEY: &str = "baton:{scheduler}:lease";
@@ -14,7 +14,7 @@ const RECORD_KEY: &str = "baton:{scheduler}:record";
 /// Waits out the guard of a server that has just started, as the role with this lease sees it.
 pub async fn win_after_the_start(store: &RedisStore, session: u128, lease: Duration) -> (Token, u64) {
     let (mut won, mut knowledge) = (None, None);
-    support::wait_until_async(BOUND, "the guard ends", async || {
+    testkit::wait_until_async(BOUND, "the guard ends", async || {
         let request = CampaignRequest { lease_duration: lease, knowledge, ..ask(session, 1) };
         match campaign(store, request).await {
             CampaignReply::Granted { token, count } => won = Some((token, count)),

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use baton::base::clock::{BootClock, Clock};
 use baton::protocol::Timing;
+use testkit::resp::Reply;
+use testkit::sentinel::{Sentinel, SentinelSet};
+use testkit::{wait_until, wait_until_async};
 
 use super::live::{Live, Seen, acknowledged, default_lease, long_timing, make_free, short_timing};
 use super::refusals::{LEAST_RIGHTS, rights_for};
-use super::support::resp::Reply;
-use super::support::sentinel::{Sentinel, SentinelSet};
-use super::support::{wait_until, wait_until_async};
 use super::*;
 
 /// As long as the set itself gives the Sentinels: after a term was lost, two leases pass.

@@ -1,11 +1,12 @@
 //! Encryption: who is trusted, what is wrong when it does not work, and new files without a restart.
 
-use super::support::ports::free_port;
-use super::support::redis::RedisServer;
-use super::support::resp::Reply;
-use super::support::sentinel::{SERVICE, Sentinel};
-use super::support::tls::{self, fixture, start};
-use super::support::{wait_until, wait_until_async};
+use testkit::ports::free_port;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::sentinel::{SERVICE, Sentinel};
+use testkit::tls::{self, fixture, start};
+use testkit::{wait_until, wait_until_async};
+
 use super::*;
 
 /// Failovers take seconds, and machines are busy.

@@ -6,8 +6,9 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use testkit::apiserver::server::ApiServer;
+use testkit::resp::{Connection, Reply};
 
-use crate::apiserver::server::ApiServer;
 use crate::client::Way;
 use crate::part::{Bench, Findings, Part};
 use crate::peers::elector::{Contest, Crash, Electorate};
@@ -17,7 +18,6 @@ use crate::plot::{Axis, Kind, Plot};
 use crate::replica::{Group, ROLE};
 use crate::report::Row;
 use crate::stats::{distribution, percentile};
-use crate::support::resp::{Connection, Reply};
 
 pub const PART: Part = Part {
     name: "crash",

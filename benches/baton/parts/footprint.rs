@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use testkit::redis::RedisServer;
+
 use crate::part::{Bench, Findings, Part, root};
 use crate::process::{cpu_s, status};
 use crate::replica::{Group, Replica, Spec, binary};
 use crate::report::Row;
 use crate::stats::{median, percentile};
-use crate::support::redis::RedisServer;
 
 pub const PART: Part = Part {
     name: "footprint",

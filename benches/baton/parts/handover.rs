@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use testkit::apiserver::server::ApiServer;
 
-use crate::apiserver::server::ApiServer;
 use crate::client::Way;
 use crate::part::{Bench, Findings, Part};
 use crate::peers::elector::{Contest, Electorate};

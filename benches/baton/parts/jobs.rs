@@ -15,6 +15,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use testkit::redis::RedisServer;
+use testkit::wait_until;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
@@ -25,8 +27,6 @@ use crate::process::cpu_s;
 use crate::replica::{Group, Replica, Spec};
 use crate::report::Row;
 use crate::stats::{distribution, percentile};
-use crate::support::redis::RedisServer;
-use crate::support::wait_until;
 
 pub const PART: Part = Part {
     name: "jobs",

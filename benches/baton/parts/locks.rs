@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::Value;
+use testkit::redis::RedisServer;
 
 use super::rest::calls;
 use crate::part::{Bench, Findings, Part};
@@ -18,7 +19,6 @@ use crate::raw::{Http, Redis};
 use crate::replica::{Group, Replica, Spec};
 use crate::report::Row;
 use crate::stats::median;
-use crate::support::redis::RedisServer;
 
 pub const PART: Part = Part {
     name: "locks",

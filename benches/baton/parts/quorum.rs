@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use testkit::proxy::Proxy;
+use testkit::quorum::Members;
+
 use crate::apps::{Apps, COOLDOWN};
 use crate::part::{Bench, Findings, Part};
 use crate::replica::{Group, Spec};
 use crate::report::{Row, Table};
 use crate::stats::percentile;
-use crate::support::proxy::Proxy;
-use crate::support::quorum::Members;
 
 pub const PART: Part = Part {
     name: "quorum",

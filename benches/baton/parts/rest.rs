@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use hyper::Request;
 use kube::config::Kubeconfig;
+use testkit::apiserver::{self, server::ApiServer};
+use testkit::redis::RedisServer;
 
-use crate::apiserver::{self, server::ApiServer};
 use crate::part::{Bench, Findings, Part};
 use crate::peers::elector::{Contest, Electorate};
 use crate::peers::install::Missing;
 use crate::replica::{Group, Replica, Spec};
 use crate::report::Row;
-use crate::support::redis::RedisServer;
 
 pub const PART: Part = Part {
     name: "rest",

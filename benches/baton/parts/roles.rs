@@ -7,13 +7,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
+use testkit::redis::RedisServer;
+
 use crate::part::{Bench, Findings, Part};
 use crate::plot::{Axis, Kind, Plot};
 use crate::process::{cpu_s, status};
 use crate::replica::{Replica, Spec};
 use crate::report::Row;
 use crate::stats::percentile;
-use crate::support::redis::RedisServer;
 
 pub const PART: Part = Part {
     name: "roles",

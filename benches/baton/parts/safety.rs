@@ -10,9 +10,14 @@ use std::time::{Duration, Instant};
 use baton::app::open_store;
 use baton::base::clock::{BootClock, SharedClock};
 use baton::config::{Environment, StoreUse, check_text};
-use baton::protocol::{CampaignReply, RenewReply, RenewRequest, RoleName, Token};
+use baton::protocol::{
+    Attempt, CampaignReply, CampaignRequest, Candidate, RenewReply, RenewRequest, RoleName, SessionId, Token,
+};
 use baton::store::LeaseStore;
 use futures_util::future::join_all;
+use testkit::quorum::Members;
+use testkit::redis::RedisServer;
+use testkit::tls;
 
 use super::handover::ANSWER_VALIDITY;
 use super::locks::{contend, open};
@@ -23,10 +28,6 @@ use crate::peers::locker::{Kind, Run};
 use crate::replica::{Group, Spec};
 use crate::report::{Row, Table};
 use crate::stats::{median, percentile};
-use crate::support::quorum::Members;
-use crate::support::redis::RedisServer;
-use crate::support::requests::{renewal, unguarded};
-use crate::support::tls;
 
 pub const PART: Part = Part {
     name: "safety",
@@ -56,6 +57,8 @@ const HANDOVERS: usize = 12;
 /// No store takes longer to answer for the first time.
 const START: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_secs(6);
+/// Who renews.
+const FIRST: Candidate = Candidate { session: SessionId::from_u128(1), attempt: Attempt(1) };
 /// A price that is no more than that over what the exchanges explain.
 const PRICE: f64 = 1.2;
 
@@ -243,17 +246,35 @@ impl Incumbent {
         for n in 0..AT_ONCE {
             let role = RoleName::new(format!("renewed-{n}")).expect("a DNS label");
             let token = Self::token(&*store, &role).await;
-            terms.push((role, RenewRequest { guard: setting.guard, ..renewal(1, 1, token) }));
+            let renewal = RenewRequest {
+                candidate: FIRST,
+                identity: "web-1".into(),
+                token,
+                count: 0,
+                lease_duration: LEASE,
+                audience: 0,
+                guard: setting.guard,
+            };
+            terms.push((role, renewal));
         }
         Self { store, terms }
     }
 
     /// Who is granted, and when, is no matter here: no guard.
     async fn token(store: &dyn LeaseStore, role: &RoleName) -> Token {
+        let campaign = CampaignRequest {
+            candidate: FIRST,
+            identity: "web-1".into(),
+            lease_duration: LEASE,
+            floor: Token::NONE,
+            knowledge: None,
+            released: None,
+            guard: false,
+        };
         let begun = Instant::now();
         loop {
             // It may still be connecting, or its replica may.
-            let reply = store.campaign(role, unguarded(1, 1)).await.map(|stamped| stamped.reply);
+            let reply = store.campaign(role, campaign.clone()).await.map(|stamped| stamped.reply);
             match reply {
                 Ok(CampaignReply::Granted { token, .. }) => return token,
                 other => assert!(begun.elapsed() < START, "{role} is not granted: {other:?}"),

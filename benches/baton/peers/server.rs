@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use testkit::ports::free_port;
 
 use super::install::Peer;
-use crate::support::ports::free_port;
 
 const START_MAX: Duration = Duration::from_secs(30);
 

@@ -10,12 +10,12 @@ use baton::base::mailbox;
 use baton::protocol::StoreTime;
 use baton::protocol::jobs::{LedgerCell, OpenReply, Revision, WriteReply, WriteRequest};
 use bytes::Bytes;
+use testkit::cluster::Cluster;
+use testkit::resp::Reply;
+use testkit::sentinel::SentinelSet;
 
-use super::super::support::cluster::Cluster;
-use super::super::support::conformance::ledgers::term;
-use super::super::support::resp::Reply;
-use super::super::support::sentinel::SentinelSet;
 use super::*;
+use crate::suite::ledgers::term;
 
 const SEEDS: u64 = 300;
 /// Where servers are behind more servers.

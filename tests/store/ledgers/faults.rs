@@ -2,13 +2,13 @@
 
 use baton::protocol::jobs::{OpenReply, WriteReply};
 use baton::store::StoreError;
+use testkit::proxy::{Network, Proxy};
+use testkit::redis::Data;
+use testkit::{BOUND, wait_until, wait_until_async, within};
 
-use super::super::support::conformance::ledgers::{request, stale, stored, term};
-use super::super::support::proxy::{Network, Proxy};
-use super::super::support::redis::Data;
-use super::super::support::{BOUND, wait_until, wait_until_async, within};
 use super::super::{impatient, is_unreachable};
 use super::*;
+use crate::suite::ledgers::{request, stale, stored, term};
 
 fn is_unknown<T>(reply: &Result<T, StoreError>) -> bool {
     matches!(reply, Err(StoreError::Unknown { .. }))

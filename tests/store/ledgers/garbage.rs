@@ -3,8 +3,8 @@
 use baton::protocol::Token;
 use baton::store::StoreError;
 
-use super::super::support::conformance::ledgers::{request, stored, term};
 use super::*;
+use crate::suite::ledgers::{request, stored, term};
 
 fn is_garbage<T: std::fmt::Debug>(reply: Result<T, StoreError>, key: &str, word: &str) {
     match &reply {

@@ -10,14 +10,14 @@ use baton::protocol::jobs::{OpenReply, WriteReply};
 use baton::store::StoreError;
 use baton::store::kubernetes::KubernetesStore;
 use serde_json::{Value, json};
+use testkit::kubernetes::{FakeApi, Fault};
+use testkit::{BOUND, wait_until, within};
 
 use super::super::lease_api::LeaseApi;
-use super::super::support::conformance::ledgers::{another_job, request, stale, stored, term};
-use super::super::support::kubernetes::{FakeApi, Fault};
-use super::super::support::{BOUND, wait_until, within};
 use super::super::{leases_config, leases_of, ms};
 use super::differential::{Behind, all_met, run};
 use super::*;
+use crate::suite::ledgers::{another_job, request, stale, stored, term};
 
 const SEEDS: u64 = 60;
 const WISHES: &str = "baton-jobs.wishes";
@@ -123,7 +123,7 @@ async fn a_write_whose_answer_is_lost_is_unknown_and_the_next_finds_out() {
         api.heal();
         // Whoever is to be left alone for a moment is.
         let mut reply = None;
-        super::super::support::wait_until_async(BOUND, "it is asked again", async || {
+        testkit::wait_until_async(BOUND, "it is asked again", async || {
             reply = desk.store.write(&desk.job, request(Some(7), Some(base), "b")).await.ok();
             reply.is_some()
         })

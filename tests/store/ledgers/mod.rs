@@ -13,13 +13,13 @@ use baton::base::mailbox;
 use baton::store::memory::MemoryStore;
 use baton::store::redis::RedisStore;
 use baton::store::{JobNews, LedgerStore};
+use testkit::redis::RedisServer;
 
 use super::connected;
 use super::databases::in_database;
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::support::conformance::ledgers::{Bodies, Desk, next, run_ledgers};
-use super::support::redis::RedisServer;
 use super::{store_with, until_up};
+use crate::suite::ledgers::{Bodies, Desk, next, run_ledgers};
 
 fn desk(store: &Arc<RedisStore>) -> Desk {
     Desk::new(Arc::clone(store) as Arc<dyn LedgerStore>)

@@ -6,14 +6,14 @@ use baton::base::mailbox;
 use baton::config::AckMode;
 use baton::protocol::jobs::OpenReply;
 use baton::store::StoreError;
+use testkit::cluster::Cluster;
+use testkit::sentinel::SentinelSet;
+use testkit::{wait_until, wait_until_async};
 
 use super::super::ms;
 use super::super::replication::{PATIENT, pair, with_one_ack};
-use super::super::support::cluster::Cluster;
-use super::super::support::conformance::ledgers::{request, stale, stored, term};
-use super::super::support::sentinel::SentinelSet;
-use super::super::support::{wait_until, wait_until_async};
 use super::*;
+use crate::suite::ledgers::{request, stale, stored, term};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

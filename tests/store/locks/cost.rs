@@ -1,9 +1,9 @@
 //! What waiting and forgetting cost.
 
 use futures_util::future::join_all;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
 
-use super::super::support::redis::RedisServer;
-use super::super::support::resp::Reply;
 use super::super::{connected, ms};
 use super::*;
 

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use baton::base::mailbox;
 use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, Wake};
+use testkit::cluster::Cluster;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::sentinel::SentinelSet;
 
-use super::super::support::cluster::Cluster;
-use super::super::support::redis::RedisServer;
-use super::super::support::resp::Reply;
-use super::super::support::sentinel::SentinelSet;
 use super::super::{connected, ms};
 use super::*;
 

@@ -1,9 +1,9 @@
 //! Keys of the locks that hold what we did not write: an error that names them, and not a byte changed.
 
 use baton::store::StoreError;
+use testkit::redis::RedisServer;
 
 use super::super::connected;
-use super::super::support::redis::RedisServer;
 use super::*;
 
 const STORE: &str = "baton:{locks}:store";

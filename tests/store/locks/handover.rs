@@ -1,10 +1,10 @@
 //! Locks that are handed over: what each half comes to when the other fails.
 
 use baton::store::StoreError;
+use testkit::redis::RedisServer;
 
 use super::super::live::acknowledged;
 use super::super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::super::support::redis::RedisServer;
 use super::super::{connected, store_with, until_up};
 use super::*;
 

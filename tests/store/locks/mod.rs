@@ -18,10 +18,10 @@ use baton::protocol::{
 };
 use baton::store::redis::RedisStore;
 use baton::store::{HandedOver, LockStore, WakeNews};
+use testkit::redis::RedisServer;
+use testkit::within;
 
 use super::databases::in_database;
-use super::support::redis::RedisServer;
-use super::support::within;
 use super::{connected, store_with, until_up};
 
 /// Long enough that no test waits for it by accident.

@@ -1,9 +1,10 @@
 //! Locks where servers fail over: what is held stays held, what waits is woken.
 
+use testkit::cluster::Cluster;
+use testkit::sentinel::SentinelSet;
+use testkit::{wait_until, wait_until_async};
+
 use super::super::live::acknowledged;
-use super::super::support::cluster::Cluster;
-use super::super::support::sentinel::SentinelSet;
-use super::super::support::{wait_until, wait_until_async};
 use super::super::{ms, store_with, until_up};
 use super::*;
 

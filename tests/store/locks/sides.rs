@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use baton::config::AckMode;
 use baton::store::StoreError;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::{BOUND, wait_until, wait_until_async};
 
 use super::super::replication::{PATIENT, online, pair, with_one_ack};
-use super::super::support::redis::RedisServer;
-use super::super::support::resp::Reply;
-use super::super::support::{BOUND, wait_until, wait_until_async};
 use super::super::{ms, store_with, until_up};
 use super::*;
 

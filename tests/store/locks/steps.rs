@@ -1,13 +1,13 @@
 //! What the scripts do step by step is checked by `differential`; here is the rest: messages, errors, rights, lateness.
 
 use baton::store::StoreError;
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
+use testkit::sidecars::clock::ClockControl;
+use testkit::{BOUND, wait_until, wait_until_async};
 
-use super::super::clock::{self, ClockControl};
 use super::super::live::acknowledged;
 use super::super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::super::support::redis::RedisServer;
-use super::super::support::resp::Reply;
-use super::super::support::{BOUND, wait_until, wait_until_async};
 use super::super::{connected, impatient, ms, store_with, until_up};
 use super::*;
 
@@ -68,11 +68,11 @@ async fn a_request_that_its_sender_has_given_up_does_nothing_when_it_arrives() {
 
 #[tokio::test]
 async fn a_request_that_seems_late_because_the_stores_clock_was_stepped_is_sent_again() {
-    let Some(library) = clock::library() else {
+    let Some(library) = testkit::sidecars::clock::library() else {
         println!("left out: there is no libfaketime here, or the server does not start under it");
         return;
     };
-    let control = ClockControl::new();
+    let control = ClockControl::started();
     let environment = control.environment(library);
     let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
     let redis = RedisServer::start_under(&environment, &[]);

@@ -12,8 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use super::ports::free_port;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::ports::free_port;
 
 /// See the module. Cheap to copy.
 #[derive(Clone, Debug)]

@@ -1,7 +1,5 @@
 //! As much HTTP as an app speaks: blocking, one connection, requests one after the other.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

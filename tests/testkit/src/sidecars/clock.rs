@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::support::redis;
+use crate::redis;
 
 /// Where Debian's package libfaketime puts it, on the processors that this is run on.
 const LIBRARIES: [&str; 2] =
@@ -23,7 +23,8 @@ pub fn library() -> Option<&'static str> {
 fn is_borne(library: &str) -> bool {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "10", "env"]);
-    command.args(ClockControl::new().environment(library).into_iter().map(|(name, value)| format!("{name}={value}")));
+    let variables = ClockControl::started().environment(library);
+    command.args(variables.into_iter().map(|(name, value)| format!("{name}={value}")));
     command.arg(redis::program()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
@@ -35,7 +36,7 @@ pub struct ClockControl {
 
 impl ClockControl {
     /// Begins with the right time.
-    pub fn new() -> Self {
+    pub fn started() -> Self {
         let control = Self { folder: TempDir::new().expect("a temporary directory") };
         control.set(0);
         control

@@ -1,21 +1,46 @@
-//! What tests on a real Redis share: servers of their own, a proxy that breaks connections, and waiting with a bound.
+//! What the tests and the benchmarks share. It knows Baton from outside only: its program, its HTTP, its charts.
+//!
+//! - servers of one's own, ended by their own handles: [`redis`], [`sentinel`], [`cluster`], [`quorum`], [`apiserver`];
+//!   and [`kubernetes`], which stands in for an API server
+//! - what is done to them: [`proxy`] breaks connections, [`place`] is a network of one's own, [`sidecars::clock`] steps
+//!   clocks
+//! - sidecars and the apps beside them, and whether what they say holds: [`sidecars`]
+//! - charts: [`helm`]
+//! - waiting with a bound: [`wait_until`], [`within`], [`sidecars::wait`]
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
+pub mod apiserver;
 pub mod cluster;
-pub mod conformance;
+pub mod helm;
 pub mod kubernetes;
 pub mod place;
 pub mod ports;
 pub mod proxy;
 pub mod quorum;
 pub mod redis;
-pub mod requests;
 pub mod resp;
 pub mod sentinel;
+pub mod sidecars;
 pub mod tls;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")
+}
+
+/// The program, as cargo has built it beside the test that runs.
+///
+/// # Panics
+/// When it is not there.
+pub fn baton() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own file");
+    // target/PROFILE/deps/TEST
+    let program = test.ancestors().nth(2).expect("it lies in target").join("baton");
+    assert!(program.is_file(), "{} is not built", program.display());
+    program
+}
 
 /// How long any state may take to come about before a test fails. Far more than it takes, for machines that are busy.
 pub const BOUND: Duration = Duration::from_secs(10);

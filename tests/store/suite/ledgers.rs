@@ -10,8 +10,7 @@ use baton::protocol::Token;
 use baton::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use baton::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError};
 use bytes::Bytes;
-
-use crate::support::within;
+use testkit::within;
 
 /// A token that no clock has made.
 pub fn term(value: u64) -> Token {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::helm::{Charts, done, root};
+use super::{Charts, done};
+use crate::root;
 
 /// The code blocks of the page's section "Add it to your chart", in their order.
 fn blocks() -> Vec<String> {

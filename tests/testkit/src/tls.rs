@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use super::ports::free_port;
 use super::redis::RedisServer;
 
-/// A file of `tests/support/tls`.
+/// A file of `tests/testkit/tls`.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tls").join(name)
 }
 
 /// The path of a certificate and of its key.

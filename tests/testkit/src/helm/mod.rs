@@ -1,6 +1,6 @@
 //! Real Helm (its library, in a Python that `.ci/charts` installs) and the schemas of Kubernetes: see `helm.py`.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
+pub mod shop;
 
 use std::fs;
 use std::io::Write;
@@ -11,10 +11,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The repository's root.
-pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use crate::root;
 
 /// The Python that has it all, installed if it is not there.
 ///
@@ -36,7 +33,7 @@ fn python() -> &'static Path {
 
 /// Does what each request asks, in order, and hands back what came of each: `Err` has Helm's words.
 pub fn ask(requests: &[Value]) -> Vec<Result<Value, String>> {
-    let script = root().join("tests/support/helm/helm.py");
+    let script = root().join("tests/testkit/src/helm/helm.py");
     let mut command = Command::new(python());
     command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("Python starts");

@@ -10,11 +10,11 @@ use baton::protocol::{
     PresenceRequest, ReleaseReply, RenewReply, RenewRequest, RoleName, SessionId, Stamped, Token,
 };
 use baton::store::{LeaseStore, News, StoreError};
+use testkit::wait_until_async;
 
 use super::stage::PATIENCE;
 use super::{Case, Fault, Stage};
-use crate::support::requests::{LEASE, NOTHING, ask, giving_back, knows, ms, renewal, unguarded, version_of};
-use crate::support::wait_until_async;
+use crate::requests::{LEASE, NOTHING, ask, giving_back, knows, ms, renewal, unguarded, version_of};
 
 /// Lists the cases, each with the faults that it needs and the rules whose stores it concerns.
 macro_rules! cases {

@@ -1,18 +1,15 @@
 //! A job, the small app that does its work, and a checker of what came of every slot.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::http::Answer;
-use crate::replica::Replica;
+use crate::sidecars::http::Answer;
+use crate::sidecars::replica::Replica;
 
 /// The job.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +55,7 @@ pub struct Call {
 impl App {
     pub fn start(seed: u64) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
-        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/support/sidecars/jobs_app.py");
+        let script = crate::root().join("tests/testkit/src/sidecars/jobs_app.py");
         let mut command = Command::new("python3");
         command.arg(script).arg(dir.path().join("journal")).arg(seed.to_string());
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("Python");

@@ -1,7 +1,5 @@
 //! The apps: one for each replica, which asks its sidecar who leads all the time and writes every answer down.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -11,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::claims::{Claim, Term, Who, breaches, leaderless, terms};
-use crate::http::Connection;
-use crate::replica::Replica;
-use crate::support::place::Place;
+use crate::place::Place;
+use crate::sidecars::claims::{Claim, Term, Who, breaches, leaderless, terms};
+use crate::sidecars::http::Connection;
+use crate::sidecars::replica::Replica;
 
 /// Between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -1,7 +1,5 @@
 //! One replica: a `baton run` process that may be killed, paused, ended and started again.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -11,11 +9,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::claims::Who;
-use crate::http::{Answer, ask};
-use crate::support::place::Place;
-use crate::support::ports::free_port;
-use crate::wait::until;
+use crate::place::Place;
+use crate::ports::free_port;
+use crate::sidecars::claims::Who;
+use crate::sidecars::http::{Answer, ask};
+use crate::sidecars::wait::until;
 
 /// The role that every scenario is about.
 pub const ROLE: &str = "scheduler";
@@ -216,7 +214,7 @@ impl Replica {
         let log = || OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a log file");
         let files: [File; 2] = [log(), log()];
         let [out, err] = files.map(Stdio::from);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
+        let mut command = Command::new(crate::baton());
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
         command.envs(self.settings.env.iter().cloned());
         if let Some(kubeconfig) = &self.settings.kubeconfig {

@@ -38,7 +38,7 @@ pub struct ApiServer {
 pub fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let build = || {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apiserver/build.sh");
+        let script = crate::root().join("tests/apiserver/build.sh");
         let output = Command::new(&script).stdin(Stdio::null()).output().map_err(|e| format!("{script:?}: {e}"))?;
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         if output.status.success() { Ok(PathBuf::from(said(&output.stdout))) } else { Err(said(&output.stderr)) }

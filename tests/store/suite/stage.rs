@@ -8,10 +8,10 @@ use baton::protocol::{
     CampaignReply, CampaignRequest, GuardCause, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Token,
 };
 use baton::store::LeaseStore;
+use testkit::wait_until_async;
 
 use super::{Fault, Place};
-use crate::support::requests::{LEASE, ask, giving_back, knows_for, renewal};
-use crate::support::wait_until_async;
+use crate::requests::{LEASE, ask, giving_back, knows_for, renewal};
 
 /// How long any state may take: failovers take seconds, and machines are busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);

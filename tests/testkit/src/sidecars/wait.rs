@@ -1,7 +1,5 @@
 //! Waiting for states, with a bound.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
 use std::thread;
 use std::time::{Duration, Instant};
 

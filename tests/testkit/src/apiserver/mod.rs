@@ -1,7 +1,5 @@
 //! A namespace on a Kubernetes API server: of the tests' own server, or of the user's cluster when `KUBECONFIG` is set.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
 pub mod server;
 
 use std::collections::BTreeMap;

@@ -4,8 +4,6 @@
 //! sent: the sidecar counts from a moment in between, so this much is promised for sure. An answer that took longer
 //! than it is valid claims nothing.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,9 @@
+//! Sidecars as processes, the apps beside them, and the judges of what they say.
+
+pub mod apps;
+pub mod claims;
+pub mod clock;
+pub mod http;
+pub mod jobs;
+pub mod replica;
+pub mod wait;
