@@ -4,21 +4,20 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::future::ready;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::codec::{self, CodecError};
+use super::ledger_store::{LedgerError, Ledgers};
 use super::runner::{Order, grace_of};
 use super::task::{self, Board, Command, Ends, JobSpec, Premises, wall_now};
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
 use crate::config::{JobConfig, RoleConfig};
-use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest};
+use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Timetable, Wall, WriteReply, WriteRequest};
 use crate::role::{RoleHandle, Roles};
-use crate::store::{JobNews, LedgerStore, StoreError};
+use crate::store::{JobNews, LedgerStore};
 use crate::telemetry::Telemetry;
 
 /// How many commands may wait for a job's task.
@@ -31,53 +30,26 @@ const READS: usize = 32;
 /// Why nothing came of a request. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The configuration has no such job.
+    /// The configuration has no such job, but these.
     #[error("there is no job {name}")]
-    UnknownJob {
-        /// What was asked for.
-        name: String,
-        /// The jobs there are.
-        known: Vec<String>,
-    },
+    UnknownJob { name: String, known: Vec<String> },
     /// The job has no such run, or has forgotten it.
     #[error("{job} has no run {id}, or has forgotten it")]
-    UnknownRun {
-        /// The job.
-        job: JobName,
-        /// What was asked for.
-        id: String,
-    },
+    UnknownRun { job: JobName, id: String },
     /// Only the attempt that goes on can be reported on, and only here where it was started.
     #[error(
         "{run} has no such attempt that goes on on this replica: it ended, was cut off, or another replica made it"
     )]
-    NotRunning {
-        /// The run.
-        run: RunId,
-    },
+    NotRunning { run: RunId },
     /// So many runs were asked for that have not begun.
     #[error("{job} has {most} runs that were asked for and have not begun, as many as may be", most = jobs::ASKED_MAX)]
-    TooManyAsked {
-        /// The job.
-        job: JobName,
-    },
-    /// No usable answer.
-    #[error("{0}")]
-    Store(StoreError),
-    /// What the store has is no ledger of ours.
-    #[error("{job}: {error}")]
-    Ledger {
-        /// The job.
-        job: JobName,
-        /// What is wrong with it.
-        error: CodecError,
-    },
+    TooManyAsked { job: JobName },
+    /// The ledger cannot be had.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// Others write faster.
     #[error("{job}: its ledger changes all the time; ask again")]
-    Busy {
-        /// The job.
-        job: JobName,
-    },
+    Busy { job: JobName },
 }
 
 /// A job as it stands.
@@ -129,7 +101,8 @@ impl JobDesk {
         telemetry: Telemetry,
         entropy: Entropy,
     ) -> (Arc<Self>, JoinHandle<()>) {
-        let premises = Arc::new(Premises { store, clock, telemetry, identity });
+        let ledgers = Ledgers::new(store);
+        let premises = Arc::new(Premises { ledgers, clock, telemetry, identity });
         let entropy = Mutex::new(entropy);
         let desk = Arc::new(Self { premises, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
         let listener = tokio::spawn(listen(Arc::clone(&desk)));
@@ -204,7 +177,7 @@ impl JobDesk {
     /// Every job, by name, each seen when it is asked for.
     ///
     /// # Errors
-    /// [`Refusal::Store`], [`Refusal::Ledger`]
+    /// [`Refusal::Ledger`]
     pub fn all(&self) -> impl Stream<Item = Result<JobView, Refusal>> + Send {
         let names: Vec<JobName> = self.entries().keys().cloned().collect();
         let views = stream::iter(names).map(move |name| async move { self.view(name.as_str()).await });
@@ -215,7 +188,7 @@ impl JobDesk {
     /// A job as it stands: as its leader sees it if that is this replica, else as the store has it.
     ///
     /// # Errors
-    /// [`Refusal::UnknownJob`], [`Refusal::Store`], [`Refusal::Ledger`]
+    /// [`Refusal::UnknownJob`], [`Refusal::Ledger`]
     pub async fn view(&self, name: &str) -> Result<JobView, Refusal> {
         let (config, holder, board) =
             self.known(name, |entry| (entry.config.clone(), entry.role.holder(), entry.board.borrow().clone()))?;
@@ -223,8 +196,7 @@ impl JobDesk {
             let (ledger, next) = (Some(board.ledger.clone()), board.next);
             return Ok(JobView { config, holder, leads: true, ledger, next });
         }
-        let stored = self.read(&config.name).await?;
-        let ledger = stored.map(|stored| stored.body);
+        let ledger = self.premises.ledgers.read(&config.name).await?.map(|stored| stored.body);
         let next = ledger.as_ref().filter(|ledger| !ledger.suspension.holds());
         let next = next.and_then(|ledger| config.schedule.next_after(ledger.decided));
         Ok(JobView { config, holder, leads: false, ledger, next })
@@ -276,27 +248,22 @@ impl JobDesk {
         entry.map(take).ok_or_else(|| Refusal::UnknownJob { name: shown(), known: known() })
     }
 
-    async fn read(&self, job: &JobName) -> Result<Option<Stored<Ledger>>, Refusal> {
-        let stored = self.premises.store.read(job).await.map_err(Refusal::Store)?;
-        stored.map(|stored| decode(job, stored)).transpose()
-    }
-
     /// Writes something in a ledger that its leader, whoever that is, hears of.
     async fn wish<T>(
         &self,
         job: &JobConfig,
         mut wish: impl FnMut(&mut Ledger, Wall) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let mut stored = self.read(&job.name).await?;
+        let ledgers = &self.premises.ledgers;
+        let mut stored = ledgers.read(&job.name).await?;
         for _ in 0..TRIES {
             let (base, ledger) = stored.map(|stored| (stored.revision, stored.body)).unzip();
             let now = wall_now();
             let mut ledger = ledger.unwrap_or_else(|| Ledger::new(job.schedule.name(), job.policy.suspend, now));
             let wished = wish(&mut ledger, now)?;
-            let request = WriteRequest { token: None, base, body: codec::write(&ledger) };
-            match self.premises.store.write(&job.name, request).await.map_err(Refusal::Store)? {
+            match ledgers.write(&job.name, WriteRequest { token: None, base, body: &ledger }).await? {
                 WriteReply::Written { .. } => return Ok(wished),
-                WriteReply::Diverged(other) => stored = other.map(|other| decode(&job.name, other)).transpose()?,
+                WriteReply::Diverged(other) => stored = other,
                 // Only who writes with a token can be late.
                 WriteReply::Stale { .. } => break,
             }
@@ -323,12 +290,6 @@ fn spec(job: &JobConfig, roles: &[RoleConfig], handles: &Roles) -> Option<JobSpe
     })
 }
 
-fn decode(job: &JobName, stored: Stored<Bytes>) -> Result<Stored<Ledger>, Refusal> {
-    let garbage = |error| Refusal::Ledger { job: job.clone(), error };
-    let body = codec::read(&stored.body).map_err(garbage)?;
-    Ok(Stored { revision: stored.revision, body })
-}
-
 async fn retire(entry: Entry) {
     // A task that is gone needs not be told, and one that panicked has ended the process.
     let _ = entry.commands.send(Command::Retire).await;
@@ -338,7 +299,7 @@ async fn retire(entry: Entry) {
 /// Listens from the first job on: without one there is nothing to hear of, and the right to listen may be missing.
 async fn listen(desk: Arc<JobDesk>) {
     desk.has_jobs.notified().await;
-    let mut news = desk.premises.store.changes();
+    let mut news = desk.premises.ledgers.changes();
     let changed = |entry: &Entry| entry.changes.send_modify(|count| *count = count.wrapping_add(1));
     while let Some(news) = news.recv().await {
         let entries = desk.entries();

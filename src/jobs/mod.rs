@@ -9,17 +9,17 @@
 //! | `desk` | the jobs, as the configuration has them, and what may be asked of them |
 //! | `task` | the task of one job: carries requests to the ledger, starts attempts |
 //! | `runner` | one attempt: a request to the app, or a program |
-//! | `codec` | a ledger as text in the store |
+//! | `ledger_store` | the store of ledgers: what is stored, and why it cannot be had |
 //! | `http`, `words`, `shapes` | routes, what they read, what they answer |
 
-mod codec;
 mod desk;
 mod http;
+mod ledger_store;
 pub mod runner;
 mod shapes;
 mod task;
 mod words;
 
-pub use codec::CodecError;
 pub use desk::{JobDesk, JobView, Refusal};
 pub use http::{JobCalls, ROUTES};
+pub use ledger_store::LedgerError;

@@ -6,28 +6,28 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::codec::{self, CodecError};
+use super::ledger_store::{LedgerError, Ledgers};
 use super::runner::{Assignment, CancelReason, Ended, Order, Tenure, attempt};
 use crate::base::clock::{SharedClock, wall_time};
+use crate::base::{Backoff, Complaint, Turn};
 use crate::config::RunConfig;
 use crate::protocol::jobs::{
     Ending, Failure, JobAction, JobController, JobInput, JobName, JobPolicy, JobProfile, JobRequestId, Ledger, Moment,
-    OpenReply, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest,
+    RunId, Slot, Timetable, Wall, WriteRequest,
 };
 use crate::protocol::{Grace, Mono, State, Token};
 use crate::role::{RoleHandle, Snapshot};
-use crate::store::{LedgerStore, StoreError};
 use crate::telemetry::{JobReading, Telemetry};
 
 /// How many orders an attempt may be behind.
 const ORDERS: usize = 16;
-/// The pause after a first failure of the store; it doubles up to [`PAUSE_MAX`]. The controller adds its own.
+/// The limit of the pause after a first failure of the store; it grows up to [`PAUSE_MAX`]. The controller adds its own
+/// pause.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a job that is no longer configured may take to end.
@@ -37,7 +37,7 @@ const TIMER_GRAIN: Duration = Duration::from_millis(1);
 
 /// What all jobs of a replica have in common.
 pub(super) struct Premises {
-    pub(super) store: Arc<dyn LedgerStore>,
+    pub(super) ledgers: Ledgers,
     pub(super) clock: SharedClock,
     pub(super) telemetry: Telemetry,
     pub(super) identity: Arc<str>,
@@ -81,7 +81,8 @@ pub(super) struct Ends {
     pub(super) board: watch::Sender<Option<Arc<Board>>>,
 }
 
-type Reply = Pin<Box<dyn Future<Output = (Token, JobInput, Option<String>)> + Send>>;
+/// The answer to a request of a term, or why there is none.
+type Reply = Pin<Box<dyn Future<Output = (Token, JobInput, Option<LedgerError>)> + Send>>;
 
 /// An attempt that goes on. The term is part of the key, because one of an earlier term may still be ending.
 type AttemptKey = (Token, Slot, u32);
@@ -95,9 +96,9 @@ struct Task {
     attempts: JoinSet<(AttemptKey, Ended)>,
     orders: BTreeMap<AttemptKey, mpsc::Sender<Order>>,
     board: watch::Sender<Option<Arc<Board>>>,
-    /// Failures of the store in a row, and the last as it was logged.
-    failures: u32,
-    complaint: Option<String>,
+    /// How long what failed is not told to the controller, which then repeats it.
+    backoff: Backoff,
+    complaint: Complaint,
     /// Until when the task may go on though its job is gone.
     retired_until: Option<Mono>,
 }
@@ -113,8 +114,8 @@ pub(super) async fn run(premises: Arc<Premises>, spec: JobSpec, seed: u64, mut e
         attempts: JoinSet::new(),
         orders: BTreeMap::new(),
         board: ends.board,
-        failures: 0,
-        complaint: None,
+        backoff: Backoff::new(seed, PAUSE_MIN),
+        complaint: Complaint::default(),
         retired_until: None,
     };
     let mut role_ended = false;
@@ -224,7 +225,7 @@ impl Task {
             acted = true;
             match action {
                 JobAction::Open { id, token } => self.open(id, token),
-                JobAction::Write { id, request } => self.write(term, id, &request),
+                JobAction::Write { id, request } => self.write(term, id, request),
                 JobAction::Start { slot, attempt, token } => self.start(term, slot, attempt, token),
                 JobAction::Cancel { slot, attempt, why } => self.cancel((term, slot, attempt), why),
                 JobAction::Tell(event) => self.premises.telemetry.record_job(&self.spec.name, &event, now.wall),
@@ -258,53 +259,36 @@ impl Task {
     }
 
     fn open(&mut self, id: JobRequestId, token: Token) {
-        let (premises, name, pause) = (Arc::clone(&self.premises), self.spec.name.clone(), self.pause());
+        let (premises, name, pause) =
+            (Arc::clone(&self.premises), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
         self.replies.push(Box::pin(async move {
-            let reply = premises.store.open(&name, token).await.map_err(Trouble::Store).and_then(|reply| {
-                Ok(match reply {
-                    OpenReply::Opened(stored) => OpenReply::Opened(stored.map(decode).transpose()?),
-                    OpenReply::Stale { fence } => OpenReply::Stale { fence },
-                })
-            });
+            let reply = premises.ledgers.open(&name, token).await;
             answered(token, id, pause, reply.map(|reply| JobInput::Opened(id, reply))).await
         }));
     }
 
-    fn write(&mut self, term: Token, id: JobRequestId, request: &WriteRequest<Ledger>) {
-        let (premises, name, pause) = (Arc::clone(&self.premises), self.spec.name.clone(), self.pause());
-        let body = codec::write(&request.body);
-        let request = WriteRequest { token: request.token, base: request.base, body };
+    fn write(&mut self, term: Token, id: JobRequestId, request: WriteRequest<Ledger>) {
+        let (premises, name, pause) =
+            (Arc::clone(&self.premises), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
         self.replies.push(Box::pin(async move {
-            let reply = premises.store.write(&name, request).await.map_err(Trouble::Store).and_then(|reply| {
-                Ok(match reply {
-                    WriteReply::Written { revision } => WriteReply::Written { revision },
-                    WriteReply::Stale { fence } => WriteReply::Stale { fence },
-                    WriteReply::Diverged(stored) => WriteReply::Diverged(stored.map(decode).transpose()?),
-                })
-            });
+            let WriteRequest { token, base, body } = &request;
+            let request = WriteRequest { token: *token, base: *base, body };
+            let reply = premises.ledgers.write(&name, request).await;
             answered(term, id, pause, reply.map(|reply| JobInput::Wrote(id, reply))).await
         }));
     }
 
-    fn pause(&self) -> Duration {
-        match self.failures {
-            0 => Duration::ZERO,
-            failures => PAUSE_MIN.saturating_mul(1 << (failures - 1).min(8)).min(PAUSE_MAX),
-        }
-    }
-
     /// Says once what is wrong with the store, and once that it is well again.
-    fn complain(&mut self, error: Option<String>) {
-        let job = &self.spec.name;
-        match &error {
-            Some(reason) if self.complaint.as_ref() != Some(reason) => {
-                tracing::warn!(%job, %reason, "the job's ledger cannot be used");
-            }
-            None if self.complaint.is_some() => tracing::info!(%job, "the job's ledger can be used again"),
-            _ => {}
+    fn complain(&mut self, error: Option<LedgerError>) {
+        if error.is_none() {
+            self.backoff.reset();
         }
-        self.failures = if error.is_some() { self.failures.saturating_add(1) } else { 0 };
-        self.complaint = error;
+        let job = &self.spec.name;
+        match self.complaint.note(error.map(|error| error.to_string())) {
+            Some(Turn::Wrong(reason)) => tracing::warn!(%job, %reason, "the job's ledger cannot be used"),
+            Some(Turn::Well) => tracing::info!(%job, "the job's ledger can be used again"),
+            None => {}
+        }
     }
 
     fn start(&mut self, term: Token, slot: Slot, number: u32, token: Token) {
@@ -391,33 +375,18 @@ impl Task {
     }
 }
 
-/// Why a request to the ledger came to nothing.
-enum Trouble {
-    Store(StoreError),
-    Codec(CodecError),
-}
-
-fn decode(stored: Stored<Bytes>) -> Result<Stored<Ledger>, Trouble> {
-    let body = codec::read(&stored.body).map_err(Trouble::Codec)?;
-    Ok(Stored { revision: stored.revision, body })
-}
-
-/// An answer for the controller, and what is wrong with it. A bad one is told only after the pause.
+/// An answer for the controller, or why there is none, which is told only after the pause.
 async fn answered(
     term: Token,
     id: JobRequestId,
     pause: Duration,
-    reply: Result<JobInput, Trouble>,
-) -> (Token, JobInput, Option<String>) {
+    reply: Result<JobInput, LedgerError>,
+) -> (Token, JobInput, Option<LedgerError>) {
     match reply {
         Ok(input) => (term, input, None),
-        Err(trouble) => {
+        Err(error) => {
             tokio::time::sleep(pause).await;
-            let reason = match trouble {
-                Trouble::Store(error) => error.to_string(),
-                Trouble::Codec(error) => error.to_string(),
-            };
-            (term, JobInput::Unanswered(id), Some(reason))
+            (term, JobInput::Unanswered(id), Some(error))
         }
     }
 }
