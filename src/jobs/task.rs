@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::ledger_store::{LedgerError, Ledgers};
-use super::runner::{Assignment, CancelReason, Ended, Order, Tenure, attempt};
+use super::runner::{Assignment, CancelReason, Ended, Order, attempt};
 use crate::base::clock::{SharedClock, wall_time};
 use crate::base::{Backoff, Complaint, Turn};
 use crate::config::RunConfig;
@@ -21,7 +21,7 @@ use crate::protocol::jobs::{
     RunId, Slot, Timetable, Wall, WriteRequest,
 };
 use crate::protocol::{Grace, Mono, State, Token};
-use crate::role::{RoleHandle, Snapshot};
+use crate::role::{RoleHandle, Snapshot, WorkTerm};
 use crate::telemetry::{JobReading, Telemetry};
 
 /// How many orders an attempt may be behind.
@@ -296,7 +296,7 @@ impl Task {
         let (orders, inbox) = mpsc::channel(ORDERS);
         let run = RunId { job: self.spec.name.clone(), slot };
         let assignment = Assignment { run, scheduled: slot.at(), attempt: number, token };
-        let tenure = Tenure {
+        let guarded = WorkTerm {
             role: self.spec.role.clone(),
             token: term,
             grace: self.spec.grace,
@@ -309,7 +309,7 @@ impl Task {
                 let run = assignment.run.clone();
                 move || tracing::debug!(%run, attempt = number, "the app will say when it has finished")
             };
-            (key, attempt(&config, &assignment, tenure, inbox, accepted).await)
+            (key, attempt(&config, &assignment, guarded, inbox, accepted).await)
         });
     }
 

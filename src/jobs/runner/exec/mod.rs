@@ -13,12 +13,12 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use self::output::{Output, Stream};
-use super::post::Post;
 use super::template::rfc3339;
 use super::{Assignment, Ended, Order, next_order};
 use crate::base::Child;
 use crate::config::ExecRun;
 use crate::protocol::Verdict;
+use crate::role::WorkGuard;
 
 /// Once the program has ended, its pipes hold no more than a moment's reading, unless something that left its process
 /// group keeps them open.
@@ -35,10 +35,10 @@ enum Told {
 pub async fn run(
     exec: &ExecRun,
     assignment: &Assignment,
-    post: &mut Post,
+    guard: &mut WorkGuard,
     orders: &mut mpsc::Receiver<Order>,
 ) -> Ended {
-    let mut child = match start(exec, assignment, post.role()) {
+    let mut child = match start(exec, assignment, guard.role()) {
         Ok(child) => child,
         Err(error) => {
             let program = exec.command.first().map_or("the program", String::as_str);
@@ -50,7 +50,7 @@ pub async fn run(
         tracing::info!(job = %assignment.run.job, run = %assignment.run, stream = stream.as_str(), "{line}");
     });
     let mut logging = pin!(output.log(stdout, stderr));
-    let mut attendance = pin!(attend(child, assignment, post, orders));
+    let mut attendance = pin!(attend(child, assignment, guard, orders));
     let mut logged = false;
     let (status, told) = loop {
         tokio::select! {
@@ -92,7 +92,7 @@ fn start(exec: &ExecRun, assignment: &Assignment, role: &str) -> io::Result<Chil
 async fn attend(
     mut child: Child,
     assignment: &Assignment,
-    post: &mut Post,
+    guard: &mut WorkGuard,
     orders: &mut mpsc::Receiver<Order>,
 ) -> (io::Result<ExitStatus>, Option<Told>) {
     let mut told = None;
@@ -100,16 +100,16 @@ async fn attend(
     let status = loop {
         tokio::select! {
             biased;
-            verdict = post.called(), if !killed => {
-                told = told.or(Some(Told::Interrupted(post.why())));
+            verdict = guard.called(), if !killed => {
+                told = told.or(Some(Told::Interrupted(guard.why())));
                 killed = verdict == Verdict::Kill;
                 let signal = if killed { Signal::KILL } else { Signal::TERM };
-                say(assignment, &format!("{}: {}", post.why(), if killed { "KILL" } else { "TERM" }));
+                say(assignment, &format!("{}: {}", guard.why(), if killed { "KILL" } else { "TERM" }));
                 child.signal(signal);
             }
             order = next_order(orders) => if let (Order::Cancel(reason), None) = (order, told) {
                 told = Some(Told::Cancelled);
-                post.tell();
+                guard.tell();
                 say(assignment, &format!("{reason}: TERM"));
                 child.signal(Signal::TERM);
             },
