@@ -1,8 +1,8 @@
 //! What browsers may ask. Any web page may have a browser send requests to this machine, and the browser of somebody
 //! who may reach a sidecar reaches it for every page they open; so what it says of where a request comes from decides.
 //!
-//! Every browser sends `Origin` with what is not GET or HEAD, and those of today (Safari since 16.4) send
-//! `Sec-Fetch-Site` with everything to loopback or over HTTPS. Programs send neither, and nothing here concerns them.
+//! Every browser sends `Origin` with what is not GET or HEAD, and `Sec-Fetch-Site` with everything it sends to loopback
+//! or over HTTPS. Programs send neither, and nothing here concerns them.
 
 use hyper::Method;
 use hyper::header::{HeaderMap, HeaderName, ORIGIN};

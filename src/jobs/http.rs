@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use hyper::{Method, Response};
 
-use super::desk::JobDesk;
 use super::runner::Order;
+use super::service::JobService;
 use super::{shapes, words};
 use crate::http::{Ask, Calls, Content, Problem, ProblemKind, no_content};
 
@@ -62,15 +62,15 @@ impl<'a> Route<'a> {
     }
 }
 
-/// The calls, over a desk, or the reason why there is none.
+/// The calls, over a service, or the reason why there is none.
 #[derive(Debug)]
 pub struct JobCalls {
-    desk: Result<Arc<JobDesk>, &'static str>,
+    desk: Result<Arc<JobService>, &'static str>,
 }
 
 impl JobCalls {
-    /// Calls that are answered by this desk.
-    pub fn new(desk: Arc<JobDesk>) -> Self {
+    /// Calls that are answered by this service.
+    pub fn new(desk: Arc<JobService>) -> Self {
         Self { desk: Ok(desk) }
     }
 
@@ -131,7 +131,7 @@ impl Calls for JobCalls {
 impl JobCalls {
     async fn order(
         &self,
-        desk: &JobDesk,
+        desk: &JobService,
         name: &str,
         id: &str,
         attempt: Option<u32>,
@@ -143,7 +143,7 @@ impl JobCalls {
     }
 }
 
-async fn list(desk: &JobDesk) -> Result<Response<Content>, Problem> {
+async fn list(desk: &JobService) -> Result<Response<Content>, Problem> {
     let mut views = pin!(desk.all().enumerate());
     let mut list = shapes::List::default();
     while let Some((at, view)) = views.next().await {

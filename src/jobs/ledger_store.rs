@@ -35,22 +35,10 @@ pub enum LedgerError {
     #[error(
         "{job}: the ledger has version {version}; this release reads version {VERSION}: end the rollout, or go back"
     )]
-    Version {
-        /// Whose ledger.
-        job: JobName,
-        /// Its version.
-        version: u32,
-    },
-    /// What the store has is no ledger.
+    Version { job: JobName, version: u32 },
+    /// What the store has is no ledger; where it goes wrong.
     #[error("{job}: the ledger cannot be read: line {line}, column {column}")]
-    Garbage {
-        /// Whose ledger.
-        job: JobName,
-        /// Where it goes wrong.
-        line: usize,
-        /// Where in the line.
-        column: usize,
-    },
+    Garbage { job: JobName, line: usize, column: usize },
 }
 
 /// Every ledger of the store.

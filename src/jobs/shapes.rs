@@ -7,7 +7,7 @@ use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::desk::{JobView, Refusal};
+use super::service::{JobError, JobView};
 use super::words::Page;
 use crate::http::{Content, Problem, ProblemKind, answer, json};
 use crate::protocol::jobs::{Attempt, Concurrency, Gap, Phase, Run, RunId, Slot, Timetable, Wall};
@@ -198,14 +198,14 @@ pub(super) fn asked(run: &RunId) -> Response<Content> {
 }
 
 /// Why nothing came of a request.
-pub(super) fn refused(refusal: Refusal) -> Problem {
-    let detail = refusal.to_string();
-    match refusal {
-        Refusal::UnknownJob { known, .. } => Problem::new(ProblemKind::UnknownJob, detail).with_known(known),
-        Refusal::UnknownRun { .. } => Problem::new(ProblemKind::UnknownRun, detail),
-        Refusal::NotRunning { .. } => Problem::new(ProblemKind::RunOver, detail),
-        Refusal::TooManyAsked { .. } => Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER),
-        Refusal::Ledger(_) | Refusal::Busy { .. } => {
+pub(super) fn refused(error: JobError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        JobError::UnknownJob { known, .. } => Problem::new(ProblemKind::UnknownJob, detail).with_known(known),
+        JobError::UnknownRun { .. } => Problem::new(ProblemKind::UnknownRun, detail),
+        JobError::NotRunning { .. } => Problem::new(ProblemKind::RunOver, detail),
+        JobError::TooManyAsked { .. } => Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER),
+        JobError::Ledger(_) | JobError::Busy { .. } => {
             Problem::new(ProblemKind::StoreUnavailable, detail).with_retry_after(RETRY_AFTER)
         }
     }

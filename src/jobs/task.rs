@@ -31,12 +31,14 @@ const ORDERS: usize = 16;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a job that is no longer configured may take to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RETIRE_MAX: Duration = Duration::from_secs(30);
+/// How long to rest when there is nothing to wake for: a round now and then costs nothing.
+const ROUND_MAX: Duration = Duration::from_secs(30);
 /// What tokio's timers can tell apart.
 const TIMER_GRAIN: Duration = Duration::from_millis(1);
 
 /// What all jobs of a replica have in common.
-pub(super) struct Premises {
+pub(super) struct Context {
     pub(super) ledgers: Ledgers,
     pub(super) clock: SharedClock,
     pub(super) telemetry: Telemetry,
@@ -66,7 +68,7 @@ pub(super) enum Command {
 
 /// What a leader's task shows of its job.
 #[derive(Clone, Debug)]
-pub(super) struct Board {
+pub(super) struct LeaderView {
     pub(super) ledger: Ledger,
     pub(super) next: Option<Wall>,
 }
@@ -78,7 +80,7 @@ pub(super) struct Ends {
     pub(super) role: watch::Receiver<Arc<Snapshot>>,
     /// Somebody may have written in the ledger.
     pub(super) changes: watch::Receiver<u64>,
-    pub(super) board: watch::Sender<Option<Arc<Board>>>,
+    pub(super) view: watch::Sender<Option<Arc<LeaderView>>>,
 }
 
 /// The answer to a request of a term, or why there is none.
@@ -88,14 +90,14 @@ type Reply = Pin<Box<dyn Future<Output = (Token, JobInput, Option<LedgerError>)>
 type AttemptKey = (Token, Slot, u32);
 
 struct Task {
-    premises: Arc<Premises>,
+    context: Arc<Context>,
     spec: JobSpec,
     seed: u64,
     term: Option<(Token, JobController)>,
     replies: FuturesUnordered<Reply>,
     attempts: JoinSet<(AttemptKey, Ended)>,
     orders: BTreeMap<AttemptKey, mpsc::Sender<Order>>,
-    board: watch::Sender<Option<Arc<Board>>>,
+    view: watch::Sender<Option<Arc<LeaderView>>>,
     /// How long what failed is not told to the controller, which then repeats it.
     backoff: Backoff,
     complaint: Complaint,
@@ -104,16 +106,16 @@ struct Task {
 }
 
 /// Runs a job until it is retired.
-pub(super) async fn run(premises: Arc<Premises>, spec: JobSpec, seed: u64, mut ends: Ends) {
+pub(super) async fn run(context: Arc<Context>, spec: JobSpec, seed: u64, mut ends: Ends) {
     let mut task = Task {
-        premises,
+        context,
         spec,
         seed,
         term: None,
         replies: FuturesUnordered::new(),
         attempts: JoinSet::new(),
         orders: BTreeMap::new(),
-        board: ends.board,
+        view: ends.view,
         backoff: Backoff::new(seed, PAUSE_MIN),
         complaint: Complaint::default(),
         retired_until: None,
@@ -163,7 +165,7 @@ impl Task {
     fn moment(&self, term: Token) -> Moment {
         let room = |(token, left)| token == term && self.spec.grace.allows(left);
         Moment {
-            mono: self.premises.clock.now(),
+            mono: self.context.clock.now(),
             wall: wall_now(),
             room: self.retired_until.is_none() && self.spec.role.remaining().is_some_and(room),
         }
@@ -178,8 +180,8 @@ impl Task {
             (Some(_), _) if state == State::Draining && !role_ended => self.input(JobInput::Closing),
             (Some(_), _) => {
                 self.term = None;
-                self.board.send_replace(None);
-                self.premises.telemetry.job_is(&self.spec.name, &JobReading::default());
+                self.view.send_replace(None);
+                self.context.telemetry.job_is(&self.spec.name, &JobReading::default());
             }
             (None, _) => {}
         }
@@ -194,7 +196,7 @@ impl Task {
         JobProfile {
             policy: self.spec.policy.clone(),
             timetable: Arc::clone(&self.spec.timetable),
-            identity: Arc::clone(&self.premises.identity),
+            identity: Arc::clone(&self.context.identity),
         }
     }
 
@@ -228,7 +230,7 @@ impl Task {
                 JobAction::Write { id, request } => self.write(term, id, request),
                 JobAction::Start { slot, attempt, token } => self.start(term, slot, attempt, token),
                 JobAction::Cancel { slot, attempt, why } => self.cancel((term, slot, attempt), why),
-                JobAction::Tell(event) => self.premises.telemetry.record_job(&self.spec.name, &event, now.wall),
+                JobAction::Tell(event) => self.context.telemetry.record_job(&self.spec.name, &event, now.wall),
             }
         }
         if acted {
@@ -246,34 +248,31 @@ impl Task {
             active: ledger.active().count(),
             suspended: ledger.suspension.holds(),
         };
-        self.premises.telemetry.job_is(&self.spec.name, &reading);
-        self.board.send_replace(Some(Arc::new(Board { ledger: ledger.clone(), next })));
+        self.context.telemetry.job_is(&self.spec.name, &reading);
+        self.view.send_replace(Some(Arc::new(LeaderView { ledger: ledger.clone(), next })));
     }
 
     fn until_wake(&self) -> Duration {
-        let now = self.premises.clock.now();
+        let now = self.context.clock.now();
         let controller = self.term.as_ref().and_then(|(_, controller)| controller.poll_timeout());
         let wake = [controller, self.retired_until].into_iter().flatten().min();
-        // Without anything to wake for: a round now and then costs nothing.
-        wake.map_or(PATIENCE, |at| at.since(now)).max(TIMER_GRAIN)
+        wake.map_or(ROUND_MAX, |at| at.since(now)).max(TIMER_GRAIN)
     }
 
     fn open(&mut self, id: JobRequestId, token: Token) {
-        let (premises, name, pause) =
-            (Arc::clone(&self.premises), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
+        let (context, name, pause) = (Arc::clone(&self.context), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
         self.replies.push(Box::pin(async move {
-            let reply = premises.ledgers.open(&name, token).await;
+            let reply = context.ledgers.open(&name, token).await;
             answered(token, id, pause, reply.map(|reply| JobInput::Opened(id, reply))).await
         }));
     }
 
     fn write(&mut self, term: Token, id: JobRequestId, request: WriteRequest<Ledger>) {
-        let (premises, name, pause) =
-            (Arc::clone(&self.premises), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
+        let (context, name, pause) = (Arc::clone(&self.context), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
         self.replies.push(Box::pin(async move {
             let WriteRequest { token, base, body } = &request;
             let request = WriteRequest { token: *token, base: *base, body };
-            let reply = premises.ledgers.write(&name, request).await;
+            let reply = context.ledgers.write(&name, request).await;
             answered(term, id, pause, reply.map(|reply| JobInput::Wrote(id, reply))).await
         }));
     }
@@ -300,7 +299,7 @@ impl Task {
             role: self.spec.role.clone(),
             token: term,
             grace: self.spec.grace,
-            clock: Arc::clone(&self.premises.clock),
+            clock: Arc::clone(&self.context.clock),
         };
         let config = Arc::clone(&self.spec.run);
         self.orders.insert(key, orders);
@@ -360,7 +359,7 @@ impl Task {
         if self.retired_until.is_some() {
             return;
         }
-        self.retired_until = Some(self.premises.clock.now() + PATIENCE);
+        self.retired_until = Some(self.context.clock.now() + RETIRE_MAX);
         let keys: Vec<AttemptKey> = self.orders.keys().copied().collect();
         for key in keys {
             self.send_order(key, Order::Cancel(CancelReason::Removed));
@@ -371,7 +370,7 @@ impl Task {
     fn is_done(&self) -> bool {
         let Some(until) = self.retired_until else { return false };
         let settled = self.term.as_ref().is_none_or(|(_, controller)| controller.is_settled());
-        (settled && self.attempts.is_empty()) || self.premises.clock.now() >= until
+        (settled && self.attempts.is_empty()) || self.context.clock.now() >= until
     }
 }
 

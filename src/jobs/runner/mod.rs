@@ -79,21 +79,12 @@ impl fmt::Display for CancelReason {
 /// the secrets of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The run is done.
-    Succeeded {
-        /// What the app said.
-        note: Option<String>,
-    },
-    /// The attempt failed.
-    Failed {
-        /// Why.
-        note: String,
-    },
-    /// It had to end because this replica's term does.
-    Interrupted {
-        /// Why.
-        note: String,
-    },
+    /// The run is done; what the app said of it.
+    Succeeded { note: Option<String> },
+    /// The attempt failed, and why.
+    Failed { note: String },
+    /// It had to end because this replica's term does, and why.
+    Interrupted { note: String },
     /// [`Order::Cancel`]
     Cancelled,
 }

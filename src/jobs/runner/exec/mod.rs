@@ -26,7 +26,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why the program was told to end.
 #[derive(Clone, Copy)]
-enum Told {
+enum Cause {
     Interrupted(&'static str),
     Cancelled,
 }
@@ -52,7 +52,7 @@ pub async fn run(
     let mut logging = pin!(output.log(stdout, stderr));
     let mut attendance = pin!(attend(child, assignment, guard, orders));
     let mut logged = false;
-    let (status, told) = loop {
+    let (status, cause) = loop {
         tokio::select! {
             biased;
             end = &mut attendance => break end,
@@ -69,7 +69,7 @@ pub async fn run(
             "the rest of the program's output was not logged"
         );
     }
-    ended(status, told)
+    ended(status, cause)
 }
 
 fn start(exec: &ExecRun, assignment: &Assignment, role: &str) -> io::Result<Child> {
@@ -94,21 +94,21 @@ async fn attend(
     assignment: &Assignment,
     guard: &mut WorkGuard,
     orders: &mut mpsc::Receiver<Order>,
-) -> (io::Result<ExitStatus>, Option<Told>) {
-    let mut told = None;
+) -> (io::Result<ExitStatus>, Option<Cause>) {
+    let mut cause = None;
     let mut killed = false;
     let status = loop {
         tokio::select! {
             biased;
             verdict = guard.called(), if !killed => {
-                told = told.or(Some(Told::Interrupted(guard.why())));
+                cause = cause.or(Some(Cause::Interrupted(guard.why())));
                 killed = verdict == Verdict::Kill;
                 let signal = if killed { Signal::KILL } else { Signal::TERM };
                 say(assignment, &format!("{}: {}", guard.why(), if killed { "KILL" } else { "TERM" }));
                 child.signal(signal);
             }
-            order = next_order(orders) => if let (Order::Cancel(reason), None) = (order, told) {
-                told = Some(Told::Cancelled);
+            order = next_order(orders) => if let (Order::Cancel(reason), None) = (order, cause) {
+                cause = Some(Cause::Cancelled);
                 guard.tell();
                 say(assignment, &format!("{reason}: TERM"));
                 child.signal(Signal::TERM);
@@ -117,18 +117,18 @@ async fn attend(
         }
     };
     child.cleared().await;
-    (status, told)
+    (status, cause)
 }
 
 fn say(assignment: &Assignment, what: &str) {
     tracing::warn!(job = %assignment.run.job, run = %assignment.run, "{what} to the run's program");
 }
 
-fn ended(status: io::Result<ExitStatus>, told: Option<Told>) -> Ended {
-    match (told, status) {
-        (Some(Told::Cancelled), _) => Ended::Cancelled,
-        (Some(Told::Interrupted(why)), Ok(status)) => Ended::interrupted(&format!("{why}; {}", in_words(status))),
-        (Some(Told::Interrupted(why)), Err(_)) => Ended::interrupted(why),
+fn ended(status: io::Result<ExitStatus>, cause: Option<Cause>) -> Ended {
+    match (cause, status) {
+        (Some(Cause::Cancelled), _) => Ended::Cancelled,
+        (Some(Cause::Interrupted(why)), Ok(status)) => Ended::interrupted(&format!("{why}; {}", in_words(status))),
+        (Some(Cause::Interrupted(why)), Err(_)) => Ended::interrupted(why),
         (None, Ok(status)) if status.success() => Ended::succeeded(None),
         (None, Ok(status)) => Ended::failed(&in_words(status)),
         (None, Err(error)) => Ended::failed(&format!("the program's end cannot be learnt: {error}")),

@@ -1,4 +1,4 @@
-//! The desk: the jobs of this replica, started and retired as the configuration changes, and what may be asked of them.
+//! The jobs of this replica, started and retired as the configuration changes, and what may be asked of them.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::ledger_store::{LedgerError, Ledgers};
 use super::runner::{Order, grace_of};
-use super::task::{self, Board, Command, Ends, JobSpec, Premises, wall_now};
+use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, wall_now};
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
 use crate::config::{JobConfig, RoleConfig};
@@ -29,7 +29,7 @@ const READS: usize = 32;
 
 /// Why nothing came of a request. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum JobError {
     /// The configuration has no such job, but these.
     #[error("there is no job {name}")]
     UnknownJob { name: String, known: Vec<String> },
@@ -72,27 +72,27 @@ struct Entry {
     role: RoleHandle,
     commands: mpsc::Sender<Command>,
     changes: watch::Sender<u64>,
-    board: watch::Receiver<Option<Arc<Board>>>,
+    view: watch::Receiver<Option<Arc<LeaderView>>>,
     task: JoinHandle<()>,
 }
 
 /// See the module. Shared by reference.
-pub struct JobDesk {
-    premises: Arc<Premises>,
+pub struct JobService {
+    context: Arc<Context>,
     entropy: Mutex<Entropy>,
     jobs: Mutex<BTreeMap<JobName, Entry>>,
     /// There are jobs.
     has_jobs: Notify,
 }
 
-impl std::fmt::Debug for JobDesk {
+impl std::fmt::Debug for JobService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JobDesk").field("jobs", &self.entries().keys().collect::<Vec<_>>()).finish_non_exhaustive()
+        f.debug_struct("JobService").field("jobs", &self.entries().keys().collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }
 
-impl JobDesk {
-    /// Opens a desk without jobs in the runtime that this is called in, and starts its listener: a task that hears of
+impl JobService {
+    /// Opens a service without jobs in the runtime that this is called in, and starts its listener: a task that hears of
     /// wishes. It runs until it is aborted; any other end is a bug.
     pub fn open(
         store: Arc<dyn LedgerStore>,
@@ -102,11 +102,11 @@ impl JobDesk {
         entropy: Entropy,
     ) -> (Arc<Self>, JoinHandle<()>) {
         let ledgers = Ledgers::new(store);
-        let premises = Arc::new(Premises { ledgers, clock, telemetry, identity });
+        let context = Arc::new(Context { ledgers, clock, telemetry, identity });
         let entropy = Mutex::new(entropy);
-        let desk = Arc::new(Self { premises, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
-        let listener = tokio::spawn(listen(Arc::clone(&desk)));
-        (desk, listener)
+        let service = Arc::new(Self { context, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
+        let listener = tokio::spawn(listen(Arc::clone(&service)));
+        (service, listener)
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<JobName, Entry>> {
@@ -143,7 +143,7 @@ impl JobDesk {
         stream::iter(retired)
             .for_each_concurrent(None, |(name, entry)| async move {
                 retire(entry).await;
-                self.premises.telemetry.remove_job(&name);
+                self.context.telemetry.remove_job(&name);
             })
             .await;
         let mut entries = self.entries();
@@ -156,15 +156,15 @@ impl JobDesk {
     }
 
     fn start(&self, config: JobConfig, spec: JobSpec) -> Entry {
-        self.premises.telemetry.add_job(&config.name);
+        self.context.telemetry.add_job(&config.name);
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let (changes, changed) = watch::channel(0);
-        let (shown, board) = watch::channel(None);
+        let (shown, view) = watch::channel(None);
         let seed = self.entropy.lock().seed();
         let role = spec.role.clone();
-        let ends = Ends { commands: inbox, role: role.changes(), changes: changed, board: shown };
-        let task = tokio::spawn(task::run(Arc::clone(&self.premises), spec, seed, ends));
-        Entry { config, role, commands, changes, board, task }
+        let ends = Ends { commands: inbox, role: role.changes(), changes: changed, view: shown };
+        let task = tokio::spawn(task::run(Arc::clone(&self.context), spec, seed, ends));
+        Entry { config, role, commands, changes, view, task }
     }
 
     /// Ends every attempt that is left, and waits for that. The roles are gone by now, so nothing starts any more.
@@ -177,26 +177,26 @@ impl JobDesk {
     /// Every job, by name, each seen when it is asked for.
     ///
     /// # Errors
-    /// [`Refusal::Ledger`]
-    pub fn all(&self) -> impl Stream<Item = Result<JobView, Refusal>> + Send {
+    /// [`JobError::Ledger`]
+    pub fn all(&self) -> impl Stream<Item = Result<JobView, JobError>> + Send {
         let names: Vec<JobName> = self.entries().keys().cloned().collect();
         let views = stream::iter(names).map(move |name| async move { self.view(name.as_str()).await });
         // One that a reload has just removed is not there any more.
-        views.buffered(READS).filter(|view| ready(!matches!(view, Err(Refusal::UnknownJob { .. }))))
+        views.buffered(READS).filter(|view| ready(!matches!(view, Err(JobError::UnknownJob { .. }))))
     }
 
     /// A job as it stands: as its leader sees it if that is this replica, else as the store has it.
     ///
     /// # Errors
-    /// [`Refusal::UnknownJob`], [`Refusal::Ledger`]
-    pub async fn view(&self, name: &str) -> Result<JobView, Refusal> {
-        let (config, holder, board) =
-            self.known(name, |entry| (entry.config.clone(), entry.role.holder(), entry.board.borrow().clone()))?;
-        if let Some(board) = board {
-            let (ledger, next) = (Some(board.ledger.clone()), board.next);
+    /// [`JobError::UnknownJob`], [`JobError::Ledger`]
+    pub async fn view(&self, name: &str) -> Result<JobView, JobError> {
+        let (config, holder, view) =
+            self.known(name, |entry| (entry.config.clone(), entry.role.holder(), entry.view.borrow().clone()))?;
+        if let Some(view) = view {
+            let (ledger, next) = (Some(view.ledger.clone()), view.next);
             return Ok(JobView { config, holder, leads: true, ledger, next });
         }
-        let ledger = self.premises.ledgers.read(&config.name).await?.map(|stored| stored.body);
+        let ledger = self.context.ledgers.read(&config.name).await?.map(|stored| stored.body);
         let next = ledger.as_ref().filter(|ledger| !ledger.suspension.holds());
         let next = next.and_then(|ledger| config.schedule.next_after(ledger.decided));
         Ok(JobView { config, holder, leads: false, ledger, next })
@@ -205,10 +205,10 @@ impl JobDesk {
     /// Asks for a run now, whoever leads.
     ///
     /// # Errors
-    /// [`Refusal`]
-    pub async fn ask(&self, name: &str) -> Result<RunId, Refusal> {
+    /// [`JobError`]
+    pub async fn ask(&self, name: &str) -> Result<RunId, JobError> {
         let job = self.known(name, |entry| entry.config.clone())?;
-        let too_many = || Refusal::TooManyAsked { job: job.name.clone() };
+        let too_many = || JobError::TooManyAsked { job: job.name.clone() };
         let slot: Slot = self.wish(&job, |ledger, now| ledger.ask(now).map_err(|_| too_many())).await?;
         Ok(RunId { job: job.name, slot })
     }
@@ -216,8 +216,8 @@ impl JobDesk {
     /// Suspends or resumes a job, whoever leads.
     ///
     /// # Errors
-    /// [`Refusal`]
-    pub async fn suspend(&self, name: &str, suspend: bool) -> Result<(), Refusal> {
+    /// [`JobError`]
+    pub async fn suspend(&self, name: &str, suspend: bool) -> Result<(), JobError> {
         let job = self.known(name, |entry| entry.config.clone())?;
         self.wish(&job, |ledger, now| {
             ledger.order(suspend, now);
@@ -229,32 +229,32 @@ impl JobDesk {
     /// Passes the app's word on to an attempt that goes on on this replica.
     ///
     /// # Errors
-    /// [`Refusal::UnknownJob`], [`Refusal::UnknownRun`], [`Refusal::NotRunning`]
-    pub async fn order(&self, name: &str, id: &str, attempt: Option<u32>, order: Order) -> Result<(), Refusal> {
+    /// [`JobError::UnknownJob`], [`JobError::UnknownRun`], [`JobError::NotRunning`]
+    pub async fn order(&self, name: &str, id: &str, attempt: Option<u32>, order: Order) -> Result<(), JobError> {
         let (job, commands) = self.known(name, |entry| (entry.config.name.clone(), entry.commands.clone()))?;
-        let unknown = || Refusal::UnknownRun { job: job.clone(), id: id.chars().take(80).collect() };
+        let unknown = || JobError::UnknownRun { job: job.clone(), id: id.chars().take(80).collect() };
         let run = RunId::of(&job, id).ok_or_else(unknown)?;
         let (done, answer) = oneshot::channel();
         // A task that is gone runs nothing.
         let _ = commands.send(Command::Order { slot: run.slot, attempt, order, done }).await;
-        if answer.await.unwrap_or(false) { Ok(()) } else { Err(Refusal::NotRunning { run }) }
+        if answer.await.unwrap_or(false) { Ok(()) } else { Err(JobError::NotRunning { run }) }
     }
 
-    fn known<T>(&self, name: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, Refusal> {
+    fn known<T>(&self, name: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, JobError> {
         let entries = self.entries();
         let entry = JobName::new(name).ok().and_then(|name| entries.get(&name));
         let known = || entries.keys().map(JobName::to_string).collect();
         let shown = || name.chars().take(80).collect();
-        entry.map(take).ok_or_else(|| Refusal::UnknownJob { name: shown(), known: known() })
+        entry.map(take).ok_or_else(|| JobError::UnknownJob { name: shown(), known: known() })
     }
 
     /// Writes something in a ledger that its leader, whoever that is, hears of.
     async fn wish<T>(
         &self,
         job: &JobConfig,
-        mut wish: impl FnMut(&mut Ledger, Wall) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let ledgers = &self.premises.ledgers;
+        mut wish: impl FnMut(&mut Ledger, Wall) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
+        let ledgers = &self.context.ledgers;
         let mut stored = ledgers.read(&job.name).await?;
         for _ in 0..TRIES {
             let (base, ledger) = stored.map(|stored| (stored.revision, stored.body)).unzip();
@@ -268,7 +268,7 @@ impl JobDesk {
                 WriteReply::Stale { .. } => break,
             }
         }
-        Err(Refusal::Busy { job: job.name.clone() })
+        Err(JobError::Busy { job: job.name.clone() })
     }
 }
 
@@ -297,12 +297,12 @@ async fn retire(entry: Entry) {
 }
 
 /// Listens from the first job on: without one there is nothing to hear of, and the right to listen may be missing.
-async fn listen(desk: Arc<JobDesk>) {
-    desk.has_jobs.notified().await;
-    let mut news = desk.premises.ledgers.changes();
+async fn listen(service: Arc<JobService>) {
+    service.has_jobs.notified().await;
+    let mut news = service.context.ledgers.changes();
     let changed = |entry: &Entry| entry.changes.send_modify(|count| *count = count.wrapping_add(1));
     while let Some(news) = news.recv().await {
-        let entries = desk.entries();
+        let entries = service.entries();
         match news {
             JobNews::Changed(job) => entries.get(&job).into_iter().for_each(changed),
             JobNews::Gap => entries.values().for_each(changed),
