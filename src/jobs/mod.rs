@@ -8,17 +8,15 @@
 //! |---|---|
 //! | `service` | the jobs, as the configuration has them, and what may be asked of them |
 //! | `task` | the task of one job: carries requests to the ledger, starts attempts |
-//! | `runner` | one attempt: a request to the app, or a program |
+//! | `run` | one attempt: a request to the app, or a program |
 //! | `ledger_store` | the store of ledgers: what is stored, and why it cannot be had |
-//! | `http`, `words`, `shapes` | routes, what they read, what they answer |
+//! | `http` | routes, what they read, what they answer |
 
 mod http;
 mod ledger_store;
-pub mod runner;
+pub mod run;
 mod service;
-mod shapes;
 mod task;
-mod words;
 
 pub use http::{JobCalls, ROUTES};
 pub use ledger_store::LedgerError;

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::ledger_store::{LedgerError, Ledgers};
-use super::runner::{Order, grace_of};
+use super::run::{Order, grace_of};
 use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, wall_now};
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;

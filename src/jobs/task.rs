@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::ledger_store::{LedgerError, Ledgers};
-use super::runner::{Assignment, CancelReason, Ended, Order, attempt};
+use super::run::{Assignment, CancelReason, Ended, Order, attempt};
 use crate::base::clock::{SharedClock, wall_time};
 use crate::base::{Backoff, Complaint, Turn};
 use crate::config::RunConfig;

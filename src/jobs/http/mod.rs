@@ -1,5 +1,8 @@
 //! The calls of jobs, as they are plugged into the app's listener.
 
+mod requests;
+mod responses;
+
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -7,9 +10,9 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use hyper::{Method, Response};
 
-use super::runner::Order;
+use self::{requests as words, responses as shapes};
+use super::run::Order;
 use super::service::JobService;
-use super::{shapes, words};
 use crate::http::{Ask, Calls, Content, Problem, ProblemKind, no_content};
 
 /// Every path of jobs with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.

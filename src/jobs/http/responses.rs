@@ -7,8 +7,8 @@ use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::service::{JobError, JobView};
-use super::words::Page;
+use super::super::service::{JobError, JobView};
+use super::requests::Page;
 use crate::http::{Content, Problem, ProblemKind, answer, json};
 use crate::protocol::jobs::{Attempt, Concurrency, Gap, Phase, Run, RunId, Slot, Timetable, Wall};
 
