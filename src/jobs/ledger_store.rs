@@ -1,5 +1,5 @@
-//! The store of ledgers, typed: what is asked of it here is asked in ledgers, and read and written there as JSON, with a
-//! version in front, so that a replica of another release knows what it reads.
+//! The store of ledgers, typed: it is asked for ledgers here, and keeps them as JSON, with a version in front, so that
+//! a replica of another release knows what it reads.
 //!
 //! The shapes below are a stored format, and so are the words of [`Ending`], [`Failure`] and [`GapReason`] and the text
 //! of a [`Slot`], which metrics and answers have in common with it: none of them may change under the same version. The

@@ -92,7 +92,7 @@ impl std::fmt::Debug for JobService {
 }
 
 impl JobService {
-    /// Opens a service without jobs in the runtime that this is called in, and starts its listener: a task that hears of
+    /// Begins without jobs, in the runtime that this is called in, and starts the listener: a task that hears of
     /// wishes. It runs until it is aborted; any other end is a bug.
     pub fn open(
         store: Arc<dyn LedgerStore>,
