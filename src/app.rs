@@ -22,7 +22,7 @@ use crate::config::{
     Changes, Config, Environment, Guard, LiveChanges, Loaded, Reload, RoleConfig, StoreConfig, StoreUse, Watcher,
 };
 use crate::http::{Calls, CallsOn, ListenerThread};
-use crate::jobs::{JobCalls, JobDesk};
+use crate::jobs::{JobCalls, JobService};
 use crate::k8s::{Departures, Extras, Will};
 use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use crate::role::{Membership, Roles, Surroundings, Team};
@@ -285,7 +285,7 @@ impl Drop for Locks {
 
 /// Runs on a schedule, where the store has ledgers for them.
 struct Jobs {
-    desk: Arc<JobDesk>,
+    service: Arc<JobService>,
     listener: JoinHandle<()>,
 }
 
@@ -296,17 +296,17 @@ impl Jobs {
         let (clock, telemetry) = (Arc::clone(&replica.clock), replica.telemetry.clone());
         let store = MeasuredLedgers::new(store, Arc::clone(telemetry.metrics()), Arc::clone(&clock));
         let store: Arc<dyn LedgerStore> = Arc::new(store);
-        let (desk, listener) = JobDesk::open(store, identity, clock, telemetry, Entropy::from_system());
-        let jobs = Self { desk, listener };
+        let (service, listener) = JobService::open(store, identity, clock, telemetry, Entropy::from_system());
+        let jobs = Self { service, listener };
         jobs.follow(replica).await;
         jobs
     }
 
     /// Runs the jobs as the configuration has them now.
     fn follow(&self, replica: &Replica) -> impl Future<Output = ()> + Send + use<> {
-        let (desk, roles) = (Arc::clone(&self.desk), replica.roles());
+        let (service, roles) = (Arc::clone(&self.service), replica.roles());
         let Config { jobs, roles: configs, .. } = replica.config.clone();
-        async move { desk.run(&jobs, &configs, &roles).await }
+        async move { service.run(&jobs, &configs, &roles).await }
     }
 }
 
@@ -430,7 +430,7 @@ impl App {
             if self.jobs_change.is_some() {
                 jobs_changed(&mut self.jobs_change).await;
             }
-            jobs.desk.all_ended().await;
+            jobs.service.all_ended().await;
         }
         if !asked_again {
             self.replica.take_back().await;
@@ -519,7 +519,7 @@ fn lock_calls(locks: &Option<Locks>, replica: &Replica) -> Vec<Arc<dyn Calls>> {
 fn job_calls(jobs: &Option<Jobs>, replica: &Replica) -> Arc<dyn Calls> {
     const NOT_THERE: &str = "the store of this replica has no ledgers for jobs";
     Arc::new(match jobs {
-        Some(jobs) => JobCalls::new(Arc::clone(&jobs.desk)),
+        Some(jobs) => JobCalls::new(Arc::clone(&jobs.service)),
         None => JobCalls::disabled(replica.config.store_of(StoreUse::Jobs).without_jobs().unwrap_or(NOT_THERE)),
     })
 }

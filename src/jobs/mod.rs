@@ -1,25 +1,23 @@
 //! Jobs: runs on a schedule, each slot once across the replicas, started by the leader of a role.
 //!
-//! * [`JobDesk`] runs the jobs of this replica, one task each. What a job does next is decided by its
+//! * [`JobService`] runs the jobs of this replica, one task each. What a job does next is decided by its
 //!   [`crate::protocol::jobs::JobController`], for as long as this replica leads the job's role.
 //! * [`JobCalls`] is the HTTP side of it, plugged into the app's listener.
 //!
 //! | file | what |
 //! |---|---|
-//! | `desk` | the jobs, as the configuration has them, and what may be asked of them |
+//! | `service` | the jobs, as the configuration has them, and what may be asked of them |
 //! | `task` | the task of one job: carries requests to the ledger, starts attempts |
-//! | `runner` | one attempt: a request to the app, or a program |
-//! | `codec` | a ledger as text in the store |
-//! | `http`, `words`, `shapes` | routes, what they read, what they answer |
+//! | `run` | one attempt: a request to the app, or a program |
+//! | `ledger_store` | the store of ledgers: what is stored, and why it cannot be had |
+//! | `http` | routes, what they read, what they answer |
 
-mod codec;
-mod desk;
 mod http;
-pub mod runner;
-mod shapes;
+mod ledger_store;
+pub mod run;
+mod service;
 mod task;
-mod words;
 
-pub use codec::CodecError;
-pub use desk::{JobDesk, JobView, Refusal};
 pub use http::{JobCalls, ROUTES};
+pub use ledger_store::LedgerError;
+pub use service::{JobError, JobService, JobView};

@@ -6,38 +6,40 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::codec::{self, CodecError};
-use super::runner::{Assignment, CancelReason, Ended, Order, Tenure, attempt};
+use super::ledger_store::{LedgerError, Ledgers};
+use super::run::{Assignment, CancelReason, Ended, Order, attempt};
 use crate::base::clock::{SharedClock, wall_time};
+use crate::base::{Backoff, Complaint, Turn};
 use crate::config::RunConfig;
 use crate::protocol::jobs::{
     Ending, Failure, JobAction, JobController, JobInput, JobName, JobPolicy, JobProfile, JobRequestId, Ledger, Moment,
-    OpenReply, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest,
+    RunId, Slot, Timetable, Wall, WriteRequest,
 };
 use crate::protocol::{Grace, Mono, State, Token};
-use crate::role::{RoleHandle, Snapshot};
-use crate::store::{LedgerStore, StoreError};
+use crate::role::{RoleHandle, Snapshot, WorkTerm};
 use crate::telemetry::{JobReading, Telemetry};
 
 /// How many orders an attempt may be behind.
 const ORDERS: usize = 16;
-/// The pause after a first failure of the store; it doubles up to [`PAUSE_MAX`]. The controller adds its own.
+/// The limit of the pause after a first failure of the store; it grows up to [`PAUSE_MAX`]. The controller adds its own
+/// pause.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a job that is no longer configured may take to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RETIRE_MAX: Duration = Duration::from_secs(30);
+/// How long to rest when there is nothing to wake for: a round now and then costs nothing.
+const ROUND_MAX: Duration = Duration::from_secs(30);
 /// What tokio's timers can tell apart.
 const TIMER_GRAIN: Duration = Duration::from_millis(1);
 
 /// What all jobs of a replica have in common.
-pub(super) struct Premises {
-    pub(super) store: Arc<dyn LedgerStore>,
+pub(super) struct Context {
+    pub(super) ledgers: Ledgers,
     pub(super) clock: SharedClock,
     pub(super) telemetry: Telemetry,
     pub(super) identity: Arc<str>,
@@ -66,7 +68,7 @@ pub(super) enum Command {
 
 /// What a leader's task shows of its job.
 #[derive(Clone, Debug)]
-pub(super) struct Board {
+pub(super) struct LeaderView {
     pub(super) ledger: Ledger,
     pub(super) next: Option<Wall>,
 }
@@ -78,43 +80,44 @@ pub(super) struct Ends {
     pub(super) role: watch::Receiver<Arc<Snapshot>>,
     /// Somebody may have written in the ledger.
     pub(super) changes: watch::Receiver<u64>,
-    pub(super) board: watch::Sender<Option<Arc<Board>>>,
+    pub(super) view: watch::Sender<Option<Arc<LeaderView>>>,
 }
 
-type Reply = Pin<Box<dyn Future<Output = (Token, JobInput, Option<String>)> + Send>>;
+/// The answer to a request of a term, or why there is none.
+type Reply = Pin<Box<dyn Future<Output = (Token, JobInput, Option<LedgerError>)> + Send>>;
 
 /// An attempt that goes on. The term is part of the key, because one of an earlier term may still be ending.
 type AttemptKey = (Token, Slot, u32);
 
 struct Task {
-    premises: Arc<Premises>,
+    context: Arc<Context>,
     spec: JobSpec,
     seed: u64,
     term: Option<(Token, JobController)>,
     replies: FuturesUnordered<Reply>,
     attempts: JoinSet<(AttemptKey, Ended)>,
     orders: BTreeMap<AttemptKey, mpsc::Sender<Order>>,
-    board: watch::Sender<Option<Arc<Board>>>,
-    /// Failures of the store in a row, and the last as it was logged.
-    failures: u32,
-    complaint: Option<String>,
+    view: watch::Sender<Option<Arc<LeaderView>>>,
+    /// How long what failed is not told to the controller, which then repeats it.
+    backoff: Backoff,
+    complaint: Complaint,
     /// Until when the task may go on though its job is gone.
     retired_until: Option<Mono>,
 }
 
 /// Runs a job until it is retired.
-pub(super) async fn run(premises: Arc<Premises>, spec: JobSpec, seed: u64, mut ends: Ends) {
+pub(super) async fn run(context: Arc<Context>, spec: JobSpec, seed: u64, mut ends: Ends) {
     let mut task = Task {
-        premises,
+        context,
         spec,
         seed,
         term: None,
         replies: FuturesUnordered::new(),
         attempts: JoinSet::new(),
         orders: BTreeMap::new(),
-        board: ends.board,
-        failures: 0,
-        complaint: None,
+        view: ends.view,
+        backoff: Backoff::new(seed, PAUSE_MIN),
+        complaint: Complaint::default(),
         retired_until: None,
     };
     let mut role_ended = false;
@@ -162,7 +165,7 @@ impl Task {
     fn moment(&self, term: Token) -> Moment {
         let room = |(token, left)| token == term && self.spec.grace.allows(left);
         Moment {
-            mono: self.premises.clock.now(),
+            mono: self.context.clock.now(),
             wall: wall_now(),
             room: self.retired_until.is_none() && self.spec.role.remaining().is_some_and(room),
         }
@@ -177,8 +180,8 @@ impl Task {
             (Some(_), _) if state == State::Draining && !role_ended => self.input(JobInput::Closing),
             (Some(_), _) => {
                 self.term = None;
-                self.board.send_replace(None);
-                self.premises.telemetry.job_is(&self.spec.name, &JobReading::default());
+                self.view.send_replace(None);
+                self.context.telemetry.job_is(&self.spec.name, &JobReading::default());
             }
             (None, _) => {}
         }
@@ -193,7 +196,7 @@ impl Task {
         JobProfile {
             policy: self.spec.policy.clone(),
             timetable: Arc::clone(&self.spec.timetable),
-            identity: Arc::clone(&self.premises.identity),
+            identity: Arc::clone(&self.context.identity),
         }
     }
 
@@ -224,10 +227,10 @@ impl Task {
             acted = true;
             match action {
                 JobAction::Open { id, token } => self.open(id, token),
-                JobAction::Write { id, request } => self.write(term, id, &request),
+                JobAction::Write { id, request } => self.write(term, id, request),
                 JobAction::Start { slot, attempt, token } => self.start(term, slot, attempt, token),
                 JobAction::Cancel { slot, attempt, why } => self.cancel((term, slot, attempt), why),
-                JobAction::Tell(event) => self.premises.telemetry.record_job(&self.spec.name, &event, now.wall),
+                JobAction::Tell(event) => self.context.telemetry.record_job(&self.spec.name, &event, now.wall),
             }
         }
         if acted {
@@ -245,66 +248,46 @@ impl Task {
             active: ledger.active().count(),
             suspended: ledger.suspension.holds(),
         };
-        self.premises.telemetry.job_is(&self.spec.name, &reading);
-        self.board.send_replace(Some(Arc::new(Board { ledger: ledger.clone(), next })));
+        self.context.telemetry.job_is(&self.spec.name, &reading);
+        self.view.send_replace(Some(Arc::new(LeaderView { ledger: ledger.clone(), next })));
     }
 
     fn until_wake(&self) -> Duration {
-        let now = self.premises.clock.now();
+        let now = self.context.clock.now();
         let controller = self.term.as_ref().and_then(|(_, controller)| controller.poll_timeout());
         let wake = [controller, self.retired_until].into_iter().flatten().min();
-        // Without anything to wake for: a round now and then costs nothing.
-        wake.map_or(PATIENCE, |at| at.since(now)).max(TIMER_GRAIN)
+        wake.map_or(ROUND_MAX, |at| at.since(now)).max(TIMER_GRAIN)
     }
 
     fn open(&mut self, id: JobRequestId, token: Token) {
-        let (premises, name, pause) = (Arc::clone(&self.premises), self.spec.name.clone(), self.pause());
+        let (context, name, pause) = (Arc::clone(&self.context), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
         self.replies.push(Box::pin(async move {
-            let reply = premises.store.open(&name, token).await.map_err(Trouble::Store).and_then(|reply| {
-                Ok(match reply {
-                    OpenReply::Opened(stored) => OpenReply::Opened(stored.map(decode).transpose()?),
-                    OpenReply::Stale { fence } => OpenReply::Stale { fence },
-                })
-            });
+            let reply = context.ledgers.open(&name, token).await;
             answered(token, id, pause, reply.map(|reply| JobInput::Opened(id, reply))).await
         }));
     }
 
-    fn write(&mut self, term: Token, id: JobRequestId, request: &WriteRequest<Ledger>) {
-        let (premises, name, pause) = (Arc::clone(&self.premises), self.spec.name.clone(), self.pause());
-        let body = codec::write(&request.body);
-        let request = WriteRequest { token: request.token, base: request.base, body };
+    fn write(&mut self, term: Token, id: JobRequestId, request: WriteRequest<Ledger>) {
+        let (context, name, pause) = (Arc::clone(&self.context), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
         self.replies.push(Box::pin(async move {
-            let reply = premises.store.write(&name, request).await.map_err(Trouble::Store).and_then(|reply| {
-                Ok(match reply {
-                    WriteReply::Written { revision } => WriteReply::Written { revision },
-                    WriteReply::Stale { fence } => WriteReply::Stale { fence },
-                    WriteReply::Diverged(stored) => WriteReply::Diverged(stored.map(decode).transpose()?),
-                })
-            });
+            let WriteRequest { token, base, body } = &request;
+            let request = WriteRequest { token: *token, base: *base, body };
+            let reply = context.ledgers.write(&name, request).await;
             answered(term, id, pause, reply.map(|reply| JobInput::Wrote(id, reply))).await
         }));
     }
 
-    fn pause(&self) -> Duration {
-        match self.failures {
-            0 => Duration::ZERO,
-            failures => PAUSE_MIN.saturating_mul(1 << (failures - 1).min(8)).min(PAUSE_MAX),
-        }
-    }
-
     /// Says once what is wrong with the store, and once that it is well again.
-    fn complain(&mut self, error: Option<String>) {
-        let job = &self.spec.name;
-        match &error {
-            Some(reason) if self.complaint.as_ref() != Some(reason) => {
-                tracing::warn!(%job, %reason, "the job's ledger cannot be used");
-            }
-            None if self.complaint.is_some() => tracing::info!(%job, "the job's ledger can be used again"),
-            _ => {}
+    fn complain(&mut self, error: Option<LedgerError>) {
+        if error.is_none() {
+            self.backoff.reset();
         }
-        self.failures = if error.is_some() { self.failures.saturating_add(1) } else { 0 };
-        self.complaint = error;
+        let job = &self.spec.name;
+        match self.complaint.note(error.map(|error| error.to_string())) {
+            Some(Turn::Wrong(reason)) => tracing::warn!(%job, %reason, "the job's ledger cannot be used"),
+            Some(Turn::Well) => tracing::info!(%job, "the job's ledger can be used again"),
+            None => {}
+        }
     }
 
     fn start(&mut self, term: Token, slot: Slot, number: u32, token: Token) {
@@ -312,11 +295,11 @@ impl Task {
         let (orders, inbox) = mpsc::channel(ORDERS);
         let run = RunId { job: self.spec.name.clone(), slot };
         let assignment = Assignment { run, scheduled: slot.at(), attempt: number, token };
-        let tenure = Tenure {
+        let guarded = WorkTerm {
             role: self.spec.role.clone(),
             token: term,
             grace: self.spec.grace,
-            clock: Arc::clone(&self.premises.clock),
+            clock: Arc::clone(&self.context.clock),
         };
         let config = Arc::clone(&self.spec.run);
         self.orders.insert(key, orders);
@@ -325,7 +308,7 @@ impl Task {
                 let run = assignment.run.clone();
                 move || tracing::debug!(%run, attempt = number, "the app will say when it has finished")
             };
-            (key, attempt(&config, &assignment, tenure, inbox, accepted).await)
+            (key, attempt(&config, &assignment, guarded, inbox, accepted).await)
         });
     }
 
@@ -376,7 +359,7 @@ impl Task {
         if self.retired_until.is_some() {
             return;
         }
-        self.retired_until = Some(self.premises.clock.now() + PATIENCE);
+        self.retired_until = Some(self.context.clock.now() + RETIRE_MAX);
         let keys: Vec<AttemptKey> = self.orders.keys().copied().collect();
         for key in keys {
             self.send_order(key, Order::Cancel(CancelReason::Removed));
@@ -387,37 +370,22 @@ impl Task {
     fn is_done(&self) -> bool {
         let Some(until) = self.retired_until else { return false };
         let settled = self.term.as_ref().is_none_or(|(_, controller)| controller.is_settled());
-        (settled && self.attempts.is_empty()) || self.premises.clock.now() >= until
+        (settled && self.attempts.is_empty()) || self.context.clock.now() >= until
     }
 }
 
-/// Why a request to the ledger came to nothing.
-enum Trouble {
-    Store(StoreError),
-    Codec(CodecError),
-}
-
-fn decode(stored: Stored<Bytes>) -> Result<Stored<Ledger>, Trouble> {
-    let body = codec::read(&stored.body).map_err(Trouble::Codec)?;
-    Ok(Stored { revision: stored.revision, body })
-}
-
-/// An answer for the controller, and what is wrong with it. A bad one is told only after the pause.
+/// An answer for the controller, or why there is none, which is told only after the pause.
 async fn answered(
     term: Token,
     id: JobRequestId,
     pause: Duration,
-    reply: Result<JobInput, Trouble>,
-) -> (Token, JobInput, Option<String>) {
+    reply: Result<JobInput, LedgerError>,
+) -> (Token, JobInput, Option<LedgerError>) {
     match reply {
         Ok(input) => (term, input, None),
-        Err(trouble) => {
+        Err(error) => {
             tokio::time::sleep(pause).await;
-            let reason = match trouble {
-                Trouble::Store(error) => error.to_string(),
-                Trouble::Codec(error) => error.to_string(),
-            };
-            (term, JobInput::Unanswered(id), Some(reason))
+            (term, JobInput::Unanswered(id), Some(error))
         }
     }
 }

@@ -10,78 +10,14 @@ use tracing::{debug, info, warn};
 
 use super::events::{Telemetry, ms};
 use super::metrics::Builder;
-use crate::protocol::jobs::{Ending, Failure, GapReason, JobEvent, JobName, LATE, RunId, Slot, Wall};
+use crate::protocol::jobs::{Ending, Failure, GapReason, JobEvent, JobName, RunId, Slot, Wall, is_late};
 
 /// Upper bounds in seconds, from a request to the app to an hour of work.
 const DURATION_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0];
 
-/// What became of a slot, as a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum SlotOutcome {
-    Started,
-    Late,
-    Missed,
-    Skipped,
-    Suspended,
-}
-
-impl SlotOutcome {
-    const ALL: [Self; 5] = [Self::Started, Self::Late, Self::Missed, Self::Skipped, Self::Suspended];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Late => "late",
-            Self::Missed => "missed",
-            Self::Skipped => "skipped",
-            Self::Suspended => "suspended",
-        }
-    }
-}
-
-impl From<GapReason> for SlotOutcome {
-    fn from(reason: GapReason) -> Self {
-        match reason {
-            GapReason::Missed => Self::Missed,
-            GapReason::Concurrency => Self::Skipped,
-            GapReason::Suspended => Self::Suspended,
-        }
-    }
-}
-
-/// The word for how an attempt ended.
-pub const fn ending_word(ending: Ending) -> &'static str {
-    match ending {
-        Ending::Succeeded => "succeeded",
-        Ending::Failed => "failed",
-        Ending::Interrupted => "interrupted",
-        Ending::Cancelled => "cancelled",
-    }
-}
-
-const ENDINGS: [Ending; 4] = [Ending::Succeeded, Ending::Failed, Ending::Interrupted, Ending::Cancelled];
-
-/// The word for how a run ended.
-pub const fn failure_word(failure: Failure) -> &'static str {
-    match failure {
-        Failure::BackoffLimitExceeded => "backoff_limit_exceeded",
-        Failure::DeadlineExceeded => "deadline_exceeded",
-        Failure::Interrupted => "interrupted",
-        Failure::Replaced => "replaced",
-    }
-}
-
-const FAILURES: [Failure; 4] =
-    [Failure::BackoffLimitExceeded, Failure::DeadlineExceeded, Failure::Interrupted, Failure::Replaced];
-
-/// The word for why slots had no run.
-pub const fn gap_word(reason: GapReason) -> &'static str {
-    match reason {
-        GapReason::Missed => "missed",
-        GapReason::Concurrency => "skipped",
-        GapReason::Suspended => "suspended",
-    }
-}
+/// What becomes of a slot that is started; that of the others is the word of their [`GapReason`].
+const STARTED: &str = "started";
+const LATE: &str = "late";
 
 /// What a leader knows of a job beside what has just happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,11 +104,11 @@ impl JobFamilies {
     }
 
     fn counters(&self) -> [(&IntCounterVec, Vec<&'static str>); 4] {
-        let runs = std::iter::once(ending_word(Ending::Succeeded)).chain(FAILURES.map(failure_word)).collect();
+        let gaps = GapReason::ALL.map(GapReason::as_str);
         [
-            (&self.attempts, ENDINGS.map(ending_word).to_vec()),
-            (&self.runs, runs),
-            (&self.slots, SlotOutcome::ALL.map(SlotOutcome::as_str).to_vec()),
+            (&self.attempts, Ending::ALL.map(Ending::as_str).to_vec()),
+            (&self.runs, [&[Ending::Succeeded.as_str()], &Failure::ALL.map(Failure::as_str)[..]].concat()),
+            (&self.slots, [&[STARTED, LATE], &gaps[..]].concat()),
             (&self.restored, Vec::new()),
         ]
     }
@@ -224,28 +160,26 @@ impl JobFamilies {
 
     fn count(&self, job: &JobName, event: &JobEvent, now: Wall) {
         let job = job.as_str();
-        let slot_is = |outcome: SlotOutcome, count: u64| {
-            self.slots.with_label_values(&[job, outcome.as_str()]).inc_by(count);
-        };
+        let slot_is = |outcome: &str, count: u64| self.slots.with_label_values(&[job, outcome]).inc_by(count);
         match event {
             JobEvent::Started { slot, attempt, late } => {
                 self.last_start.with_label_values(&[job]).set(seconds(now));
                 if *attempt == 1 && matches!(slot, Slot::Scheduled(_)) {
-                    slot_is(if *late > LATE { SlotOutcome::Late } else { SlotOutcome::Started }, 1);
+                    slot_is(if is_late(*late) { LATE } else { STARTED }, 1);
                 }
             }
             JobEvent::AttemptEnded { ending, took, .. } => {
-                self.attempts.with_label_values(&[job, ending_word(*ending)]).inc();
+                self.attempts.with_label_values(&[job, ending.as_str()]).inc();
                 self.duration.with_label_values(&[job]).observe(took.as_secs_f64());
             }
             JobEvent::RunEnded { failure, .. } => {
-                let word = failure.map_or(ending_word(Ending::Succeeded), failure_word);
+                let word = failure.map_or(Ending::Succeeded.as_str(), Failure::as_str);
                 self.runs.with_label_values(&[job, word]).inc();
             }
-            JobEvent::Passed(gap) => slot_is(gap.reason.into(), gap.count),
+            JobEvent::Passed(gap) => slot_is(gap.reason.as_str(), gap.count),
             JobEvent::Restored => self.restored.with_label_values(&[job]).inc(),
             JobEvent::Opened { interrupted } => {
-                let word = ending_word(Ending::Interrupted);
+                let word = Ending::Interrupted.as_str();
                 self.attempts.with_label_values(&[job, word]).inc_by(u64::try_from(*interrupted).unwrap_or(u64::MAX));
             }
             JobEvent::Superseded { .. } | JobEvent::ClockAhead { .. } => {}
@@ -296,11 +230,11 @@ impl Telemetry {
             }
             JobEvent::RunEnded { slot, failure: Some(failure), attempts } => {
                 let run = RunId { job: job.clone(), slot: *slot };
-                warn!(%job, %run, attempts, reason = failure_word(*failure), "a run failed");
+                warn!(%job, %run, attempts, reason = failure.as_str(), "a run failed");
             }
             JobEvent::Passed(gap) => {
                 let first = gap.first.as_millis() / 1_000;
-                warn!(%job, reason = gap_word(gap.reason), count = gap.count, first, "slots have no run");
+                warn!(%job, reason = gap.reason.as_str(), count = gap.count, first, "slots have no run");
             }
             JobEvent::Restored => warn!(%job, "the store had lost the job's ledger; it is written again"),
             JobEvent::Superseded { fence } => warn!(%job, token = %fence, "a later leader has the job"),
@@ -312,7 +246,7 @@ impl Telemetry {
 }
 
 fn log_attempt(run: &RunId, attempt: u32, ending: Ending, took: Duration, note: &str) {
-    let (job, duration_ms, outcome) = (&run.job, ms(took), ending_word(ending));
+    let (job, duration_ms, outcome) = (&run.job, ms(took), ending.as_str());
     if ending == Ending::Succeeded {
         info!(%job, %run, attempt, outcome, duration_ms, reason = note, "an attempt ended");
     } else {

@@ -23,7 +23,7 @@ mod scrape;
 mod traces;
 
 pub use events::{SystemEvent, Telemetry, Told};
-pub use jobs::{JobReading, ending_word, failure_word, gap_word};
+pub use jobs::JobReading;
 pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
 pub use locks::{AcquireOutcome, LockEvent};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
 use baton::http::{Ask, Calls, Content};
-use baton::jobs::{JobCalls, JobDesk};
+use baton::jobs::{JobCalls, JobService};
 use baton::role::Roles;
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
@@ -225,7 +225,7 @@ async fn a_long_list_of_jobs_lets_others_have_their_turn() {
     let config = check_text(&text, "jobs.yaml", &Environment::new(|_| None, None)).unwrap().config;
     let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::now())));
     let store = Arc::new(MemoryStore::new(clock()));
-    let (desk, _listener) = JobDesk::open(store, IDENTITY.into(), clock(), telemetry, Entropy::from_system());
+    let (desk, _listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry, Entropy::from_system());
     desk.run(&config.jobs, &config.roles, &roles).await;
     let turns = Arc::new(AtomicUsize::new(0));
     let taken = Arc::clone(&turns);

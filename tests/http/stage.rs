@@ -10,7 +10,7 @@ use baton::base::clock::{BootClock, SharedClock};
 use baton::base::mailbox;
 use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
-use baton::jobs::{JobCalls, JobDesk};
+use baton::jobs::{JobCalls, JobService};
 use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
 use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, RecordVersion, ReleaseReply, RenewReply,
@@ -271,14 +271,14 @@ jobs:
 ";
 
 /// Jobs over a store in memory, with an app that answers `slow` with 202.
-async fn jobs(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobDesk>, [JoinHandle<()>; 2]) {
+async fn jobs(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobService>, [JoinHandle<()>; 2]) {
     let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = app.local_addr().unwrap().port();
     let text = JOBS.replace(":1/", &format!(":{port}/"));
     let config = check_text(&text, "jobs.yaml", &Environment::new(|_| None, None)).unwrap().config;
     let store = Arc::new(MemoryStore::new(clock()));
     let entropy = Entropy::from_system();
-    let (desk, listener) = JobDesk::open(store, IDENTITY.into(), clock(), telemetry.clone(), entropy);
+    let (desk, listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry.clone(), entropy);
     desk.run(&config.jobs, &config.roles, roles).await;
     (desk, [listener, tokio::spawn(accept_all(app))])
 }
@@ -300,7 +300,7 @@ pub struct Server {
     pub roles: Roles,
     pub desk: Arc<LockDesk>,
     /// Kept, so that its jobs go on.
-    _jobs: Arc<JobDesk>,
+    _jobs: Arc<JobService>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
     helpers: Vec<JoinHandle<()>>,

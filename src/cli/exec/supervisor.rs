@@ -10,8 +10,8 @@ use baton::app::Replica;
 use baton::base::Child;
 use baton::base::clock::SharedClock;
 use baton::base::process::Exit;
-use baton::protocol::{Grace, Sight, State, Token, Verdict, Watch};
-use baton::role::{Broken, RoleHandle, Snapshot};
+use baton::protocol::{Grace, Token, Verdict};
+use baton::role::{Broken, RoleHandle, Snapshot, WorkGuard, WorkTerm};
 use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::sync::watch::Receiver;
@@ -129,13 +129,21 @@ impl Supervisor {
 
     /// Watches over the command until it has ended, and sees to it that it does.
     async fn attend(&mut self, mut child: Child, token: Token) -> Ended {
-        let mut watch = Watch::new(token, self.plan.grace);
-        let (mut asked, mut killed) = (false, false);
+        let (role, clock) = (self.role.clone(), Arc::clone(&self.clock));
+        // The command counts on leading as an app does: should anything drain this role, the lease is kept meanwhile.
+        let mut guard = WorkGuard::new(WorkTerm { role, token, grace: self.plan.grace, clock }, true);
+        let (mut asked, mut told, mut killed) = (false, false, false);
         loop {
-            let remaining = self.judge(&mut watch, &child, &mut killed);
             tokio::select! {
+                verdict = guard.called(), if !killed => {
+                    told = true;
+                    killed = verdict == Verdict::Kill;
+                    let (word, signal) = if killed { ("KILL", Signal::KILL) } else { ("TERM", Signal::TERM) };
+                    tracing::warn!(role = %self.role.name(), "{}: {word} to the command", guard.why());
+                    child.signal(signal);
+                }
                 end = child.ended() => return match end {
-                    Ok(status) if (watch.has_told() || killed) && !asked => Ended::Lost(code_of(status)),
+                    Ok(status) if told && !asked => Ended::Lost(code_of(status)),
                     Ok(status) => Ended::Done(code_of(status)),
                     Err(error) => {
                         complain(format_args!("baton exec: the command's end cannot be learnt: {error}"));
@@ -148,43 +156,13 @@ impl Supervisor {
                 }
                 // Dropping the child kills its group.
                 broken = self.replica.team().broken() => return Ended::Broken(broken),
-                Ok(()) = self.changes.changed() => {}
-                () = tokio::time::sleep(self.plan.grace.next_look(remaining)), if !killed => {}
             }
         }
-    }
-
-    /// Does with the command what has to be done now. Returns how much time the term has left.
-    fn judge(&self, watch: &mut Watch, child: &Child, killed: &mut bool) -> Option<std::time::Duration> {
-        let now = self.clock.now();
-        // The command counts on leading as an app does: should anything drain this role, the lease is kept meanwhile.
-        let answer = self.role.answer();
-        if let (Some(token), Some(valid_for_ms)) = (answer.token, answer.valid_for_ms) {
-            watch.promised(token, now + std::time::Duration::from_millis(valid_for_ms));
-        }
-        let term = self.role.remaining();
-        let verdict = watch.look(Sight { now, term, draining: answer.state == State::Draining });
-        match verdict {
-            Verdict::Stay => {}
-            Verdict::Leave => {
-                tracing::warn!(role = %self.role.name(), "the lease is not renewed in time: TERM to the command");
-                child.signal(Signal::TERM);
-            }
-            Verdict::Kill if *killed => {}
-            Verdict::Kill => {
-                tracing::warn!(role = %self.role.name(), "the command's time is over: KILL");
-                *killed = true;
-                child.signal(Signal::KILL);
-            }
-        }
-        term.map(|(_, remaining)| remaining)
     }
 
     /// Gives the lease back, if there is one, now that nothing acts under it any more.
     async fn leave(mut self, code: u8) -> Code {
         self.replica.team().shut_down().await;
-        // The promises were the command's, which is gone. An error means that there is nothing to give back.
-        let _ = self.role.drained().await;
         let mut abandoned = false;
         let ended = loop {
             tokio::select! {

@@ -29,6 +29,13 @@ pub struct Stored<B> {
     pub body: B,
 }
 
+impl<B> Stored<B> {
+    /// With what `read` makes of its body.
+    pub fn try_map<C, E>(self, read: impl FnOnce(B) -> Result<C, E>) -> Result<Stored<C>, E> {
+        Ok(Stored { revision: self.revision, body: read(self.body)? })
+    }
+}
+
 /// A leader looks at a job's ledger for the first time in its term, and shuts it to every earlier term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenReply<B> {
@@ -39,6 +46,16 @@ pub enum OpenReply<B> {
         /// That term's token.
         fence: Token,
     },
+}
+
+impl<B> OpenReply<B> {
+    /// With what `read` makes of the ledger's body.
+    pub fn try_map<C, E>(self, read: impl FnOnce(B) -> Result<C, E>) -> Result<OpenReply<C>, E> {
+        Ok(match self {
+            Self::Opened(stored) => OpenReply::Opened(stored.map(|stored| stored.try_map(read)).transpose()?),
+            Self::Stale { fence } => OpenReply::Stale { fence },
+        })
+    }
 }
 
 /// Puts a ledger in the place of the one that the writer knows.
@@ -68,6 +85,17 @@ pub enum WriteReply<B> {
     /// The ledger is another than the writer knows, because somebody else has written or the store has lost it: nothing
     /// is written.
     Diverged(Option<Stored<B>>),
+}
+
+impl<B> WriteReply<B> {
+    /// With what `read` makes of the ledger's body.
+    pub fn try_map<C, E>(self, read: impl FnOnce(B) -> Result<C, E>) -> Result<WriteReply<C>, E> {
+        Ok(match self {
+            Self::Written { revision } => WriteReply::Written { revision },
+            Self::Stale { fence } => WriteReply::Stale { fence },
+            Self::Diverged(stored) => WriteReply::Diverged(stored.map(|stored| stored.try_map(read)).transpose()?),
+        })
+    }
 }
 
 /// One job's ledger in a store: a register with a fence.

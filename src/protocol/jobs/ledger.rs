@@ -1,6 +1,8 @@
 //! What is known of a job's runs, and lasts when its leader does not.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::names::{Slot, Wall};
@@ -91,6 +93,17 @@ impl Phase {
         matches!(self, Self::Succeeded | Self::Failed(_))
     }
 
+    /// As it is told.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Running => "running",
+            Self::Waiting { .. } => "waiting",
+            Self::Succeeded => "succeeded",
+            Self::Failed(_) => "failed",
+        }
+    }
+
     /// Whether the run has begun and goes on.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Running | Self::Waiting { .. })
@@ -108,6 +121,21 @@ pub enum Failure {
     Interrupted,
     /// Another slot took its place (`Replace`).
     Replaced,
+}
+
+impl Failure {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::BackoffLimitExceeded, Self::DeadlineExceeded, Self::Interrupted, Self::Replaced];
+
+    /// As it is told, counted and stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BackoffLimitExceeded => "backoff_limit_exceeded",
+            Self::DeadlineExceeded => "deadline_exceeded",
+            Self::Interrupted => "interrupted",
+            Self::Replaced => "replaced",
+        }
+    }
 }
 
 /// One attempt of a run.
@@ -142,6 +170,21 @@ pub enum Ending {
     Cancelled,
 }
 
+impl Ending {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Interrupted, Self::Cancelled];
+
+    /// As it is told, counted and stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// Slots, one after the other, that had no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -166,12 +209,44 @@ pub enum GapReason {
     Suspended,
 }
 
-/// What may be asked of a ledger, and is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// So many runs were asked for that have not begun.
-    TooManyAsked,
+impl GapReason {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Missed, Self::Concurrency, Self::Suspended];
+
+    /// As it is told, counted and stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Missed => "missed",
+            Self::Concurrency => "skipped",
+            Self::Suspended => "suspended",
+        }
+    }
 }
+
+/// Each is read by the word that it is written as.
+macro_rules! words {
+    ($($of:ty),+) => {$(
+        impl fmt::Display for $of {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $of {
+            type Err = ();
+
+            fn from_str(word: &str) -> Result<Self, ()> {
+                Self::ALL.into_iter().find(|one| one.as_str() == word).ok_or(())
+            }
+        }
+    )+};
+}
+
+words!(Failure, Ending, GapReason);
+
+/// As many runs were asked for, and have not begun, as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyAsked;
 
 impl Ledger {
     /// A job that is seen for the first time: its slots begin now.
@@ -191,11 +266,11 @@ impl Ledger {
     /// Asks for a run, whoever leads.
     ///
     /// # Errors
-    /// [`Refusal::TooManyAsked`].
-    pub fn ask(&mut self, now: Wall) -> Result<Slot, Refusal> {
+    /// [`TooManyAsked`]
+    pub fn ask(&mut self, now: Wall) -> Result<Slot, TooManyAsked> {
         let asked = self.runs.values().filter(|run| run.phase == Phase::Asked).count();
         if asked >= ASKED_MAX {
-            return Err(Refusal::TooManyAsked);
+            return Err(TooManyAsked);
         }
         let last = self.runs.keys().filter(|slot| matches!(slot, Slot::Manual(_))).map(|slot| slot.at()).max();
         let after = last.unwrap_or_default().max(self.begun);

@@ -13,9 +13,9 @@ mod policy;
 
 pub use cell::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
-pub use ledger::{Attempt, Ending, Failure, Gap, GapReason, Ledger, Phase, Refusal, Run, Suspension};
+pub use ledger::{Attempt, Ending, Failure, Gap, GapReason, Ledger, Phase, Run, Suspension, TooManyAsked};
 pub use names::{JobName, JobNameError, RunId, Slot, Wall};
 pub use policy::{
-    ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, LATE, ON_TIME,
-    OnInterrupt, Timetable,
+    ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, ON_TIME, OnInterrupt,
+    Timetable, is_late,
 };

@@ -1,4 +1,8 @@
 //! How a job is to be run: Kubernetes' words, with its meanings.
+//!
+//! Lateness is decided here. A slot may start as late as [`JobPolicy::lateness_max`] says, and is missed after that;
+//! one that starts is counted as late when [`is_late`] says so. Whatever asks measures by the leader's clock of the
+//! day, from the slot's moment on.
 
 use std::fmt;
 use std::time::Duration;
@@ -33,6 +37,16 @@ pub struct JobPolicy {
     pub on_interrupt: OnInterrupt,
     /// How much is remembered.
     pub history: HistoryLimits,
+}
+
+impl JobPolicy {
+    /// How late a slot may start; none: however late.
+    pub(super) fn lateness_max(&self) -> Option<Duration> {
+        match self.catch_up {
+            CatchUp::None => Some(self.starting_deadline.map_or(ON_TIME, |deadline| deadline.min(ON_TIME))),
+            CatchUp::Latest | CatchUp::All => self.starting_deadline,
+        }
+    }
 }
 
 /// `concurrencyPolicy`
@@ -102,8 +116,13 @@ pub const CATCH_UP_MAX: usize = 100;
 pub const ACTIVE_MAX: usize = 100;
 /// The most runs that may have been asked for and not begun.
 pub const ASKED_MAX: usize = 10;
-/// A slot that starts so long after its time is counted as late.
-pub const LATE: Duration = Duration::from_secs(1);
+/// A slot that starts later than this is counted as late.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Whether a slot that starts so long after its moment is counted as late.
+pub fn is_late(by: Duration) -> bool {
+    by > LATE
+}
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use super::post::Post;
 use crate::base::clock::wall_time;
 use crate::protocol::jobs::{Ending, RunId};
 use crate::protocol::{Event, RoleName, Token};
-use crate::telemetry::{CommandOutcome, StoreCommand, ending_word};
+use crate::telemetry::{CommandOutcome, StoreCommand};
 
 /// Where the collector is; the first of them that is set counts.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -98,7 +98,7 @@ impl Traces {
     /// An attempt of a job that has just ended.
     pub fn attempt(&self, run: &RunId, attempt: u32, ending: Ending, took: Duration) {
         if let Some(pipeline) = &self.0 {
-            let word = ending_word(ending);
+            let word = ending.as_str();
             let attributes = vec![
                 KeyValue::new("baton.job", run.job.to_string()),
                 KeyValue::new("baton.run_id", run.to_string()),

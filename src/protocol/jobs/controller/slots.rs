@@ -6,7 +6,7 @@ use super::{JobController, JobEvent, LOOK, Moment, ROOM_LOOK};
 use crate::protocol::Mono;
 use crate::protocol::jobs::ledger::{Failure, Gap, GapReason, Phase};
 use crate::protocol::jobs::names::{Slot, Wall};
-use crate::protocol::jobs::policy::{ACTIVE_MAX, CATCH_UP_MAX, CatchUp, Concurrency, ON_TIME};
+use crate::protocol::jobs::policy::{ACTIVE_MAX, CATCH_UP_MAX, CatchUp, Concurrency};
 
 /// How many slots of an outage are counted one by one.
 const COUNTED_MAX: usize = 1_000;
@@ -111,7 +111,7 @@ impl JobController {
         let last_due = kept.last().or(passed.last()).copied().unwrap_or(now.wall).max(now.wall);
         let next = self.profile.timetable.next_after(last_due).map(|next| now.mono + next.since(now.wall));
         // A slot that waits is given up when it would start too late.
-        let given_up = pending.zip(self.lateness_max()).map(|(slot, late)| {
+        let given_up = pending.zip(self.profile.policy.lateness_max()).map(|(slot, late)| {
             let at = slot.plus(late + Duration::from_millis(1));
             now.mono + at.since(now.wall)
         });
@@ -124,19 +124,10 @@ impl JobController {
         self.record(JobEvent::Passed(gap));
     }
 
-    /// How late a slot may start.
-    fn lateness_max(&self) -> Option<Duration> {
-        let policy = &self.profile.policy;
-        match policy.catch_up {
-            CatchUp::None => Some(policy.starting_deadline.map_or(ON_TIME, |deadline| deadline.min(ON_TIME))),
-            CatchUp::Latest | CatchUp::All => policy.starting_deadline,
-        }
-    }
-
     /// Where in the due slots those begin that get a run.
     fn first_to_start(&self, due: &[Wall], now: Wall) -> usize {
-        let in_time = self.lateness_max().map_or(0, |late| due.partition_point(|slot| now.since(*slot) > late));
         let policy = &self.profile.policy;
+        let in_time = policy.lateness_max().map_or(0, |late| due.partition_point(|slot| now.since(*slot) > late));
         let most = match (policy.catch_up, policy.concurrency) {
             // Each would be replaced by the next at once.
             (CatchUp::None | CatchUp::Latest, _) | (CatchUp::All, Concurrency::Replace) => 1,

@@ -34,7 +34,7 @@ fn no_more_than_ten_wait_to_begin() {
     }
     let mut refused = None;
     stage.wish(|ledger, now| refused = ledger.ask(now).err());
-    assert_eq!(refused, Some(Refusal::TooManyAsked));
+    assert_eq!(refused, Some(TooManyAsked));
     let first = stage.starts()[0].0;
     stage.end(first, Ending::Succeeded).ask();
 }

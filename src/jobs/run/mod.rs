@@ -1,12 +1,11 @@
 //! One attempt of one run: a request to the app, or a program beside the sidecar.
 //!
 //! [`attempt`] is one future. It ends when the run does, when somebody orders it to ([`Order`]), and in any case before
-//! the lease under which it was started could be another's ([`Tenure`]). Dropping it ends the attempt at once: the
+//! the lease under which it was started could be another's ([`WorkTerm`]). Dropping it ends the attempt at once: the
 //! connection is closed, the process group is killed.
 //!
 //! | file | what |
 //! |---|---|
-//! | `post` | watches over the lease, as `baton exec` does |
 //! | `http/` | a request: what is sent, the connection, what the answer means |
 //! | `exec/` | a program: its group, its end, its output in the log |
 //! | `template`, `note` | what a body template stands for; how an end is told in a line |
@@ -14,7 +13,6 @@
 mod exec;
 mod http;
 mod note;
-mod post;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -24,12 +22,10 @@ use std::fmt;
 use tokio::sync::mpsc;
 
 use self::note::note;
-use self::post::Post;
-use crate::base::clock::SharedClock;
 use crate::config::RunConfig;
 use crate::protocol::jobs::{RunId, Wall};
 use crate::protocol::{Grace, GraceError, Timing, Token, Verdict};
-use crate::role::RoleHandle;
+use crate::role::{RoleHandle, WorkGuard, WorkTerm};
 
 pub use self::note::NOTE_BYTES_MAX;
 
@@ -44,19 +40,6 @@ pub struct Assignment {
     pub attempt: u32,
     /// The attempt's own fencing token.
     pub token: Token,
-}
-
-/// The term under which an attempt is made.
-#[derive(Clone)]
-pub struct Tenure {
-    /// The role.
-    pub role: RoleHandle,
-    /// The term's token. The attempt ends with this term, even if the same replica leads again at once.
-    pub token: Token,
-    /// How long before the deadline the attempt must be told to end; [`grace_of`] its run.
-    pub grace: Grace,
-    /// The clock that the role reads.
-    pub clock: SharedClock,
 }
 
 /// What may be told to an attempt while it goes on.
@@ -96,21 +79,12 @@ impl fmt::Display for CancelReason {
 /// the secrets of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The run is done.
-    Succeeded {
-        /// What the app said.
-        note: Option<String>,
-    },
-    /// The attempt failed.
-    Failed {
-        /// Why.
-        note: String,
-    },
-    /// It had to end because this replica's term does.
-    Interrupted {
-        /// Why.
-        note: String,
-    },
+    /// The run is done; what the app said of it.
+    Succeeded { note: Option<String> },
+    /// The attempt failed, and why.
+    Failed { note: String },
+    /// It had to end because this replica's term does, and why.
+    Interrupted { note: String },
     /// [`Order::Cancel`]
     Cancelled,
 }
@@ -162,17 +136,17 @@ pub fn has_room(role: &RoleHandle, grace: &Grace) -> bool {
 pub async fn attempt(
     run: &RunConfig,
     assignment: &Assignment,
-    tenure: Tenure,
+    term: WorkTerm,
     mut orders: mpsc::Receiver<Order>,
     accepted: impl FnOnce() + Send,
 ) -> Ended {
-    let mut post = Post::take(tenure, matches!(run, RunConfig::Exec(_)));
-    if post.look().0 != Verdict::Stay {
-        return Ended::interrupted(&format!("not begun: {}", post.why()));
+    let mut guard = WorkGuard::new(term, matches!(run, RunConfig::Exec(_)));
+    if guard.look().0 != Verdict::Stay {
+        return Ended::interrupted(&format!("not begun: {}", guard.why()));
     }
     match run {
-        RunConfig::Http(http) => self::http::run(http, assignment, &mut post, &mut orders, accepted).await,
-        RunConfig::Exec(exec) => self::exec::run(exec, assignment, &mut post, &mut orders).await,
+        RunConfig::Http(http) => self::http::run(http, assignment, &mut guard, &mut orders, accepted).await,
+        RunConfig::Exec(exec) => self::exec::run(exec, assignment, &mut guard, &mut orders).await,
     }
 }
 

@@ -44,7 +44,7 @@ async fn an_app_is_trusted_whose_authority_ssl_cert_file_names() {
         println!("trusted");
         return;
     }
-    let name = "jobs::runner::tests::tls::an_app_is_trusted_whose_authority_ssl_cert_file_names";
+    let name = "jobs::run::tests::tls::an_app_is_trusted_whose_authority_ssl_cert_file_names";
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, "1")

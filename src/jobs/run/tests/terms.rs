@@ -111,16 +111,16 @@ async fn nothing_begins_under_another_term_or_without_the_time_to_end_it() {
     for run in &runs {
         let grace = grace_of(run, &stage.timing()).unwrap();
         assert!(has_room(&stage.role, &grace));
-        let mut tenure = stage.tenure(run);
-        tenure.token = Token::new(1).unwrap();
-        assert_eq!(stage.make(run, tenure).await, interrupted("not begun: another term has begun"));
+        let mut term = stage.term(run);
+        term.token = Token::new(1).unwrap();
+        assert_eq!(stage.make(run, term).await, interrupted("not begun: another term has begun"));
     }
     stage.cut_off();
     until("there is no time left", || !has_room(&stage.role, &grace_of(&runs[0], &stage.timing()).unwrap())).await;
-    let tenure = stage.tenure(&runs[0]);
-    assert_eq!(stage.make(&runs[0], tenure.clone()).await, interrupted("not begun: the lease was not renewed in time"));
+    let term = stage.term(&runs[0]);
+    assert_eq!(stage.make(&runs[0], term.clone()).await, interrupted("not begun: the lease was not renewed in time"));
     until("the role knows", || stage.role.snapshot().view.state != State::Leading).await;
-    assert_eq!(stage.make(&runs[0], tenure).await, interrupted("not begun: this replica no longer leads"));
+    assert_eq!(stage.make(&runs[0], term).await, interrupted("not begun: this replica no longer leads"));
     assert!(!has_room(&stage.role, &grace_of(&runs[1], &stage.timing()).unwrap()));
     assert!(server.requests().is_empty() && !stage.files.path().join("pid").exists());
 }

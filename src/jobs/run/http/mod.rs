@@ -10,9 +10,9 @@ use std::pin::pin;
 use tokio::sync::mpsc;
 
 use self::call::{Answer, call};
-use super::post::Post;
 use super::{Assignment, Ended, Order, next_order};
 use crate::config::HttpRun;
+use crate::role::WorkGuard;
 
 /// What the app said by `complete`.
 type Word = Result<Option<String>, String>;
@@ -21,7 +21,7 @@ type Word = Result<Option<String>, String>;
 pub async fn run(
     http: &HttpRun,
     assignment: &Assignment,
-    post: &mut Post,
+    guard: &mut WorkGuard,
     orders: &mut mpsc::Receiver<Order>,
     accepted: impl FnOnce() + Send,
 ) -> Ended {
@@ -31,7 +31,7 @@ pub async fn run(
         loop {
             tokio::select! {
                 biased;
-                _ = post.called() => return Ended::interrupted(post.why()),
+                _ = guard.called() => return Ended::interrupted(guard.why()),
                 order = next_order(orders) => match order {
                     Order::Cancel(_) => return Ended::Cancelled,
                     Order::Complete(said) => word = Some(said),
@@ -46,7 +46,7 @@ pub async fn run(
         (_, Some(word)) => Ended::completed(word),
         (Ok(Answer::Accepted), None) => {
             accepted();
-            wait_for_word(http, post, orders).await
+            wait_for_word(http, guard, orders).await
         }
         (Ok(Answer::Succeeded { text }), None) => Ended::succeeded(text.as_deref()),
         (Ok(Answer::Failed { why }), None) => Ended::failed(&why),
@@ -55,11 +55,11 @@ pub async fn run(
 }
 
 /// The app has accepted the run and works on.
-async fn wait_for_word(http: &HttpRun, post: &mut Post, orders: &mut mpsc::Receiver<Order>) -> Ended {
+async fn wait_for_word(http: &HttpRun, guard: &mut WorkGuard, orders: &mut mpsc::Receiver<Order>) -> Ended {
     loop {
         tokio::select! {
             biased;
-            _ = post.called() => return Ended::interrupted(post.why()),
+            _ = guard.called() => return Ended::interrupted(guard.why()),
             order = next_order(orders) => match order {
                 Order::Cancel(_) => return Ended::Cancelled,
                 Order::Complete(word) => return Ended::completed(word),

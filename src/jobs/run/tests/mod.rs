@@ -4,7 +4,7 @@ mod exec;
 mod http;
 mod server;
 mod stage;
-mod tenure;
+mod terms;
 mod tls;
 
 pub use stage::assignment;

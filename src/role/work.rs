@@ -1,53 +1,67 @@
-//! Watches over the lease under which an attempt is made, as `baton exec` does over its command's.
+//! Watches over the lease under which this replica works itself: over an attempt of a job's run, or the command of
+//! `baton exec`. What ends the work, and when, is [`Watch`]'s to say.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
 
-use super::Tenure;
-use crate::protocol::{Sight, State, Verdict, Watch};
-use crate::role::{Snapshot, Work};
+use super::handle::{RoleHandle, Work};
+use super::status::Snapshot;
+use crate::base::clock::SharedClock;
+use crate::protocol::{Grace, Sight, State, Token, Verdict, Watch};
+
+/// The term under which work is done.
+#[derive(Clone)]
+pub struct WorkTerm {
+    pub role: RoleHandle,
+    /// The work ends with this term, even if the same replica leads again at once.
+    pub token: Token,
+    /// How long before the deadline the work must be told to end.
+    pub grace: Grace,
+    /// The clock that the role reads.
+    pub clock: SharedClock,
+}
 
 /// See the module.
-pub struct Post {
-    tenure: Tenure,
+pub struct WorkGuard {
+    term: WorkTerm,
     changes: Receiver<Arc<Snapshot>>,
     watch: Watch,
-    /// The attempt counts on leading as an app does, and asks for promises (R7): a drain then keeps the lease for it
-    /// until it has ended, or the last of them has run out. What ends as soon as it is told to needs none, and holds up
-    /// no drain.
+    /// The work counts on leading as an app does, and asks for promises (R7): a drain then keeps the lease for it until
+    /// it has ended, or the last of them has run out. What ends as soon as it is told to needs none, and holds up no
+    /// drain.
     work: Option<Work>,
     why: &'static str,
 }
 
-impl Post {
-    /// Takes the watch for an attempt that begins now.
-    pub fn take(tenure: Tenure, asks_for_promises: bool) -> Self {
-        let changes = tenure.role.changes();
-        let watch = Watch::new(tenure.token, tenure.grace);
-        let work = asks_for_promises.then(|| tenure.role.begin_work());
-        Self { tenure, changes, watch, work, why: "" }
+impl WorkGuard {
+    /// For work that begins now. Dropping the guard says that it has ended.
+    pub fn new(term: WorkTerm, asks_for_promises: bool) -> Self {
+        let changes = term.role.changes();
+        let watch = Watch::new(term.token, term.grace);
+        let work = asks_for_promises.then(|| term.role.begin_work());
+        Self { term, changes, watch, work, why: "" }
     }
 
     /// The role's name.
     pub fn role(&self) -> &str {
-        self.tenure.role.name().as_str()
+        self.term.role.name().as_str()
     }
 
-    /// Why the attempt has to end, once it has.
+    /// Why the work has to end, once it has.
     pub fn why(&self) -> &'static str {
         self.why
     }
 
-    /// The attempt is told to end for another reason; [`Self::called`] says when its grace is over.
+    /// The work is told to end for another reason; [`Self::called`] says when its grace is over.
     pub fn tell(&mut self) {
-        self.watch.tell(self.tenure.clock.now());
+        self.watch.tell(self.term.clock.now());
     }
 
     /// What is to be done now, and how much time the term has left.
     pub fn look(&mut self) -> (Verdict, Option<Duration>) {
-        let Tenure { role, token, clock, .. } = &self.tenure;
+        let WorkTerm { role, token, clock, .. } = &self.term;
         let now = clock.now();
         if let Some(promise) = self.work.as_ref().and_then(|work| work.promise(now)) {
             self.watch.promised(promise.token, now + promise.valid_for);
@@ -71,7 +85,7 @@ impl Post {
         (verdict, term.map(|(_, remaining)| remaining))
     }
 
-    /// Waits until the attempt is to end or to be killed. Cancel-safe. Each [`Verdict::Leave`] is said once; do not ask
+    /// Waits until the work is to end, or to be killed. Cancel-safe. Each [`Verdict::Leave`] is said once; do not ask
     /// again after [`Verdict::Kill`].
     pub async fn called(&mut self) -> Verdict {
         loop {
@@ -82,7 +96,7 @@ impl Post {
             tokio::select! {
                 // An error means that the role's task has ended; the deadline is there to be read all the same.
                 Ok(()) = self.changes.changed() => {}
-                () = tokio::time::sleep(self.tenure.grace.next_look(remaining)) => {}
+                () = tokio::time::sleep(self.term.grace.next_look(remaining)) => {}
             }
         }
     }

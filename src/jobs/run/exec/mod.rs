@@ -13,12 +13,12 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use self::output::{Output, Stream};
-use super::post::Post;
 use super::template::rfc3339;
 use super::{Assignment, Ended, Order, next_order};
 use crate::base::Child;
 use crate::config::ExecRun;
 use crate::protocol::Verdict;
+use crate::role::WorkGuard;
 
 /// Once the program has ended, its pipes hold no more than a moment's reading, unless something that left its process
 /// group keeps them open.
@@ -26,7 +26,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why the program was told to end.
 #[derive(Clone, Copy)]
-enum Told {
+enum Cause {
     Interrupted(&'static str),
     Cancelled,
 }
@@ -35,10 +35,10 @@ enum Told {
 pub async fn run(
     exec: &ExecRun,
     assignment: &Assignment,
-    post: &mut Post,
+    guard: &mut WorkGuard,
     orders: &mut mpsc::Receiver<Order>,
 ) -> Ended {
-    let mut child = match start(exec, assignment, post.role()) {
+    let mut child = match start(exec, assignment, guard.role()) {
         Ok(child) => child,
         Err(error) => {
             let program = exec.command.first().map_or("the program", String::as_str);
@@ -50,9 +50,9 @@ pub async fn run(
         tracing::info!(job = %assignment.run.job, run = %assignment.run, stream = stream.as_str(), "{line}");
     });
     let mut logging = pin!(output.log(stdout, stderr));
-    let mut attendance = pin!(attend(child, assignment, post, orders));
+    let mut attendance = pin!(attend(child, assignment, guard, orders));
     let mut logged = false;
-    let (status, told) = loop {
+    let (status, cause) = loop {
         tokio::select! {
             biased;
             end = &mut attendance => break end,
@@ -69,7 +69,7 @@ pub async fn run(
             "the rest of the program's output was not logged"
         );
     }
-    ended(status, told)
+    ended(status, cause)
 }
 
 fn start(exec: &ExecRun, assignment: &Assignment, role: &str) -> io::Result<Child> {
@@ -92,24 +92,24 @@ fn start(exec: &ExecRun, assignment: &Assignment, role: &str) -> io::Result<Chil
 async fn attend(
     mut child: Child,
     assignment: &Assignment,
-    post: &mut Post,
+    guard: &mut WorkGuard,
     orders: &mut mpsc::Receiver<Order>,
-) -> (io::Result<ExitStatus>, Option<Told>) {
-    let mut told = None;
+) -> (io::Result<ExitStatus>, Option<Cause>) {
+    let mut cause = None;
     let mut killed = false;
     let status = loop {
         tokio::select! {
             biased;
-            verdict = post.called(), if !killed => {
-                told = told.or(Some(Told::Interrupted(post.why())));
+            verdict = guard.called(), if !killed => {
+                cause = cause.or(Some(Cause::Interrupted(guard.why())));
                 killed = verdict == Verdict::Kill;
                 let signal = if killed { Signal::KILL } else { Signal::TERM };
-                say(assignment, &format!("{}: {}", post.why(), if killed { "KILL" } else { "TERM" }));
+                say(assignment, &format!("{}: {}", guard.why(), if killed { "KILL" } else { "TERM" }));
                 child.signal(signal);
             }
-            order = next_order(orders) => if let (Order::Cancel(reason), None) = (order, told) {
-                told = Some(Told::Cancelled);
-                post.tell();
+            order = next_order(orders) => if let (Order::Cancel(reason), None) = (order, cause) {
+                cause = Some(Cause::Cancelled);
+                guard.tell();
                 say(assignment, &format!("{reason}: TERM"));
                 child.signal(Signal::TERM);
             },
@@ -117,18 +117,18 @@ async fn attend(
         }
     };
     child.cleared().await;
-    (status, told)
+    (status, cause)
 }
 
 fn say(assignment: &Assignment, what: &str) {
     tracing::warn!(job = %assignment.run.job, run = %assignment.run, "{what} to the run's program");
 }
 
-fn ended(status: io::Result<ExitStatus>, told: Option<Told>) -> Ended {
-    match (told, status) {
-        (Some(Told::Cancelled), _) => Ended::Cancelled,
-        (Some(Told::Interrupted(why)), Ok(status)) => Ended::interrupted(&format!("{why}; {}", in_words(status))),
-        (Some(Told::Interrupted(why)), Err(_)) => Ended::interrupted(why),
+fn ended(status: io::Result<ExitStatus>, cause: Option<Cause>) -> Ended {
+    match (cause, status) {
+        (Some(Cause::Cancelled), _) => Ended::Cancelled,
+        (Some(Cause::Interrupted(why)), Ok(status)) => Ended::interrupted(&format!("{why}; {}", in_words(status))),
+        (Some(Cause::Interrupted(why)), Err(_)) => Ended::interrupted(why),
         (None, Ok(status)) if status.success() => Ended::succeeded(None),
         (None, Ok(status)) => Ended::failed(&in_words(status)),
         (None, Err(error)) => Ended::failed(&format!("the program's end cannot be learnt: {error}")),

@@ -36,16 +36,10 @@ const SECRET_WORD_MIN: usize = 8;
 pub enum Answer {
     /// 202: it works on, and will say when it is done.
     Accepted,
-    /// A status that means success.
-    Succeeded {
-        /// What its body says.
-        text: Option<String>,
-    },
-    /// Another status.
-    Failed {
-        /// Which, and what its body says.
-        why: String,
-    },
+    /// A status that means success, and what its body says.
+    Succeeded { text: Option<String> },
+    /// Another status: which, and what its body says.
+    Failed { why: String },
 }
 
 /// How far the exchange has come, for telling what took too long.

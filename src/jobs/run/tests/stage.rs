@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::super::{Assignment, Ended, Order, Tenure, attempt, grace_of};
+use super::super::{Assignment, Ended, Order, attempt, grace_of};
 use crate::base::clock::{BootClock, SharedClock};
 use crate::base::process::{Entropy, StallWatch};
 use crate::config::{ExecRun, RunConfig};
@@ -20,7 +20,7 @@ use crate::protocol::{
     CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped, Timing,
     Token,
 };
-use crate::role::{RoleHandle, RoleSpec, Surroundings, role};
+use crate::role::{RoleHandle, RoleSpec, Surroundings, WorkTerm, role};
 use crate::store::memory::MemoryStore;
 use crate::store::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::telemetry::{Metrics, Telemetry};
@@ -153,10 +153,10 @@ impl Stage {
         self.store.purge(self.role.name()).await == Ok(Purge::InUse)
     }
 
-    pub fn tenure(&self, run: &RunConfig) -> Tenure {
+    pub fn term(&self, run: &RunConfig) -> WorkTerm {
         let (token, _) = self.role.remaining().unwrap();
         let grace = grace_of(run, &self.timing).unwrap();
-        Tenure { role: self.role.clone(), token, grace, clock: Arc::clone(&self.clock) }
+        WorkTerm { role: self.role.clone(), token, grace, clock: Arc::clone(&self.clock) }
     }
 
     pub fn timing(&self) -> Timing {
@@ -164,19 +164,19 @@ impl Stage {
     }
 
     /// A whole attempt under any term.
-    pub async fn make(&self, run: &RunConfig, tenure: Tenure) -> Ended {
+    pub async fn make(&self, run: &RunConfig, term: WorkTerm) -> Ended {
         let (_orders, inbox) = mpsc::channel(1);
-        within("the attempt ends", attempt(run, &assignment(), tenure, inbox, || {})).await
+        within("the attempt ends", attempt(run, &assignment(), term, inbox, || {})).await
     }
 
     /// Begins an attempt.
     pub fn begin(&self, run: RunConfig) -> Attempt {
-        let tenure = self.tenure(&run);
+        let term = self.term(&run);
         let (orders, inbox) = mpsc::channel(8);
         let accepted = Arc::new(AtomicBool::new(false));
         let mark = Arc::clone(&accepted);
         let task = tokio::spawn(async move {
-            attempt(&run, &assignment(), tenure, inbox, move || mark.store(true, Ordering::SeqCst)).await
+            attempt(&run, &assignment(), term, inbox, move || mark.store(true, Ordering::SeqCst)).await
         });
         Attempt { orders, accepted, task }
     }

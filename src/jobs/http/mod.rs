@@ -1,5 +1,8 @@
 //! The calls of jobs, as they are plugged into the app's listener.
 
+mod requests;
+mod responses;
+
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -7,9 +10,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use hyper::{Method, Response};
 
-use super::desk::JobDesk;
-use super::runner::Order;
-use super::{shapes, words};
+use super::run::Order;
+use super::service::JobService;
 use crate::http::{Ask, Calls, Content, Problem, ProblemKind, no_content};
 
 /// Every path of jobs with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.
@@ -62,21 +64,21 @@ impl<'a> Route<'a> {
     }
 }
 
-/// The calls, over a desk, or the reason why there is none.
+/// The calls, over a service, or the reason why there is none.
 #[derive(Debug)]
 pub struct JobCalls {
-    desk: Result<Arc<JobDesk>, &'static str>,
+    service: Result<Arc<JobService>, &'static str>,
 }
 
 impl JobCalls {
-    /// Calls that are answered by this desk.
-    pub fn new(desk: Arc<JobDesk>) -> Self {
-        Self { desk: Ok(desk) }
+    /// Calls that are answered by this service.
+    pub fn new(service: Arc<JobService>) -> Self {
+        Self { service: Ok(service) }
     }
 
     /// Calls that are all refused, for this reason.
     pub fn disabled(reason: &'static str) -> Self {
-        Self { desk: Err(reason) }
+        Self { service: Err(reason) }
     }
 }
 
@@ -87,42 +89,42 @@ impl Calls for JobCalls {
     }
 
     async fn answer(&self, ask: Ask) -> Result<Response<Content>, Problem> {
-        let desk = self.desk.as_ref().map_err(|reason| Problem::new(ProblemKind::JobsDisabled, *reason))?;
+        let service = self.service.as_ref().map_err(|reason| Problem::new(ProblemKind::JobsDisabled, *reason))?;
         let Some(route) = Route::find(&ask.path) else {
             return Err(Problem::new(ProblemKind::UnknownPath, "there is nothing here"));
         };
         debug_assert!(ask.method == Method::HEAD || route.allow().contains(ask.method.as_str()));
         match route {
             Route::All => {
-                words::no_parameters(&ask.query)?;
-                list(desk).await
+                requests::no_parameters(&ask.query)?;
+                list(service).await
             }
             Route::One(name) => {
-                words::no_parameters(&ask.query)?;
-                Ok(shapes::one(&desk.view(&words::segment(name)?).await.map_err(shapes::refused)?))
+                requests::no_parameters(&ask.query)?;
+                Ok(responses::one(&service.view(&requests::segment(name)?).await.map_err(responses::refused)?))
             }
             Route::Run(name) => {
-                words::no_body(&ask.body)?;
-                let run = desk.ask(&words::segment(name)?).await.map_err(shapes::refused)?;
-                Ok(shapes::asked(&run))
+                requests::no_body(&ask.body)?;
+                let run = service.ask(&requests::segment(name)?).await.map_err(responses::refused)?;
+                Ok(responses::asked(&run))
             }
             Route::Suspend(name, suspend) => {
-                words::no_body(&ask.body)?;
-                desk.suspend(&words::segment(name)?, suspend).await.map_err(shapes::refused)?;
+                requests::no_body(&ask.body)?;
+                service.suspend(&requests::segment(name)?, suspend).await.map_err(responses::refused)?;
                 Ok(no_content())
             }
             Route::Runs(name) => {
-                let page = words::page(&ask.query)?;
-                let view = desk.view(&words::segment(name)?).await.map_err(shapes::refused)?;
-                Ok(shapes::runs(&view, &page))
+                let page = requests::page(&ask.query)?;
+                let view = service.view(&requests::segment(name)?).await.map_err(responses::refused)?;
+                Ok(responses::runs(&view, &page))
             }
             Route::Complete(name, id) => {
-                let (attempt, word) = words::completion(&ask.body)?;
-                self.order(desk, name, id, attempt, Order::Complete(word)).await
+                let (attempt, word) = requests::completion(&ask.body)?;
+                self.order(service, name, id, attempt, Order::Complete(word)).await
             }
             Route::Heartbeat(name, id) => {
-                let attempt = words::heartbeat(&ask.body)?;
-                self.order(desk, name, id, attempt, Order::Heartbeat).await
+                let attempt = requests::heartbeat(&ask.body)?;
+                self.order(service, name, id, attempt, Order::Heartbeat).await
             }
         }
     }
@@ -131,23 +133,23 @@ impl Calls for JobCalls {
 impl JobCalls {
     async fn order(
         &self,
-        desk: &JobDesk,
+        service: &JobService,
         name: &str,
         id: &str,
         attempt: Option<u32>,
         order: Order,
     ) -> Result<Response<Content>, Problem> {
-        let (name, id) = (words::segment(name)?, words::segment(id)?);
-        desk.order(&name, &id, attempt, order).await.map_err(shapes::refused)?;
+        let (name, id) = (requests::segment(name)?, requests::segment(id)?);
+        service.order(&name, &id, attempt, order).await.map_err(responses::refused)?;
         Ok(no_content())
     }
 }
 
-async fn list(desk: &JobDesk) -> Result<Response<Content>, Problem> {
-    let mut views = pin!(desk.all().enumerate());
-    let mut list = shapes::List::default();
+async fn list(service: &JobService) -> Result<Response<Content>, Problem> {
+    let mut views = pin!(service.all().enumerate());
+    let mut list = responses::List::default();
     while let Some((at, view)) = views.next().await {
-        list.add(&view.map_err(shapes::refused)?);
+        list.add(&view.map_err(responses::refused)?);
         if at % AT_ONCE == AT_ONCE - 1 {
             tokio::task::yield_now().await;
         }

@@ -7,11 +7,10 @@ use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::desk::{JobView, Refusal};
-use super::words::Page;
+use super::super::service::{JobError, JobView};
+use super::requests::Page;
 use crate::http::{Content, Problem, ProblemKind, answer, json};
 use crate::protocol::jobs::{Attempt, Concurrency, Gap, Phase, Run, RunId, Slot, Timetable, Wall};
-use crate::telemetry::{ending_word, failure_word, gap_word};
 
 /// How soon to ask again when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -90,7 +89,7 @@ impl AttemptShape {
             identity: attempt.by.to_string(),
             started: time(attempt.claimed),
             ended: attempt.end.and_then(|(at, _)| time(at)),
-            outcome: attempt.end.map(|(_, ending)| ending_word(ending)),
+            outcome: attempt.end.map(|(_, ending)| ending.as_str()),
             note: attempt.note.clone(),
         }
     }
@@ -98,18 +97,16 @@ impl AttemptShape {
 
 impl RunShape {
     fn new(view: &JobView, slot: Slot, run: &Run) -> Self {
-        let (phase, reason, next_attempt) = match run.phase {
-            Phase::Asked => ("asked", None, None),
-            Phase::Running => ("running", None, None),
-            Phase::Waiting { until } => ("waiting", None, time(until)),
-            Phase::Succeeded => ("succeeded", None, None),
-            Phase::Failed(failure) => ("failed", Some(failure_word(failure)), None),
+        let (reason, next_attempt) = match run.phase {
+            Phase::Asked | Phase::Running | Phase::Succeeded => (None, None),
+            Phase::Waiting { until } => (None, time(until)),
+            Phase::Failed(failure) => (Some(failure.as_str()), None),
         };
         Self {
             run: RunId { job: view.config.name.clone(), slot }.to_string(),
             scheduled: time(slot.at()),
             manual: matches!(slot, Slot::Manual(_)),
-            phase,
+            phase: run.phase.as_str(),
             reason,
             next_attempt,
             started: run.began.and_then(time),
@@ -121,7 +118,7 @@ impl RunShape {
 
 impl GapShape {
     fn new(gap: &Gap) -> Self {
-        Self { reason: gap_word(gap.reason), first: time(gap.first), last: time(gap.last), slots: gap.count }
+        Self { reason: gap.reason.as_str(), first: time(gap.first), last: time(gap.last), slots: gap.count }
     }
 }
 
@@ -201,14 +198,14 @@ pub(super) fn asked(run: &RunId) -> Response<Content> {
 }
 
 /// Why nothing came of a request.
-pub(super) fn refused(refusal: Refusal) -> Problem {
-    let detail = refusal.to_string();
-    match refusal {
-        Refusal::UnknownJob { known, .. } => Problem::new(ProblemKind::UnknownJob, detail).with_known(known),
-        Refusal::UnknownRun { .. } => Problem::new(ProblemKind::UnknownRun, detail),
-        Refusal::NotRunning { .. } => Problem::new(ProblemKind::RunOver, detail),
-        Refusal::TooManyAsked { .. } => Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER),
-        Refusal::Store(_) | Refusal::Ledger { .. } | Refusal::Busy { .. } => {
+pub(super) fn refused(error: JobError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        JobError::UnknownJob { known, .. } => Problem::new(ProblemKind::UnknownJob, detail).with_known(known),
+        JobError::UnknownRun { .. } => Problem::new(ProblemKind::UnknownRun, detail),
+        JobError::NotRunning { .. } => Problem::new(ProblemKind::RunOver, detail),
+        JobError::TooManyAsked { .. } => Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER),
+        JobError::Ledger(_) | JobError::Busy { .. } => {
             Problem::new(ProblemKind::StoreUnavailable, detail).with_retry_after(RETRY_AFTER)
         }
     }

@@ -1,24 +1,23 @@
-//! The desk: the jobs of this replica, started and retired as the configuration changes, and what may be asked of them.
+//! The jobs of this replica, started and retired as the configuration changes, and what may be asked of them.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::future::ready;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::codec::{self, CodecError};
-use super::runner::{Order, grace_of};
-use super::task::{self, Board, Command, Ends, JobSpec, Premises, wall_now};
+use super::ledger_store::{LedgerError, Ledgers};
+use super::run::{Order, grace_of};
+use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, wall_now};
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
 use crate::config::{JobConfig, RoleConfig};
-use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Stored, Timetable, Wall, WriteReply, WriteRequest};
+use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Timetable, Wall, WriteReply, WriteRequest};
 use crate::role::{RoleHandle, Roles};
-use crate::store::{JobNews, LedgerStore, StoreError};
+use crate::store::{JobNews, LedgerStore};
 use crate::telemetry::Telemetry;
 
 /// How many commands may wait for a job's task.
@@ -30,54 +29,27 @@ const READS: usize = 32;
 
 /// Why nothing came of a request. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The configuration has no such job.
+pub enum JobError {
+    /// The configuration has no such job, but these.
     #[error("there is no job {name}")]
-    UnknownJob {
-        /// What was asked for.
-        name: String,
-        /// The jobs there are.
-        known: Vec<String>,
-    },
+    UnknownJob { name: String, known: Vec<String> },
     /// The job has no such run, or has forgotten it.
     #[error("{job} has no run {id}, or has forgotten it")]
-    UnknownRun {
-        /// The job.
-        job: JobName,
-        /// What was asked for.
-        id: String,
-    },
+    UnknownRun { job: JobName, id: String },
     /// Only the attempt that goes on can be reported on, and only here where it was started.
     #[error(
         "{run} has no such attempt that goes on on this replica: it ended, was cut off, or another replica made it"
     )]
-    NotRunning {
-        /// The run.
-        run: RunId,
-    },
+    NotRunning { run: RunId },
     /// So many runs were asked for that have not begun.
     #[error("{job} has {most} runs that were asked for and have not begun, as many as may be", most = jobs::ASKED_MAX)]
-    TooManyAsked {
-        /// The job.
-        job: JobName,
-    },
-    /// No usable answer.
-    #[error("{0}")]
-    Store(StoreError),
-    /// What the store has is no ledger of ours.
-    #[error("{job}: {error}")]
-    Ledger {
-        /// The job.
-        job: JobName,
-        /// What is wrong with it.
-        error: CodecError,
-    },
+    TooManyAsked { job: JobName },
+    /// The ledger cannot be had.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// Others write faster.
     #[error("{job}: its ledger changes all the time; ask again")]
-    Busy {
-        /// The job.
-        job: JobName,
-    },
+    Busy { job: JobName },
 }
 
 /// A job as it stands.
@@ -100,27 +72,27 @@ struct Entry {
     role: RoleHandle,
     commands: mpsc::Sender<Command>,
     changes: watch::Sender<u64>,
-    board: watch::Receiver<Option<Arc<Board>>>,
+    view: watch::Receiver<Option<Arc<LeaderView>>>,
     task: JoinHandle<()>,
 }
 
 /// See the module. Shared by reference.
-pub struct JobDesk {
-    premises: Arc<Premises>,
+pub struct JobService {
+    context: Arc<Context>,
     entropy: Mutex<Entropy>,
     jobs: Mutex<BTreeMap<JobName, Entry>>,
     /// There are jobs.
     has_jobs: Notify,
 }
 
-impl std::fmt::Debug for JobDesk {
+impl std::fmt::Debug for JobService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JobDesk").field("jobs", &self.entries().keys().collect::<Vec<_>>()).finish_non_exhaustive()
+        f.debug_struct("JobService").field("jobs", &self.entries().keys().collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }
 
-impl JobDesk {
-    /// Opens a desk without jobs in the runtime that this is called in, and starts its listener: a task that hears of
+impl JobService {
+    /// Begins without jobs, in the runtime that this is called in, and starts the listener: a task that hears of
     /// wishes. It runs until it is aborted; any other end is a bug.
     pub fn open(
         store: Arc<dyn LedgerStore>,
@@ -129,11 +101,12 @@ impl JobDesk {
         telemetry: Telemetry,
         entropy: Entropy,
     ) -> (Arc<Self>, JoinHandle<()>) {
-        let premises = Arc::new(Premises { store, clock, telemetry, identity });
+        let ledgers = Ledgers::new(store);
+        let context = Arc::new(Context { ledgers, clock, telemetry, identity });
         let entropy = Mutex::new(entropy);
-        let desk = Arc::new(Self { premises, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
-        let listener = tokio::spawn(listen(Arc::clone(&desk)));
-        (desk, listener)
+        let service = Arc::new(Self { context, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
+        let listener = tokio::spawn(listen(Arc::clone(&service)));
+        (service, listener)
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<JobName, Entry>> {
@@ -170,7 +143,7 @@ impl JobDesk {
         stream::iter(retired)
             .for_each_concurrent(None, |(name, entry)| async move {
                 retire(entry).await;
-                self.premises.telemetry.remove_job(&name);
+                self.context.telemetry.remove_job(&name);
             })
             .await;
         let mut entries = self.entries();
@@ -183,15 +156,15 @@ impl JobDesk {
     }
 
     fn start(&self, config: JobConfig, spec: JobSpec) -> Entry {
-        self.premises.telemetry.add_job(&config.name);
+        self.context.telemetry.add_job(&config.name);
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let (changes, changed) = watch::channel(0);
-        let (shown, board) = watch::channel(None);
+        let (shown, view) = watch::channel(None);
         let seed = self.entropy.lock().seed();
         let role = spec.role.clone();
-        let ends = Ends { commands: inbox, role: role.changes(), changes: changed, board: shown };
-        let task = tokio::spawn(task::run(Arc::clone(&self.premises), spec, seed, ends));
-        Entry { config, role, commands, changes, board, task }
+        let ends = Ends { commands: inbox, role: role.changes(), changes: changed, view: shown };
+        let task = tokio::spawn(task::run(Arc::clone(&self.context), spec, seed, ends));
+        Entry { config, role, commands, changes, view, task }
     }
 
     /// Ends every attempt that is left, and waits for that. The roles are gone by now, so nothing starts any more.
@@ -204,27 +177,26 @@ impl JobDesk {
     /// Every job, by name, each seen when it is asked for.
     ///
     /// # Errors
-    /// [`Refusal::Store`], [`Refusal::Ledger`]
-    pub fn all(&self) -> impl Stream<Item = Result<JobView, Refusal>> + Send {
+    /// [`JobError::Ledger`]
+    pub fn all(&self) -> impl Stream<Item = Result<JobView, JobError>> + Send {
         let names: Vec<JobName> = self.entries().keys().cloned().collect();
         let views = stream::iter(names).map(move |name| async move { self.view(name.as_str()).await });
         // One that a reload has just removed is not there any more.
-        views.buffered(READS).filter(|view| ready(!matches!(view, Err(Refusal::UnknownJob { .. }))))
+        views.buffered(READS).filter(|view| ready(!matches!(view, Err(JobError::UnknownJob { .. }))))
     }
 
     /// A job as it stands: as its leader sees it if that is this replica, else as the store has it.
     ///
     /// # Errors
-    /// [`Refusal::UnknownJob`], [`Refusal::Store`], [`Refusal::Ledger`]
-    pub async fn view(&self, name: &str) -> Result<JobView, Refusal> {
-        let (config, holder, board) =
-            self.known(name, |entry| (entry.config.clone(), entry.role.holder(), entry.board.borrow().clone()))?;
-        if let Some(board) = board {
-            let (ledger, next) = (Some(board.ledger.clone()), board.next);
+    /// [`JobError::UnknownJob`], [`JobError::Ledger`]
+    pub async fn view(&self, name: &str) -> Result<JobView, JobError> {
+        let (config, holder, view) =
+            self.known(name, |entry| (entry.config.clone(), entry.role.holder(), entry.view.borrow().clone()))?;
+        if let Some(view) = view {
+            let (ledger, next) = (Some(view.ledger.clone()), view.next);
             return Ok(JobView { config, holder, leads: true, ledger, next });
         }
-        let stored = self.read(&config.name).await?;
-        let ledger = stored.map(|stored| stored.body);
+        let ledger = self.context.ledgers.read(&config.name).await?.map(|stored| stored.body);
         let next = ledger.as_ref().filter(|ledger| !ledger.suspension.holds());
         let next = next.and_then(|ledger| config.schedule.next_after(ledger.decided));
         Ok(JobView { config, holder, leads: false, ledger, next })
@@ -233,10 +205,10 @@ impl JobDesk {
     /// Asks for a run now, whoever leads.
     ///
     /// # Errors
-    /// [`Refusal`]
-    pub async fn ask(&self, name: &str) -> Result<RunId, Refusal> {
+    /// [`JobError`]
+    pub async fn ask(&self, name: &str) -> Result<RunId, JobError> {
         let job = self.known(name, |entry| entry.config.clone())?;
-        let too_many = || Refusal::TooManyAsked { job: job.name.clone() };
+        let too_many = || JobError::TooManyAsked { job: job.name.clone() };
         let slot: Slot = self.wish(&job, |ledger, now| ledger.ask(now).map_err(|_| too_many())).await?;
         Ok(RunId { job: job.name, slot })
     }
@@ -244,8 +216,8 @@ impl JobDesk {
     /// Suspends or resumes a job, whoever leads.
     ///
     /// # Errors
-    /// [`Refusal`]
-    pub async fn suspend(&self, name: &str, suspend: bool) -> Result<(), Refusal> {
+    /// [`JobError`]
+    pub async fn suspend(&self, name: &str, suspend: bool) -> Result<(), JobError> {
         let job = self.known(name, |entry| entry.config.clone())?;
         self.wish(&job, |ledger, now| {
             ledger.order(suspend, now);
@@ -257,51 +229,46 @@ impl JobDesk {
     /// Passes the app's word on to an attempt that goes on on this replica.
     ///
     /// # Errors
-    /// [`Refusal::UnknownJob`], [`Refusal::UnknownRun`], [`Refusal::NotRunning`]
-    pub async fn order(&self, name: &str, id: &str, attempt: Option<u32>, order: Order) -> Result<(), Refusal> {
+    /// [`JobError::UnknownJob`], [`JobError::UnknownRun`], [`JobError::NotRunning`]
+    pub async fn order(&self, name: &str, id: &str, attempt: Option<u32>, order: Order) -> Result<(), JobError> {
         let (job, commands) = self.known(name, |entry| (entry.config.name.clone(), entry.commands.clone()))?;
-        let unknown = || Refusal::UnknownRun { job: job.clone(), id: id.chars().take(80).collect() };
+        let unknown = || JobError::UnknownRun { job: job.clone(), id: id.chars().take(80).collect() };
         let run = RunId::of(&job, id).ok_or_else(unknown)?;
         let (done, answer) = oneshot::channel();
         // A task that is gone runs nothing.
         let _ = commands.send(Command::Order { slot: run.slot, attempt, order, done }).await;
-        if answer.await.unwrap_or(false) { Ok(()) } else { Err(Refusal::NotRunning { run }) }
+        if answer.await.unwrap_or(false) { Ok(()) } else { Err(JobError::NotRunning { run }) }
     }
 
-    fn known<T>(&self, name: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, Refusal> {
+    fn known<T>(&self, name: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, JobError> {
         let entries = self.entries();
         let entry = JobName::new(name).ok().and_then(|name| entries.get(&name));
         let known = || entries.keys().map(JobName::to_string).collect();
         let shown = || name.chars().take(80).collect();
-        entry.map(take).ok_or_else(|| Refusal::UnknownJob { name: shown(), known: known() })
-    }
-
-    async fn read(&self, job: &JobName) -> Result<Option<Stored<Ledger>>, Refusal> {
-        let stored = self.premises.store.read(job).await.map_err(Refusal::Store)?;
-        stored.map(|stored| decode(job, stored)).transpose()
+        entry.map(take).ok_or_else(|| JobError::UnknownJob { name: shown(), known: known() })
     }
 
     /// Writes something in a ledger that its leader, whoever that is, hears of.
     async fn wish<T>(
         &self,
         job: &JobConfig,
-        mut wish: impl FnMut(&mut Ledger, Wall) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let mut stored = self.read(&job.name).await?;
+        mut wish: impl FnMut(&mut Ledger, Wall) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
+        let ledgers = &self.context.ledgers;
+        let mut stored = ledgers.read(&job.name).await?;
         for _ in 0..TRIES {
             let (base, ledger) = stored.map(|stored| (stored.revision, stored.body)).unzip();
             let now = wall_now();
             let mut ledger = ledger.unwrap_or_else(|| Ledger::new(job.schedule.name(), job.policy.suspend, now));
             let wished = wish(&mut ledger, now)?;
-            let request = WriteRequest { token: None, base, body: codec::write(&ledger) };
-            match self.premises.store.write(&job.name, request).await.map_err(Refusal::Store)? {
+            match ledgers.write(&job.name, WriteRequest { token: None, base, body: &ledger }).await? {
                 WriteReply::Written { .. } => return Ok(wished),
-                WriteReply::Diverged(other) => stored = other.map(|other| decode(&job.name, other)).transpose()?,
+                WriteReply::Diverged(other) => stored = other,
                 // Only who writes with a token can be late.
                 WriteReply::Stale { .. } => break,
             }
         }
-        Err(Refusal::Busy { job: job.name.clone() })
+        Err(JobError::Busy { job: job.name.clone() })
     }
 }
 
@@ -323,12 +290,6 @@ fn spec(job: &JobConfig, roles: &[RoleConfig], handles: &Roles) -> Option<JobSpe
     })
 }
 
-fn decode(job: &JobName, stored: Stored<Bytes>) -> Result<Stored<Ledger>, Refusal> {
-    let garbage = |error| Refusal::Ledger { job: job.clone(), error };
-    let body = codec::read(&stored.body).map_err(garbage)?;
-    Ok(Stored { revision: stored.revision, body })
-}
-
 async fn retire(entry: Entry) {
     // A task that is gone needs not be told, and one that panicked has ended the process.
     let _ = entry.commands.send(Command::Retire).await;
@@ -336,12 +297,12 @@ async fn retire(entry: Entry) {
 }
 
 /// Listens from the first job on: without one there is nothing to hear of, and the right to listen may be missing.
-async fn listen(desk: Arc<JobDesk>) {
-    desk.has_jobs.notified().await;
-    let mut news = desk.premises.store.changes();
+async fn listen(service: Arc<JobService>) {
+    service.has_jobs.notified().await;
+    let mut news = service.context.ledgers.changes();
     let changed = |entry: &Entry| entry.changes.send_modify(|count| *count = count.wrapping_add(1));
     while let Some(news) = news.recv().await {
-        let entries = desk.entries();
+        let entries = service.entries();
         match news {
             JobNews::Changed(job) => entries.get(&job).into_iter().for_each(changed),
             JobNews::Gap => entries.values().for_each(changed),

@@ -1,0 +1,380 @@
+//! The store of ledgers, typed: it is asked for ledgers here, and keeps them as JSON, with a version in front, so that
+//! a replica of another release knows what it reads.
+//!
+//! The shapes below are a stored format, and so are the words of [`Ending`], [`Failure`] and [`GapReason`] and the text
+//! of a [`Slot`], which metrics and answers have in common with it: none of them may change under the same version. The
+//! tests hold them against ledgers as they were written before.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::base::mailbox;
+use crate::protocol::Token;
+use crate::protocol::jobs::{
+    Attempt, Ending, Failure, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, Slot, Stored, Suspension, Wall,
+    WriteReply, WriteRequest,
+};
+use crate::store::{JobNews, LedgerStore, StoreError};
+
+/// What this release writes. It reads nothing else.
+const VERSION: u32 = 1;
+
+/// Why a request to a ledger came to nothing. Holds nothing of its content.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LedgerError {
+    /// No usable answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A later release wrote it.
+    #[error(
+        "{job}: the ledger has version {version}; this release reads version {VERSION}: end the rollout, or go back"
+    )]
+    Version { job: JobName, version: u32 },
+    /// What the store has is no ledger; where it goes wrong.
+    #[error("{job}: the ledger cannot be read: line {line}, column {column}")]
+    Garbage { job: JobName, line: usize, column: usize },
+}
+
+/// Every ledger of the store.
+pub(super) struct Ledgers(Arc<dyn LedgerStore>);
+
+impl Ledgers {
+    pub(super) fn new(store: Arc<dyn LedgerStore>) -> Self {
+        Self(store)
+    }
+
+    /// A leader's first look in its term: shuts the ledger to every earlier term.
+    pub(super) async fn open(&self, job: &JobName, term: Token) -> Result<OpenReply<Ledger>, LedgerError> {
+        self.0.open(job, term).await?.try_map(|body| decode(job, &body))
+    }
+
+    /// Puts a ledger in the place of the one that the writer knows.
+    pub(super) async fn write(
+        &self,
+        job: &JobName,
+        request: WriteRequest<&Ledger>,
+    ) -> Result<WriteReply<Ledger>, LedgerError> {
+        let WriteRequest { token, base, body } = request;
+        let request = WriteRequest { token, base, body: encode(body) };
+        self.0.write(job, request).await?.try_map(|body| decode(job, &body))
+    }
+
+    /// The ledger as it stands.
+    pub(super) async fn read(&self, job: &JobName) -> Result<Option<Stored<Ledger>>, LedgerError> {
+        self.0.read(job).await?.map(|stored| stored.try_map(|body| decode(job, &body))).transpose()
+    }
+
+    /// See [`LedgerStore::changes`].
+    pub(super) fn changes(&self) -> mailbox::Receiver<JobNews> {
+        self.0.changes()
+    }
+}
+
+fn encode(ledger: &Ledger) -> Bytes {
+    // Strings and numbers: writing them into memory does not fail.
+    serde_json::to_vec(&Versioned { v: VERSION, ledger }).unwrap_or_default().into()
+}
+
+fn decode(job: &JobName, text: &[u8]) -> Result<Ledger, LedgerError> {
+    let garbage = |error: serde_json::Error| LedgerError::Garbage {
+        job: job.clone(),
+        line: error.line(),
+        column: error.column(),
+    };
+    let Version { v: version } = serde_json::from_slice(text).map_err(garbage)?;
+    if version != VERSION {
+        return Err(LedgerError::Version { job: job.clone(), version });
+    }
+    serde_json::from_slice(text).map_err(garbage)
+}
+
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+#[derive(Serialize)]
+struct Versioned<'a> {
+    v: u32,
+    #[serde(flatten)]
+    ledger: &'a Ledger,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Ledger")]
+struct LedgerShape {
+    timetable: String,
+    decided: Wall,
+    begun: Wall,
+    #[serde(with = "Number")]
+    token: Token,
+    #[serde(flatten)]
+    suspension: Suspension,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    runs: BTreeMap<Slot, Run>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<Gap>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_success: Option<Wall>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Suspension")]
+struct SuspensionShape {
+    declared: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<(bool, Wall)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stretch: Option<(Wall, Option<Wall>)>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Run")]
+struct RunShape {
+    #[serde(flatten)]
+    phase: Phase,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    began: Option<Wall>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<Wall>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    attempts: Vec<Attempt>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Phase", tag = "phase", rename_all = "snake_case")]
+enum PhaseShape {
+    Asked,
+    Running,
+    Waiting { until: Wall },
+    Succeeded,
+    Failed(#[serde(with = "Why")] Failure),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Attempt")]
+struct AttemptShape {
+    #[serde(rename = "n")]
+    number: u32,
+    #[serde(with = "Number")]
+    token: Token,
+    #[serde(with = "Number")]
+    term: Token,
+    #[serde(serialize_with = "Text::serialize", deserialize_with = "shared")]
+    by: Arc<str>,
+    claimed: Wall,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end: Option<(Wall, Ending)>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    note: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Gap")]
+struct GapShape {
+    #[serde(rename = "why")]
+    reason: GapReason,
+    first: Wall,
+    last: Wall,
+    count: u64,
+}
+
+/// The protocol knows nothing of serde: each of its types is stored as the shape beside it says.
+macro_rules! stored {
+    ($($of:ty as $shape:ty),+ $(,)?) => {$(
+        impl Serialize for $of {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                <$shape>::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $of {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <$shape>::deserialize(deserializer)
+            }
+        }
+    )+};
+}
+
+stored! {
+    Ledger as LedgerShape, Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape,
+    Attempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text, Failure as Text,
+    GapReason as Text,
+}
+
+/// Milliseconds since the Unix epoch.
+struct Millis;
+
+impl Millis {
+    fn serialize<S: Serializer>(at: &Wall, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(at.as_millis())
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Wall, D::Error> {
+        u64::deserialize(deserializer).map(Wall::from_millis)
+    }
+}
+
+/// A token as a number; whatever else writes tokens writes them in its own way.
+struct Number;
+
+impl Number {
+    fn serialize<S: Serializer>(token: &Token, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(token.get())
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Token, D::Error> {
+        Token::new(u64::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("no token"))
+    }
+}
+
+/// What has one text, or one word.
+struct Text;
+
+impl Text {
+    fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(|_| D::Error::custom("an unknown word"))
+    }
+}
+
+/// Why a run failed, beside its phase.
+#[derive(Serialize, Deserialize)]
+struct Why {
+    why: Failure,
+}
+
+impl Why {
+    fn serialize<S: Serializer>(why: &Failure, serializer: S) -> Result<S::Ok, S::Error> {
+        Serialize::serialize(&Self { why: *why }, serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Failure, D::Error> {
+        <Self as Deserialize>::deserialize(deserializer).map(|Self { why }| why)
+    }
+}
+
+fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    String::deserialize(deserializer).map(Arc::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Wall {
+        Wall::from_millis(ms)
+    }
+
+    fn job() -> JobName {
+        JobName::new("nightly").unwrap()
+    }
+
+    fn read(text: &[u8]) -> Result<Ledger, LedgerError> {
+        decode(&job(), text)
+    }
+
+    fn attempt(number: u32, end: Option<Ending>) -> Attempt {
+        Attempt {
+            number,
+            token: Token::new(70 + u64::from(number)).unwrap(),
+            term: Token::new(70).unwrap(),
+            by: Arc::from("web-0"),
+            claimed: at(1_000),
+            end: end.map(|ending| (at(2_000), ending)),
+            note: "status 500: \"no\"".to_owned(),
+        }
+    }
+
+    fn ledger() -> Ledger {
+        let endings = [Ending::Succeeded, Ending::Failed, Ending::Interrupted, Ending::Cancelled];
+        let phases = [
+            Phase::Asked,
+            Phase::Running,
+            Phase::Waiting { until: at(9_000) },
+            Phase::Succeeded,
+            Phase::Failed(Failure::BackoffLimitExceeded),
+            Phase::Failed(Failure::DeadlineExceeded),
+            Phase::Failed(Failure::Interrupted),
+            Phase::Failed(Failure::Replaced),
+        ];
+        let mut ledger = Ledger::new("0 2 * * *|UTC".to_owned(), true, at(500));
+        for (n, phase) in (1..).zip(phases) {
+            let attempts = endings.iter().zip(1..).map(|(ending, number)| attempt(number, Some(*ending)));
+            let run =
+                Run { phase, began: Some(at(n)), ended: None, attempts: attempts.chain([attempt(5, None)]).collect() };
+            ledger.runs.insert(Slot::Scheduled(at(n * 1_000)), run);
+        }
+        ledger.runs.insert(
+            Slot::Manual(at(1_234)),
+            Run { phase: Phase::Asked, began: None, ended: Some(at(7)), attempts: Vec::new() },
+        );
+        let reasons = [GapReason::Missed, GapReason::Concurrency, GapReason::Suspended];
+        ledger.gaps.extend(reasons.map(|reason| Gap { reason, first: at(1), last: at(2), count: 3 }));
+        ledger.suspension.order = Some((false, at(77)));
+        ledger.suspension.stretch = Some((at(70), Some(at(77))));
+        ledger.token = Token::new(99).unwrap();
+        ledger.begun = at(1_234);
+        ledger.last_success = Some(at(8_000));
+        ledger
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let ledger = ledger();
+        assert_eq!(read(&encode(&ledger)), Ok(ledger));
+        let empty = Ledger::new(String::new(), false, at(0));
+        assert_eq!(read(&encode(&empty)), Ok(empty));
+    }
+
+    /// As other releases have written them; the last holds everything that a ledger can.
+    const WRITTEN: &str = include_str!("ledgers_v1.jsonl");
+
+    #[test]
+    fn ledgers_of_other_releases_are_read_and_written_as_they_were() {
+        for text in WRITTEN.lines() {
+            let ledger = read(text.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(encode(&ledger).to_vec()).unwrap(), text);
+        }
+        let last = WRITTEN.lines().last().unwrap();
+        assert_eq!((WRITTEN.lines().count(), read(last.as_bytes())), (4, Ok(ledger())));
+    }
+
+    /// Metrics and answers use them, too: whoever renames one for their sake makes ledgers that are there unreadable.
+    #[test]
+    fn the_words_that_are_stored_do_not_change() {
+        let stored = |words: serde_json::Result<String>| words.unwrap().replace(['[', ']', '"'], "");
+        assert_eq!(stored(serde_json::to_string(&Ending::ALL)), "succeeded,failed,interrupted,cancelled");
+        let failures = "backoff_limit_exceeded,deadline_exceeded,interrupted,replaced";
+        assert_eq!(stored(serde_json::to_string(&Failure::ALL)), failures);
+        assert_eq!(stored(serde_json::to_string(&GapReason::ALL)), "missed,skipped,suspended");
+    }
+
+    #[test]
+    fn what_is_no_ledger_is_refused_and_a_later_version_is_named() {
+        let whole = String::from_utf8(encode(&ledger()).to_vec()).unwrap();
+        assert_eq!(read(b"{\"v\":2,\"new\":true}"), Err(LedgerError::Version { job: job(), version: 2 }));
+        for (good, bad) in [
+            ("\"backoff_limit_exceeded\"", "\"other\""),
+            ("\"interrupted\"", "\"other\""),
+            ("\"missed\"", "\"other\""),
+            ("\"manual-1234\"", "\"x\""),
+            ("\"token\":99", "\"token\":9007199254740992"),
+            ("\"phase\":\"asked\"", "\"phase\":\"other\""),
+            ("{", "["),
+        ] {
+            let text = whole.replacen(good, bad, 1);
+            assert!(text != whole && matches!(read(text.as_bytes()), Err(LedgerError::Garbage { .. })), "{bad}");
+        }
+        assert!(read(b"").is_err());
+    }
+}
