@@ -1,14 +1,14 @@
-//! The loop of everything that is kept as the board says: only the newest state is ever written, and after a failure
-//! that is tried again, with growing pauses.
+//! The loop of every writer that makes something as it is to be shown: only the newest state is ever written, and after
+//! a failure that is tried again, with growing pauses.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::board::Board;
-use super::desk::Refusal;
-use crate::protocol::Dice;
+use super::board::Shown;
+use crate::base::Backoff;
+use crate::kube_api::{Denial, Failure};
 
 /// The first pause after a failure.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -18,29 +18,26 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 const PAUSE_DENIED_MIN: Duration = Duration::from_secs(5);
 
 /// Brings something up to date.
-pub(super) trait Keeper: Send {
-    /// Makes it as the board says. Returns when to look again although nothing has changed here.
+pub(super) trait Writer: Send {
+    /// Makes it as it is to be shown. Returns when to look again although nothing has changed here.
     ///
     /// # Errors
     /// Something was not done: to be called again after a pause.
-    fn keep(&mut self, board: &Board) -> impl Future<Output = Result<Option<Duration>, Refusal>> + Send;
+    fn write(&mut self, shown: &Shown) -> impl Future<Output = Result<Option<Duration>, Failure>> + Send;
 }
 
-/// Keeps it so until the board closes, and what the last board said is done.
-pub(super) async fn run(mut keeper: impl Keeper, mut board: watch::Receiver<Board>, seed: u64) {
+/// Keeps it so until what is to be shown closes, and its last state is written.
+pub(super) async fn run(mut writer: impl Writer, mut shown: watch::Receiver<Shown>, seed: u64) {
     let mut pauses = Pauses::new(seed);
     loop {
-        let newest = board.borrow_and_update().clone();
-        let (pause, deaf) = match keeper.keep(&newest).await {
+        let newest = shown.borrow_and_update().clone();
+        let (pause, deaf) = match writer.write(&newest).await {
             Ok(_) if newest.closing => return,
             Ok(again) => {
                 pauses.reset();
                 (again, false)
             }
-            Err(refusal) => {
-                let rest = refusal.rest();
-                (Some(pauses.next(refusal, newest.closing).max(rest.unwrap_or_default())), rest.is_some())
-            }
+            Err(failure) => (Some(pauses.after(&failure, newest.closing)), failure.retry_after().is_some()),
         };
         let sleep = async {
             match pause {
@@ -55,38 +52,35 @@ pub(super) async fn run(mut keeper: impl Keeper, mut board: watch::Receiver<Boar
         }
         tokio::select! {
             // After the last word there is none, but what it says may still have to be tried again.
-            changed = board.changed(), if !newest.closing => if changed.is_err() { return },
+            changed = shown.changed(), if !newest.closing => if changed.is_err() { return },
             () = sleep => {}
         }
     }
 }
 
-/// Growing, random pauses, seeded.
-pub(super) struct Pauses {
-    dice: Dice,
-    limit: Duration,
-}
+/// The pauses after failures.
+pub(super) struct Pauses(Backoff);
 
 impl Pauses {
-    pub fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), limit: PAUSE_MIN }
+    pub const fn new(seed: u64) -> Self {
+        Self(Backoff::new(seed, PAUSE_MIN))
     }
 
-    pub fn reset(&mut self) {
-        self.limit = PAUSE_MIN;
+    pub const fn reset(&mut self) {
+        self.0.reset();
     }
 
-    /// `hurry`: this is the last that will be tried.
-    pub fn next(&mut self, refusal: Refusal, hurry: bool) -> Duration {
+    /// At least as long as the server asks to wait. `hurry`: this is the last that will be tried.
+    pub fn after(&mut self, failure: &Failure, hurry: bool) -> Duration {
+        let asked = failure.retry_after().unwrap_or_default();
         if hurry {
-            return PAUSE_MIN;
+            return asked.max(PAUSE_MIN);
         }
-        if matches!(refusal, Refusal::Denied { .. } | Refusal::Invalid) {
-            self.limit = self.limit.max(PAUSE_DENIED_MIN);
+        // What keeps us from asking at all may pass at any moment.
+        if matches!(failure, Failure::Denied { why, .. } if *why != Denial::Unsent) {
+            self.0.raise(PAUSE_DENIED_MIN);
         }
-        let limit = self.limit;
-        self.limit = (limit * 2).min(PAUSE_MAX);
-        self.dice.between(limit / 2, limit)
+        asked.max(self.0.next(PAUSE_MAX))
     }
 }
 
@@ -94,17 +88,30 @@ impl Pauses {
 mod tests {
     use super::*;
 
+    fn unanswered(retry_after: Option<Duration>) -> Failure {
+        Failure::Unanswered { waited: None, reason: String::new(), retry_after }
+    }
+
+    fn denied(why: Denial) -> Failure {
+        Failure::Denied { why, code: 0, reason: String::new(), retry_after: None }
+    }
+
     #[test]
-    fn pauses_grow_to_a_quarter_of_a_minute_and_differ_between_replicas() {
-        let (mut one, mut other) = (Pauses::new(1), Pauses::new(2));
-        let open = Refusal::Open { rest: None };
-        let first: Vec<Duration> = (0..12).map(|_| one.next(open, false)).collect();
-        let second: Vec<Duration> = (0..12).map(|_| other.next(open, false)).collect();
+    fn pauses_grow_to_a_quarter_of_a_minute_and_what_is_denied_is_not_asked_for_soon() {
+        let mut pauses = Pauses::new(1);
+        let first: Vec<Duration> = (0..12).map(|_| pauses.after(&unanswered(None), false)).collect();
         assert!(first[0] <= PAUSE_MIN && first[11] <= PAUSE_MAX && first[11] >= PAUSE_MAX / 2, "{first:?}");
-        assert_ne!(first, second);
-        one.reset();
-        assert!(one.next(open, false) <= PAUSE_MIN);
-        assert!(one.next(Refusal::Denied { rest: None }, false) >= PAUSE_DENIED_MIN / 2);
-        assert_eq!(one.next(open, true), PAUSE_MIN);
+        pauses.reset();
+        assert!(pauses.after(&denied(Denial::Unsent), false) <= PAUSE_MIN);
+        assert!(pauses.after(&denied(Denial::Forbidden), false) >= PAUSE_DENIED_MIN / 2);
+    }
+
+    #[test]
+    fn the_last_try_hurries_and_the_servers_wish_is_kept() {
+        let mut pauses = Pauses::new(1);
+        assert_eq!(pauses.after(&unanswered(None), true), PAUSE_MIN);
+        let asked = Duration::from_secs(20);
+        assert_eq!(pauses.after(&unanswered(Some(asked)), false), asked);
+        assert_eq!(pauses.after(&unanswered(Some(asked)), true), asked);
     }
 }

@@ -14,7 +14,7 @@
 //! - *Steady load*: the leader writes once per `renewPeriod`, without reading first; a standby only watches. What fails
 //!   is tried less and less often (`rest`): by all who can wait together, and by a leader as long as it has time.
 //!
-//! Nothing of kube leaves this folder.
+//! The requests themselves, and what an answer means, are the client's (`kube_api`).
 
 mod api;
 mod audit;
@@ -34,14 +34,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::watch as channel;
 use tokio::task::AbortHandle;
 
 pub use audit::audit;
 
 use self::api::Api;
-use self::errors::Failure;
 use self::ledgers::Wishes;
 use self::place::{Asks, Place, Sight, View};
 use self::watch::Watched;
@@ -49,6 +47,7 @@ use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::clock::{BootClock, Clock, wall_time};
 use crate::base::mailbox;
 use crate::config::KubernetesConfig;
+use crate::kube_api::Failure;
 use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
@@ -74,7 +73,6 @@ const PURGE_SLACK: Duration = Duration::from_secs(60);
 pub struct KubernetesStore {
     api: Arc<Api>,
     prefix: String,
-    timeout: Duration,
     lease_min: ShortestLease,
     seed: u64,
     places: Mutex<HashMap<RoleName, Arc<Place>>>,
@@ -143,7 +141,6 @@ impl KubernetesStore {
                 !seed,
             )),
             prefix: config.name_prefix.clone(),
-            timeout: config.command_timeout,
             lease_min,
             seed,
             places: Mutex::default(),
@@ -183,10 +180,10 @@ impl KubernetesStore {
         quick: fn(&View, &R) -> bool,
         decide: impl Fn(&View, Mono, StoreTime) -> Result<Step<R>, TokensExhausted>,
     ) -> Result<Stamped<R>, StoreError> {
-        let deadline = BootClock.now() + self.timeout;
+        let deadline = self.api.deadline();
         for _ in 0..DECISIONS_MAX {
             if looked {
-                look_until(&self.api, place, deadline).await.map_err(Failure::into_error)?;
+                look_until(&self.api, place, deadline).await?;
             }
             let (view, now) = (place.view(), BootClock.now());
             let view = match view {
@@ -203,7 +200,7 @@ impl KubernetesStore {
                 Step::Write { record, reply } => match self.write(place, &view, &record, deadline).await {
                     Ok(()) => return Ok(stamped(reply)),
                     Err(Failure::Conflict | Failure::Missing) => {}
-                    Err(failure) => return Err(failure.into_error()),
+                    Err(failure) => return Err(failure.into()),
                 },
             }
             looked = true;
@@ -230,7 +227,7 @@ impl KubernetesStore {
                 Ok(())
             }
             Err(failure) => {
-                if creates && matches!(failure, Failure::Open { .. }) {
+                if creates && matches!(failure, Failure::Unanswered { .. }) {
                     place.create_unanswered();
                 }
                 Err(failure)
@@ -246,8 +243,7 @@ fn too_often(name: &str) -> StoreError {
 
 /// Reads the object, and notes what it is.
 async fn look(api: &Api, place: &impl Watched) -> Result<(), Failure> {
-    let deadline = BootClock.now() + api.timeout();
-    look_until(api, place, deadline).await
+    look_until(api, place, api.deadline()).await
 }
 
 async fn look_until(api: &Api, place: &impl Watched, deadline: Mono) -> Result<(), Failure> {
@@ -354,9 +350,9 @@ impl LeaseStore for KubernetesStore {
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
         let place = self.place(role);
-        let deadline = BootClock.now() + self.timeout;
+        let deadline = self.api.deadline();
         for _ in 0..DECISIONS_MAX {
-            look_until(&self.api, &*place, deadline).await.map_err(Failure::into_error)?;
+            look_until(&self.api, &*place, deadline).await?;
             let view = place.view()?;
             let (Some(object), Some(record)) = (&view.object, view.observation.record()) else {
                 return Ok(Purge::Absent);
@@ -371,7 +367,7 @@ impl LeaseStore for KubernetesStore {
             match self.api.delete(&place.name, object, deadline).await {
                 Ok(()) => return Ok(Purge::Purged),
                 Err(Failure::Missing | Failure::Conflict) => {}
-                Err(failure) => return Err(failure.into_error()),
+                Err(failure) => return Err(failure.into()),
             }
         }
         Ok(Purge::InUse)
@@ -388,7 +384,7 @@ impl LeaseStore for KubernetesStore {
     }
 
     fn command_timeout(&self) -> Duration {
-        self.timeout
+        self.api.timeout()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What this replica knows of one role's object, and who listens to it. Shared between the requests, which read and
 //! write, and the watch.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -84,17 +84,12 @@ impl Place {
         Self { name, state: Mutex::new(state), changed: Notify::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every step leaves it whole, also one that another thread panicked behind.
-        self.state.lock()
-    }
-
     /// What is known now.
     ///
     /// # Errors
     /// [`StoreError::Garbage`] while the object holds what Baton did not write.
     pub fn view(&self) -> Result<View, StoreError> {
-        let state = self.state();
+        let state = self.state.lock();
         match &state.garbage {
             Some(garbage) => Err(garbage.clone()),
             None => {
@@ -106,42 +101,42 @@ impl Place {
 
     /// A create has no answer.
     pub fn create_unanswered(&self) {
-        self.state().observation.create_unanswered();
+        self.state.lock().observation.create_unanswered();
     }
 
     /// An update was done.
     pub fn updated(&self) {
-        self.state().observation.updated();
+        self.state.lock().observation.updated();
     }
 
     /// For how long these requests pause, and why.
     pub fn resting(&self, asks: Asks) -> Option<(Duration, StoreError)> {
-        self.state().rest(asks).left(BootClock.now())
+        self.state.lock().rest(asks).left(BootClock.now())
     }
 
     /// One of them failed: they pause, for up to `longest`.
     pub fn failed(&self, asks: Asks, error: &StoreError, longest: Duration) {
-        self.state().rest(asks).begin(BootClock.now(), error.clone(), None, longest);
+        self.state.lock().rest(asks).begin(BootClock.now(), error.clone(), None, longest);
     }
 
     /// One of them was answered.
     pub fn worked(&self, asks: Asks) {
-        self.state().rest(asks).end();
+        self.state.lock().rest(asks).end();
     }
 
     /// What to mind about another program that takes part.
     pub fn hasty(&self) -> Option<String> {
-        self.state().hasty.clone()
+        self.state.lock().hasty.clone()
     }
 
     /// Somebody asks for leases of this length.
     pub fn wants(&self, lease: Duration) {
-        self.state().lease = lease;
+        self.state.lock().lease = lease;
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
     pub fn listen(&self) -> (mailbox::Receiver<News>, bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let listener = state.listeners.add();
         if state.live {
             state.listeners.settle();
@@ -167,7 +162,7 @@ impl Watched for Place {
             }
             Sight::Gone(version) => (None, version),
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.observation.admit(version, lease.is_some(), source, now) {
             return;
         }
@@ -197,23 +192,23 @@ impl Watched for Place {
     }
 
     fn is_heard(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.watched = state.listeners.any();
         state.watched
     }
 
     fn open(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.live = true;
         state.listeners.tell_gap();
     }
 
     fn close(&self) {
-        self.state().live = false;
+        self.state.lock().live = false;
     }
 
     fn patience(&self) -> Patience {
-        let state = self.state();
+        let state = self.state.lock();
         match state.observation.seen() {
             // Looked at twice as often as it has to be.
             Some(Seen::Absent) => Patience::Look(state.lease / (2 * Observation::LOOKS_PER_LEASE)),

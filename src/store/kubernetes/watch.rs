@@ -1,33 +1,27 @@
 //! Listens to one object for as long as somebody here wants to know of it (R8): a role's Lease, or the wishes for jobs.
 //!
-//! A watch begins with what the object is at that moment, so that nothing is resumed: an ended one (they all end, after
-//! minutes) is followed by another. What an event tells counts from when it came, never from when it claims to have
-//! happened.
+//! What a watch tells counts from when it came, never from when it claims to have happened.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use kube::core::WatchEvent;
+use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
-use super::api::{Api, Events};
-use super::errors::Failure;
+use super::api::Api;
 use super::place::{Sight, version_of};
 use super::{Notes, look};
 use crate::base::Backoff;
 use crate::base::clock::{BootClock, Clock};
-use crate::kube_api::chain;
+use crate::kube_api::{Change, Denial, Failure, Reopening, Watch};
 use crate::protocol::Mono;
 use crate::protocol::observed::Source;
-use crate::store::ShortestLease;
+use crate::store::{ShortestLease, StoreError};
 
 /// The first pause between two watches. Each that ended soon makes the next pause four times as long.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 /// No pause is longer, however long the leases.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A watch that lived for so long works; one that ended sooner is opened anew after a longer pause.
-const STEADY: Duration = Duration::from_secs(1);
 /// One that ends sooner than this has been opened for nothing: nothing is read beside it.
 const SETTLE: Duration = Duration::from_millis(50);
 /// How often a watch looks whether anybody still listens.
@@ -79,41 +73,36 @@ pub(super) async fn run<W: Watched>(
     lease_min: ShortestLease,
     seed: u64,
 ) {
-    let mut backoff = Backoff::new(seed, PAUSE_MIN).growing_by(4);
+    let mut reopening = Reopening::new(Backoff::new(seed, PAUSE_MIN).growing_by(4));
     while place.is_heard() {
         if let Some((left, _)) = api.admit() {
             wait(&*place, left).await;
             continue;
         }
         match api.watch(place.name()).await {
-            Ok(events) => {
-                let opened_at = BootClock.now();
-                let why = listen(&api, &*place, &notes, events).await;
+            Ok(mut watch) => {
+                let why = listen(&api, &*place, &notes, &mut watch).await;
                 place.close();
-                if BootClock.now().since(opened_at) >= STEADY {
-                    backoff.reset();
-                }
+                reopening.ended(&watch);
                 tracing::debug!(lease = place.name(), why, "the watch ended");
             }
             Err(failure) => {
-                let forbidden = matches!(failure, Failure::Denied { retry_after: None, .. });
-                let reason = failure.into_error().to_string();
-                tracing::debug!(lease = place.name(), reason, "the watch cannot be opened");
-                if forbidden {
+                tracing::debug!(lease = place.name(), reason = %failure, "the watch cannot be opened");
+                if matches!(failure, Failure::Denied { why: Denial::Forbidden, .. }) {
                     let so = place.without_watch();
-                    notes.keep(place.name(), format!("it does not let us watch, {so}: {reason}"));
+                    notes.keep(place.name(), format!("it does not let us watch, {so}: {failure}"));
                 }
             }
         }
         // Where the server itself is in trouble, its rest is the pause.
         if api.resting().is_none() {
-            pause(&api, &*place, backoff.next(lease_min.get().min(PAUSE_MAX))).await;
+            pause(&api, &*place, reopening.pause(lease_min.get().min(PAUSE_MAX))).await;
         }
     }
 }
 
 /// Reads what happened before the watch was open, then takes events until it ends, and says why it did.
-async fn listen(api: &Api, place: &impl Watched, notes: &Notes, mut events: Events) -> String {
+async fn listen(api: &Api, place: &impl Watched, notes: &Notes, watch: &mut Watch<Lease>) -> String {
     let mut settles_at = Some(BootClock.now() + SETTLE);
     loop {
         let patience = match settles_at {
@@ -125,17 +114,21 @@ async fn listen(api: &Api, place: &impl Watched, notes: &Notes, mut events: Even
             Patience::Look(after) | Patience::Heartbeat(after) => after,
         };
         tokio::select! {
-            event = events.next() => match event {
-                Some(event) => if let Some(why) = take(place, event) { return why },
-                None => return "its time was up".to_owned(),
-            },
+            change = watch.next() => {
+                let sight = match change {
+                    Ok(Change::Present(lease)) => Sight::Object(Box::new(lease)),
+                    Ok(Change::Gone(lease)) => Sight::Gone(version_of(&lease)),
+                    Err(why) => return why,
+                };
+                place.take(sight, Source::Watch, BootClock.now());
+            }
             // What was learned otherwise may change what there is to wait for.
             () = place.changed().notified() => {}
             () = tokio::time::sleep(silence) => match patience {
                 Patience::Endless => {}
                 Patience::Look(_) => {
                     if let Err(failure) = look(api, place).await {
-                        return failure.into_error().to_string();
+                        return StoreError::from(failure).to_string();
                     }
                     if settles_at.take().is_some() {
                         notes.forget(place.name());
@@ -149,28 +142,6 @@ async fn listen(api: &Api, place: &impl Watched, notes: &Notes, mut events: Even
             return "nobody listens any more".to_owned();
         }
     }
-}
-
-/// Takes one event. Some when the watch is over.
-fn take(place: &impl Watched, event: Result<WatchEvent<super::Lease>, kube::Error>) -> Option<String> {
-    let now = BootClock.now();
-    match event {
-        Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
-            if lease.metadata.name.as_deref() == Some(place.name()) {
-                place.take(Sight::Object(Box::new(lease)), Source::Watch, now);
-            }
-        }
-        Ok(WatchEvent::Deleted(lease)) => {
-            if lease.metadata.name.as_deref() == Some(place.name()) {
-                place.take(Sight::Gone(version_of(&lease)), Source::Watch, now);
-            }
-        }
-        Ok(WatchEvent::Bookmark(_)) => {}
-        // 410: the server no longer knows what happened since. The next watch begins with what is.
-        Ok(WatchEvent::Error(status)) => return Some(format!("{} ({})", status.message, status.code)),
-        Err(error) => return Some(chain(&error)),
-    }
-    None
 }
 
 /// Sleeps between two watches, and looks meanwhile where absence has to be looked at to count.

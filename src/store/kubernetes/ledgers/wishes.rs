@@ -1,6 +1,6 @@
 //! The object that is touched when a wish was written in a ledger, and who hears of that.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -68,14 +68,9 @@ impl Wishes {
         Self { name: name(prefix), state: Mutex::new(state), changed: Notify::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every step leaves it whole, also one that another thread panicked behind.
-        self.state.lock()
-    }
-
     /// A listener more; true when nobody watches yet and the caller shall.
     pub fn listen(&self) -> (mailbox::Receiver<JobNews>, bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let listener = state.listeners.add();
         if state.live {
             state.listeners.settle();
@@ -96,7 +91,7 @@ impl Watched for Wishes {
             // Nobody wishes anything by that. Another object will have a greater version.
             Sight::Gone(_) => return,
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if version.is_some() && version <= state.seen {
             return;
         }
@@ -113,19 +108,19 @@ impl Watched for Wishes {
     }
 
     fn is_heard(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.watched = state.listeners.any();
         state.watched
     }
 
     fn open(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.live = true;
         state.listeners.tell_gap();
     }
 
     fn close(&self) {
-        self.state().live = false;
+        self.state.lock().live = false;
     }
 
     fn patience(&self) -> Patience {
