@@ -48,7 +48,7 @@ pub async fn audit(
     let version = store.api.version().await?;
     let mut findings = vec![finding(Severity::Ok, format!("Kubernetes {version}"), "", "")];
     for role in roles {
-        rights(store, &store.place(role).name, OF_ROLES, &mut findings).await?;
+        rights(store, &store.lease(role).name, OF_ROLES, &mut findings).await?;
         findings.push(object(store, role).await?);
     }
     for job in jobs {
@@ -100,16 +100,16 @@ async fn rights(
 }
 
 async fn object(store: &KubernetesStore, role: &RoleName) -> Result<Finding, StoreError> {
-    let place = store.place(role);
-    let name = &place.name;
-    match super::look(&store.api, &*place).await {
+    let lease = store.lease(role);
+    let name = &lease.name;
+    match super::look(&store.api, &*lease).await {
         Ok(()) => {}
         Err(failure) if is_refused(&failure) => {
             return Ok(finding(Severity::Unknown, format!("the Lease {name} cannot be read: {failure}"), "", ""));
         }
         Err(failure) => return Err(failure.into()),
     }
-    let view = match place.view() {
+    let view = match lease.view() {
         Ok(view) => view,
         Err(garbage) => {
             let help = "repair its annotations, or delete it while nobody leads";

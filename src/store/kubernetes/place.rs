@@ -18,7 +18,7 @@ use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source,
 use crate::store::{News, StoreError};
 
 /// One role's.
-pub(super) struct Place {
+pub(super) struct ObservedLease {
     /// The object's.
     pub name: String,
     state: Mutex<State>,
@@ -66,7 +66,7 @@ pub(super) struct View {
     pub live: bool,
 }
 
-impl Place {
+impl ObservedLease {
     /// `seed` spreads the replicas' rests.
     pub fn new(name: String, lease: Duration, seed: u64) -> Self {
         let state = State {
@@ -148,7 +148,7 @@ impl Place {
     }
 }
 
-impl Watched for Place {
+impl Watched for ObservedLease {
     fn name(&self) -> &str {
         &self.name
     }

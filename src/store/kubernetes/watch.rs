@@ -68,46 +68,46 @@ pub(super) enum Patience {
 /// Runs until nobody listens any more.
 pub(super) async fn run<W: Watched>(
     api: Arc<Api>,
-    place: Arc<W>,
+    object: Arc<W>,
     notes: Arc<Notes>,
     lease_min: ShortestLease,
     seed: u64,
 ) {
     let mut reopening = Reopening::new(Backoff::new(seed, PAUSE_MIN).growing_by(4));
-    while place.is_heard() {
+    while object.is_heard() {
         if let Some((left, _)) = api.admit() {
-            wait(&*place, left).await;
+            wait(&*object, left).await;
             continue;
         }
-        match api.watch(place.name()).await {
+        match api.watch(object.name()).await {
             Ok(mut watch) => {
-                let why = listen(&api, &*place, &notes, &mut watch).await;
-                place.close();
+                let why = listen(&api, &*object, &notes, &mut watch).await;
+                object.close();
                 reopening.ended(&watch);
-                tracing::debug!(lease = place.name(), why, "the watch ended");
+                tracing::debug!(lease = object.name(), why, "the watch ended");
             }
             Err(failure) => {
-                tracing::debug!(lease = place.name(), reason = %failure, "the watch cannot be opened");
+                tracing::debug!(lease = object.name(), reason = %failure, "the watch cannot be opened");
                 if matches!(failure, Failure::Denied { why: Denial::Forbidden, .. }) {
-                    let so = place.without_watch();
-                    notes.keep(place.name(), format!("it does not let us watch, {so}: {failure}"));
+                    let so = object.without_watch();
+                    notes.keep(object.name(), format!("it does not let us watch, {so}: {failure}"));
                 }
             }
         }
         // Where the server itself is in trouble, its rest is the pause.
         if api.resting().is_none() {
-            pause(&api, &*place, reopening.pause(lease_min.get().min(PAUSE_MAX))).await;
+            pause(&api, &*object, reopening.pause(lease_min.get().min(PAUSE_MAX))).await;
         }
     }
 }
 
 /// Reads what happened before the watch was open, then takes events until it ends, and says why it did.
-async fn listen(api: &Api, place: &impl Watched, notes: &Notes, watch: &mut Watch<Lease>) -> String {
+async fn listen(api: &Api, object: &impl Watched, notes: &Notes, watch: &mut Watch<Lease>) -> String {
     let mut settles_at = Some(BootClock.now() + SETTLE);
     loop {
         let patience = match settles_at {
             Some(at) => Patience::Look(at.since(BootClock.now())),
-            None => place.patience(),
+            None => object.patience(),
         };
         let silence = match patience {
             Patience::Endless => ROUND,
@@ -120,51 +120,51 @@ async fn listen(api: &Api, place: &impl Watched, notes: &Notes, watch: &mut Watc
                     Ok(Change::Gone(lease)) => Sight::Gone(version_of(&lease)),
                     Err(why) => return why,
                 };
-                place.take(sight, Source::Watch, BootClock.now());
+                object.take(sight, Source::Watch, BootClock.now());
             }
             // What was learned otherwise may change what there is to wait for.
-            () = place.changed().notified() => {}
+            () = object.changed().notified() => {}
             () = tokio::time::sleep(silence) => match patience {
                 Patience::Endless => {}
                 Patience::Look(_) => {
-                    if let Err(failure) = look(api, place).await {
+                    if let Err(failure) = look(api, object).await {
                         return StoreError::from(failure).to_string();
                     }
                     if settles_at.take().is_some() {
-                        notes.forget(place.name());
-                        place.open();
+                        notes.forget(object.name());
+                        object.open();
                     }
                 }
                 Patience::Heartbeat(_) => return "no heartbeat for a whole lease: it may be dead".to_owned(),
             },
         }
-        if !place.is_heard() {
+        if !object.is_heard() {
             return "nobody listens any more".to_owned();
         }
     }
 }
 
 /// Sleeps between two watches, and looks meanwhile where absence has to be looked at to count.
-async fn pause(api: &Api, place: &impl Watched, pause: Duration) {
+async fn pause(api: &Api, object: &impl Watched, pause: Duration) {
     let mut left = pause;
     while !left.is_zero() {
-        let look_after = match place.patience() {
+        let look_after = match object.patience() {
             Patience::Look(after) => after,
             Patience::Heartbeat(_) | Patience::Endless => Duration::MAX,
         };
         let part = left.min(look_after);
-        wait(place, part).await;
+        wait(object, part).await;
         left -= part;
-        if !place.is_heard() || (part == look_after && look(api, place).await.is_err()) {
+        if !object.is_heard() || (part == look_after && look(api, object).await.is_err()) {
             return;
         }
     }
 }
 
 /// Sleeps, unless the last listener goes meanwhile.
-async fn wait(place: &impl Watched, pause: Duration) {
+async fn wait(object: &impl Watched, pause: Duration) {
     let mut left = pause;
-    while !left.is_zero() && place.is_heard() {
+    while !left.is_zero() && object.is_heard() {
         let part = left.min(ROUND);
         tokio::time::sleep(part).await;
         left -= part;
