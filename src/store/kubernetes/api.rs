@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::rest::Rest;
 use super::{SERVER_REST, SILENCE_REST};
 use crate::base::clock::{BootClock, Clock};
-use crate::kube_api::{Failure, KubeClient, Object, Resource, Verb, Watch};
+use crate::kube::{Failure, KubeClient, Object, Resource, Verb, Watch};
 use crate::protocol::Mono;
 use crate::store::{ShortestLease, StoreError, StoreHealth};
 

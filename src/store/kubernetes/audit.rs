@@ -3,7 +3,7 @@
 
 use super::{KubernetesStore, ledgers};
 use crate::config::Guard;
-use crate::kube_api::{Denial, Failure, Verb};
+use crate::kube::{Denial, Failure, Verb};
 use crate::protocol::RoleName;
 use crate::protocol::jobs::JobName;
 use crate::protocol::observed::Tenure;

@@ -1,6 +1,6 @@
 //! What the caller of the store is told of a request that failed.
 
-use crate::kube_api::{Denial, Failure};
+use crate::kube::{Denial, Failure};
 use crate::store::StoreError;
 
 impl From<Failure> for StoreError {

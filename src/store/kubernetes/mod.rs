@@ -14,15 +14,15 @@
 //! - *Steady load*: the leader writes once per `renewPeriod`, without reading first; a standby only watches. What fails
 //!   is tried less and less often (`rest`): by all who can wait together, and by a leader as long as it has time.
 //!
-//! The requests themselves, and what an answer means, are the client's (`kube_api`).
+//! The requests themselves, and what an answer means, are the client's ([`crate::kube`]).
 
 mod api;
 mod audit;
 mod errors;
+mod lease_object;
 mod ledgers;
 mod listeners;
-mod object;
-mod place;
+mod observed;
 mod rest;
 mod watch;
 
@@ -41,14 +41,14 @@ pub use audit::audit;
 
 use self::api::Api;
 use self::ledgers::Wishes;
-use self::place::{Asks, ObservedLease, Sight, View};
+use self::observed::{Asks, ObservedLease, Sight, View};
 use self::watch::Watched;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::clock::{BootClock, Clock, wall_time};
 use crate::base::mailbox;
 use crate::config::KubernetesConfig;
-use crate::kube_api::Failure;
-use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
+use crate::kube::Failure;
+use crate::protocol::observed::{self as rules, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
     Stamped, StoreTime, TokensExhausted,
@@ -217,7 +217,7 @@ impl KubernetesStore {
         record: &LeaseRecord,
         deadline: Mono,
     ) -> Result<(), Failure> {
-        let object = object::write(view.object.as_ref(), &lease.name, record);
+        let object = lease_object::write(view.object.as_ref(), &lease.name, record);
         let sent_at = BootClock.now();
         let creates = view.object.is_none();
         let written = if creates {
@@ -295,7 +295,7 @@ impl LeaseStore for KubernetesStore {
         let known = lease.view().is_ok_and(|view| view.live && view.object.is_some());
         let quick = |view: &View, reply: &CampaignReply| view.live && matches!(reply, CampaignReply::Held { .. });
         let settled = self.settle(&lease, !known, quick, |view, now, wall| {
-            observed::campaign(&view.observation, &request, self.rules(), (now, wall))
+            rules::campaign(&view.observation, &request, self.rules(), (now, wall))
         });
         let settled = settled.await;
         match &settled {
@@ -320,7 +320,7 @@ impl LeaseStore for KubernetesStore {
                 &lease,
                 !known,
                 |_, _| false,
-                |view, _, wall| Ok(observed::renew(&view.observation, &request, self.rules(), wall)),
+                |view, _, wall| Ok(rules::renew(&view.observation, &request, self.rules(), wall)),
             )
             .await;
         match &settled {
@@ -333,13 +333,8 @@ impl LeaseStore for KubernetesStore {
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
         let lease = self.lease(role);
         let known = lease.view().is_ok_and(|view| view.object.is_some());
-        self.settle(
-            &lease,
-            !known,
-            |_, _| false,
-            |view, _, wall| Ok(observed::release(&view.observation, &request, wall)),
-        )
-        .await
+        self.settle(&lease, !known, |_, _| false, |view, _, wall| Ok(rules::release(&view.observation, &request, wall)))
+            .await
     }
 
     fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {

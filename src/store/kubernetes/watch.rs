@@ -9,11 +9,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
 use super::api::Api;
-use super::place::{Sight, version_of};
+use super::observed::{Sight, version_of};
 use super::{Notes, look};
 use crate::base::Backoff;
 use crate::base::clock::{BootClock, Clock};
-use crate::kube_api::{Change, Denial, Failure, Reopening, Watch};
+use crate::kube::{Change, Denial, Failure, Reopening, Watch};
 use crate::protocol::Mono;
 use crate::protocol::observed::Source;
 use crate::store::{ShortestLease, StoreError};

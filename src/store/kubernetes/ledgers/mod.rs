@@ -25,7 +25,7 @@ pub(super) use self::object::{BODY_BYTES_MAX, name, read};
 pub(super) use self::wishes::{Wishes, name as wishes_name};
 use super::{DECISIONS_MAX, KubernetesStore, too_often, wall};
 use crate::base::mailbox;
-use crate::kube_api::Failure;
+use crate::kube::Failure;
 use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{Mono, Token};
 use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};

@@ -12,7 +12,7 @@ use crate::protocol::Mono;
 use crate::protocol::jobs::{JobName, Revision};
 use crate::protocol::observed::Source;
 use crate::store::kubernetes::listeners::Listeners;
-use crate::store::kubernetes::place::{Sight, version_of};
+use crate::store::kubernetes::observed::{Sight, version_of};
 use crate::store::kubernetes::watch::{Patience, Watched};
 use crate::store::{JobNews, StoreError};
 

@@ -3,14 +3,14 @@
 //! - [`labels`]: `baton.dev/role-<name>: leader` on the pod of whoever leads, so that a Service finds it;
 //! - [`events`]: Events on this pod, which `kubectl describe pod` shows;
 //! - [`mirror`]: a Lease object for each role, which shows people who leads it;
-//! - [`departures`]: hears that another replica's process has ended, so that nobody waits for the end of its lease.
+//! - [`failover`]: hears that another replica's process has ended, so that nobody waits for the end of its lease.
 //!
 //! ```text
 //!   roles ──changes, deadlines──▶ Shown ──newest only──▶ labels of this pod     ┐
 //!                                   ├──────────────────▶ labels of earlier ones ├─▶ PodClient ──▶ API server
 //!                                   ├──────────────────▶ mirror                 │
 //!   events of the roles ──a short queue┴───────────────▶ Events                 ┘
-//!   roles ◀──ends of processes── departures ◀──watches of pods── API server
+//!   roles ◀──ends of processes── failover ◀──watches of pods── API server
 //! ```
 //!
 //! The first three only write, for people and Services:
@@ -20,15 +20,13 @@
 //! * *Late writes do nothing*: every write is on the version of the object that was seen, or tests the token beside it.
 //! * *Never longer than `/leader`*: a term is shown while `/leader` says so; draining is not leading.
 
-mod board;
-mod departures;
-mod desk;
+mod client;
 mod events;
-mod keeper;
+mod failover;
 mod labels;
 mod mirror;
-mod pods;
-mod sweep;
+mod shown;
+mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,14 +40,13 @@ use crate::config::{Config, RoleConfig};
 use crate::role::Roles;
 use crate::telemetry::{KubernetesKind, Telemetry};
 
-pub use departures::{Departures, Will};
+pub use failover::{Departures, Will};
 
-use board::{Shown, Watched};
-use desk::PodClient;
+use client::PodClient;
 use events::Events;
-use labels::OwnLabels;
+use labels::{OtherLabels, OwnLabels};
 use mirror::Mirror;
-use sweep::OtherLabels;
+use shown::{Shown, Watched};
 
 /// How long the end of the process may take because of what is still shown.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
@@ -69,15 +66,15 @@ impl Extras {
         let pod = extras.pod.clone().filter(|_| extras.any())?;
         let client = Arc::new(PodClient::new(pod.namespace.clone(), telemetry.clone()));
         let (roles, watched) = watch::channel(Some(Vec::new()));
-        let (shown, seen) = watch::channel(Shown::default());
+        let (sender, seen) = watch::channel(Shown::default());
         let mut writers = JoinSet::new();
-        writers.spawn(board::observe(watched, shown));
+        writers.spawn(shown::observe(watched, sender));
         if extras.pod_labels {
             telemetry.add_kubernetes(KubernetesKind::Label);
             let own = OwnLabels::new(Arc::clone(&client), Arc::clone(clock), pod.clone());
-            writers.spawn(keeper::run(own, seen.clone(), entropy.seed()));
+            writers.spawn(writer::run(own, seen.clone(), entropy.seed()));
             let others = OtherLabels::new(Arc::clone(&client), Arc::clone(clock), pod.name.clone());
-            writers.spawn(keeper::run(others, seen.clone(), entropy.seed()));
+            writers.spawn(writer::run(others, seen.clone(), entropy.seed()));
         }
         if extras.events {
             telemetry.add_kubernetes(KubernetesKind::Event);
@@ -88,7 +85,7 @@ impl Extras {
             telemetry.add_kubernetes(KubernetesKind::Lease);
             let (store, identity) = (config.store.clone(), Arc::clone(&config.identity));
             let mirror = Mirror::new(client, Arc::clone(clock), store, identity);
-            writers.spawn(keeper::run(mirror, seen, entropy.seed()));
+            writers.spawn(writer::run(mirror, seen, entropy.seed()));
         }
         Some(Self { roles, writers })
     }

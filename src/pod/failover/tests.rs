@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::account::{End, ends};
-use super::testament::{Reach, TerminationMessage};
+use super::proof::{End, ends};
+use super::termination_message::{Reach, TerminationMessage};
 use super::*;
 use crate::protocol::SessionId;
 

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 
-use super::board::{Shown, Term};
-use super::desk::{PodClient, Subject};
-use super::keeper::Writer;
+use super::client::{PodClient, Subject};
+use super::shown::{Shown, Term};
+use super::writer::Writer;
 use crate::base::clock::{SharedClock, wall_time};
 use crate::config::{StoreConfig, mirror_name};
-use crate::kube_api::{Denial, Failure, Object, Resource, Verb};
+use crate::kube::{Denial, Failure, Object, Resource, Verb};
 use crate::protocol::{Mono, RoleName, Token};
 use crate::telemetry::KubernetesKind;
 

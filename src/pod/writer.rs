@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::board::Shown;
+use super::shown::Shown;
 use crate::base::Backoff;
-use crate::kube_api::{Denial, Failure};
+use crate::kube::{Denial, Failure};
 
 /// The first pause after a failure.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);

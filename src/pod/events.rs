@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 
-use super::board::Shown;
-use super::desk::PodClient;
-use super::keeper::{PAUSE_MIN, Pauses};
+use super::client::PodClient;
+use super::shown::Shown;
+use super::writer::{PAUSE_MIN, Pauses};
 use crate::base::clock::SharedClock;
 use crate::config::PodConfig;
-use crate::kube_api::{Denial, Failure, Object, Resource, Verb};
+use crate::kube::{Denial, Failure, Object, Resource, Verb};
 use crate::protocol::{Event, LossReason, Mono, ReleaseReason, RoleName};
 use crate::telemetry::{KubernetesDrop, KubernetesKind, Told};
 

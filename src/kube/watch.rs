@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::core::WatchEvent;
 
-use super::words::chain;
+use super::errors::chain;
 use crate::base::Backoff;
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::base::{Complaint, Turn};
-use crate::kube_api::{Denial, Failure, KubeClient};
+use crate::kube::{Denial, Failure, KubeClient};
 use crate::telemetry::{KubernetesKind, KubernetesOutcome, Telemetry};
 
 /// When a request counts as unanswered. Nobody waits for these but people.

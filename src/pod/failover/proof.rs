@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::pod::{ContainerStatus, Pod, Spec, Status, Terminated};
-use super::testament::{Reach, TerminationMessage};
+use super::pod_status::{ContainerStatus, Pod, Spec, Status, Terminated};
+use super::termination_message::{Reach, TerminationMessage};
 use crate::protocol::SessionId;
 
 /// Why a container ended, in the words of runtimes that have seen it end; and `Error`, for which see [`MADE_UP`]. Of

@@ -222,7 +222,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube_api::Resource;
+    use crate::kube::Resource;
 
     fn asked(verb: Verb) -> Asked<'static> {
         let object = Object { resource: Resource::LEASES, name: "baton-scheduler" };

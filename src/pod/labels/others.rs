@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::Shown;
-use super::desk::PodClient;
-use super::keeper::Writer;
-use super::pods::{self, Labelled};
+use super::objects::{self, Labelled};
 use crate::base::clock::SharedClock;
 use crate::config::{is_object_name, role_label};
-use crate::kube_api::Failure;
+use crate::kube::Failure;
+use crate::pod::client::PodClient;
+use crate::pod::shown::Shown;
+use crate::pod::writer::Writer;
 use crate::protocol::{Mono, RoleName, Token};
 
 /// Each pod is looked at twice in a term, the second time after this: a request that was on its way at the first look
@@ -32,7 +32,7 @@ struct Done {
 }
 
 /// See the module.
-pub(super) struct OtherLabels {
+pub(in crate::pod) struct OtherLabels {
     client: Arc<PodClient>,
     clock: SharedClock,
     own: String,
@@ -68,7 +68,7 @@ impl OtherLabels {
     }
 
     async fn clear(&self, name: &str, shown: &Shown) -> Result<(), Failure> {
-        let seen = match pods::look(&self.client, name).await {
+        let seen = match objects::look(&self.client, name).await {
             Ok(seen) => seen,
             Err(Failure::Missing) => return Ok(()),
             Err(failure) => return Err(failure),
@@ -78,7 +78,7 @@ impl OtherLabels {
         if stale.is_empty() {
             return Ok(());
         }
-        match pods::remove(&self.client, name, &stale).await {
+        match objects::remove(&self.client, name, &stale).await {
             Ok(_) => {
                 tracing::info!(pod = name, roles = stale.len(), "the label of an earlier leader is removed");
                 Ok(())

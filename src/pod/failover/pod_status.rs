@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use crate::kube_api::Named;
+use crate::kube::Named;
 
 /// See the module. An object without one of the parts has none, as one that says null.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::desk::PodClient;
-use crate::kube_api::{Failure, Object, Patch, Resource, Verb};
+use crate::kube::{Failure, Object, Patch, Resource, Verb};
+use crate::pod::client::PodClient;
 use crate::telemetry::KubernetesKind;
 
 /// What every label of ours begins with.

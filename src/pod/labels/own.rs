@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::Shown;
-use super::desk::PodClient;
-use super::keeper::Writer;
-use super::pods::{self, LEADER, Labelled};
+use super::objects::{self, LEADER, Labelled};
 use crate::base::clock::SharedClock;
 use crate::config::{PodConfig, role_label};
-use crate::kube_api::Failure;
+use crate::kube::Failure;
+use crate::pod::client::PodClient;
+use crate::pod::shown::Shown;
+use crate::pod::writer::Writer;
 use crate::protocol::{Mono, Token};
 use crate::telemetry::KubernetesKind;
 
@@ -25,7 +25,7 @@ const LOOK_MIN: Duration = Duration::from_secs(10);
 const LOOK_MAX: Duration = Duration::from_secs(300);
 
 /// See the module.
-pub(super) struct OwnLabels {
+pub(in crate::pod) struct OwnLabels {
     client: Arc<PodClient>,
     clock: SharedClock,
     pod: PodConfig,
@@ -49,7 +49,7 @@ impl OwnLabels {
             None => {
                 self.look_at = self.clock.now() + self.look_after;
                 self.look_after = (self.look_after * 2).min(LOOK_MAX);
-                pods::look(&self.client, &self.pod.name).await?
+                objects::look(&self.client, &self.pod.name).await?
             }
         };
         if seen.uid != self.pod.uid {
@@ -62,7 +62,7 @@ impl OwnLabels {
             self.seen = Some(seen);
             return Ok(());
         }
-        let changed = pods::change(&self.client, &self.pod.name, &seen, &labels, &annotations).await;
+        let changed = objects::change(&self.client, &self.pod.name, &seen, &labels, &annotations).await;
         self.shown.extend(wanted.iter().map(|(key, token)| (key.clone(), *token)));
         self.seen = Some(changed?);
         Ok(())

@@ -6,7 +6,7 @@
 //!   this process ──its session, before it campaigns──▶ termination message of its container
 //! ```
 //!
-//! * *A proof, not a guess*: see [`account`]. Without one, and without an API server, nothing happens: leases end.
+//! * *A proof, not a guess*: see [`proof`]. Without one, and without an API server, nothing happens: leases end.
 //! * *Level-triggered*: a watch begins with the pod as it is, so what happened before it was opened, or while there was
 //!   none, is in what it begins with. Roles are told again and again, and take it once.
 //! * *Little load*: a replica watches the pods of those who lead what it does not, one watch for each, however many
@@ -14,9 +14,9 @@
 //!
 //! What follows from an end is the election's ([`crate::protocol::Input::Departed`]).
 
-mod account;
-mod pod;
-mod testament;
+mod pod_status;
+mod proof;
+mod termination_message;
 #[cfg(test)]
 mod tests;
 
@@ -32,13 +32,13 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use crate::base::clock::SharedClock;
 use crate::base::{Backoff, Complaint, Turn};
 use crate::config::{Config, is_object_name};
-use crate::kube_api::{Change, Failure, KubeClient, Object, Reopening, Resource, Watch};
+use crate::kube::{Change, Failure, KubeClient, Object, Reopening, Resource, Watch};
 use crate::protocol::Mono;
 use crate::role::{Command, RoleHandle, Roles, any_changed};
 
-pub use testament::Will;
+pub use termination_message::Will;
 
-use pod::Pod;
+use pod_status::Pod;
 
 /// When a request counts as unanswered.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -169,7 +169,7 @@ impl Lookout {
     }
 
     async fn tell(&self, pod: &Pod) {
-        for end in account::ends(pod) {
+        for end in proof::ends(pod) {
             tracing::debug!(session = %end.session, promise = ?end.promise, "a process of Baton has ended");
             let handles = self.roles.borrow().clone();
             for role in handles {

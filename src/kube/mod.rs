@@ -1,6 +1,6 @@
 //! One client for a Kubernetes API server: credentials, requests of which each is sent once, and what became of them.
 //!
-//! What a status code means, which right is missing, and how long the server asks to wait is judged in [`words`], once;
+//! What a status code means, which right is missing, and how long the server asks to wait is judged in [`errors`], once;
 //! a request ends in its answer or in a [`Failure`]. Watches begin with what there is, and end ([`Watch`]).
 //!
 //! Shared by the store on Lease objects, the writers for people and fail-over; each has a [`KubeClient`] of its own, so
@@ -8,12 +8,12 @@
 //! folder.
 
 mod client;
+mod errors;
 mod watch;
-mod words;
 
 pub use client::{KubeClient, Patch};
+pub use errors::{Denial, Failure};
 pub use watch::{Change, Named, Reopening, Watch};
-pub use words::{Denial, Failure};
 
 /// The annotation, and label, that marks a Lease object as a mirror: kept for people, and never a lease. The annotation
 /// holds the token of the term that it shows.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
+use super::lease_object;
 use super::listeners::Listeners;
-use super::object;
 use super::rest::Rest;
 use super::watch::{Patience, Watched};
 use crate::base::clock::{BootClock, Clock};
@@ -166,7 +166,7 @@ impl Watched for ObservedLease {
         if !state.observation.admit(version, lease.is_some(), source, now) {
             return;
         }
-        match lease.as_ref().map(object::read).transpose() {
+        match lease.as_ref().map(lease_object::read).transpose() {
             Ok(record) => {
                 if state.garbage.take().is_some() {
                     state.campaigns.end();

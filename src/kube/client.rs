@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::words::{Asked, Failure, chain};
+use super::errors::{Asked, Failure, chain};
 use super::{Named, Object, Resource, Verb, Watch};
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
