@@ -93,9 +93,13 @@ impl KubeClient {
         answered.unwrap_or_else(|_| Err(Failure::too_late(self.endpoint(), self.timeout)))
     }
 
-    /// Reads an object.
-    pub async fn get<T: DeserializeOwned>(&self, object: Object<'_>) -> Result<T, Failure> {
-        self.ask(object, Verb::Get, |all| all.get(object.name, &GetParams::default())).await
+    /// Reads an object; none when there is none.
+    pub async fn get<T: DeserializeOwned>(&self, object: Object<'_>) -> Result<Option<T>, Failure> {
+        match self.ask(object, Verb::Get, |all| all.get(object.name, &GetParams::default())).await {
+            Ok(present) => Ok(Some(present)),
+            Err(Failure::Missing) => Ok(None),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Makes it, unless it is there.

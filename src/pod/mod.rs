@@ -109,3 +109,11 @@ impl Extras {
         }
     }
 }
+
+/// Without a span for ever.
+async fn sleep(span: Option<Duration>) {
+    match span {
+        Some(span) => tokio::time::sleep(span).await,
+        None => std::future::pending().await,
+    }
+}

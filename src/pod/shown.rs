@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::sleep;
 use crate::base::clock::wall_time;
 use crate::protocol::{RoleName, Token};
 use crate::role::{RoleHandle, Snapshot, any_changed};
@@ -117,19 +118,13 @@ pub(super) async fn observe(mut roles: watch::Receiver<Option<Vec<Watched>>>, sh
             });
             // A term is over at its deadline, also when its task is late to say so.
             let deadline = watched.iter().filter_map(|role| role.handle.remaining()).map(|(_, left)| left).min();
-            let nap = async {
-                match deadline {
-                    Some(left) => tokio::time::sleep(left + GRAIN).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 changed = roles.changed() => match changed {
                     Ok(()) => break,
                     Err(_) => return,
                 },
                 () = any_changed(&mut changes) => {}
-                () = nap => {}
+                () = sleep(deadline.map(|left| left + GRAIN)) => {}
             }
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::shown::Shown;
+use super::sleep;
 use crate::base::Backoff;
 use crate::kube::{Denial, Failure};
 
@@ -39,21 +40,15 @@ pub(super) async fn run(mut writer: impl Writer, mut shown: watch::Receiver<Show
             }
             Err(failure) => (Some(pauses.after(&failure, newest.closing)), failure.retry_after().is_some()),
         };
-        let sleep = async {
-            match pause {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => std::future::pending().await,
-            }
-        };
         if deaf {
             // The server asked for it; what changes meanwhile is seen afterwards.
-            sleep.await;
+            sleep(pause).await;
             continue;
         }
         tokio::select! {
             // After the last word there is none, but what it says may still have to be tried again.
             changed = shown.changed(), if !newest.closing => if changed.is_err() { return },
-            () = sleep => {}
+            () = sleep(pause) => {}
         }
     }
 }

@@ -38,6 +38,7 @@ use crate::role::{Command, RoleHandle, Roles, any_changed};
 
 pub use termination_message::Will;
 
+use super::sleep;
 use pod_status::Pod;
 
 /// When a request counts as unanswered.
@@ -202,11 +203,4 @@ fn leaders(roles: &[RoleHandle], now: Mono) -> BTreeMap<Arc<str>, Mono> {
         }
     }
     leaders
-}
-
-async fn sleep(span: Option<Duration>) {
-    match span {
-        Some(span) => tokio::time::sleep(span).await,
-        None => std::future::pending().await,
-    }
 }

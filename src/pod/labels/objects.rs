@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,18 +30,7 @@ pub(super) struct Labelled {
 
 #[derive(Deserialize)]
 struct Pod {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    resource_version: String,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
+    metadata: ObjectMeta,
 }
 
 impl From<Pod> for Labelled {
@@ -48,8 +38,13 @@ impl From<Pod> for Labelled {
         let ours = |all: Option<BTreeMap<String, String>>| {
             all.into_iter().flatten().filter(|(key, _)| key.starts_with(LABEL_PREFIX)).collect()
         };
-        let Metadata { uid, resource_version: version, labels, annotations } = pod.metadata;
-        Self { uid, version, labels: ours(labels), annotations: ours(annotations) }
+        let ObjectMeta { uid, resource_version, labels, annotations, .. } = pod.metadata;
+        Self {
+            uid: uid.unwrap_or_default(),
+            version: resource_version.unwrap_or_default(),
+            labels: ours(labels),
+            annotations: ours(annotations),
+        }
     }
 }
 

@@ -127,11 +127,7 @@ impl Mirror {
 
 async fn get(client: &PodClient, name: &str) -> Result<Option<Lease>, Failure> {
     let object = Object { resource: Resource::LEASES, name };
-    match client.ask(subject(Verb::Get, name), false, client.kube().get(object)).await {
-        Ok(lease) => Ok(Some(lease)),
-        Err(Failure::Missing) => Ok(None),
-        Err(failure) => Err(failure),
-    }
+    client.ask(subject(Verb::Get, name), false, client.kube().get(object)).await
 }
 
 async fn put(client: &PodClient, name: &str, new: bool, lease: &Lease) -> Result<Lease, Failure> {

@@ -77,11 +77,7 @@ impl Api {
 
     /// Reads the object; none when there is none.
     pub async fn get(&self, name: &str, deadline: Mono) -> Result<Option<Lease>, Failure> {
-        match self.ask(deadline, self.client.get(lease(name))).await {
-            Ok(lease) => Ok(Some(lease)),
-            Err(Failure::Missing) => Ok(None),
-            Err(failure) => Err(failure),
-        }
+        self.ask(deadline, self.client.get(lease(name))).await
     }
 
     /// Makes it, unless it is there.

@@ -29,8 +29,6 @@ struct State {
     observation: Observation,
     /// The object as it was last seen, for the next write.
     object: Option<Lease>,
-    /// The watch is open, so that a change is heard.
-    live: bool,
     /// The shortest lease anybody here asked for.
     lease: Duration,
     /// The object holds what Baton did not write.
@@ -41,7 +39,6 @@ struct State {
     /// What to mind about another program that takes part, and has had the object at some time.
     hasty: Option<String>,
     listeners: Listeners<News>,
-    watched: bool,
 }
 
 /// Who pauses after a failure.
@@ -72,14 +69,12 @@ impl ObservedLease {
         let state = State {
             observation: Observation::new(Caution::ALL),
             object: None,
-            live: false,
             lease,
             garbage: None,
             campaigns: Rest::new(seed),
             renewals: Rest::new(!seed),
             hasty: None,
             listeners: Listeners::new(News::Gap),
-            watched: false,
         };
         Self { name, state: Mutex::new(state), changed: Notify::new() }
     }
@@ -94,7 +89,7 @@ impl ObservedLease {
             Some(garbage) => Err(garbage.clone()),
             None => {
                 let (observation, object) = (state.observation.clone(), state.object.clone());
-                Ok(View { observation, object, live: state.live })
+                Ok(View { observation, object, live: state.listeners.is_live() })
             }
         }
     }
@@ -136,15 +131,9 @@ impl ObservedLease {
 
     /// A listener more; true when nobody watches yet and the caller shall.
     pub fn listen(&self) -> (mailbox::Receiver<News>, bool) {
-        let mut state = self.state.lock();
-        let listener = state.listeners.add();
-        if state.live {
-            state.listeners.settle();
-        }
-        let first = !std::mem::replace(&mut state.watched, true);
-        drop(state);
+        let added = self.state.lock().listeners.add();
         self.changed.notify_one();
-        (listener, first)
+        added
     }
 }
 
@@ -192,19 +181,15 @@ impl Watched for ObservedLease {
     }
 
     fn is_heard(&self) -> bool {
-        let mut state = self.state.lock();
-        state.watched = state.listeners.any();
-        state.watched
+        self.state.lock().listeners.any()
     }
 
     fn open(&self) {
-        let mut state = self.state.lock();
-        state.live = true;
-        state.listeners.tell_gap();
+        self.state.lock().listeners.open();
     }
 
     fn close(&self) {
-        self.state.lock().live = false;
+        self.state.lock().listeners.close();
     }
 
     fn patience(&self) -> Patience {
@@ -252,7 +237,7 @@ impl State {
         match self.observation.record().and_then(|record| news(before.as_ref(), record)) {
             Some(announcement) => self.listeners.tell(&News::Said(Box::new(announcement))),
             // Who opens the watch tells of the gap before it.
-            None if self.live => self.listeners.tell_gap(),
+            None if self.listeners.is_live() => self.listeners.tell_gap(),
             None => {}
         }
     }

@@ -56,27 +56,18 @@ pub(in crate::store::kubernetes) struct Wishes {
 struct State {
     /// The version that was seen last.
     seen: Option<u64>,
-    /// The watch is open.
-    live: bool,
-    watched: bool,
     listeners: Listeners<JobNews>,
 }
 
 impl Wishes {
     pub fn new(prefix: &str) -> Self {
-        let state = State { seen: None, live: false, watched: false, listeners: Listeners::new(JobNews::Gap) };
+        let state = State { seen: None, listeners: Listeners::new(JobNews::Gap) };
         Self { name: name(prefix), state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
     pub fn listen(&self) -> (mailbox::Receiver<JobNews>, bool) {
-        let mut state = self.state.lock();
-        let listener = state.listeners.add();
-        if state.live {
-            state.listeners.settle();
-        }
-        let first = !std::mem::replace(&mut state.watched, true);
-        (listener, first)
+        self.state.lock().listeners.add()
     }
 }
 
@@ -96,7 +87,7 @@ impl Watched for Wishes {
             return;
         }
         state.seen = version;
-        if !state.live {
+        if !state.listeners.is_live() {
             // The opened watch begins with a gap.
             return;
         }
@@ -108,19 +99,15 @@ impl Watched for Wishes {
     }
 
     fn is_heard(&self) -> bool {
-        let mut state = self.state.lock();
-        state.watched = state.listeners.any();
-        state.watched
+        self.state.lock().listeners.any()
     }
 
     fn open(&self) {
-        let mut state = self.state.lock();
-        state.live = true;
-        state.listeners.tell_gap();
+        self.state.lock().listeners.open();
     }
 
     fn close(&self) {
-        self.state.lock().live = false;
+        self.state.lock().listeners.close();
     }
 
     fn patience(&self) -> Patience {
