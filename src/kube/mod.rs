@@ -1,7 +1,7 @@
 //! One client for a Kubernetes API server: credentials, requests of which each is sent once, and what became of them.
 //!
-//! What a status code means, which right is missing, and how long the server asks to wait is judged in [`errors`], once;
-//! a request ends in its answer or in a [`Failure`]. Watches begin with what there is, and end ([`Watch`]).
+//! What a status code means, which right is missing, and how long the server asks to wait is judged in [`errors`],
+//! once; a request ends in its answer or in a [`Failure`]. Watches begin with what there is, and end ([`Watch`]).
 //!
 //! Shared by the store on Lease objects, the writers for people and fail-over; each has a [`KubeClient`] of its own, so
 //! that none waits for another. How often something is asked again is theirs. Nothing of the crate kube leaves this

@@ -16,7 +16,7 @@ pub(super) type Subject = (KubernetesKind, &'static str, String);
 
 /// See the module.
 pub(super) struct PodClient {
-    kube: KubeClient,
+    api: KubeClient,
     /// The pod's, which everything is written in.
     namespace: String,
     telemetry: Telemetry,
@@ -28,13 +28,13 @@ pub(super) struct PodClient {
 
 impl PodClient {
     pub fn new(namespace: String, telemetry: Telemetry) -> Self {
-        let kube = KubeClient::new(None, Some(namespace.clone()), TIMEOUT);
-        Self { kube, namespace, telemetry, turns: Default::default(), complaints: Mutex::default() }
+        let api = KubeClient::new(None, Some(namespace.clone()), TIMEOUT);
+        Self { api, namespace, telemetry, turns: Default::default(), complaints: Mutex::default() }
     }
 
     /// What to make requests for [`Self::ask`] with.
-    pub const fn kube(&self) -> &KubeClient {
-        &self.kube
+    pub const fn api(&self) -> &KubeClient {
+        &self.api
     }
 
     pub fn namespace(&self) -> &str {
@@ -79,7 +79,7 @@ impl PodClient {
         // An outage is one trouble, whatever was asked for.
         let outage = (kind, "", String::new());
         let turn = self.turns[usize::from(kind == KubernetesKind::Label)].lock().await;
-        let answer = self.kube.by(self.kube.deadline(), request).await;
+        let answer = self.api.by(self.api.deadline(), request).await;
         drop(turn);
         let outcome = match &answer {
             Ok(_) => writes.then_some(KubernetesOutcome::Ok),

@@ -227,7 +227,7 @@ impl Events {
             (KubernetesKind::Event, Verb::Create.as_str(), String::new()),
         );
         let event = self.object(first);
-        match self.client.ask(subject, true, self.client.kube().create(object, &event)).await {
+        match self.client.ask(subject, true, self.client.api().create(object, &event)).await {
             // It is there already when it was written without an answer.
             Ok(_) | Err(Failure::Conflict) => {
                 self.pauses.reset();

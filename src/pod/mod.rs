@@ -1,4 +1,5 @@
-//! What the sidecar does in Kubernetes besides the store. Nothing of it decides who leads, and no election waits for it:
+//! What the sidecar does in Kubernetes besides the store. Nothing of it decides who leads, and no election waits for
+//! it:
 //!
 //! - [`labels`]: `baton.dev/role-<name>: leader` on the pod of whoever leads, so that a Service finds it;
 //! - [`events`]: Events on this pod, which `kubectl describe pod` shows;

@@ -1,5 +1,5 @@
-//! The proof: what a pod's object tells of processes of Baton that have ended, and how long what they told their apps is
-//! still good for.
+//! The proof: what a pod's object tells of processes of Baton that have ended, and how long what they told their apps
+//! is still good for.
 //!
 //! Only one thing tells of an end: the record of a *terminated* container, which the kubelet of its node makes by the
 //! word of the container's runtime, with the termination message that this very process had left

@@ -83,6 +83,6 @@ pub(super) async fn remove(client: &PodClient, name: &str, labels: &BTreeMap<&st
 async fn patch(client: &PodClient, name: &str, patch: Patch, writes: bool) -> Result<Labelled, Failure> {
     let object = Object { resource: Resource::PODS, name };
     let subject = (KubernetesKind::Label, Verb::Patch.as_str(), name.to_owned());
-    let pod: Pod = client.ask(subject, writes, client.kube().patch(object, &patch)).await?;
+    let pod: Pod = client.ask(subject, writes, client.api().patch(object, &patch)).await?;
     Ok(pod.into())
 }

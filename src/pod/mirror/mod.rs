@@ -127,15 +127,15 @@ impl Mirror {
 
 async fn get(client: &PodClient, name: &str) -> Result<Option<Lease>, Failure> {
     let object = Object { resource: Resource::LEASES, name };
-    client.ask(subject(Verb::Get, name), false, client.kube().get(object)).await
+    client.ask(subject(Verb::Get, name), false, client.api().get(object)).await
 }
 
 async fn put(client: &PodClient, name: &str, new: bool, lease: &Lease) -> Result<Lease, Failure> {
     let object = Object { resource: Resource::LEASES, name };
     if new {
-        client.ask(subject(Verb::Create, name), true, client.kube().create(object, lease)).await
+        client.ask(subject(Verb::Create, name), true, client.api().create(object, lease)).await
     } else {
-        client.ask(subject(Verb::Update, name), true, client.kube().replace(object, lease)).await
+        client.ask(subject(Verb::Update, name), true, client.api().replace(object, lease)).await
     }
 }
 
