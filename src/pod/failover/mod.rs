@@ -181,12 +181,17 @@ impl Lookout {
 
     /// Says once what is wrong, and once that it is well.
     fn say(&self, failure: Option<&Failure>) {
-        match self.complaint.lock().note(failure.map(Failure::to_string)) {
-            Some(Turn::Wrong(reason)) => {
+        // The words may name the pod, and those of an outage change while it lasts.
+        let sort = failure.map(|failure| match failure {
+            Failure::Denied { why, .. } => format!("{why:?}"),
+            Failure::Missing | Failure::Conflict | Failure::Unanswered { .. } => "no answer".to_owned(),
+        });
+        match (self.complaint.lock().note(sort), failure) {
+            (Some(Turn::Wrong(_)), Some(reason)) => {
                 tracing::warn!(%reason, "pods cannot be watched: a failover takes as long as the lease");
             }
-            Some(Turn::Well) => tracing::info!("pods can be watched again"),
-            None => {}
+            (Some(Turn::Well), _) => tracing::info!("pods can be watched again"),
+            (_, _) => {}
         }
     }
 }
