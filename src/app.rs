@@ -23,8 +23,8 @@ use crate::config::{
 };
 use crate::http::{Calls, CallsOn, ListenerThread};
 use crate::jobs::{JobCalls, JobService};
-use crate::k8s::{Departures, Extras, Will};
 use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
+use crate::pod::{Departures, Extras, Will};
 use crate::role::{Membership, Roles, Surroundings, Team};
 use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::redis::SetupError;

@@ -6,10 +6,10 @@
 //! |---|---|---|
 //! | 0 | [`protocol`]: who leads, until when, under which token; pure | the page of the module is the specification |
 //! | 1 | [`base`]: what every room needs | `base::clock::Clock` |
-//! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`], [`kube_api`] | `config::Config::load` |
+//! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`], [`kube`] | `config::Config::load` |
 //! | 2 | [`store`]: one trait, its adapters for Redis and for this process | `store::LeaseStore` |
 //! | 3 | [`role`]: the task that drives one election, and its handle | `role::RoleHandle::answer` |
-//! | 4 | [`api`], [`telemetry_http`]: listeners; [`locks`], [`jobs`], [`k8s`] | `api::serve`, `locks::LockDesk` |
+//! | 4 | [`api`], [`telemetry_http`]: listeners; [`locks`], [`jobs`], [`pod`] | `api::serve`, `locks::LockDesk` |
 //! | 5 | [`app`]: the only file that knows all parts | `app::run` |
 //! | 6 | `main.rs`, `cli/`: thin commands | |
 //!
@@ -30,9 +30,9 @@ pub mod base;
 pub mod config;
 pub mod http;
 pub mod jobs;
-pub mod k8s;
-pub mod kube_api;
+pub mod kube;
 pub mod locks;
+pub mod pod;
 pub mod protocol;
 pub mod role;
 pub mod schedule;

@@ -14,12 +14,12 @@ const FLOORS: &[(&str, u8)] = &[
     ("telemetry", 1),
     ("schedule", 1),
     ("http", 1),
-    ("kube_api", 1),
+    ("kube", 1),
     ("store", 2),
     ("role", 3),
     ("api", 4),
     ("telemetry_http", 4),
-    ("k8s", 4),
+    ("pod", 4),
     ("jobs", 4),
     ("locks", 4),
     ("app", 5),
@@ -34,9 +34,10 @@ const APP: u8 = 5;
 /// What may be named only in some places: the path's beginning, the places, and why.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     ("fred", &["src/store/redis/"], "so that the Redis client can be replaced in one place"),
+    ("kube", &["src/kube/"], "so that the Kubernetes client can be replaced in one place"),
     (
-        "kube",
-        &["src/k8s/", "src/kube_api/", "src/store/kubernetes"],
+        "k8s_openapi",
+        &["src/kube/", "src/pod/", "src/store/kubernetes"],
         "so that Baton without Kubernetes does not know of it",
     ),
     ("croner", &["src/schedule/"], "so that what a cron expression means is said in one place"),

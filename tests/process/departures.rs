@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::kubernetes::{FakeApi, NAMESPACE};
 use testkit::redis::RedisServer;
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, Settings};
 use testkit::sidecars::wait::until;
 
 use crate::group::{Group, ms_between};
-use crate::pods_api::{NAMESPACE, PodsApi};
 
 /// So long that nobody is next because of it while a test looks.
 const LONG: Lease = Lease { duration: 60_000, renew: 1_000, margin: 1_200, validity: 700 };
@@ -22,18 +22,18 @@ const PROMISE: Duration = Duration::from_millis(1_200);
 /// Pods of an app and a sidecar, and their API server. Fields end in this order.
 struct Pods {
     group: Group,
-    api: PodsApi,
+    api: FakeApi,
     dir: TempDir,
 }
 
 impl Pods {
     fn start(replicas: usize, lease: Lease) -> Self {
-        let (dir, api) = (TempDir::new().expect("a temporary directory"), PodsApi::start());
-        let (redis, kubeconfig) = (RedisServer::start(), api.kubeconfig(dir.path()));
+        let (dir, api) = (TempDir::new().expect("a temporary directory"), FakeApi::start());
+        let (redis, kubeconfig) = (RedisServer::start(), api.kubeconfig());
         let settings = (0..replicas).map(|number| {
             let message = dir.path().join(format!("web-{number}"));
             std::fs::write(&message, "").expect("a file as a kubelet makes it");
-            api.put(&pod(number, "Running", running("baton"), running("app")));
+            api.put_pod(&pod(number, "Running", running("baton"), running("app")));
             Settings {
                 kubeconfig: Some(kubeconfig.clone()),
                 env: pod_variables(number),
@@ -63,7 +63,7 @@ impl Pods {
     fn watched_leader(&self, leads: impl Fn(&Term) -> bool) -> Term {
         let leader = self.group.leader_that("somebody leads", leads);
         let pod = format!("web-{}", leader.who.replica);
-        until("the leader's pod is watched", || self.api.is_watched(&pod));
+        until("the leader's pod is watched", || self.api.count("watch", &pod) > 0);
         leader
     }
 
@@ -128,7 +128,7 @@ fn a_leader_whose_end_is_proven_is_followed_once_nobody_may_act_on_its_word() {
     pods.group.replicas[dead].kill();
     // The sidecar alone: its app may act to the end of the last answer.
     let told_at = Instant::now();
-    pods.api.put(&pod(dead, "Running", ended("baton", &message), running("app")));
+    pods.api.put_pod(&pod(dead, "Running", ended("baton", &message), running("app")));
     let second = pods.watched_leader(|term| term.token > first.token);
     let took = second.from - told_at;
     assert!(took >= PROMISE, "{took:?} after the kubelet's word");
@@ -142,7 +142,7 @@ fn a_leader_whose_end_is_proven_is_followed_once_nobody_may_act_on_its_word() {
     pods.start_again(dead);
     let mut again = running("baton");
     again["lastState"] = terminated("Error", &message);
-    pods.api.put(&pod(dead, "Running", again, running("app")));
+    pods.api.put_pod(&pod(dead, "Running", again, running("app")));
 
     // The whole pod: nobody is left to act.
     let (dead, message) = (second.who.replica, pods.message(second.who.replica));
@@ -150,18 +150,18 @@ fn a_leader_whose_end_is_proven_is_followed_once_nobody_may_act_on_its_word() {
     // Its app ends with it, whatever it had been told.
     pods.group.apps.has_drained(second.who);
     let second_told_at = Instant::now();
-    pods.api.put(&pod(dead, "Failed", ended("baton", &message), ended("app", "")));
+    pods.api.put_pod(&pod(dead, "Failed", ended("baton", &message), ended("app", "")));
     let third = pods.watched_leader(|term| term.token > second.token);
     let at_once = third.from - second_told_at;
     assert!(at_once < LONG.duration() / 2, "{at_once:?}");
     pods.group.still_leads(&third, Duration::from_millis(500));
 
     // Of whoever led before it may be told again and again.
-    pods.api.put(&pod(dead, "Failed", ended("baton", &message), ended("app", "")));
+    pods.api.put_pod(&pod(dead, "Failed", ended("baton", &message), ended("app", "")));
     pods.group.still_leads(&third, Duration::from_millis(500));
     let (alone, whole) = (ms_between(told_at, second.from), ms_between(second_told_at, third.from));
-    let others: Vec<String> = pods.api.asked().into_iter().filter(|asked| !asked.contains("watch=true")).collect();
-    assert_eq!(others, Vec::<String>::new(), "nothing but watches is asked for");
+    let others: Vec<_> = pods.api.asked().into_iter().filter(|(verb, _)| *verb != "watch").collect();
+    assert_eq!(others, [], "nothing but watches is asked for");
     let Pods { group, .. } = pods;
     let measured = format!("{alone} ms after the sidecar's end is told, {whole} ms after the pod's, lease 60 s, ");
     group.finish("ends that Kubernetes proves", &measured);
@@ -173,25 +173,25 @@ fn what_proves_no_end_changes_nothing() {
     let first = pods.watched_leader(|_| true);
     let (dead, follower) = (first.who.replica, (first.who.replica + 1) % 3);
     let (message, another) = (pods.message(dead), pods.message(follower));
-    let put = |pods: &Pods, phase, sidecar| pods.api.put(&pod(dead, phase, sidecar, ended("app", "")));
+    let put = |pods: &Pods, phase, sidecar| pods.api.put_pod(&pod(dead, phase, sidecar, ended("app", "")));
     // While it leads: its pod is said to have failed, another process to have ended in it, a runtime has lost it, and
     // its object goes.
     let orphan = container("baton", &with_code(137, "Error", &message));
     for sidecar in [running("baton"), ended("baton", &another), ended("baton", &message[..message.len() - 1]), orphan] {
         put(&pods, "Failed", sidecar);
     }
-    pods.api.remove(&format!("web-{dead}"));
+    pods.api.delete_pod(&format!("web-{dead}"));
     pods.group.still_leads(&first, Duration::from_millis(500));
     // It is cut off from its kubelet, and dies: of a container that nobody finds, a kubelet makes something up.
     pods.group.replicas[dead].kill();
     let unknown = container("baton", &terminated("ContainerStatusUnknown", &message));
     put(&pods, "Failed", unknown);
     put(&pods, "Failed", ended("baton", &format!("panicked after {message}")));
-    pods.api.put(&pod(dead, "Failed", ended("baton", &message), ended("app", &message)));
+    pods.api.put_pod(&pod(dead, "Failed", ended("baton", &message), ended("app", &message)));
     let second = pods.group.leader_after(&first);
     assert!(pods.departed(dead) == 0.0, "the lease ran out by itself");
     // Without the right to look nothing is different, and it is said.
-    pods.api.forbid(true);
+    pods.api.forbid(&["watch"]);
     pods.start_again(dead);
     let words = ["pods cannot be watched", "verbs: [watch]", "resources: [pods]"];
     until("it is said which rule is missing", || pods.group.replicas[dead].has_logged(&words));

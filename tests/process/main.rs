@@ -13,7 +13,6 @@ mod leases;
 mod log_pipe;
 mod networks;
 mod own_stores;
-mod pods_api;
 mod proxies;
 mod quorum;
 mod redis_faults;

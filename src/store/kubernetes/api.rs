@@ -1,23 +1,16 @@
-//! Requests to the API server: each bounded, none repeated, each answer judged.
+//! Requests to the API server: each bounded, none repeated; and whether it does its work.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
-use hyper::Request;
-use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions, WatchParams};
-use kube::core::{Request as Requests, Resource, WatchEvent};
 use tokio::sync::watch;
 
-use super::errors::{self, Failure, Target, Verb};
 use super::rest::Rest;
-use super::{SERVER_REST, SILENCE_REST, audit};
+use super::{SERVER_REST, SILENCE_REST};
 use crate::base::clock::{BootClock, Clock};
-use crate::kube_api::{Connection, Connector, Trouble};
+use crate::kube::{Failure, KubeClient, Object, Resource, Verb, Watch};
 use crate::protocol::Mono;
 use crate::store::{ShortestLease, StoreError, StoreHealth};
 
@@ -26,8 +19,7 @@ const WATCH_SECONDS: u32 = 280;
 
 /// See the module.
 pub(super) struct Api {
-    connector: Connector,
-    namespace: Option<String>,
+    client: KubeClient,
     timeout: Duration,
     health: watch::Sender<StoreHealth>,
     /// Candidates and watches give the server rest when it asks for that, and when it does not do its work. Leaders
@@ -36,8 +28,9 @@ pub(super) struct Api {
     lease_min: ShortestLease,
 }
 
-/// The events of one object.
-pub(super) type Events = BoxStream<'static, Result<WatchEvent<Lease>, kube::Error>>;
+const fn lease(name: &str) -> Object<'_> {
+    Object { resource: Resource::LEASES, name }
+}
 
 impl Api {
     /// `seed` spreads the replicas' rests.
@@ -49,8 +42,8 @@ impl Api {
         seed: u64,
     ) -> Self {
         let (health, _) = watch::channel(StoreHealth::Down { reason: "not connected yet".to_owned() });
-        let connector = Connector::new(kubeconfig, timeout);
-        Self { connector, namespace, timeout, health, rest: Mutex::new(Rest::new(seed)), lease_min }
+        let client = KubeClient::new(kubeconfig, namespace, timeout);
+        Self { client, timeout, health, rest: Mutex::new(Rest::new(seed)), lease_min }
     }
 
     pub fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -58,135 +51,79 @@ impl Api {
     }
 
     /// How long one request may take.
-    pub fn timeout(&self) -> Duration {
+    pub const fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// When a request that begins now counts as unanswered.
+    pub fn deadline(&self) -> Mono {
+        self.client.deadline()
     }
 
     /// Where it is, once that is known: for messages.
     pub fn endpoint(&self) -> &str {
-        self.connector.made().map_or("the API server", Connection::endpoint)
+        self.client.endpoint()
     }
 
     /// For how long the server is to be left alone by whoever can wait, and why.
     pub fn resting(&self) -> Option<(Duration, StoreError)> {
-        self.rest().left(BootClock.now())
+        self.rest.lock().left(BootClock.now())
     }
 
     /// The same for who can wait, and would ask now.
     pub fn admit(&self) -> Option<(Duration, StoreError)> {
-        self.rest().admit(BootClock.now(), self.timeout * 2)
-    }
-
-    fn rest(&self) -> MutexGuard<'_, Rest> {
-        // Every step leaves it whole, also one that another thread panicked behind.
-        self.rest.lock()
+        self.rest.lock().admit(BootClock.now(), self.timeout * 2)
     }
 
     /// Reads the object; none when there is none.
     pub async fn get(&self, name: &str, deadline: Mono) -> Result<Option<Lease>, Failure> {
-        let request = self.requests().await?.get(name, &GetParams::default());
-        match self.ask(Verb::Get, name, request, deadline).await {
-            Ok(lease) => Ok(Some(lease)),
-            Err(Failure::Missing) => Ok(None),
-            Err(failure) => Err(failure),
-        }
+        self.ask(deadline, self.client.get(lease(name))).await
     }
 
     /// Makes it, unless it is there.
-    pub async fn create(&self, name: &str, lease: &Lease, deadline: Mono) -> Result<Lease, Failure> {
-        let request = self.requests().await?.create(&PostParams::default(), json(lease)?);
-        self.ask(Verb::Create, name, request, deadline).await
+    pub async fn create(&self, name: &str, new: &Lease, deadline: Mono) -> Result<Lease, Failure> {
+        self.ask(deadline, self.client.create(lease(name), new)).await
     }
 
-    /// Replaces it, if it still has the version that `lease` has.
-    pub async fn update(&self, name: &str, lease: &Lease, deadline: Mono) -> Result<Lease, Failure> {
-        let request = self.requests().await?.replace(name, &PostParams::default(), json(lease)?);
-        self.ask(Verb::Update, name, request, deadline).await
+    /// Replaces it, if it still has the version that `new` has.
+    pub async fn update(&self, name: &str, new: &Lease, deadline: Mono) -> Result<Lease, Failure> {
+        self.ask(deadline, self.client.replace(lease(name), new)).await
     }
 
     /// Deletes it, if it still is this object in this version.
-    pub async fn delete(&self, name: &str, lease: &Lease, deadline: Mono) -> Result<(), Failure> {
-        let preconditions = Preconditions {
-            resource_version: lease.metadata.resource_version.clone(),
-            uid: lease.metadata.uid.clone(),
-        };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let request = self.requests().await?.delete(name, &params);
-        self.ask::<serde_json::Value>(Verb::Delete, name, request, deadline).await.map(drop)
+    pub async fn delete(&self, name: &str, seen: &Lease, deadline: Mono) -> Result<(), Failure> {
+        let (uid, version) = (seen.metadata.uid.clone(), seen.metadata.resource_version.clone());
+        self.ask(deadline, self.client.delete(lease(name), uid, version)).await
     }
 
     /// Opens a watch on this one object, which begins with what it is now.
-    pub async fn watch(&self, name: &str) -> Result<Events, Failure> {
-        let deadline = BootClock.now() + self.timeout;
-        let params = WatchParams {
-            field_selector: Some(format!("metadata.name={name}")),
-            timeout: Some(WATCH_SECONDS),
-            bookmarks: false,
-            ..WatchParams::default()
-        };
-        let request = self.requests().await?.watch(&params, "");
-        let connection = self.connection().await?;
-        let target = self.target(Verb::Watch, name, connection);
-        let opened = connection.client().request_events::<Lease>(request.map_err(|error| impossible(&error))?);
-        let events = match tokio::time::timeout(deadline.since(BootClock.now()), opened).await {
-            Ok(Ok(events)) => Ok(events.boxed()),
-            Ok(Err(error)) => Err(errors::of(Trouble::of(&error, connection.endpoint()), target)),
-            Err(_) => Err(self.unanswered()),
-        };
-        self.note(events)
+    pub async fn watch(&self, name: &str) -> Result<Watch<Lease>, Failure> {
+        self.ask(self.deadline(), self.client.watch(lease(name), WATCH_SECONDS)).await
     }
 
     /// The server's version.
-    pub async fn version(&self, deadline: Mono) -> Result<String, Failure> {
-        let request = Request::get("/version").body(Vec::new()).map_err(kube::core::request::Error::BuildRequest);
-        let answer: serde_json::Value = self.ask(Verb::Get, "version", request, deadline).await?;
-        Ok(answer.get("gitVersion").and_then(serde_json::Value::as_str).unwrap_or("of an unknown version").to_owned())
+    pub async fn version(&self) -> Result<String, Failure> {
+        self.ask(self.deadline(), self.client.version()).await
     }
 
     /// Asks whether RBAC lets us do this to the object.
-    pub async fn may(&self, verb: Verb, name: &str, deadline: Mono) -> Result<bool, Failure> {
-        let review = audit::review(verb, self.namespace(self.connection().await?), name);
-        let body = serde_json::to_vec(&review).map_err(|error| impossible(&error))?;
-        let reviews = Requests::new(SelfSubjectAccessReview::url_path(&(), None));
-        let request = reviews.create(&PostParams::default(), body);
-        let answer: SelfSubjectAccessReview = self.ask(verb, name, request, deadline).await?;
-        Ok(audit::allows(answer.status.as_ref()))
+    pub async fn may(&self, verb: Verb, name: &str) -> Result<bool, Failure> {
+        self.ask(self.deadline(), self.client.may(verb, lease(name))).await
     }
 
-    /// Sends a request, and waits for its answer until `deadline`.
-    async fn ask<T: serde::de::DeserializeOwned>(
-        &self,
-        verb: Verb,
-        name: &str,
-        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
-        deadline: Mono,
-    ) -> Result<T, Failure> {
-        let connection = self.connection().await?;
-        let request = request.map_err(|error| impossible(&error))?;
-        let target = self.target(verb, name, connection);
-        // Dropped when it takes too long: its connection is closed then, and what was sent may still be done.
-        let answered = tokio::time::timeout(deadline.since(BootClock.now()), exchange(connection, request, target));
-        self.note(answered.await.unwrap_or_else(|_| Err(self.unanswered())))
-    }
-
-    /// Health and rest, as the outcome tells.
-    fn note<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        let trouble = match &outcome {
-            Ok(_) | Err(Failure::Missing | Failure::Conflict) => None,
-            // It answers, and what it has against this role is told beside the role.
-            Err(Failure::Denied { error: StoreError::Refused { .. }, retry_after: None }) => None,
-            Err(Failure::Unauthorized { reason }) => Some((StoreError::Refused { reason: reason.clone() }, None)),
-            Err(Failure::Denied { error, retry_after } | Failure::Open { error, retry_after }) => {
-                Some((error.clone(), *retry_after))
-            }
-        };
+    /// Waits for an answer until `deadline`, and notes health and rest as it tells.
+    async fn ask<T>(&self, deadline: Mono, request: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let outcome = self.client.by(deadline, request).await;
+        // What it has against one role is told beside the role.
+        let trouble = outcome.as_ref().err().filter(|failure| failure.is_outage());
+        let trouble = trouble.map(|failure| (StoreError::from(failure.clone()), failure.retry_after()));
         let health =
             trouble.as_ref().map_or(StoreHealth::Up, |(error, _)| StoreHealth::Down { reason: error.to_string() });
         match trouble {
-            None => self.rest().end(),
+            None => self.rest.lock().end(),
             Some((error, asked)) => {
                 let part = if matches!(error, StoreError::Unknown { .. }) { SILENCE_REST } else { SERVER_REST };
-                self.rest().begin(BootClock.now(), error, asked, self.lease_min.get() / part);
+                self.rest.lock().begin(BootClock.now(), error, asked, self.lease_min.get() / part);
             }
         }
         self.health.send_if_modified(|present| {
@@ -196,54 +133,4 @@ impl Api {
         });
         outcome
     }
-
-    fn unanswered(&self) -> Failure {
-        Failure::Open { error: StoreError::Unknown { after: self.timeout }, retry_after: None }
-    }
-
-    async fn requests(&self) -> Result<Requests, Failure> {
-        Ok(Requests::new(Lease::url_path(&(), Some(self.namespace(self.connection().await?)))))
-    }
-
-    fn target<'a>(&'a self, verb: Verb, name: &'a str, connection: &'a Connection) -> Target<'a> {
-        Target { endpoint: connection.endpoint(), namespace: self.namespace(connection), name, verb }
-    }
-
-    async fn connection(&self) -> Result<&Connection, Failure> {
-        match self.connector.connection().await {
-            Ok(connection) => Ok(connection),
-            Err(reason) => {
-                let error = StoreError::Unreachable { reason };
-                self.note(Err(Failure::Denied { error, retry_after: None }))
-            }
-        }
-    }
-
-    /// Where the objects are.
-    fn namespace<'a>(&'a self, connection: &'a Connection) -> &'a str {
-        self.namespace.as_deref().unwrap_or(connection.namespace())
-    }
-}
-
-/// One request, one answer.
-async fn exchange<T: serde::de::DeserializeOwned>(
-    connection: &Connection,
-    request: Request<Vec<u8>>,
-    target: Target<'_>,
-) -> Result<T, Failure> {
-    let body = connection.exchange(request).await.map_err(|trouble| errors::of(trouble, target))?;
-    serde_json::from_slice(&body).map_err(|error| {
-        let reason = format!("{} answers what is no Lease: {error}", connection.endpoint());
-        Failure::Open { error: StoreError::Unreachable { reason }, retry_after: None }
-    })
-}
-
-fn json(lease: &Lease) -> Result<Vec<u8>, Failure> {
-    serde_json::to_vec(lease).map_err(|error| impossible(&error))
-}
-
-/// A request that cannot even be written: nothing was sent.
-fn impossible(error: &dyn std::error::Error) -> Failure {
-    let reason = format!("the request cannot be made: {error}");
-    Failure::Denied { error: StoreError::Refused { reason }, retry_after: None }
 }

@@ -1,14 +1,9 @@
 //! `baton audit` where leases are Lease objects: whether the API server is reached, what its RBAC lets Baton do, and
 //! what is in the objects. It asks for reviews and reads; it writes nothing.
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReviewStatus,
-};
-
-use super::errors::{Failure, Verb};
 use super::{KubernetesStore, ledgers};
-use crate::base::clock::{BootClock, Clock};
 use crate::config::Guard;
+use crate::kube::{Denial, Failure, Verb};
 use crate::protocol::RoleName;
 use crate::protocol::jobs::JobName;
 use crate::protocol::observed::Tenure;
@@ -50,11 +45,10 @@ pub async fn audit(
     jobs: &[JobName],
     guard: Guard,
 ) -> Result<AuditReport, StoreError> {
-    let deadline = BootClock.now() + store.timeout;
-    let version = store.api.version(deadline).await.map_err(Failure::into_error)?;
+    let version = store.api.version().await?;
     let mut findings = vec![finding(Severity::Ok, format!("Kubernetes {version}"), "", "")];
     for role in roles {
-        rights(store, &store.place(role).name, OF_ROLES, &mut findings).await?;
+        rights(store, &store.lease(role).name, OF_ROLES, &mut findings).await?;
         findings.push(object(store, role).await?);
     }
     for job in jobs {
@@ -82,8 +76,7 @@ async fn rights(
 ) -> Result<(), StoreError> {
     let mut allowed = Vec::new();
     for &(verb, severity, cost) in needs {
-        let deadline = BootClock.now() + store.timeout;
-        match store.api.may(verb, name, deadline).await {
+        match store.api.may(verb, name).await {
             Ok(true) => allowed.push(verb.as_str()),
             Ok(false) => {
                 let what = format!("RBAC forbids to {} the Lease {name}", verb.as_str());
@@ -92,11 +85,11 @@ async fn rights(
                 findings.push(finding(severity, what, cost, &format!("grant {rule}[{}]", verb.as_str())));
             }
             // Whether reviews may be asked for is itself a right, though everybody has it as a rule.
-            Err(Failure::Denied { error: StoreError::Refused { reason }, .. }) => {
-                let what = format!("whether it may {} the Lease {name} cannot be asked: {reason}", verb.as_str());
+            Err(failure) if is_refused(&failure) => {
+                let what = format!("whether it may {} the Lease {name} cannot be asked: {failure}", verb.as_str());
                 findings.push(finding(Severity::Unknown, what, "", ""));
             }
-            Err(failure) => return Err(failure.into_error()),
+            Err(failure) => return Err(failure.into()),
         }
     }
     if !allowed.is_empty() {
@@ -107,16 +100,16 @@ async fn rights(
 }
 
 async fn object(store: &KubernetesStore, role: &RoleName) -> Result<Finding, StoreError> {
-    let place = store.place(role);
-    let name = &place.name;
-    match super::look(&store.api, &*place).await {
+    let lease = store.lease(role);
+    let name = &lease.name;
+    match super::look(&store.api, &*lease).await {
         Ok(()) => {}
-        Err(Failure::Denied { error: StoreError::Refused { reason }, .. }) => {
-            return Ok(finding(Severity::Unknown, format!("the Lease {name} cannot be read: {reason}"), "", ""));
+        Err(failure) if is_refused(&failure) => {
+            return Ok(finding(Severity::Unknown, format!("the Lease {name} cannot be read: {failure}"), "", ""));
         }
-        Err(failure) => return Err(failure.into_error()),
+        Err(failure) => return Err(failure.into()),
     }
-    let view = match place.view() {
+    let view = match lease.view() {
         Ok(view) => view,
         Err(garbage) => {
             let help = "repair its annotations, or delete it while nobody leads";
@@ -150,12 +143,12 @@ async fn object(store: &KubernetesStore, role: &RoleName) -> Result<Finding, Sto
 }
 
 async fn ledger(store: &KubernetesStore, name: &str) -> Result<Finding, StoreError> {
-    let seen = match store.api.get(name, BootClock.now() + store.timeout).await {
+    let seen = match store.api.get(name, store.api.deadline()).await {
         Ok(seen) => seen,
-        Err(Failure::Denied { error: StoreError::Refused { reason }, .. }) => {
-            return Ok(finding(Severity::Unknown, format!("the Lease {name} cannot be read: {reason}"), "", ""));
+        Err(failure) if is_refused(&failure) => {
+            return Ok(finding(Severity::Unknown, format!("the Lease {name} cannot be read: {failure}"), "", ""));
         }
-        Err(failure) => return Err(failure.into_error()),
+        Err(failure) => return Err(failure.into()),
     };
     let Some(seen) = seen else {
         let what = format!("the Lease {name} does not exist yet");
@@ -180,26 +173,9 @@ async fn ledger(store: &KubernetesStore, name: &str) -> Result<Finding, StoreErr
     })
 }
 
-/// A review to be asked for.
-pub(super) fn review(verb: Verb, namespace: &str, name: &str) -> SelfSubjectAccessReview {
-    let attributes = ResourceAttributes {
-        group: Some("coordination.k8s.io".to_owned()),
-        resource: Some("leases".to_owned()),
-        verb: Some(verb.as_str().to_owned()),
-        namespace: Some(namespace.to_owned()),
-        // Nothing that does not exist yet can be named by a rule.
-        name: (verb != Verb::Create).then(|| name.to_owned()),
-        ..ResourceAttributes::default()
-    };
-    SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() },
-        ..SelfSubjectAccessReview::default()
-    }
-}
-
-/// What a review says.
-pub(super) fn allows(status: Option<&SubjectAccessReviewStatus>) -> bool {
-    status.is_some_and(|status| status.allowed)
+/// Whether the server knows who asks, and has something against this one request.
+const fn is_refused(failure: &Failure) -> bool {
+    matches!(failure, Failure::Denied { why, .. } if !matches!(why, Denial::Unsent | Denial::Unauthorized))
 }
 
 fn finding(severity: Severity, what: String, cost: &str, remedy: &str) -> Finding {

@@ -4,7 +4,7 @@
 //! ```text
 //!   KubernetesStore ── campaign, renew, release ──> decide on what was seen ──> Api: GET, POST, PUT on that version
 //!         │                                              ▲        conflict: look again │
-//!         └── listen ──> watch, one per role ──────> Place (what is known, since when) ◄┘
+//!         └── listen ──> watch, one per role ──> ObservedLease (known, since when) ◄┘
 //! ```
 //!
 //! The rules are in [`observed`](crate::protocol::observed); here are the requests. Three properties:
@@ -14,15 +14,15 @@
 //! - *Steady load*: the leader writes once per `renewPeriod`, without reading first; a standby only watches. What fails
 //!   is tried less and less often (`rest`): by all who can wait together, and by a leader as long as it has time.
 //!
-//! Nothing of kube leaves this folder.
+//! The requests themselves, and what an answer means, are the client's ([`crate::kube`]).
 
 mod api;
 mod audit;
 mod errors;
+mod lease_object;
 mod ledgers;
 mod listeners;
-mod object;
-mod place;
+mod observed;
 mod rest;
 mod watch;
 
@@ -34,22 +34,21 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::watch as channel;
 use tokio::task::AbortHandle;
 
 pub use audit::audit;
 
 use self::api::Api;
-use self::errors::Failure;
 use self::ledgers::Wishes;
-use self::place::{Asks, Place, Sight, View};
+use self::observed::{Asks, ObservedLease, Sight, View};
 use self::watch::Watched;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::clock::{BootClock, Clock, wall_time};
 use crate::base::mailbox;
 use crate::config::KubernetesConfig;
-use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
+use crate::kube::Failure;
+use crate::protocol::observed::{self as rules, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
     Stamped, StoreTime, TokensExhausted,
@@ -74,10 +73,9 @@ const PURGE_SLACK: Duration = Duration::from_secs(60);
 pub struct KubernetesStore {
     api: Arc<Api>,
     prefix: String,
-    timeout: Duration,
     lease_min: ShortestLease,
     seed: u64,
-    places: Mutex<HashMap<RoleName, Arc<Place>>>,
+    leases: Mutex<HashMap<RoleName, Arc<ObservedLease>>>,
     wishes: Arc<Wishes>,
     notes: Arc<Notes>,
     watches: Mutex<Vec<AbortHandle>>,
@@ -143,22 +141,22 @@ impl KubernetesStore {
                 !seed,
             )),
             prefix: config.name_prefix.clone(),
-            timeout: config.command_timeout,
             lease_min,
             seed,
-            places: Mutex::default(),
+            leases: Mutex::default(),
             wishes: Arc::new(Wishes::new(&config.name_prefix)),
             notes: Arc::default(),
             watches: Mutex::default(),
         }
     }
 
-    fn place(&self, role: &RoleName) -> Arc<Place> {
-        let mut places = self.places.lock();
-        let place = places.entry(role.clone()).or_insert_with(|| {
-            Arc::new(Place::new(format!("{}-{role}", self.prefix), self.lease_min.get(), self.seed_of(role.as_str())))
+    fn lease(&self, role: &RoleName) -> Arc<ObservedLease> {
+        let mut leases = self.leases.lock();
+        let lease = leases.entry(role.clone()).or_insert_with(|| {
+            let name = format!("{}-{role}", self.prefix);
+            Arc::new(ObservedLease::new(name, self.lease_min.get(), self.seed_of(role.as_str())))
         });
-        Arc::clone(place)
+        Arc::clone(lease)
     }
 
     /// Begins to watch an object, until nobody listens to it any more. `name` spreads the watches of one replica.
@@ -174,21 +172,21 @@ impl KubernetesStore {
         name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte))
     }
 
-    /// Decides, writes, and decides anew after a conflict. What is in `place` may be old: only a write proves that it
+    /// Decides, writes, and decides anew after a conflict. What is in `lease` may be old: only a write proves that it
     /// is not, so no answer but one of `quick` is given without a look.
     async fn settle<R>(
         &self,
-        place: &Place,
+        lease: &ObservedLease,
         mut looked: bool,
         quick: fn(&View, &R) -> bool,
         decide: impl Fn(&View, Mono, StoreTime) -> Result<Step<R>, TokensExhausted>,
     ) -> Result<Stamped<R>, StoreError> {
-        let deadline = BootClock.now() + self.timeout;
+        let deadline = self.api.deadline();
         for _ in 0..DECISIONS_MAX {
             if looked {
-                look_until(&self.api, place, deadline).await.map_err(Failure::into_error)?;
+                look_until(&self.api, lease, deadline).await?;
             }
-            let (view, now) = (place.view(), BootClock.now());
+            let (view, now) = (lease.view(), BootClock.now());
             let view = match view {
                 Err(_) if !looked => {
                     looked = true;
@@ -200,38 +198,44 @@ impl KubernetesStore {
             match step {
                 Step::Reply(reply) if looked || quick(&view, &reply) => return Ok(stamped(reply)),
                 Step::Reply(_) => {}
-                Step::Write { record, reply } => match self.write(place, &view, &record, deadline).await {
+                Step::Write { record, reply } => match self.write(lease, &view, &record, deadline).await {
                     Ok(()) => return Ok(stamped(reply)),
                     Err(Failure::Conflict | Failure::Missing) => {}
-                    Err(failure) => return Err(failure.into_error()),
+                    Err(failure) => return Err(failure.into()),
                 },
             }
             looked = true;
         }
-        Err(too_often(&place.name))
+        Err(too_often(&lease.name))
     }
 
     /// Writes a record on the version that was seen, or makes the object.
-    async fn write(&self, place: &Place, view: &View, record: &LeaseRecord, deadline: Mono) -> Result<(), Failure> {
-        let lease = object::write(view.object.as_ref(), &place.name, record);
+    async fn write(
+        &self,
+        lease: &ObservedLease,
+        view: &View,
+        record: &LeaseRecord,
+        deadline: Mono,
+    ) -> Result<(), Failure> {
+        let object = lease_object::write(view.object.as_ref(), &lease.name, record);
         let sent_at = BootClock.now();
         let creates = view.object.is_none();
         let written = if creates {
-            self.api.create(&place.name, &lease, deadline).await
+            self.api.create(&lease.name, &object, deadline).await
         } else {
-            self.api.update(&place.name, &lease, deadline).await
+            self.api.update(&lease.name, &object, deadline).await
         };
         match written {
             Ok(written) => {
-                place.take(Sight::Object(Box::new(written)), Source::Asked(sent_at), BootClock.now());
+                lease.take(Sight::Object(Box::new(written)), Source::Asked(sent_at), BootClock.now());
                 if !creates {
-                    place.updated();
+                    lease.updated();
                 }
                 Ok(())
             }
             Err(failure) => {
-                if creates && matches!(failure, Failure::Open { .. }) {
-                    place.create_unanswered();
+                if creates && matches!(failure, Failure::Unanswered { .. }) {
+                    lease.create_unanswered();
                 }
                 Err(failure)
             }
@@ -245,18 +249,17 @@ fn too_often(name: &str) -> StoreError {
 }
 
 /// Reads the object, and notes what it is.
-async fn look(api: &Api, place: &impl Watched) -> Result<(), Failure> {
-    let deadline = BootClock.now() + api.timeout();
-    look_until(api, place, deadline).await
+async fn look(api: &Api, object: &impl Watched) -> Result<(), Failure> {
+    look_until(api, object, api.deadline()).await
 }
 
-async fn look_until(api: &Api, place: &impl Watched, deadline: Mono) -> Result<(), Failure> {
+async fn look_until(api: &Api, object: &impl Watched, deadline: Mono) -> Result<(), Failure> {
     let asked_at = BootClock.now();
-    let sight = match api.get(place.name(), deadline).await? {
-        Some(lease) => Sight::Object(Box::new(lease)),
+    let sight = match api.get(object.name(), deadline).await? {
+        Some(present) => Sight::Object(Box::new(present)),
         None => Sight::Gone(None),
     };
-    place.take(sight, Source::Asked(asked_at), BootClock.now());
+    object.take(sight, Source::Asked(asked_at), BootClock.now());
     Ok(())
 }
 
@@ -282,68 +285,63 @@ fn stamped<R>(reply: R) -> Stamped<R> {
 #[async_trait]
 impl LeaseStore for KubernetesStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        let place = self.place(role);
-        if let Some((_, error)) = place.resting(Asks::Campaign).or_else(|| self.api.admit()) {
+        let lease = self.lease(role);
+        if let Some((_, error)) = lease.resting(Asks::Campaign).or_else(|| self.api.admit()) {
             return Err(error);
         }
-        place.wants(request.lease_duration);
+        lease.wants(request.lease_duration);
         // With an open watch what is known is as good as what would be read: a write proves it. But nothing proves
         // that an object is still absent.
-        let known = place.view().is_ok_and(|view| view.live && view.object.is_some());
+        let known = lease.view().is_ok_and(|view| view.live && view.object.is_some());
         let quick = |view: &View, reply: &CampaignReply| view.live && matches!(reply, CampaignReply::Held { .. });
-        let settled = self.settle(&place, !known, quick, |view, now, wall| {
-            observed::campaign(&view.observation, &request, self.rules(), (now, wall))
+        let settled = self.settle(&lease, !known, quick, |view, now, wall| {
+            rules::campaign(&view.observation, &request, self.rules(), (now, wall))
         });
         let settled = settled.await;
         match &settled {
             // What ails the server as a whole, its own rest is for; and what ails this machine, no rest helps.
             Err(error) if self.api.resting().is_none() && *error != exhausted() => {
-                place.failed(Asks::Campaign, error, self.lease_min.get() / CAMPAIGN_REST);
+                lease.failed(Asks::Campaign, error, self.lease_min.get() / CAMPAIGN_REST);
             }
             Err(_) => {}
-            Ok(_) => place.worked(Asks::Campaign),
+            Ok(_) => lease.worked(Asks::Campaign),
         }
         settled
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        let place = self.place(role);
-        if let Some((_, error)) = place.resting(Asks::Renewal) {
+        let lease = self.lease(role);
+        if let Some((_, error)) = lease.resting(Asks::Renewal) {
             return Err(error);
         }
-        let known = place.view().is_ok_and(|view| view.object.is_some());
+        let known = lease.view().is_ok_and(|view| view.object.is_some());
         let settled = self
             .settle(
-                &place,
+                &lease,
                 !known,
                 |_, _| false,
-                |view, _, wall| Ok(observed::renew(&view.observation, &request, self.rules(), wall)),
+                |view, _, wall| Ok(rules::renew(&view.observation, &request, self.rules(), wall)),
             )
             .await;
         match &settled {
-            Err(error) => place.failed(Asks::Renewal, error, request.lease_duration / RENEWAL_REST),
-            Ok(_) => place.worked(Asks::Renewal),
+            Err(error) => lease.failed(Asks::Renewal, error, request.lease_duration / RENEWAL_REST),
+            Ok(_) => lease.worked(Asks::Renewal),
         }
         settled
     }
 
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
-        let place = self.place(role);
-        let known = place.view().is_ok_and(|view| view.object.is_some());
-        self.settle(
-            &place,
-            !known,
-            |_, _| false,
-            |view, _, wall| Ok(observed::release(&view.observation, &request, wall)),
-        )
-        .await
+        let lease = self.lease(role);
+        let known = lease.view().is_ok_and(|view| view.object.is_some());
+        self.settle(&lease, !known, |_, _| false, |view, _, wall| Ok(rules::release(&view.observation, &request, wall)))
+            .await
     }
 
     fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
-        let place = self.place(role);
-        let (listener, first) = place.listen();
+        let lease = self.lease(role);
+        let (listener, first) = lease.listen();
         if first {
-            self.watch(place, role.as_str());
+            self.watch(lease, role.as_str());
         }
         listener
     }
@@ -353,11 +351,11 @@ impl LeaseStore for KubernetesStore {
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        let place = self.place(role);
-        let deadline = BootClock.now() + self.timeout;
+        let lease = self.lease(role);
+        let deadline = self.api.deadline();
         for _ in 0..DECISIONS_MAX {
-            look_until(&self.api, &*place, deadline).await.map_err(Failure::into_error)?;
-            let view = place.view()?;
+            look_until(&self.api, &*lease, deadline).await?;
+            let view = lease.view()?;
             let (Some(object), Some(record)) = (&view.object, view.observation.record()) else {
                 return Ok(Purge::Absent);
             };
@@ -366,12 +364,12 @@ impl LeaseStore for KubernetesStore {
             }
             if record.mark.is_none() {
                 let why = "Baton never wrote it".to_owned();
-                return Err(StoreError::Garbage { key: format!("the Lease {}", place.name), why });
+                return Err(StoreError::Garbage { key: format!("the Lease {}", lease.name), why });
             }
-            match self.api.delete(&place.name, object, deadline).await {
+            match self.api.delete(&lease.name, object, deadline).await {
                 Ok(()) => return Ok(Purge::Purged),
                 Err(Failure::Missing | Failure::Conflict) => {}
-                Err(failure) => return Err(failure.into_error()),
+                Err(failure) => return Err(failure.into()),
             }
         }
         Ok(Purge::InUse)
@@ -379,8 +377,8 @@ impl LeaseStore for KubernetesStore {
 
     fn notes(&self) -> Vec<String> {
         let notes: Vec<String> = self.notes.0.lock().values().cloned().collect();
-        let places = self.places.lock();
-        notes.into_iter().chain(places.values().filter_map(|place| place.hasty())).collect()
+        let leases = self.leases.lock();
+        notes.into_iter().chain(leases.values().filter_map(|lease| lease.hasty())).collect()
     }
 
     fn rules(&self) -> Rules {
@@ -388,7 +386,7 @@ impl LeaseStore for KubernetesStore {
     }
 
     fn command_timeout(&self) -> Duration {
-        self.timeout
+        self.api.timeout()
     }
 }
 

@@ -1,33 +1,27 @@
 //! Listens to one object for as long as somebody here wants to know of it (R8): a role's Lease, or the wishes for jobs.
 //!
-//! A watch begins with what the object is at that moment, so that nothing is resumed: an ended one (they all end, after
-//! minutes) is followed by another. What an event tells counts from when it came, never from when it claims to have
-//! happened.
+//! What a watch tells counts from when it came, never from when it claims to have happened.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use kube::core::WatchEvent;
+use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
-use super::api::{Api, Events};
-use super::errors::Failure;
-use super::place::{Sight, version_of};
+use super::api::Api;
+use super::observed::{Sight, version_of};
 use super::{Notes, look};
 use crate::base::Backoff;
 use crate::base::clock::{BootClock, Clock};
-use crate::kube_api::chain;
+use crate::kube::{Change, Denial, Failure, Reopening, Watch};
 use crate::protocol::Mono;
 use crate::protocol::observed::Source;
-use crate::store::ShortestLease;
+use crate::store::{ShortestLease, StoreError};
 
 /// The first pause between two watches. Each that ended soon makes the next pause four times as long.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 /// No pause is longer, however long the leases.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A watch that lived for so long works; one that ended sooner is opened anew after a longer pause.
-const STEADY: Duration = Duration::from_secs(1);
 /// One that ends sooner than this has been opened for nothing: nothing is read beside it.
 const SETTLE: Duration = Duration::from_millis(50);
 /// How often a watch looks whether anybody still listens.
@@ -74,126 +68,103 @@ pub(super) enum Patience {
 /// Runs until nobody listens any more.
 pub(super) async fn run<W: Watched>(
     api: Arc<Api>,
-    place: Arc<W>,
+    object: Arc<W>,
     notes: Arc<Notes>,
     lease_min: ShortestLease,
     seed: u64,
 ) {
-    let mut backoff = Backoff::new(seed, PAUSE_MIN).growing_by(4);
-    while place.is_heard() {
+    let mut reopening = Reopening::new(Backoff::new(seed, PAUSE_MIN).growing_by(4));
+    while object.is_heard() {
         if let Some((left, _)) = api.admit() {
-            wait(&*place, left).await;
+            wait(&*object, left).await;
             continue;
         }
-        match api.watch(place.name()).await {
-            Ok(events) => {
-                let opened_at = BootClock.now();
-                let why = listen(&api, &*place, &notes, events).await;
-                place.close();
-                if BootClock.now().since(opened_at) >= STEADY {
-                    backoff.reset();
-                }
-                tracing::debug!(lease = place.name(), why, "the watch ended");
+        match api.watch(object.name()).await {
+            Ok(mut watch) => {
+                let why = listen(&api, &*object, &notes, &mut watch).await;
+                object.close();
+                reopening.ended(&watch);
+                tracing::debug!(lease = object.name(), why, "the watch ended");
             }
             Err(failure) => {
-                let forbidden = matches!(failure, Failure::Denied { retry_after: None, .. });
-                let reason = failure.into_error().to_string();
-                tracing::debug!(lease = place.name(), reason, "the watch cannot be opened");
-                if forbidden {
-                    let so = place.without_watch();
-                    notes.keep(place.name(), format!("it does not let us watch, {so}: {reason}"));
+                tracing::debug!(lease = object.name(), reason = %failure, "the watch cannot be opened");
+                if matches!(failure, Failure::Denied { why: Denial::Forbidden, .. }) {
+                    let so = object.without_watch();
+                    notes.keep(object.name(), format!("it does not let us watch, {so}: {failure}"));
                 }
             }
         }
         // Where the server itself is in trouble, its rest is the pause.
         if api.resting().is_none() {
-            pause(&api, &*place, backoff.next(lease_min.get().min(PAUSE_MAX))).await;
+            pause(&api, &*object, reopening.pause(lease_min.get().min(PAUSE_MAX))).await;
         }
     }
 }
 
 /// Reads what happened before the watch was open, then takes events until it ends, and says why it did.
-async fn listen(api: &Api, place: &impl Watched, notes: &Notes, mut events: Events) -> String {
+async fn listen(api: &Api, object: &impl Watched, notes: &Notes, watch: &mut Watch<Lease>) -> String {
     let mut settles_at = Some(BootClock.now() + SETTLE);
     loop {
         let patience = match settles_at {
             Some(at) => Patience::Look(at.since(BootClock.now())),
-            None => place.patience(),
+            None => object.patience(),
         };
         let silence = match patience {
             Patience::Endless => ROUND,
             Patience::Look(after) | Patience::Heartbeat(after) => after,
         };
         tokio::select! {
-            event = events.next() => match event {
-                Some(event) => if let Some(why) = take(place, event) { return why },
-                None => return "its time was up".to_owned(),
-            },
+            change = watch.next() => {
+                let sight = match change {
+                    Ok(Change::Present(lease)) => Sight::Object(Box::new(lease)),
+                    Ok(Change::Gone(lease)) => Sight::Gone(version_of(&lease)),
+                    Err(why) => return why,
+                };
+                object.take(sight, Source::Watch, BootClock.now());
+            }
             // What was learned otherwise may change what there is to wait for.
-            () = place.changed().notified() => {}
+            () = object.changed().notified() => {}
             () = tokio::time::sleep(silence) => match patience {
                 Patience::Endless => {}
                 Patience::Look(_) => {
-                    if let Err(failure) = look(api, place).await {
-                        return failure.into_error().to_string();
+                    if let Err(failure) = look(api, object).await {
+                        return StoreError::from(failure).to_string();
                     }
                     if settles_at.take().is_some() {
-                        notes.forget(place.name());
-                        place.open();
+                        notes.forget(object.name());
+                        object.open();
                     }
                 }
                 Patience::Heartbeat(_) => return "no heartbeat for a whole lease: it may be dead".to_owned(),
             },
         }
-        if !place.is_heard() {
+        if !object.is_heard() {
             return "nobody listens any more".to_owned();
         }
     }
 }
 
-/// Takes one event. Some when the watch is over.
-fn take(place: &impl Watched, event: Result<WatchEvent<super::Lease>, kube::Error>) -> Option<String> {
-    let now = BootClock.now();
-    match event {
-        Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
-            if lease.metadata.name.as_deref() == Some(place.name()) {
-                place.take(Sight::Object(Box::new(lease)), Source::Watch, now);
-            }
-        }
-        Ok(WatchEvent::Deleted(lease)) => {
-            if lease.metadata.name.as_deref() == Some(place.name()) {
-                place.take(Sight::Gone(version_of(&lease)), Source::Watch, now);
-            }
-        }
-        Ok(WatchEvent::Bookmark(_)) => {}
-        // 410: the server no longer knows what happened since. The next watch begins with what is.
-        Ok(WatchEvent::Error(status)) => return Some(format!("{} ({})", status.message, status.code)),
-        Err(error) => return Some(chain(&error)),
-    }
-    None
-}
-
 /// Sleeps between two watches, and looks meanwhile where absence has to be looked at to count.
-async fn pause(api: &Api, place: &impl Watched, pause: Duration) {
+async fn pause(api: &Api, object: &impl Watched, pause: Duration) {
     let mut left = pause;
     while !left.is_zero() {
-        let look_after = match place.patience() {
+        let look_after = match object.patience() {
             Patience::Look(after) => after,
             Patience::Heartbeat(_) | Patience::Endless => Duration::MAX,
         };
         let part = left.min(look_after);
-        wait(place, part).await;
+        wait(object, part).await;
         left -= part;
-        if !place.is_heard() || (part == look_after && look(api, place).await.is_err()) {
+        if !object.is_heard() || (part == look_after && look(api, object).await.is_err()) {
             return;
         }
     }
 }
 
 /// Sleeps, unless the last listener goes meanwhile.
-async fn wait(place: &impl Watched, pause: Duration) {
+async fn wait(object: &impl Watched, pause: Duration) {
     let mut left = pause;
-    while !left.is_zero() && place.is_heard() {
+    while !left.is_zero() && object.is_heard() {
         let part = left.min(ROUND);
         tokio::time::sleep(part).await;
         left -= part;

@@ -17,7 +17,7 @@ use super::stage::{Stage, failed, succeeded};
 const CHILD: &str = "BATON_TEST_TRUSTS_CA";
 
 fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/support/tls").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/testkit/tls").join(name)
 }
 
 async fn app() -> Server {

@@ -23,10 +23,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 pub(super) use self::object::{BODY_BYTES_MAX, name, read};
 pub(super) use self::wishes::{Wishes, name as wishes_name};
-use super::errors::Failure;
 use super::{DECISIONS_MAX, KubernetesStore, too_often, wall};
-use crate::base::clock::{BootClock, Clock};
 use crate::base::mailbox;
+use crate::kube::Failure;
 use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{Mono, Token};
 use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
@@ -47,7 +46,7 @@ impl KubernetesStore {
         decide: impl Fn(Option<&Lease>) -> Result<(Act, R), StoreError>,
     ) -> Result<R, StoreError> {
         for _ in 0..DECISIONS_MAX {
-            let seen = self.api.get(name, deadline).await.map_err(Failure::into_error)?;
+            let seen = self.api.get(name, deadline).await?;
             let (act, reply) = decide(seen.as_ref())?;
             let done = match (act, &seen) {
                 (Act::Put(lease), Some(_)) => self.api.update(name, &lease, deadline).await.map(drop),
@@ -58,7 +57,7 @@ impl KubernetesStore {
             match done {
                 Ok(()) => return Ok(reply),
                 Err(Failure::Conflict | Failure::Missing) => {}
-                Err(failure) => return Err(failure.into_error()),
+                Err(failure) => return Err(failure.into()),
             }
         }
         Err(too_often(name))
@@ -102,22 +101,18 @@ impl KubernetesStore {
     fn awake(&self) -> Result<(), StoreError> {
         self.api.resting().map_or(Ok(()), |(_, error)| Err(error))
     }
-
-    fn deadline(&self) -> Mono {
-        BootClock.now() + self.timeout
-    }
 }
 
 #[async_trait]
 impl LedgerStore for KubernetesStore {
     async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError> {
-        self.step(job, self.deadline(), |cell| cell.open(token)).await
+        self.step(job, self.api.deadline(), |cell| cell.open(token)).await
     }
 
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
         check_ledger_size(&request.body, BODY_BYTES_MAX)?;
         object::text(&request.body)?;
-        let deadline = self.deadline();
+        let deadline = self.api.deadline();
         let reply = self.step(job, deadline, |cell| cell.write(request.clone(), wall())).await?;
         if let (None, WriteReply::Written { revision }) = (request.token, &reply) {
             self.touch(job, *revision, deadline).await?;
@@ -126,11 +121,11 @@ impl LedgerStore for KubernetesStore {
     }
 
     async fn read(&self, job: &JobName) -> Result<Option<Stored<Bytes>>, StoreError> {
-        self.step(job, self.deadline(), |cell| cell.read()).await
+        self.step(job, self.api.deadline(), |cell| cell.read()).await
     }
 
     async fn forget(&self, job: &JobName) -> Result<bool, StoreError> {
-        self.change(&name(&self.prefix, job), self.deadline(), |seen| {
+        self.change(&name(&self.prefix, job), self.api.deadline(), |seen| {
             Ok((Act::Delete, object::cell(seen)?.read().is_some()))
         })
         .await

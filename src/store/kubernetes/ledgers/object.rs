@@ -4,11 +4,11 @@ use bytes::Bytes;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::kube_api::MIRROR;
+use crate::kube::MIRROR;
 use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, LedgerCell, Revision, Stored};
 use crate::store::StoreError;
-use crate::store::kubernetes::object::PREFIX;
+use crate::store::kubernetes::lease_object::PREFIX;
 
 /// The longest ledger: the API server takes 256 KiB of annotations on one object, and others may have some there.
 pub(crate) const BODY_BYTES_MAX: usize = 200 << 10;

@@ -1,6 +1,6 @@
 //! The object that is touched when a wish was written in a ledger, and who hears of that.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -12,7 +12,7 @@ use crate::protocol::Mono;
 use crate::protocol::jobs::{JobName, Revision};
 use crate::protocol::observed::Source;
 use crate::store::kubernetes::listeners::Listeners;
-use crate::store::kubernetes::place::{Sight, version_of};
+use crate::store::kubernetes::observed::{Sight, version_of};
 use crate::store::kubernetes::watch::{Patience, Watched};
 use crate::store::{JobNews, StoreError};
 
@@ -56,32 +56,18 @@ pub(in crate::store::kubernetes) struct Wishes {
 struct State {
     /// The version that was seen last.
     seen: Option<u64>,
-    /// The watch is open.
-    live: bool,
-    watched: bool,
     listeners: Listeners<JobNews>,
 }
 
 impl Wishes {
     pub fn new(prefix: &str) -> Self {
-        let state = State { seen: None, live: false, watched: false, listeners: Listeners::new(JobNews::Gap) };
+        let state = State { seen: None, listeners: Listeners::new(JobNews::Gap) };
         Self { name: name(prefix), state: Mutex::new(state), changed: Notify::new() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every step leaves it whole, also one that another thread panicked behind.
-        self.state.lock()
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
     pub fn listen(&self) -> (mailbox::Receiver<JobNews>, bool) {
-        let mut state = self.state();
-        let listener = state.listeners.add();
-        if state.live {
-            state.listeners.settle();
-        }
-        let first = !std::mem::replace(&mut state.watched, true);
-        (listener, first)
+        self.state.lock().listeners.add()
     }
 }
 
@@ -96,12 +82,12 @@ impl Watched for Wishes {
             // Nobody wishes anything by that. Another object will have a greater version.
             Sight::Gone(_) => return,
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if version.is_some() && version <= state.seen {
             return;
         }
         state.seen = version;
-        if !state.live {
+        if !state.listeners.is_live() {
             // The opened watch begins with a gap.
             return;
         }
@@ -113,19 +99,15 @@ impl Watched for Wishes {
     }
 
     fn is_heard(&self) -> bool {
-        let mut state = self.state();
-        state.watched = state.listeners.any();
-        state.watched
+        self.state.lock().listeners.any()
     }
 
     fn open(&self) {
-        let mut state = self.state();
-        state.live = true;
-        state.listeners.tell_gap();
+        self.state.lock().listeners.open();
     }
 
     fn close(&self) {
-        self.state().live = false;
+        self.state.lock().listeners.close();
     }
 
     fn patience(&self) -> Patience {

@@ -1,6 +1,6 @@
-//! A Kubernetes API server, as much of it as Baton needs: Leases with versions and watches, pods that are patched,
-//! Events that are made, real Status bodies; and the faults that a real one has. On a thread of its own, at a free
-//! port, over plain HTTP.
+//! A Kubernetes API server, as much of it as Baton needs: Leases and pods with versions and watches, pods that are
+//! patched, Events that are made, real Status bodies; and the faults that a real one has. On a thread of its own, at a
+//! free port, over plain HTTP.
 
 mod pods;
 mod watching;
@@ -54,20 +54,22 @@ pub struct Meets {
     pub times: Option<u32>,
 }
 
+/// Which object: of what resource, in which namespace, by which name.
+type Key = (&'static str, String, String);
+
 #[derive(Default)]
 struct World {
     version: u64,
-    leases: BTreeMap<(String, String), Value>,
-    /// The pods of [`NAMESPACE`], by name.
-    pods: BTreeMap<String, Value>,
+    /// Leases and pods.
+    objects: BTreeMap<Key, Value>,
     /// The Events that were made, in their order.
     told: Vec<Value>,
-    /// Every change: version, kind, namespace and name, object.
-    events: Vec<(u64, &'static str, (String, String), Value)>,
+    /// Every change: version, kind, which object, and the object after it.
+    events: Vec<(u64, &'static str, Key, Value)>,
     faults: Vec<(Fault, Meets)>,
     /// How often they were taken back.
     heals: u64,
-    /// Every request so far: verb and name.
+    /// Every request so far: verb and name; of what is neither a Lease nor a pod nor an Event `other` and the path.
     requests: Vec<(&'static str, String)>,
     /// Verbs that RBAC forbids.
     forbidden: BTreeSet<&'static str>,
@@ -84,17 +86,17 @@ impl World {
     }
 
     /// Puts an object, and tells the watches.
-    fn put(&mut self, key: (String, String), mut object: Value) -> Value {
+    fn put(&mut self, key: Key, mut object: Value) -> Value {
         let version = self.next_version();
         object["metadata"]["resourceVersion"] = json!(version.to_string());
-        let kind = if self.leases.contains_key(&key) { "MODIFIED" } else { "ADDED" };
+        let kind = if self.objects.contains_key(&key) { "MODIFIED" } else { "ADDED" };
         self.events.push((version, kind, key.clone(), object.clone()));
-        self.leases.insert(key, object.clone());
+        self.objects.insert(key, object.clone());
         object
     }
 
-    fn remove(&mut self, key: &(String, String)) -> Option<Value> {
-        let mut object = self.leases.remove(key)?;
+    fn remove(&mut self, key: &Key) -> Option<Value> {
+        let mut object = self.objects.remove(key)?;
         let version = self.next_version();
         object["metadata"]["resourceVersion"] = json!(version.to_string());
         self.events.push((version, "DELETED", key.clone(), object.clone()));
@@ -219,47 +221,57 @@ impl FakeApi {
 
     /// The object now.
     pub fn lease(&self, name: &str) -> Option<Value> {
-        self.shared.world().leases.get(&key(NAMESPACE, name)).cloned()
+        self.shared.world().objects.get(&key("leases", name)).cloned()
     }
 
     /// Makes or changes an object, as another client does, or a person.
     pub fn edit(&self, name: &str, edit: impl FnOnce(&mut Value)) {
         self.shared.change(|world| {
-            let mut object = world.leases.get(&key(NAMESPACE, name)).cloned().unwrap_or_else(|| {
+            let mut object = world.objects.get(&key("leases", name)).cloned().unwrap_or_else(|| {
                 json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {},
                        "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}")}})
             });
             edit(&mut object);
-            world.put(key(NAMESPACE, name), object);
+            world.put(key("leases", name), object);
         });
     }
 
     /// Deletes an object behind everybody's back.
     pub fn delete(&self, name: &str) -> bool {
-        self.shared.change(|world| world.remove(&key(NAMESPACE, name)).is_some())
+        self.shared.change(|world| world.remove(&key("leases", name)).is_some())
     }
 
     /// Makes a pod with this uid.
     pub fn make_pod(&self, name: &str, uid: &str) {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
-            "name": name, "namespace": NAMESPACE, "uid": uid, "resourceVersion": "1", "labels": {"app": "web"},
+            "name": name, "namespace": NAMESPACE, "uid": uid, "labels": {"app": "web"},
         }});
-        self.shared.change(|world| world.pods.insert(name.to_owned(), pod));
+        self.put_pod(&pod);
+    }
+
+    /// A pod is as this says from now on.
+    pub fn put_pod(&self, pod: &Value) {
+        let name = pod["metadata"]["name"].as_str().expect("a name");
+        self.shared.change(|world| world.put(key("pods", name), pod.clone()));
+    }
+
+    /// The object of a pod is gone.
+    pub fn delete_pod(&self, name: &str) {
+        self.shared.change(|world| world.remove(&key("pods", name))).expect("the pod is there");
     }
 
     /// Changes a pod, as a person does.
     pub fn edit_pod(&self, name: &str, edit: impl FnOnce(&mut Value)) {
         self.shared.change(|world| {
-            let version = world.next_version();
-            let pod = world.pods.get_mut(name).expect("the pod is there");
-            edit(pod);
-            pod["metadata"]["resourceVersion"] = json!(version.to_string());
+            let mut pod = world.objects.get(&key("pods", name)).cloned().expect("the pod is there");
+            edit(&mut pod);
+            world.put(key("pods", name), pod);
         });
     }
 
     /// A pod as it is.
     pub fn pod(&self, name: &str) -> Value {
-        self.shared.world().pods.get(name).cloned().unwrap_or(Value::Null)
+        self.shared.world().objects.get(&key("pods", name)).cloned().unwrap_or(Value::Null)
     }
 
     /// The Events that were made so far.
@@ -272,9 +284,9 @@ impl FakeApi {
         self.shared.world().requests.iter().filter(|(v, n)| *v == verb && n == name).count()
     }
 
-    /// How many requests were made for Leases, pods and Events.
-    pub fn requests(&self) -> usize {
-        self.shared.world().requests.len()
+    /// Every request so far: verb and name; `other` and the path where it was for something else than objects.
+    pub fn asked(&self) -> Vec<(&'static str, String)> {
+        self.shared.world().requests.clone()
     }
 
     /// The credentials of the last request.
@@ -306,8 +318,8 @@ pub fn write_kubeconfig(path: &Path, port: u16, namespace: &str) {
     std::fs::write(path, text.to_string()).expect("a kubeconfig");
 }
 
-fn key(namespace: &str, name: &str) -> (String, String) {
-    (namespace.to_owned(), name.to_owned())
+fn key(resource: &'static str, name: &str) -> Key {
+    (resource, NAMESPACE.to_owned(), name.to_owned())
 }
 
 async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) {
@@ -351,6 +363,12 @@ struct Asked {
     query: BTreeMap<String, String>,
 }
 
+impl Asked {
+    fn key(&self) -> Key {
+        (self.resource, self.namespace.clone(), self.name.clone())
+    }
+}
+
 fn read_path(request: &Request<Incoming>) -> Option<Asked> {
     let query: BTreeMap<String, String> = url::form_urlencoded::parse(request.uri().query().unwrap_or("").as_bytes())
         .map(|(key, value)| (key.into_owned(), value.into_owned()))
@@ -388,6 +406,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
     let Some(mut asked) = asked else {
+        shared.world().requests.push(("other", path.clone()));
         if let Some(reply) = other_path(&path, &body, &shared) {
             return Ok(reply);
         }
@@ -425,8 +444,10 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply
             return Err(cut());
         }
         Some(Fault::TooMany(seconds)) => {
-            let mut reply =
-                whole(429, &status(429, "TooManyRequests", "leases", &asked.name, "too many requests, try again"));
+            let mut reply = whole(
+                429,
+                &status(429, "TooManyRequests", asked.resource, &asked.name, "too many requests, try again"),
+            );
             reply.headers_mut().insert("retry-after", seconds.to_string().parse().expect("a header"));
             return Ok(reply);
         }
@@ -439,7 +460,8 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply
                 503 => "ServiceUnavailable",
                 _ => "",
             };
-            return Ok(whole(code, &status(code, reason, "leases", &asked.name, &format!("told to answer {code}"))));
+            let message = format!("told to answer {code}");
+            return Ok(whole(code, &status(code, reason, asked.resource, &asked.name, &message)));
         }
     }
     if asked.verb == "watch" {
@@ -503,19 +525,19 @@ async fn healed(shared: &Shared) {
 }
 
 fn perform(asked: &Asked, mut object: Value, shared: &Shared) -> Reply {
-    match asked.resource {
-        "pods" => return shared.change(|world| pods::patch(world, &asked.name, &object)),
-        "events" => return shared.change(|world| pods::tell(world, object)),
+    match (asked.resource, asked.verb) {
+        ("pods", "patch") => return shared.change(|world| pods::patch(world, &asked.name, &object)),
+        ("events", _) => return shared.change(|world| pods::tell(world, object)),
         _ => {}
     }
-    let (key, name) = (key(&asked.namespace, &asked.name), &asked.name);
+    let (key, name, kind) = (asked.key(), &asked.name, asked.resource);
     shared.change(|world| {
-        let present = world.leases.get(&key).cloned();
-        let missing = || whole(404, &status(404, "NotFound", "leases", name, &format!("leases \"{name}\" not found")));
+        let present = world.objects.get(&key).cloned();
+        let missing = || whole(404, &status(404, "NotFound", kind, name, &format!("{kind} \"{name}\" not found")));
         match (asked.verb, present) {
             ("create", Some(_)) => {
-                let message = format!("leases.coordination.k8s.io \"{name}\" already exists");
-                whole(409, &status(409, "AlreadyExists", "leases", name, &message))
+                let message = format!("{kind} \"{name}\" already exists");
+                whole(409, &status(409, "AlreadyExists", kind, name, &message))
             }
             ("create", None) => {
                 object["metadata"]["uid"] = json!(format!("uid-{}", world.version));
@@ -528,19 +550,19 @@ fn perform(asked: &Asked, mut object: Value, shared: &Shared) -> Reply {
                 let version = &object["metadata"]["resourceVersion"];
                 if version.is_null() {
                     let message = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update";
-                    return whole(422, &status(422, "Invalid", "leases", name, message));
+                    return whole(422, &status(422, "Invalid", kind, name, message));
                 }
                 if *version != present["metadata"]["resourceVersion"] {
                     let message = "Operation cannot be fulfilled: the object has been modified; please apply your \
                                    changes to the latest version and try again";
-                    return whole(409, &status(409, "Conflict", "leases", name, message));
+                    return whole(409, &status(409, "Conflict", kind, name, message));
                 }
                 whole(200, &world.put(key, object))
             }
             ("delete", Some(present)) => {
                 let wanted = &object["preconditions"]["resourceVersion"];
                 if !wanted.is_null() && *wanted != present["metadata"]["resourceVersion"] {
-                    return whole(409, &status(409, "Conflict", "leases", name, "the precondition does not hold"));
+                    return whole(409, &status(409, "Conflict", kind, name, "the precondition does not hold"));
                 }
                 world.remove(&key);
                 whole(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Reply, World, status, whole};
+use super::{Reply, World, key, status, whole};
 
 /// Patches a pod.
 pub(super) fn patch(world: &mut World, name: &str, patch: &Value) -> Reply {
-    let Some(mut pod) = world.pods.get(name).cloned() else {
+    let Some(mut pod) = world.objects.get(&key("pods", name)).cloned() else {
         return whole(404, &status(404, "NotFound", "pods", name, &format!("pods \"{name}\" not found")));
     };
     let before = pod.clone();
@@ -28,8 +28,7 @@ pub(super) fn patch(world: &mut World, name: &str, patch: &Value) -> Reply {
     }
     // What changes nothing makes no version.
     if pod != before {
-        pod["metadata"]["resourceVersion"] = json!(world.next_version().to_string());
-        world.pods.insert(name.to_owned(), pod.clone());
+        pod = world.put(key("pods", name), pod);
     }
     whole(200, &pod)
 }

@@ -11,12 +11,12 @@ use hyper::body::Frame;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Asked, Reply, Shared, key, status};
+use super::{Asked, Key, Reply, Shared, status};
 
 /// One watch's place in the events.
 struct Watching {
     shared: Arc<Shared>,
-    key: (String, String),
+    key: Key,
     next: usize,
     first: Option<Value>,
     changed: watch::Receiver<u64>,
@@ -26,12 +26,12 @@ struct Watching {
 
 /// Begins with what there is, unless a version is named, and goes on with every change.
 pub(super) fn watch_stream(asked: &Asked, shared: &Arc<Shared>) -> Reply {
-    let key = key(&asked.namespace, &asked.name);
+    let key = asked.key();
     let (changed, ended) = (shared.changed.subscribe(), shared.ended.subscribe());
     let world = shared.world();
     let from = asked.query.get("resourceVersion").and_then(|text| text.parse::<u64>().ok());
     let first =
-        world.leases.get(&key).filter(|_| from.is_none()).map(|object| json!({"type": "ADDED", "object": object}));
+        world.objects.get(&key).filter(|_| from.is_none()).map(|object| json!({"type": "ADDED", "object": object}));
     let seen = world.events.iter().position(|(version, ..)| from.is_some_and(|from| *version > from));
     let next = seen.unwrap_or(world.events.len());
     drop(world);
@@ -94,7 +94,7 @@ impl Watching {
                         return None;
                     }
                     self.over = true;
-                    let gone = status(410, "Expired", "leases", "", "too old resource version: 1 (2)");
+                    let gone = status(410, "Expired", self.key.0, "", "too old resource version: 1 (2)");
                     return Some(json!({"type": "ERROR", "object": gone}));
                 }
             }

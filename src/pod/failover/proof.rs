@@ -1,28 +1,25 @@
-//! What a pod's object tells of processes of Baton that have ended, and how long what they told their apps is still
-//! good for.
+//! The proof: what a pod's object tells of processes of Baton that have ended, and how long what they told their apps
+//! is still good for.
 //!
 //! Only one thing tells of an end: the record of a *terminated* container, which the kubelet of its node makes by the
-//! word of the container's runtime, with the termination message that this very process had left (see
-//! [`Testament`](super::testament::Testament)). Neither a missing object nor a node that is not heard of proves
-//! anything.
+//! word of the container's runtime, with the termination message that this very process had left
+//! ([`TerminationMessage`]). Neither a missing object nor a node that is not heard of proves anything.
 //!
 //! Some records are made up. When containerd loses a container's shim it reports the end of a process that may live
 //! (`cleanupAfterDeadShim` in `core/runtime/v2/shim.go`; issues 8381 and 10727), with one of two exit codes and the
 //! reason that every failure has. Such an end may be true as well (SIGKILL), and the two cannot be told apart: it
-//! proves
-//! nothing.
+//! proves nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::pod::{ContainerStatus, Pod, Spec, Status, Terminated};
-use super::testament::{Reach, Testament};
+use super::pod_status::{ContainerStatus, Pod, Spec, Status, Terminated};
+use super::termination_message::{Reach, TerminationMessage};
 use crate::protocol::SessionId;
 
 /// Why a container ended, in the words of runtimes that have seen it end; and `Error`, for which see [`MADE_UP`]. Of
-/// other
-/// words some are made up for a container that nobody can find any more (`ContainerStatusUnknown`, `Unknown`), so only
-/// these count.
+/// other words some are made up for a container that nobody can find any more (`ContainerStatusUnknown`, `Unknown`),
+/// so only these count.
 const ENDED: [&str; 2] = ["Completed", "OOMKilled"];
 /// What containerd makes up for a container whose shim is gone, with the reason `Error`: 128 and SIGKILL, or that there
 /// is no status.
@@ -43,21 +40,21 @@ pub(super) struct End {
 /// The processes of Baton that have ended in this pod, as far as its object proves it.
 pub(super) fn ends(pod: &Pod) -> Vec<End> {
     let Some(status) = &pod.status else { return Vec::new() };
-    let mut told: BTreeMap<SessionId, Vec<Testament>> = BTreeMap::new();
+    let mut told: BTreeMap<SessionId, Vec<TerminationMessage>> = BTreeMap::new();
     for terminated in statuses(status).flat_map(terminations) {
-        if let Some(testament) = testament(terminated)
-            && pod.metadata.uid.as_ref() == Some(&testament.pod)
+        if let Some(message) = message(terminated)
+            && pod.metadata.uid.as_ref() == Some(&message.pod)
         {
-            told.entry(testament.session).or_default().push(testament);
+            told.entry(message.session).or_default().push(message);
         }
     }
     let all_ended = pod.spec.as_ref().is_some_and(|spec| has_ended(spec, status));
     // A session belongs to one instance of one container. Where two claim it, one of them has copied it.
-    let sole = told.into_values().filter_map(|testaments| <[Testament; 1]>::try_from(testaments).ok());
-    sole.map(|[testament]| {
-        let nobody_left = all_ended && testament.reach == Reach::Pod;
-        let promise = if nobody_left { Duration::ZERO } else { testament.promise };
-        End { session: testament.session, promise }
+    let sole = told.into_values().filter_map(|messages| <[TerminationMessage; 1]>::try_from(messages).ok());
+    sole.map(|[message]| {
+        let nobody_left = all_ended && message.reach == Reach::Pod;
+        let promise = if nobody_left { Duration::ZERO } else { message.promise };
+        End { session: message.session, promise }
     })
     .collect()
 }
@@ -81,7 +78,7 @@ fn was_seen(terminated: &Terminated) -> bool {
     }
 }
 
-fn testament(terminated: &Terminated) -> Option<Testament> {
+fn message(terminated: &Terminated) -> Option<TerminationMessage> {
     terminated.message.as_deref()?.parse().ok()
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::account::{End, ends};
-use super::testament::{Reach, Testament};
+use super::proof::{End, ends};
+use super::termination_message::{Reach, TerminationMessage};
 use super::*;
 use crate::protocol::SessionId;
 
@@ -13,8 +13,8 @@ fn session(number: u128) -> SessionId {
     SessionId::from_u128(number)
 }
 
-fn left(number: u128) -> Testament {
-    Testament { pod: "1b3f-22".to_owned(), session: session(number), promise: PROMISE, reach: Reach::Pod }
+fn left(number: u128) -> TerminationMessage {
+    TerminationMessage { pod: "1b3f-22".to_owned(), session: session(number), promise: PROMISE, reach: Reach::Pod }
 }
 
 fn message(number: u128) -> String {
@@ -105,8 +105,8 @@ fn of_a_pod_that_has_ended_as_a_whole_nobody_is_left_to_act() {
 
 #[test]
 fn one_that_others_could_ask_over_the_network_may_be_acted_on_after_its_pod() {
-    let testament = Testament { reach: Reach::Network, ..left(7) };
-    let over = pod("Succeeded", ended("sidecar", &testament.to_string()), ended("app", ""));
+    let message = TerminationMessage { reach: Reach::Network, ..left(7) };
+    let over = pod("Succeeded", ended("sidecar", &message.to_string()), ended("app", ""));
     assert_eq!(read(&over), with_promise(7));
 }
 
@@ -180,10 +180,10 @@ fn each_instance_of_a_container_ends_for_itself() {
 #[test]
 fn a_message_is_whole_and_to_the_letter_or_it_is_none() {
     let whole = message(7);
-    let testament: Testament = whole.parse().unwrap();
-    assert_eq!(testament, left(7));
+    let read: TerminationMessage = whole.parse().unwrap();
+    assert_eq!(read, left(7));
     for length in 0..whole.len() {
-        assert!(whole[..length].parse::<Testament>().is_err(), "a beginning: {}", &whole[..length]);
+        assert!(whole[..length].parse::<TerminationMessage>().is_err(), "a beginning: {}", &whole[..length]);
     }
     for wrong in [
         format!("{whole}\n"),
@@ -200,9 +200,9 @@ fn a_message_is_whole_and_to_the_letter_or_it_is_none() {
         whole.replace('7', "G"),
         whole.replace("1b3f-22", ""),
         whole.replace("1b3f-22", "1b3f 22"),
-        Testament { session: session(0xabc), ..testament }.to_string().replace("abc", "ABC"),
+        TerminationMessage { session: session(0xabc), ..read }.to_string().replace("abc", "ABC"),
     ] {
-        assert!(wrong.parse::<Testament>().is_err(), "{wrong:?}");
+        assert!(wrong.parse::<TerminationMessage>().is_err(), "{wrong:?}");
     }
 }
 
@@ -217,7 +217,7 @@ fn config(roles: &str, more: &str, file: &std::path::Path) -> Config {
     crate::config::check_text(&text, "t.yaml", &environment).unwrap_or_else(|error| panic!("{error}")).config
 }
 
-fn read_back(file: &std::path::Path) -> Testament {
+fn read_back(file: &std::path::Path) -> TerminationMessage {
     std::fs::read_to_string(file).unwrap().parse().unwrap()
 }
 
@@ -231,12 +231,16 @@ fn a_process_leaves_the_longest_promise_of_its_roles_and_never_takes_a_longer_on
     std::fs::write(&file, "something longer than the message, as it is when a message is written over it".repeat(3))
         .unwrap();
     let mut will = Will::leave(&short, session(7)).unwrap();
-    let first =
-        Testament { pod: "web-0".to_owned(), session: session(7), promise: Duration::from_secs(3), reach: Reach::Pod };
+    let first = TerminationMessage {
+        pod: "web-0".to_owned(),
+        session: session(7),
+        promise: Duration::from_secs(3),
+        reach: Reach::Pod,
+    };
     assert_eq!(read_back(&file), first);
     let longer = config("[{ name: a, answerValidity: 4s }]", "", &file);
     will.cover(&longer).unwrap();
-    let second = Testament { promise: Duration::from_secs(4), ..first };
+    let second = TerminationMessage { promise: Duration::from_secs(4), ..first };
     assert_eq!(read_back(&file), second);
     will.cover(&short).unwrap();
     assert_eq!(read_back(&file), second, "what was promised stands");

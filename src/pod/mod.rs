@@ -1,30 +1,33 @@
-//! What the API server is told about who leads: a label on the leader's pod, Events, a mirror Lease for each role. For
-//! people and Services; nothing of that decides who leads, and no election ever waits for it. And, apart from that,
-//! what it tells of the end of leaders: [`Departures`].
+//! What the sidecar does in Kubernetes besides the store. Nothing of it decides who leads, and no election waits for
+//! it:
+//!
+//! - [`labels`]: `baton.dev/role-<name>: leader` on the pod of whoever leads, so that a Service finds it;
+//! - [`events`]: Events on this pod, which `kubectl describe pod` shows;
+//! - [`mirror`]: a Lease object for each role, which shows people who leads it;
+//! - [`failover`]: hears that another replica's process has ended, so that nobody waits for the end of its lease.
 //!
 //! ```text
-//!   roles ──changes, deadlines──▶ board ──newest only──▶ labels of this pod   ┐
-//!                                      ├───────────────▶ sweep of others' pods ├─▶ Desk ──▶ API server
-//!                                      ├───────────────▶ mirror                │
-//!   events of the roles ──a short queue┴───────────────▶ Events               ┘
+//!   roles ──changes, deadlines──▶ Shown ──newest only──▶ labels of this pod     ┐
+//!                                   ├──────────────────▶ labels of earlier ones ├─▶ PodClient ──▶ API server
+//!                                   ├──────────────────▶ mirror                 │
+//!   events of the roles ──a short queue┴───────────────▶ Events                 ┘
+//!   roles ◀──ends of processes── failover ◀──watches of pods── API server
 //! ```
 //!
-//! * *Level-triggered*: the board says what is so now, and each writer makes it so, however many changes it has missed.
+//! The first three only write, for people and Services:
+//!
+//! * *Level-triggered*: [`Shown`] says what is so now, and each writer makes it so, however many changes it has missed.
 //!   After an outage the newest state is written, and nothing of what was in between.
 //! * *Late writes do nothing*: every write is on the version of the object that was seen, or tests the token beside it.
-//! * *Never longer than `/leader`*: a term is on the board while `/leader` says so; draining is not leading.
-//!
-//! Nothing of kube is in here but its types of objects; requests are `kube_api`'s.
+//! * *Never longer than `/leader`*: a term is shown while `/leader` says so; draining is not leading.
 
-mod board;
-mod departures;
-mod desk;
+mod client;
 mod events;
-mod keeper;
+mod failover;
 mod labels;
 mod mirror;
-mod pods;
-mod sweep;
+mod shown;
+mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,22 +38,19 @@ use tokio::task::JoinSet;
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
 use crate::config::{Config, RoleConfig};
-use crate::kube_api::Connector;
 use crate::role::Roles;
 use crate::telemetry::{KubernetesKind, Telemetry};
 
-pub use departures::{Departures, Will};
+pub use failover::{Departures, Will};
 
-use board::{Board, Watched};
-use desk::Desk;
+use client::PodClient;
 use events::Events;
-use labels::Labels;
+use labels::{OtherLabels, OwnLabels};
 use mirror::Mirror;
-use sweep::Sweep;
+use shown::{Shown, Watched};
 
 /// How long the end of the process may take because of what is still shown.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// See the module. Ends when dropped; [`Self::close`] takes back first what is shown.
 pub struct Extras {
@@ -65,29 +65,28 @@ impl Extras {
         let extras = &config.kubernetes;
         // Without a pod there was only a check of the file, for another machine.
         let pod = extras.pod.clone().filter(|_| extras.any())?;
-        let connector = Connector::new(None, CONNECT_TIMEOUT);
-        let desk = Arc::new(Desk::new(connector, pod.namespace.clone(), telemetry.clone()));
+        let client = Arc::new(PodClient::new(pod.namespace.clone(), telemetry.clone()));
         let (roles, watched) = watch::channel(Some(Vec::new()));
-        let (board, seen) = watch::channel(Board::default());
+        let (sender, seen) = watch::channel(Shown::default());
         let mut writers = JoinSet::new();
-        writers.spawn(board::observe(watched, board));
+        writers.spawn(shown::observe(watched, sender));
         if extras.pod_labels {
             telemetry.add_kubernetes(KubernetesKind::Label);
-            let labels = Labels::new(Arc::clone(&desk), Arc::clone(clock), pod.clone());
-            writers.spawn(keeper::run(labels, seen.clone(), entropy.seed()));
-            let sweep = Sweep::new(Arc::clone(&desk), Arc::clone(clock), pod.name.clone());
-            writers.spawn(keeper::run(sweep, seen.clone(), entropy.seed()));
+            let own = OwnLabels::new(Arc::clone(&client), Arc::clone(clock), pod.clone());
+            writers.spawn(writer::run(own, seen.clone(), entropy.seed()));
+            let others = OtherLabels::new(Arc::clone(&client), Arc::clone(clock), pod.name.clone());
+            writers.spawn(writer::run(others, seen.clone(), entropy.seed()));
         }
         if extras.events {
             telemetry.add_kubernetes(KubernetesKind::Event);
-            let events = Events::new(Arc::clone(&desk), Arc::clone(clock), pod, entropy.seed());
+            let events = Events::new(Arc::clone(&client), Arc::clone(clock), pod, entropy.seed());
             writers.spawn(events.run(telemetry.listen(), seen.clone()));
         }
         if extras.lease_mirror {
             telemetry.add_kubernetes(KubernetesKind::Lease);
             let (store, identity) = (config.store.clone(), Arc::clone(&config.identity));
-            let mirror = Mirror::new(desk, Arc::clone(clock), store, identity);
-            writers.spawn(keeper::run(mirror, seen, entropy.seed()));
+            let mirror = Mirror::new(client, Arc::clone(clock), store, identity);
+            writers.spawn(writer::run(mirror, seen, entropy.seed()));
         }
         Some(Self { roles, writers })
     }
@@ -109,5 +108,13 @@ impl Extras {
         if tokio::time::timeout(CLOSE_MAX, ended).await.is_err() {
             tracing::warn!("what Kubernetes shows of this replica may stay as it is: there was no time left");
         }
+    }
+}
+
+/// Without a span for ever.
+async fn sleep(span: Option<Duration>) {
+    match span {
+        Some(span) => tokio::time::sleep(span).await,
+        None => std::future::pending().await,
     }
 }

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 
-use super::board::{Board, Term};
-use super::desk::{Ask, Desk, Refusal};
-use super::keeper::Keeper;
+use super::client::{PodClient, Subject};
+use super::shown::{Shown, Term};
+use super::writer::Writer;
 use crate::base::clock::{SharedClock, wall_time};
 use crate::config::{StoreConfig, mirror_name};
-use crate::kube_api::Resource;
+use crate::kube::{Denial, Failure, Object, Resource, Verb};
 use crate::protocol::{Mono, RoleName, Token};
 use crate::telemetry::KubernetesKind;
 
@@ -44,7 +44,7 @@ struct Known {
 
 /// See the module.
 pub(super) struct Mirror {
-    desk: Arc<Desk>,
+    client: Arc<PodClient>,
     clock: SharedClock,
     store: StoreConfig,
     identity: Arc<str>,
@@ -52,12 +52,12 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    pub fn new(desk: Arc<Desk>, clock: SharedClock, store: StoreConfig, identity: Arc<str>) -> Self {
-        Self { desk, clock, store, identity, known: BTreeMap::new() }
+    pub fn new(client: Arc<PodClient>, clock: SharedClock, store: StoreConfig, identity: Arc<str>) -> Self {
+        Self { client, clock, store, identity, known: BTreeMap::new() }
     }
 
     /// Shows a term of ours. Returns when to come again.
-    async fn show(&mut self, role: &RoleName, term: Term, lease: Duration) -> Result<Duration, Refusal> {
+    async fn show(&mut self, role: &RoleName, term: Term, lease: Duration) -> Result<Duration, Failure> {
         let period = lease.max(RENEW_MIN);
         let now = self.clock.now();
         let known = self.known.entry(role.clone()).or_default();
@@ -69,35 +69,35 @@ impl Mirror {
         for _ in 0..TRIES {
             let seen = match known.object.take() {
                 Some(seen) => Some(seen),
-                None => get(&self.desk, &name).await?,
+                None => get(&self.client, &name).await?,
             };
             let pause = match seen.as_ref().map(object::whose) {
                 Some(Whose::Foreign(why)) => {
                     let reason = format!("the Lease {name} {why}: it is left alone");
-                    self.desk.trouble((KubernetesKind::Lease, "whose", name.clone()), reason);
+                    self.client.wrong((KubernetesKind::Lease, "whose", name.clone()), reason);
                     LOOK_AGAIN
                 }
                 Some(Whose::Ours(token)) if token > term.token => LOOK_AGAIN,
                 Some(Whose::Ours(_)) | None => {
                     known.ours = Some(term.token);
-                    let written = put(&self.desk, &name, seen.is_none(), &object::show(seen, &name, &face)).await;
+                    let written = put(&self.client, &name, seen.is_none(), &object::show(seen, &name, &face)).await;
                     match written {
                         Ok(object) => known.object = Some(object),
-                        Err(Refusal::Conflict | Refusal::Missing) => continue,
-                        Err(refusal) => return Err(refusal),
+                        Err(Failure::Conflict | Failure::Missing) => continue,
+                        Err(failure) => return Err(failure),
                     }
-                    self.desk.recovered(&(KubernetesKind::Lease, "whose", name.clone()));
+                    self.client.right(&(KubernetesKind::Lease, "whose", name.clone()));
                     period
                 }
             };
             known.idle = Some((term.token, self.clock.now() + pause));
             return Ok(pause);
         }
-        Err(Refusal::Conflict)
+        Err(Failure::Conflict)
     }
 
     /// Takes back a term that is over, if the object still shows it.
-    async fn hide(&mut self, role: &RoleName) -> Result<(), Refusal> {
+    async fn hide(&mut self, role: &RoleName) -> Result<(), Failure> {
         let Some(known) = self.known.get_mut(role) else { return Ok(()) };
         known.idle = None;
         let Some(ours) = known.ours else { return Ok(()) };
@@ -105,14 +105,14 @@ impl Mirror {
         for _ in 0..TRIES {
             let seen = match known.object.take() {
                 Some(seen) => Some(seen),
-                None => get(&self.desk, &name).await?,
+                None => get(&self.client, &name).await?,
             };
             match seen {
                 Some(seen) if object::whose(&seen) == Whose::Ours(ours) => {
-                    match put(&self.desk, &name, false, &object::hide(seen, wall_time())).await {
+                    match put(&self.client, &name, false, &object::hide(seen, wall_time())).await {
                         Ok(object) => known.object = Some(object),
-                        Err(Refusal::Conflict | Refusal::Missing) => continue,
-                        Err(refusal) => return Err(refusal),
+                        Err(Failure::Conflict | Failure::Missing) => continue,
+                        Err(failure) => return Err(failure),
                     }
                 }
                 // A later term's, somebody else's, or none.
@@ -121,73 +121,56 @@ impl Mirror {
             known.ours = None;
             return Ok(());
         }
-        Err(Refusal::Conflict)
+        Err(Failure::Conflict)
     }
 }
 
-async fn get(desk: &Desk, name: &str) -> Result<Option<Lease>, Refusal> {
-    match ask(desk, name, "get", "GET", None).await {
-        Ok(lease) => Ok(Some(lease)),
-        Err(Refusal::Missing) => Ok(None),
-        Err(refusal) => Err(refusal),
+async fn get(client: &PodClient, name: &str) -> Result<Option<Lease>, Failure> {
+    let object = Object { resource: Resource::LEASES, name };
+    client.ask(subject(Verb::Get, name), false, client.api().get(object)).await
+}
+
+async fn put(client: &PodClient, name: &str, new: bool, lease: &Lease) -> Result<Lease, Failure> {
+    let object = Object { resource: Resource::LEASES, name };
+    if new {
+        client.ask(subject(Verb::Create, name), true, client.api().create(object, lease)).await
+    } else {
+        client.ask(subject(Verb::Update, name), true, client.api().replace(object, lease)).await
     }
 }
 
-async fn put(desk: &Desk, name: &str, new: bool, lease: &Lease) -> Result<Lease, Refusal> {
-    let (verb, method) = if new { ("create", "POST") } else { ("update", "PUT") };
-    ask(desk, name, verb, method, Some(lease)).await
+fn subject(verb: Verb, name: &str) -> Subject {
+    (KubernetesKind::Lease, verb.as_str(), name.to_owned())
 }
 
-async fn ask(
-    desk: &Desk,
-    name: &str,
-    verb: &'static str,
-    method: &'static str,
-    lease: Option<&Lease>,
-) -> Result<Lease, Refusal> {
-    let unreadable = |error: serde_json::Error| {
-        let reason = format!("the API server answers what is no Lease: {error}");
-        desk.trouble((KubernetesKind::Lease, "read", name.to_owned()), reason);
-        Refusal::Open { rest: None }
-    };
-    let body = lease.map(serde_json::to_vec).transpose().map_err(unreadable)?;
-    let answer = desk.ask(Ask {
-        kind: KubernetesKind::Lease,
-        verb,
-        resource: Resource::LEASES,
-        name,
-        method,
-        below: if verb == "create" { String::new() } else { format!("/{name}") },
-        body: body.map(|body| ("application/json", body)),
-        only_looks: verb == "get",
-    });
-    serde_json::from_slice(&answer.await?).map_err(unreadable)
+/// Whether it is this object that cannot be written: that shall not keep the others from being.
+const fn is_of_this_object(failure: &Failure) -> bool {
+    matches!(failure, Failure::Conflict | Failure::Denied { why: Denial::Invalid, .. })
 }
 
-impl Keeper for Mirror {
-    async fn keep(&mut self, board: &Board) -> Result<Option<Duration>, Refusal> {
+impl Writer for Mirror {
+    async fn write(&mut self, shown: &Shown) -> Result<Option<Duration>, Failure> {
         let (mut next, mut failed) = (None::<Duration>, None);
-        let roles: BTreeSet<RoleName> = board.posts.keys().chain(self.known.keys()).cloned().collect();
+        let roles: BTreeSet<RoleName> = shown.roles.keys().chain(self.known.keys()).cloned().collect();
         // What is over first: nothing shall say longer than it is so who leads.
         for role in &roles {
-            if board.posts.get(role).is_none_or(|post| post.term.is_none()) {
+            if shown.roles.get(role).is_none_or(|shown| shown.term.is_none()) {
                 match self.hide(role).await {
                     Ok(()) => {}
-                    // One object that cannot be written shall not keep the others from being.
-                    Err(refusal @ (Refusal::Conflict | Refusal::Invalid)) => failed = Some(refusal),
-                    Err(refusal) => return Err(refusal),
+                    Err(failure) if is_of_this_object(&failure) => failed = Some(failure),
+                    Err(failure) => return Err(failure),
                 }
             }
         }
-        for (role, post) in &board.posts {
-            let Some(term) = post.term else { continue };
-            match self.show(role, term, post.lease).await {
+        for (role, led) in &shown.roles {
+            let Some(term) = led.term else { continue };
+            match self.show(role, term, led.lease).await {
                 Ok(after) => next = Some(next.map_or(after, |next| next.min(after))),
-                Err(refusal @ (Refusal::Conflict | Refusal::Invalid)) => failed = Some(refusal),
-                Err(refusal) => return Err(refusal),
+                Err(failure) if is_of_this_object(&failure) => failed = Some(failure),
+                Err(failure) => return Err(failure),
             }
         }
-        self.known.retain(|role, known| board.posts.contains_key(role) || known.ours.is_some());
+        self.known.retain(|role, known| shown.roles.contains_key(role) || known.ours.is_some());
         failed.map_or(Ok(next), Err)
     }
 }

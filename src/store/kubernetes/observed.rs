@@ -1,14 +1,14 @@
 //! What this replica knows of one role's object, and who listens to it. Shared between the requests, which read and
 //! write, and the watch.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
+use super::lease_object;
 use super::listeners::Listeners;
-use super::object;
 use super::rest::Rest;
 use super::watch::{Patience, Watched};
 use crate::base::clock::{BootClock, Clock};
@@ -18,7 +18,7 @@ use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source,
 use crate::store::{News, StoreError};
 
 /// One role's.
-pub(super) struct Place {
+pub(super) struct ObservedLease {
     /// The object's.
     pub name: String,
     state: Mutex<State>,
@@ -29,8 +29,6 @@ struct State {
     observation: Observation,
     /// The object as it was last seen, for the next write.
     object: Option<Lease>,
-    /// The watch is open, so that a change is heard.
-    live: bool,
     /// The shortest lease anybody here asked for.
     lease: Duration,
     /// The object holds what Baton did not write.
@@ -41,7 +39,6 @@ struct State {
     /// What to mind about another program that takes part, and has had the object at some time.
     hasty: Option<String>,
     listeners: Listeners<News>,
-    watched: bool,
 }
 
 /// Who pauses after a failure.
@@ -66,27 +63,20 @@ pub(super) struct View {
     pub live: bool,
 }
 
-impl Place {
+impl ObservedLease {
     /// `seed` spreads the replicas' rests.
     pub fn new(name: String, lease: Duration, seed: u64) -> Self {
         let state = State {
             observation: Observation::new(Caution::ALL),
             object: None,
-            live: false,
             lease,
             garbage: None,
             campaigns: Rest::new(seed),
             renewals: Rest::new(!seed),
             hasty: None,
             listeners: Listeners::new(News::Gap),
-            watched: false,
         };
         Self { name, state: Mutex::new(state), changed: Notify::new() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every step leaves it whole, also one that another thread panicked behind.
-        self.state.lock()
     }
 
     /// What is known now.
@@ -94,66 +84,60 @@ impl Place {
     /// # Errors
     /// [`StoreError::Garbage`] while the object holds what Baton did not write.
     pub fn view(&self) -> Result<View, StoreError> {
-        let state = self.state();
+        let state = self.state.lock();
         match &state.garbage {
             Some(garbage) => Err(garbage.clone()),
             None => {
                 let (observation, object) = (state.observation.clone(), state.object.clone());
-                Ok(View { observation, object, live: state.live })
+                Ok(View { observation, object, live: state.listeners.is_live() })
             }
         }
     }
 
     /// A create has no answer.
     pub fn create_unanswered(&self) {
-        self.state().observation.create_unanswered();
+        self.state.lock().observation.create_unanswered();
     }
 
     /// An update was done.
     pub fn updated(&self) {
-        self.state().observation.updated();
+        self.state.lock().observation.updated();
     }
 
     /// For how long these requests pause, and why.
     pub fn resting(&self, asks: Asks) -> Option<(Duration, StoreError)> {
-        self.state().rest(asks).left(BootClock.now())
+        self.state.lock().rest(asks).left(BootClock.now())
     }
 
     /// One of them failed: they pause, for up to `longest`.
     pub fn failed(&self, asks: Asks, error: &StoreError, longest: Duration) {
-        self.state().rest(asks).begin(BootClock.now(), error.clone(), None, longest);
+        self.state.lock().rest(asks).begin(BootClock.now(), error.clone(), None, longest);
     }
 
     /// One of them was answered.
     pub fn worked(&self, asks: Asks) {
-        self.state().rest(asks).end();
+        self.state.lock().rest(asks).end();
     }
 
     /// What to mind about another program that takes part.
     pub fn hasty(&self) -> Option<String> {
-        self.state().hasty.clone()
+        self.state.lock().hasty.clone()
     }
 
     /// Somebody asks for leases of this length.
     pub fn wants(&self, lease: Duration) {
-        self.state().lease = lease;
+        self.state.lock().lease = lease;
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
     pub fn listen(&self) -> (mailbox::Receiver<News>, bool) {
-        let mut state = self.state();
-        let listener = state.listeners.add();
-        if state.live {
-            state.listeners.settle();
-        }
-        let first = !std::mem::replace(&mut state.watched, true);
-        drop(state);
+        let added = self.state.lock().listeners.add();
         self.changed.notify_one();
-        (listener, first)
+        added
     }
 }
 
-impl Watched for Place {
+impl Watched for ObservedLease {
     fn name(&self) -> &str {
         &self.name
     }
@@ -167,11 +151,11 @@ impl Watched for Place {
             }
             Sight::Gone(version) => (None, version),
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.observation.admit(version, lease.is_some(), source, now) {
             return;
         }
-        match lease.as_ref().map(object::read).transpose() {
+        match lease.as_ref().map(lease_object::read).transpose() {
             Ok(record) => {
                 if state.garbage.take().is_some() {
                     state.campaigns.end();
@@ -197,23 +181,19 @@ impl Watched for Place {
     }
 
     fn is_heard(&self) -> bool {
-        let mut state = self.state();
-        state.watched = state.listeners.any();
-        state.watched
+        self.state.lock().listeners.any()
     }
 
     fn open(&self) {
-        let mut state = self.state();
-        state.live = true;
-        state.listeners.tell_gap();
+        self.state.lock().listeners.open();
     }
 
     fn close(&self) {
-        self.state().live = false;
+        self.state.lock().listeners.close();
     }
 
     fn patience(&self) -> Patience {
-        let state = self.state();
+        let state = self.state.lock();
         match state.observation.seen() {
             // Looked at twice as often as it has to be.
             Some(Seen::Absent) => Patience::Look(state.lease / (2 * Observation::LOOKS_PER_LEASE)),
@@ -257,7 +237,7 @@ impl State {
         match self.observation.record().and_then(|record| news(before.as_ref(), record)) {
             Some(announcement) => self.listeners.tell(&News::Said(Box::new(announcement))),
             // Who opens the watch tells of the gap before it.
-            None if self.live => self.listeners.tell_gap(),
+            None if self.listeners.is_live() => self.listeners.tell_gap(),
             None => {}
         }
     }

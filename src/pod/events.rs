@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 
-use super::board::Board;
-use super::desk::{Ask, Desk, Refusal};
-use super::keeper::{PAUSE_MIN, Pauses};
+use super::client::PodClient;
+use super::shown::Shown;
+use super::writer::{PAUSE_MIN, Pauses};
 use crate::base::clock::SharedClock;
 use crate::config::PodConfig;
-use crate::kube_api::Resource;
+use crate::kube::{Denial, Failure, Object, Resource, Verb};
 use crate::protocol::{Event, LossReason, Mono, ReleaseReason, RoleName};
 use crate::telemetry::{KubernetesDrop, KubernetesKind, Told};
 
@@ -86,6 +86,18 @@ fn words(role: &RoleName, event: &Event) -> Option<Words> {
     Some(Words { kind, reason, action, note })
 }
 
+/// Whether it is this Event that the server does not take: it will not take it later.
+const fn is_refused(failure: &Failure) -> bool {
+    match failure {
+        Failure::Missing => true,
+        Failure::Conflict | Failure::Unanswered { .. } => false,
+        Failure::Denied { why, .. } => match why {
+            Denial::Invalid | Denial::NoNamespace | Denial::NoSuchKind => true,
+            Denial::Unsent | Denial::Unauthorized | Denial::Forbidden | Denial::Busy => false,
+        },
+    }
+}
+
 /// Whether the last one is long enough ago; then this is the last one.
 fn is_due(last: &mut Option<Mono>, now: Mono) -> bool {
     let due = last.is_none_or(|last| now.since(last) >= GUARDED_EVERY);
@@ -125,7 +137,7 @@ impl Allowance {
 
 /// See the module.
 pub(super) struct Events {
-    desk: Arc<Desk>,
+    client: Arc<PodClient>,
     clock: SharedClock,
     pod: PodConfig,
     queue: VecDeque<Waiting>,
@@ -138,11 +150,11 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub fn new(desk: Arc<Desk>, clock: SharedClock, pod: PodConfig, seed: u64) -> Self {
+    pub fn new(client: Arc<PodClient>, clock: SharedClock, pod: PodConfig, seed: u64) -> Self {
         let now = clock.now();
         let (allowance, pauses) = (Allowance::new(now), Pauses::new(seed));
         Self {
-            desk,
+            client,
             clock,
             pod,
             queue: VecDeque::new(),
@@ -154,10 +166,10 @@ impl Events {
         }
     }
 
-    /// Writes what is heard, until the board closes and what was heard by then is written.
-    pub async fn run(mut self, mut heard: broadcast::Receiver<Arc<Told>>, mut board: watch::Receiver<Board>) {
+    /// Writes what is heard, until what is to be shown closes and what was heard by then is written.
+    pub async fn run(mut self, mut heard: broadcast::Receiver<Arc<Told>>, mut shown: watch::Receiver<Shown>) {
         loop {
-            let closing = board.borrow_and_update().closing;
+            let closing = shown.borrow_and_update().closing;
             if closing && self.queue.is_empty() && heard.is_empty() {
                 return;
             }
@@ -169,7 +181,7 @@ impl Events {
                     Err(RecvError::Lagged(count)) => self.dropped(KubernetesDrop::Overflow, count),
                     Err(RecvError::Closed) => return,
                 },
-                changed = board.changed(), if !closing => if changed.is_err() { return },
+                changed = shown.changed(), if !closing => if changed.is_err() { return },
                 () = tokio::time::sleep(pause), if !self.queue.is_empty() => self.write_first(closing).await,
             }
         }
@@ -183,7 +195,7 @@ impl Events {
     }
 
     fn dropped(&self, reason: KubernetesDrop, count: u64) {
-        self.desk.telemetry().kubernetes_events_dropped(reason, count);
+        self.client.telemetry().kubernetes_events_dropped(reason, count);
     }
 
     fn push(&mut self, told: Arc<Told>) {
@@ -209,28 +221,24 @@ impl Events {
             return self.dropped(KubernetesDrop::Expired, 1);
         }
         self.allowance.take();
-        let answer = self.desk.ask(Ask {
-            kind: KubernetesKind::Event,
-            verb: "create",
-            resource: Resource::EVENTS,
-            name: "",
-            method: "POST",
-            below: String::new(),
-            body: Some(("application/json", self.object(first).to_string().into_bytes())),
-            only_looks: false,
-        });
-        match answer.await {
+        // Without the name, which is another each time: what is wrong is so for all.
+        let (object, subject) = (
+            Object { resource: Resource::EVENTS, name: "" },
+            (KubernetesKind::Event, Verb::Create.as_str(), String::new()),
+        );
+        let event = self.object(first);
+        match self.client.ask(subject, true, self.client.api().create(object, &event)).await {
             // It is there already when it was written without an answer.
-            Ok(_) | Err(Refusal::Conflict) => {
+            Ok(_) | Err(Failure::Conflict) => {
                 self.pauses.reset();
                 self.queue.pop_front();
             }
-            Err(Refusal::Invalid | Refusal::Missing) => {
+            Err(failure) if is_refused(&failure) => {
                 self.queue.pop_front();
                 self.dropped(KubernetesDrop::Refused, 1);
             }
-            Err(refusal) => {
-                let pause = self.pauses.next(refusal, closing).max(refusal.rest().unwrap_or_default());
+            Err(failure) => {
+                let pause = self.pauses.after(&failure, closing);
                 self.rest_until = self.clock.now() + pause;
             }
         }
@@ -243,7 +251,7 @@ impl Events {
         json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": event.name, "namespace": self.desk.namespace()},
+            "metadata": {"name": event.name, "namespace": self.client.namespace()},
             "eventTime": format!("{:.6}", event.told.at),
             "reportingController": "baton.dev/sidecar",
             "reportingInstance": instance,

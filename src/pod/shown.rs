@@ -1,4 +1,4 @@
-//! Who leads what, as the writers shall show it: computed from the roles whenever they change, never queued.
+//! What is to be shown: who leads what, computed from the roles whenever they change, never queued.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::sleep;
 use crate::base::clock::wall_time;
 use crate::protocol::{RoleName, Token};
 use crate::role::{RoleHandle, Snapshot, any_changed};
@@ -16,7 +17,6 @@ const GRAIN: Duration = Duration::from_millis(1);
 /// How many names of earlier leaders are kept for a role.
 const EARLIER_MAX: usize = 16;
 
-/// A role to look at.
 #[derive(Clone)]
 pub(super) struct Watched {
     pub handle: RoleHandle,
@@ -32,9 +32,8 @@ pub(super) struct Term {
     pub since: Timestamp,
 }
 
-/// One role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Post {
+pub(super) struct ShownRole {
     /// The term, while this replica leads: as `/leader` answers, so that draining is not leading.
     pub term: Option<Term>,
     /// How long its lease is.
@@ -45,31 +44,31 @@ pub(super) struct Post {
     holder: Option<Arc<str>>,
 }
 
-/// Every role of this replica.
+/// Every role of this replica, as it is to be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Board {
-    pub posts: BTreeMap<RoleName, Post>,
+pub(super) struct Shown {
+    pub roles: BTreeMap<RoleName, ShownRole>,
     /// Nothing follows: who has brought everything up to date may end.
     pub closing: bool,
 }
 
-impl Board {
+impl Shown {
     /// The roles that this replica leads.
     pub fn led(&self) -> impl Iterator<Item = (&RoleName, Term)> {
-        self.posts.iter().filter_map(|(role, post)| Some((role, post.term?)))
+        self.roles.iter().filter_map(|(role, shown)| Some((role, shown.term?)))
     }
 
     fn look(&self, watched: &[Watched]) -> Self {
-        let posts = watched.iter().map(|role| {
+        let roles = watched.iter().map(|role| {
             let name = role.handle.name();
-            let before = self.posts.get(name).cloned().unwrap_or_default();
+            let before = self.roles.get(name).cloned().unwrap_or_default();
             (name.clone(), before.look(role))
         });
-        Self { posts: posts.collect(), closing: false }
+        Self { roles: roles.collect(), closing: false }
     }
 }
 
-impl Post {
+impl ShownRole {
     fn look(mut self, role: &Watched) -> Self {
         self.lease = role.lease;
         let token = role.handle.remaining().map(|(token, _)| token);
@@ -99,11 +98,11 @@ impl Post {
     }
 }
 
-/// Keeps the board up to date until nobody wants it, or until the last word was said.
-pub(super) async fn observe(mut roles: watch::Receiver<Option<Vec<Watched>>>, board: watch::Sender<Board>) {
+/// Keeps it up to date until nobody wants it, or until the last word was said.
+pub(super) async fn observe(mut roles: watch::Receiver<Option<Vec<Watched>>>, shown: watch::Sender<Shown>) {
     loop {
         let Some(watched) = roles.borrow_and_update().clone() else {
-            board.send_replace(Board { posts: BTreeMap::new(), closing: true });
+            shown.send_replace(Shown { roles: BTreeMap::new(), closing: true });
             return;
         };
         let mut changes: Vec<watch::Receiver<Arc<Snapshot>>> =
@@ -111,7 +110,7 @@ pub(super) async fn observe(mut roles: watch::Receiver<Option<Vec<Watched>>>, bo
         loop {
             // Marked as seen before they are looked at: what happens in between is looked at again.
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            board.send_if_modified(|present| {
+            shown.send_if_modified(|present| {
                 let new = present.look(&watched);
                 let differs = new != *present;
                 *present = new;
@@ -119,19 +118,13 @@ pub(super) async fn observe(mut roles: watch::Receiver<Option<Vec<Watched>>>, bo
             });
             // A term is over at its deadline, also when its task is late to say so.
             let deadline = watched.iter().filter_map(|role| role.handle.remaining()).map(|(_, left)| left).min();
-            let nap = async {
-                match deadline {
-                    Some(left) => tokio::time::sleep(left + GRAIN).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 changed = roles.changed() => match changed {
                     Ok(()) => break,
                     Err(_) => return,
                 },
                 () = any_changed(&mut changes) => {}
-                () = nap => {}
+                () = sleep(deadline.map(|left| left + GRAIN)) => {}
             }
         }
     }

@@ -41,7 +41,7 @@ impl Reach {
 /// The message. Its session comes last and has a fixed length, so that no beginning of it, which a process that dies
 /// while it writes may leave, is taken for the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Testament {
+pub(super) struct TerminationMessage {
     /// The UID of the process's pod: in another pod's status this is a copy.
     pub pod: String,
     /// The process.
@@ -53,7 +53,7 @@ pub(super) struct Testament {
     pub reach: Reach,
 }
 
-impl fmt::Display for Testament {
+impl fmt::Display for TerminationMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pod, session, promise, reach } = self;
         write!(f, "{BEGINNING}{pod}{PROMISE}{}{REACH}{}{SESSION}{session}", promise.as_millis(), reach.as_str())
@@ -65,7 +65,7 @@ impl fmt::Display for Testament {
 #[error("not a termination message of Baton")]
 pub(super) struct NotOurs;
 
-impl FromStr for Testament {
+impl FromStr for TerminationMessage {
     type Err = NotOurs;
 
     fn from_str(text: &str) -> Result<Self, NotOurs> {
@@ -76,11 +76,11 @@ impl FromStr for Testament {
         let promise = Duration::from_millis(promise.parse().map_err(|_| NotOurs)?);
         let reach = [Reach::Pod, Reach::Network].into_iter().find(|known| known.as_str() == reach).ok_or(NotOurs)?;
         let parsed: SessionId = session.parse().map_err(|_| NotOurs)?;
-        let testament = Self { pod: pod.to_owned(), session: parsed, promise, reach };
+        let message = Self { pod: pod.to_owned(), session: parsed, promise, reach };
         // One text for one message: no signs, no leading zeros, no capitals.
-        let same = session.len() == SESSION_DIGITS && testament.to_string() == text;
+        let same = session.len() == SESSION_DIGITS && message.to_string() == text;
         let sane = is_object_name(pod) && !promise.is_zero() && promise <= LEASE_DURATION_MAX;
-        if same && sane { Ok(testament) } else { Err(NotOurs) }
+        if same && sane { Ok(message) } else { Err(NotOurs) }
     }
 }
 
@@ -88,7 +88,7 @@ impl FromStr for Testament {
 #[derive(Debug)]
 pub struct Will {
     path: PathBuf,
-    testament: Testament,
+    message: TerminationMessage,
 }
 
 impl Will {
@@ -99,9 +99,9 @@ impl Will {
     pub fn leave(config: &Config, session: SessionId) -> Option<Self> {
         let path = config.kubernetes.fast_failover.clone()?;
         let pod = config.kubernetes.pod.as_ref()?.uid.clone();
-        let testament = Testament { pod, session, promise: longest_promise(config), reach: reach(config) };
-        let will = Self { path, testament };
-        if let Err(error) = will.write(&will.testament) {
+        let message = TerminationMessage { pod, session, promise: longest_promise(config), reach: reach(config) };
+        let will = Self { path, message };
+        if let Err(error) = will.write(&will.message) {
             let path = will.path.display();
             tracing::warn!(
                 %path, %error,
@@ -118,20 +118,20 @@ impl Will {
     /// # Errors
     /// The file cannot be written; then `new` must not be put in force if it promises more.
     pub fn cover(&mut self, new: &Config) -> io::Result<()> {
-        let promise = longest_promise(new).max(self.testament.promise);
-        let reach = if reach(new) == Reach::Network { Reach::Network } else { self.testament.reach };
-        let testament = Testament { promise, reach, ..self.testament.clone() };
-        if testament != self.testament {
-            self.write(&testament)?;
-            self.testament = testament;
+        let promise = longest_promise(new).max(self.message.promise);
+        let reach = if reach(new) == Reach::Network { Reach::Network } else { self.message.reach };
+        let message = TerminationMessage { promise, reach, ..self.message.clone() };
+        if message != self.message {
+            self.write(&message)?;
+            self.message = message;
         }
         Ok(())
     }
 
     /// In place, since the file is mounted from outside; never made, for then it would not be the one that is read.
-    fn write(&self, testament: &Testament) -> io::Result<()> {
+    fn write(&self, message: &TerminationMessage) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).truncate(true).open(&self.path)?;
-        file.write_all(testament.to_string().as_bytes())
+        file.write_all(message.to_string().as_bytes())
     }
 }
 

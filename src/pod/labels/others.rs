@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::Board;
-use super::desk::{Desk, Refusal};
-use super::keeper::Keeper;
-use super::pods::{self, Sight};
+use super::objects::{self, Labelled};
 use crate::base::clock::SharedClock;
 use crate::config::{is_object_name, role_label};
+use crate::kube::Failure;
+use crate::pod::client::PodClient;
+use crate::pod::shown::Shown;
+use crate::pod::writer::Writer;
 use crate::protocol::{Mono, RoleName, Token};
 
 /// Each pod is looked at twice in a term, the second time after this: a request that was on its way at the first look
@@ -31,25 +32,25 @@ struct Done {
 }
 
 /// See the module.
-pub(super) struct Sweep {
-    desk: Arc<Desk>,
+pub(in crate::pod) struct OtherLabels {
+    client: Arc<PodClient>,
     clock: SharedClock,
     own: String,
     done: BTreeMap<(RoleName, Arc<str>), Done>,
 }
 
-impl Sweep {
-    pub fn new(desk: Arc<Desk>, clock: SharedClock, own: String) -> Self {
-        Self { desk, clock, own, done: BTreeMap::new() }
+impl OtherLabels {
+    pub fn new(client: Arc<PodClient>, clock: SharedClock, own: String) -> Self {
+        Self { client, clock, own, done: BTreeMap::new() }
     }
 
     /// The pods to look at now, and when there will be others.
-    fn due(&self, board: &Board) -> (BTreeSet<Arc<str>>, Option<Mono>) {
+    fn due(&self, shown: &Shown) -> (BTreeSet<Arc<str>>, Option<Mono>) {
         let (mut due, mut next) = (BTreeSet::new(), None::<Mono>);
         let now = self.clock.now();
-        for (role, term) in board.led() {
-            let Some(post) = board.posts.get(role) else { continue };
-            for (name, number) in &post.earlier {
+        for (role, term) in shown.led() {
+            let Some(seen) = shown.roles.get(role) else { continue };
+            for (name, number) in &seen.earlier {
                 if **name == *self.own || !is_object_name(name) {
                     continue;
                 }
@@ -66,32 +67,32 @@ impl Sweep {
         (due, next)
     }
 
-    async fn clear(&self, name: &str, board: &Board) -> Result<(), Refusal> {
-        let seen = match pods::look(&self.desk, name).await {
+    async fn clear(&self, name: &str, shown: &Shown) -> Result<(), Failure> {
+        let seen = match objects::look(&self.client, name).await {
             Ok(seen) => seen,
-            Err(Refusal::Missing) => return Ok(()),
-            Err(refusal) => return Err(refusal),
+            Err(Failure::Missing) => return Ok(()),
+            Err(failure) => return Err(failure),
         };
-        let terms = board.led().map(|(role, term)| (role_label(role), term.token)).collect();
+        let terms = shown.led().map(|(role, term)| (role_label(role), term.token)).collect();
         let stale = stale(&seen, &terms);
         if stale.is_empty() {
             return Ok(());
         }
-        match pods::remove(&self.desk, name, &stale).await {
+        match objects::remove(&self.client, name, &stale).await {
             Ok(_) => {
                 tracing::info!(pod = name, roles = stale.len(), "the label of an earlier leader is removed");
                 Ok(())
             }
-            Err(Refusal::Missing) => Ok(()),
-            Err(refusal) => Err(refusal),
+            Err(Failure::Missing) => Ok(()),
+            Err(failure) => Err(failure),
         }
     }
 
     /// Notes that a pod was looked at for every role that we lead.
-    fn note(&mut self, name: &Arc<str>, board: &Board) {
+    fn note(&mut self, name: &Arc<str>, shown: &Shown) {
         let again_at = self.clock.now() + AGAIN_AFTER;
-        for (role, term) in board.led() {
-            let Some(number) = board.posts.get(role).and_then(|post| post.earlier.get(name)) else { continue };
+        for (role, term) in shown.led() {
+            let Some(number) = shown.roles.get(role).and_then(|seen| seen.earlier.get(name)) else { continue };
             let (number, key) = (*number, (role.clone(), Arc::clone(name)));
             let before = self.done.get(&key).filter(|done| done.token == term.token && done.number == number);
             let again_at = if before.is_some() { None } else { Some(again_at) };
@@ -101,7 +102,7 @@ impl Sweep {
 }
 
 /// The labels of a pod that belong to earlier terms than ours, each with the token beside it.
-fn stale<'a>(seen: &'a Sight, terms: &BTreeMap<String, Token>) -> BTreeMap<&'a str, &'a str> {
+fn stale<'a>(seen: &'a Labelled, terms: &BTreeMap<String, Token>) -> BTreeMap<&'a str, &'a str> {
     let labels = seen.labels.keys().filter_map(|key| {
         let token = seen.annotations.get(key)?;
         let earlier = token.parse::<u64>().ok()? < terms.get(key)?.get();
@@ -110,25 +111,25 @@ fn stale<'a>(seen: &'a Sight, terms: &BTreeMap<String, Token>) -> BTreeMap<&'a s
     labels.collect()
 }
 
-impl Keeper for Sweep {
-    async fn keep(&mut self, board: &Board) -> Result<Option<Duration>, Refusal> {
+impl Writer for OtherLabels {
+    async fn write(&mut self, shown: &Shown) -> Result<Option<Duration>, Failure> {
         // What is known of roles that are not led any more, or are gone, is of no use.
         self.done.retain(|(role, name), _| {
-            board.posts.get(role).is_some_and(|post| post.term.is_some() && post.earlier.contains_key(name))
+            shown.roles.get(role).is_some_and(|seen| seen.term.is_some() && seen.earlier.contains_key(name))
         });
-        let (due, next) = self.due(board);
+        let (due, next) = self.due(shown);
         let mut changed = false;
         for name in &due {
-            match self.clear(name, board).await {
-                Ok(()) => self.note(name, board),
-                Err(Refusal::Conflict) => changed = true,
-                Err(refusal) => return Err(refusal),
+            match self.clear(name, shown).await {
+                Ok(()) => self.note(name, shown),
+                Err(Failure::Conflict) => changed = true,
+                Err(failure) => return Err(failure),
             }
         }
-        let (_, later) = self.due(board);
+        let (_, later) = self.due(shown);
         let next = next.into_iter().chain(later).min().map(|at| at.since(self.clock.now()));
         // It is looked at anew, after a pause that grows if this goes on.
-        if changed { Err(Refusal::Conflict) } else { Ok(next) }
+        if changed { Err(Failure::Conflict) } else { Ok(next) }
     }
 }
 
@@ -152,7 +153,7 @@ mod tests {
         ]);
         let annotations =
             map(&[("old", "5"), ("new", "12"), ("same", "10"), ("not-ours", "5"), ("odd", "five"), ("gone", "5")]);
-        let seen = Sight { labels, annotations, ..Sight::default() };
+        let seen = Labelled { labels, annotations, ..Labelled::default() };
         let ten = Token::new(10).unwrap();
         let terms = ["old", "new", "same", "bare", "odd", "gone"].map(|role| (key(role), ten)).into();
         assert_eq!(stale(&seen, &terms), BTreeMap::from([("baton.dev/role-old", "5")]));

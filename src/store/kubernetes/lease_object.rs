@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::kube_api::MIRROR;
+use crate::kube::MIRROR;
 use crate::protocol::observed::{LeaseRecord, Mark};
 use crate::protocol::{Attempt, Candidate, LEASE_DURATION_MAX, LEASE_DURATION_MIN, Token};
 

@@ -3,6 +3,8 @@
 
 use serde::Deserialize;
 
+use crate::kube::Named;
+
 /// See the module. An object without one of the parts has none, as one that says null.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -10,6 +12,12 @@ pub(super) struct Pod {
     pub metadata: Metadata,
     pub spec: Option<Spec>,
     pub status: Option<Status>,
+}
+
+impl Named for Pod {
+    fn name(&self) -> Option<&str> {
+        self.metadata.name.as_deref()
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

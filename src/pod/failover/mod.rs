@@ -2,11 +2,11 @@
 //! lease (`kubernetes.fastFailover`).
 //!
 //! ```text
-//!   roles ──who leads each──▶ one watch for each such pod ──▶ account: which sessions have ended? ──▶ roles
+//!   roles ──who leads each──▶ one watch for each such pod ──▶ proof: which sessions have ended? ──▶ roles
 //!   this process ──its session, before it campaigns──▶ termination message of its container
 //! ```
 //!
-//! * *A proof, not a guess*: see [`account`]. Without one, and without an API server, nothing happens: leases end.
+//! * *A proof, not a guess*: see [`proof`]. Without one, and without an API server, nothing happens: leases end.
 //! * *Level-triggered*: a watch begins with the pod as it is, so what happened before it was opened, or while there was
 //!   none, is in what it begins with. Roles are told again and again, and take it once.
 //! * *Little load*: a replica watches the pods of those who lead what it does not, one watch for each, however many
@@ -14,9 +14,9 @@
 //!
 //! What follows from an end is the election's ([`crate::protocol::Input::Departed`]).
 
-mod account;
-mod pod;
-mod testament;
+mod pod_status;
+mod proof;
+mod termination_message;
 #[cfg(test)]
 mod tests;
 
@@ -26,39 +26,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
-use k8s_openapi::api::core::v1 as core;
-use kube::core::params::WatchParams;
-use kube::core::{Request, Resource as _, WatchEvent};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use crate::base::clock::SharedClock;
+use crate::base::{Backoff, Complaint, Turn};
 use crate::config::{Config, is_object_name};
-use crate::kube_api::{Connector, Resource, Trouble, missing_rule};
-use crate::protocol::{Dice, Mono};
+use crate::kube::{Change, Failure, KubeClient, Object, Reopening, Resource, Watch};
+use crate::protocol::Mono;
 use crate::role::{Command, RoleHandle, Roles, any_changed};
 
-pub use testament::Will;
+pub use termination_message::Will;
 
-use pod::Pod;
+use super::sleep;
+use pod_status::Pod;
 
 /// When a request counts as unanswered.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a watch lasts before it is opened anew.
 const WATCH_SECONDS: u32 = 120;
-/// One that lasts so much longer than the server was asked for is dead.
-const WATCH_MAX: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 10);
 /// The first pause after a watch, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// A watch that lived for so long works; one that ended sooner is opened anew after a longer pause.
-const STEADY: Duration = Duration::from_secs(1);
 /// A name is looked at this much after it is out of date, so that it is by then.
 const GRAIN: Duration = Duration::from_millis(1);
-
-type Events = BoxStream<'static, Result<WatchEvent<Pod>, kube::Error>>;
 
 /// See the module. Ends when dropped.
 pub struct Departures {
@@ -89,11 +80,10 @@ impl Departures {
         let pod = config.kubernetes.pod.as_ref().filter(|_| config.kubernetes.fast_failover.is_some())?;
         let (roles, watched) = watch::channel(Vec::new());
         let lookout = Arc::new(Lookout {
-            connector: Connector::new(kubeconfig, TIMEOUT),
-            namespace: pod.namespace.clone(),
+            client: KubeClient::new(kubeconfig, Some(pod.namespace.clone()), TIMEOUT),
             roles: watched,
             clock: Arc::clone(clock),
-            trouble: Mutex::default(),
+            complaint: Mutex::default(),
             seed,
         });
         let task = tokio::spawn(lookout.run());
@@ -107,12 +97,10 @@ impl Departures {
 }
 
 struct Lookout {
-    connector: Connector,
-    namespace: String,
+    client: KubeClient,
     roles: watch::Receiver<Vec<RoleHandle>>,
     clock: SharedClock,
-    /// What was said to be wrong.
-    trouble: Mutex<Option<String>>,
+    complaint: Mutex<Complaint>,
     seed: u64,
 }
 
@@ -160,67 +148,29 @@ impl Lookout {
     /// Watches one pod, until nobody is interested any more.
     async fn watch(self: Arc<Self>, pod: Arc<str>) {
         let seed = pod.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
-        let mut dice = Dice::new(seed);
-        let mut limit = PAUSE_MIN;
+        let mut reopening = Reopening::new(Backoff::new(seed, PAUSE_MIN));
+        let object = Object { resource: Resource::PODS, name: &pod };
         loop {
-            match self.open(&pod).await {
-                Ok(events) => {
-                    self.say(None);
-                    let opened_at = self.clock.now();
-                    // Its time is up, or it is dead: either way it is opened anew.
-                    let _ = tokio::time::timeout(WATCH_MAX, self.listen(&pod, events)).await;
-                    if self.clock.now().since(opened_at) >= STEADY {
-                        limit = PAUSE_MIN;
-                    }
-                }
-                Err(reason) => self.say(Some(reason)),
+            let opened = self.client.by(self.client.deadline(), self.client.watch(object, WATCH_SECONDS)).await;
+            self.say(opened.as_ref().err());
+            if let Ok(mut watch) = opened {
+                self.listen(&mut watch).await;
+                reopening.ended(&watch);
             }
-            tokio::time::sleep(dice.between(limit / 2, limit)).await;
-            limit = (limit * 2).min(PAUSE_MAX);
-        }
-    }
-
-    /// Opens a watch on this one pod, which begins with what it is now.
-    async fn open(&self, pod: &str) -> Result<Events, String> {
-        let connection = self.connector.connection().await?;
-        let params = WatchParams {
-            field_selector: Some(format!("metadata.name={pod}")),
-            timeout: Some(WATCH_SECONDS),
-            bookmarks: false,
-            ..WatchParams::default()
-        };
-        let request = Request::new(core::Pod::url_path(&(), Some(&self.namespace))).watch(&params, "");
-        let request = request.map_err(|error| format!("the request cannot be made: {error}"))?;
-        let opened = connection.client().request_events::<Pod>(request);
-        match tokio::time::timeout(TIMEOUT, opened).await {
-            Ok(Ok(events)) => Ok(events.boxed()),
-            Ok(Err(error)) => Err(match Trouble::of(&error, connection.endpoint()) {
-                Trouble::Status { code: 403, .. } => missing_rule("watch", Resource::PODS, &self.namespace, "", None),
-                trouble => trouble.to_string(),
-            }),
-            Err(_) => Err(format!("no answer within {TIMEOUT:?}")),
+            tokio::time::sleep(reopening.pause(PAUSE_MAX)).await;
         }
     }
 
     /// Takes what a watch tells until it ends.
-    async fn listen(&self, pod: &str, mut events: Events) {
-        while let Some(Ok(event)) = events.next().await {
-            match event {
-                // The last state of an object that goes is as good as any.
-                WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
-                    if object.metadata.name.as_deref() == Some(pod) {
-                        self.tell(&object).await;
-                    }
-                }
-                WatchEvent::Bookmark(_) => {}
-                // 410: the server no longer knows what happened since. The next watch begins with what is.
-                WatchEvent::Error(_) => return,
-            }
+    async fn listen(&self, watch: &mut Watch<Pod>) {
+        // The last state of an object that goes is as good as any.
+        while let Ok(Change::Present(pod) | Change::Gone(pod)) = watch.next().await {
+            self.tell(&pod).await;
         }
     }
 
     async fn tell(&self, pod: &Pod) {
-        for end in account::ends(pod) {
+        for end in proof::ends(pod) {
             tracing::debug!(session = %end.session, promise = ?end.promise, "a process of Baton has ended");
             let handles = self.roles.borrow().clone();
             for role in handles {
@@ -229,17 +179,20 @@ impl Lookout {
         }
     }
 
-    /// Says what is wrong, once for each reason; none: nothing any more.
-    fn say(&self, trouble: Option<String>) {
-        let mut said = self.trouble.lock();
-        match &trouble {
-            Some(reason) if said.as_ref() != Some(reason) => {
+    /// Says once what is wrong, and once that it is well.
+    fn say(&self, failure: Option<&Failure>) {
+        // The words may name the pod, and those of an outage change while it lasts.
+        let sort = failure.map(|failure| match failure {
+            Failure::Denied { why, .. } => format!("{why:?}"),
+            Failure::Missing | Failure::Conflict | Failure::Unanswered { .. } => "no answer".to_owned(),
+        });
+        match (self.complaint.lock().note(sort), failure) {
+            (Some(Turn::Wrong(_)), Some(reason)) => {
                 tracing::warn!(%reason, "pods cannot be watched: a failover takes as long as the lease");
             }
-            None if said.is_some() => tracing::info!("pods can be watched again"),
-            _ => {}
+            (Some(Turn::Well), _) => tracing::info!("pods can be watched again"),
+            (_, _) => {}
         }
-        *said = trouble;
     }
 }
 
@@ -255,11 +208,4 @@ fn leaders(roles: &[RoleHandle], now: Mono) -> BTreeMap<Arc<str>, Mono> {
         }
     }
     leaders
-}
-
-async fn sleep(span: Option<Duration>) {
-    match span {
-        Some(span) => tokio::time::sleep(span).await,
-        None => std::future::pending().await,
-    }
 }

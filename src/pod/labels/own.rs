@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::Board;
-use super::desk::{Desk, Refusal};
-use super::keeper::Keeper;
-use super::pods::{self, LEADER, Sight};
+use super::objects::{self, LEADER, Labelled};
 use crate::base::clock::SharedClock;
 use crate::config::{PodConfig, role_label};
+use crate::kube::Failure;
+use crate::pod::client::PodClient;
+use crate::pod::shown::Shown;
+use crate::pod::writer::Writer;
 use crate::protocol::{Mono, Token};
 use crate::telemetry::KubernetesKind;
 
@@ -24,36 +25,36 @@ const LOOK_MIN: Duration = Duration::from_secs(10);
 const LOOK_MAX: Duration = Duration::from_secs(300);
 
 /// See the module.
-pub(super) struct Labels {
-    desk: Arc<Desk>,
+pub(in crate::pod) struct OwnLabels {
+    client: Arc<PodClient>,
     clock: SharedClock,
     pod: PodConfig,
     /// The pod as it was last seen; none when that may have changed.
-    seen: Option<Sight>,
+    seen: Option<Labelled>,
     /// The tokens of the terms that this process has tried to show.
     shown: BTreeMap<String, Token>,
     look_at: Mono,
     look_after: Duration,
 }
 
-impl Labels {
-    pub fn new(desk: Arc<Desk>, clock: SharedClock, pod: PodConfig) -> Self {
+impl OwnLabels {
+    pub fn new(client: Arc<PodClient>, clock: SharedClock, pod: PodConfig) -> Self {
         let look_at = clock.now();
-        Self { desk, clock, pod, seen: None, shown: BTreeMap::new(), look_at, look_after: LOOK_MIN }
+        Self { client, clock, pod, seen: None, shown: BTreeMap::new(), look_at, look_after: LOOK_MIN }
     }
 
-    async fn write(&mut self, wanted: &BTreeMap<String, Token>) -> Result<(), Refusal> {
+    async fn set(&mut self, wanted: &BTreeMap<String, Token>) -> Result<(), Failure> {
         let seen = match self.seen.take() {
             Some(seen) => seen,
             None => {
                 self.look_at = self.clock.now() + self.look_after;
                 self.look_after = (self.look_after * 2).min(LOOK_MAX);
-                pods::look(&self.desk, &self.pod.name).await?
+                objects::look(&self.client, &self.pod.name).await?
             }
         };
         if seen.uid != self.pod.uid {
             let reason = format!("the pod {} is another one now: its uid is not POD_UID", self.pod.name);
-            self.desk.trouble((KubernetesKind::Label, "uid", String::new()), reason);
+            self.client.wrong((KubernetesKind::Label, "uid", String::new()), reason);
             return Ok(());
         }
         let (labels, annotations) = difference(&seen, wanted, &self.shown);
@@ -61,7 +62,7 @@ impl Labels {
             self.seen = Some(seen);
             return Ok(());
         }
-        let changed = pods::change(&self.desk, &self.pod.name, &seen, &labels, &annotations).await;
+        let changed = objects::change(&self.client, &self.pod.name, &seen, &labels, &annotations).await;
         self.shown.extend(wanted.iter().map(|(key, token)| (key.clone(), *token)));
         self.seen = Some(changed?);
         Ok(())
@@ -72,7 +73,7 @@ type Changes<'a, T> = BTreeMap<&'a str, Option<T>>;
 
 /// What has to be changed on a pod.
 fn difference<'a>(
-    seen: &'a Sight,
+    seen: &'a Labelled,
     wanted: &'a BTreeMap<String, Token>,
     shown: &'a BTreeMap<String, Token>,
 ) -> (Changes<'a, &'static str>, Changes<'a, String>) {
@@ -91,26 +92,26 @@ fn difference<'a>(
     (labels, annotations)
 }
 
-impl Keeper for Labels {
-    async fn keep(&mut self, board: &Board) -> Result<Option<Duration>, Refusal> {
-        let wanted: BTreeMap<String, Token> = board.led().map(|(role, term)| (role_label(role), term.token)).collect();
+impl Writer for OwnLabels {
+    async fn write(&mut self, shown: &Shown) -> Result<Option<Duration>, Failure> {
+        let wanted: BTreeMap<String, Token> = shown.led().map(|(role, term)| (role_label(role), term.token)).collect();
         if self.clock.now() >= self.look_at {
             // Somebody else may have changed the pod meanwhile.
             self.seen = None;
         }
         for _ in 0..TRIES {
-            match self.write(&wanted).await {
+            match self.set(&wanted).await {
                 Ok(()) => return Ok(Some(self.look_at.since(self.clock.now()))),
-                Err(Refusal::Conflict) => {}
+                Err(Failure::Conflict) => {}
                 // It is gone, and its labels with it.
-                Err(Refusal::Missing) => return Ok(Some(LOOK_MAX)),
-                Err(refusal) => {
+                Err(Failure::Missing) => return Ok(Some(LOOK_MAX)),
+                Err(failure) => {
                     self.look_after = LOOK_MIN;
-                    return Err(refusal);
+                    return Err(failure);
                 }
             }
         }
-        Err(Refusal::Conflict)
+        Err(Failure::Conflict)
     }
 }
 
@@ -124,15 +125,15 @@ mod tests {
         token.map(|token| (KEY.to_owned(), Token::new(token).unwrap())).into_iter().collect()
     }
 
-    fn sight(label: Option<&str>, token: Option<&str>) -> Sight {
+    fn sight(label: Option<&str>, token: Option<&str>) -> Labelled {
         let map = |value: Option<&str>| value.map(|value| (KEY.to_owned(), value.to_owned())).into_iter().collect();
-        Sight { labels: map(label), annotations: map(token), ..Sight::default() }
+        Labelled { labels: map(label), annotations: map(token), ..Labelled::default() }
     }
 
     /// Label and annotation as they are written; none is not at all, and none inside takes away.
     type Written = (Option<Option<&'static str>>, Option<Option<String>>);
 
-    fn written(seen: &Sight, wanted: Option<u64>, shown: Option<u64>) -> Written {
+    fn written(seen: &Labelled, wanted: Option<u64>, shown: Option<u64>) -> Written {
         let (wanted, shown) = (tokens(wanted), tokens(shown));
         let (labels, annotations) = difference(seen, &wanted, &shown);
         (labels.get(KEY).copied(), annotations.get(KEY).cloned())

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
-use crate::k8s::board::Term;
-use crate::kube_api::MIRROR;
+use crate::kube::MIRROR;
+use crate::pod::shown::Term;
 use crate::protocol::Token;
 
 /// What is to be shown.
