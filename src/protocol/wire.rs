@@ -93,6 +93,20 @@ pub enum CampaignReply {
     Stale { token: Token, count: u64 },
 }
 
+impl CampaignReply {
+    /// Who has the lease, if another has.
+    pub(super) fn holder(&self) -> Option<SessionId> {
+        match self {
+            Self::Held { holder, .. } => Some(holder.session),
+            Self::Granted { .. }
+            | Self::Guarded { .. }
+            | Self::LookAgain { .. }
+            | Self::Divided { .. }
+            | Self::Stale { .. } => None,
+        }
+    }
+}
+
 /// Why R5 holds a role shut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GuardCause {

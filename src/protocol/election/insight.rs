@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::clockwatch::{ClockWatch, slack};
 use super::super::names::{Mono, SessionId, Token};
 use super::super::timing::Timing;
-use super::super::wire::{Holder, Knowledge, RecordVersion};
+use super::super::wire::{GuardCause, Holder, Knowledge, RecordVersion};
 
 #[derive(Clone, Debug)]
 struct Rival {
@@ -48,6 +48,8 @@ pub(super) struct Insight {
     pub(super) clock: ClockWatch,
     /// The last term that is known to be over.
     pub(super) released: Option<(SessionId, Token)>,
+    /// Why the store holds the role shut, and until when (R5).
+    pub(super) guarded: Option<(GuardCause, Mono)>,
     known: Option<Known>,
     rival: Option<Rival>,
     heartbeat: Option<Heartbeat>,

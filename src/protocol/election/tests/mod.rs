@@ -8,7 +8,7 @@ mod shards;
 
 use super::super::event::{CampaignOutcome, LossReason};
 use super::super::names::StoreTime;
-use super::super::wire::{AnnouncementKind, Holder, RecordVersion};
+use super::super::wire::{AnnouncementKind, GuardCause, Holder, RecordVersion};
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(15);
