@@ -113,7 +113,7 @@ impl Election {
         let listeners = self.insight.audience;
         // Who has had the role listens, too.
         let others = listeners.saturating_sub(1);
-        if self.profile.rules.objection {
+        if self.profile.rules.is_quorum() {
             self.late_turn()
         } else if self.dice.chosen(FORERUNNERS, others) {
             first(self)
