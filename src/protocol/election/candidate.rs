@@ -10,29 +10,6 @@ use super::super::wire::{
 };
 use super::{Action, Candidacy, Election, Failure, Flight, Kind, Pending, Phase, RequestId, Term};
 
-/// How far wake-ups are spread for each replica that listens (R8): so much that one grant is heard before many look.
-const SPREAD_PER_LISTENER: Duration = Duration::from_micros(300);
-/// The widest spread, whatever the audience.
-const SPREAD_MAX: Duration = Duration::from_millis(50);
-/// The least that a round of a quorum is taken for.
-const ROUND_MIN: Duration = Duration::from_millis(2);
-/// Enough for a hundred million listeners, and for pauses of hours.
-const DOUBLINGS_MAX: u32 = 24;
-/// How many of those who listen go first, on average, and where there are as many. With five there is none once in a
-/// hundred and fifty times.
-const FORERUNNERS: u32 = 5;
-/// So much later the others begin: one of the first has been granted by then, and they have heard of it. The store
-/// tells them one after the other.
-const HEAD_START: Duration = Duration::from_millis(2);
-const HEAD_START_PER_LISTENER: Duration = Duration::from_micros(30);
-
-/// How many times a spread that is as wide as it may be is doubled in density (see [`Election::late_turn`]): so often
-/// that its first part is not denser than [`SPREAD_PER_LISTENER`] asks for.
-fn doublings(audience: u32) -> u32 {
-    let thin = |doublings: u32| SPREAD_MAX * 2u32.pow(doublings) >= SPREAD_PER_LISTENER * audience * (doublings + 1);
-    (0..DOUBLINGS_MAX).find(|doublings| thin(*doublings)).unwrap_or(DOUBLINGS_MAX)
-}
-
 /// How long after the end of the known TTL a candidate looks that hears nothing. The lease ends in the very moment of a
 /// later renewal, which comes some milliseconds late: a look just before it would find two thirds of a lease left each
 /// time, and come back half again as often as one just after it.
@@ -80,8 +57,7 @@ impl Election {
     pub(super) fn look(&mut self, now: Mono, at: Mono) {
         let quiet = self.quiet_until().map(|until| until.min(self.looked_at + self.profile.timing.quiet_span()));
         let soonest = quiet.filter(|until| now < *until).map_or(at, |until| until.max(at)).max(self.out_until);
-        let look_at =
-            soonest + self.turn(|election| election.spread_of(election.insight.audience.min(FORERUNNERS + 1)));
+        let look_at = soonest + self.stagger();
         if let Some(candidacy) = self.candidacy() {
             candidacy.look_at = look_at;
         }
@@ -93,57 +69,13 @@ impl Election {
         self.insight.quiet_until(lease).filter(|_| self.profile.rules.heartbeats)
     }
 
-    /// A few random milliseconds, more where many listen, so that they do not all look at once.
-    pub(super) fn spread(&mut self) -> Duration {
-        self.spread_of(self.insight.audience)
-    }
-
-    fn spread_of(&mut self, listeners: u32) -> Duration {
-        self.dice.between(Duration::ZERO, (SPREAD_PER_LISTENER * listeners.max(2)).min(SPREAD_MAX))
-    }
-
-    /// The same where one shall go first and the others stand down when they hear it.
-    ///
-    /// It would be a waste of time if everybody waited, and of the store's if nobody did. So chance chooses a few who
-    /// go first, and the others follow if they hear of no grant. Where there are only a few, all of them are chosen.
-    /// `first`: the spread of those who go first.
-    ///
-    /// Not so for a quorum, whose members those who look at once would divide among themselves.
-    fn turn(&mut self, first: fn(&mut Self) -> Duration) -> Duration {
-        let listeners = self.insight.audience;
-        // Who has had the role listens, too.
-        let others = listeners.saturating_sub(1);
-        if self.profile.rules.is_quorum() {
-            self.late_turn()
-        } else if self.dice.chosen(FORERUNNERS, others) {
-            first(self)
-        } else {
-            HEAD_START + (HEAD_START_PER_LISTENER.saturating_mul(listeners)).min(SPREAD_MAX) + self.late_turn()
-        }
-    }
-
-    /// Of many, spread evenly over the widest spread, more would have looked than the first one takes to be heard of.
-    /// So that spread is divided into parts of which the first two are for the same few, and each later one for twice
-    /// as many as the one before. However many there are, a few go first; and if only a few of those who listen want
-    /// the role, they still wait no longer than [`SPREAD_MAX`] (truncated exponential timers: Nonnenmacher and
-    /// Biersack, "Scalable Feedback for Large Groups", 1999).
-    fn late_turn(&mut self) -> Duration {
-        let doublings = doublings(self.insight.audience);
-        if doublings == 0 {
-            return self.spread();
-        }
-        let width = SPREAD_MAX / (doublings + 1);
-        let part = doublings - self.dice.heads(doublings);
-        self.dice.between(width * part, width * (part + 1))
-    }
-
-    /// Plans the look after a release: who goes first does so at once. One of a few looks in vain, and nobody waits.
+    /// Plans the look after a release.
     pub(super) fn look_for_vacancy(&mut self, now: Mono) {
         self.mistrust_answer();
         if now < self.out_until {
             return self.look(now, now);
         }
-        let look_at = now + self.turn(|_| Duration::ZERO);
+        let look_at = now + self.stagger_after_release();
         if let Some(candidacy) = self.candidacy() {
             candidacy.look_at = look_at;
         }
@@ -269,13 +201,6 @@ impl Election {
         }
     }
 
-    /// How long after a grant the first renewal goes out. The roles of a crowd are granted one after the other in a
-    /// part of a period, and renewed all over it from then on.
-    fn first_period(&mut self) -> Duration {
-        let period = self.profile.timing.renew_period();
-        if self.profile.place.is_zero() { period } else { self.dice.between(Duration::ZERO, period) }
-    }
-
     fn refused(&mut self, now: Mono, flight: Flight, reply: CampaignReply, current: Option<Candidacy>) {
         let timing = self.profile.timing;
         let (outcome, wait) = match reply {
@@ -313,7 +238,8 @@ impl Election {
             CampaignReply::Divided { token, after } => {
                 self.insight.floor = self.insight.floor.max(token);
                 self.insight.guarded = None;
-                (CampaignOutcome::Held, self.pause_between_rounds(now.since(flight.sent_at), after))
+                let divided = self.divided();
+                (CampaignOutcome::Held, self.pause_between_rounds(divided, now.since(flight.sent_at), after))
             }
             CampaignReply::Stale { token, count } => {
                 self.insight.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
@@ -328,24 +254,11 @@ impl Election {
         }
     }
 
-    /// How long after a quorum was divided it is asked again. What is waited for is another's round, which takes about
-    /// as long as the last one of this candidate (`round`), and each time twice as long, where that was too short.
-    /// `after`: for how long the grants of another that is ahead may stand; that one comes back before the others do.
-    fn pause_between_rounds(&mut self, round: Duration, after: Option<Duration>) -> Duration {
-        let period = self.profile.timing.renew_period();
-        let mut divided = 0;
-        if let Some(candidacy) = self.candidacy() {
-            divided = candidacy.divided;
-            candidacy.divided += 1;
-        }
-        let round = round.max(ROUND_MIN) * 2u32.pow(divided.min(DOUBLINGS_MAX));
-        match after {
-            None => self.dice.between(Duration::ZERO, round).min(self.retry_delay()),
-            Some(after) => {
-                let soonest = (round * 2).min(period / 4);
-                self.dice.between(soonest, soonest * 2).min(after + period / 20)
-            }
-        }
+    /// How many times in a row a quorum was divided before this.
+    fn divided(&mut self) -> u32 {
+        let Some(candidacy) = self.candidacy() else { return 0 };
+        candidacy.divided += 1;
+        candidacy.divided - 1
     }
 
     fn follow(&mut self, holder: Holder, token: Token, until: Mono) {
@@ -457,7 +370,7 @@ impl Election {
         let Phase::Candidate(Candidacy { attempt, look_at, .. }) = self.phase else { return };
         if attempt != Attempt::default() {
             self.mistrust_answer();
-            let soon = (now + self.profile.place + self.spread()).max(self.out_until);
+            let soon = (now + self.profile.place + self.stagger()).max(self.out_until);
             if let Some(candidacy) = self.candidacy() {
                 candidacy.look_at = look_at.min(soon);
             }

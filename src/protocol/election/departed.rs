@@ -93,7 +93,7 @@ impl Election {
     pub(super) fn departed(&mut self, now: Mono, session: SessionId, promise: Duration) {
         // Whoever says so of this process is wrong.
         if session != self.profile.session {
-            let due = now + promise + promise / DRIFT_FRACTION + self.spread();
+            let due = now + promise + promise / DRIFT_FRACTION + self.stagger();
             self.departures.learn(session, due);
         }
     }

@@ -13,10 +13,6 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 /// The same for one that may not have been granted at all.
 const UNSURE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The roles of a crowd are renewed at multiples of this, so that those of one moment go out, and are answered,
-/// together: waking up costs as much as a renewal does.
-const GUST: Duration = Duration::from_millis(10);
-
 impl Election {
     /// When the next renewal goes out; none while one is out.
     pub(super) fn renewal_due(&self, term: &Term) -> Option<Mono> {
@@ -107,17 +103,6 @@ impl Election {
     pub(super) fn deadline(&self, flight: Flight, now: Mono) -> Mono {
         let from = if self.profile.rules.sent_at { flight.sent_at } else { now };
         from + self.profile.timing.term_span()
-    }
-
-    /// This moment, or, for a role of a crowd, one a little before it at which others are renewed, too.
-    fn with_others(&self, due: Mono) -> Mono {
-        let gust = if self.profile.place.is_zero() {
-            return due;
-        } else {
-            GUST.min(self.profile.timing.renew_period() / 100)
-        };
-        let early = u128::from(due.as_nanos()) % gust.as_nanos().max(1);
-        due - Duration::from_nanos(u64::try_from(early).unwrap_or(0))
     }
 
     /// Another was heard with a later token: the store shall say now, not at the next period, whether this term still

@@ -6,6 +6,7 @@ mod departed;
 mod flights;
 mod incumbent;
 mod insight;
+mod stagger;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -469,12 +470,6 @@ impl Election {
                 false
             }
         }
-    }
-
-    /// Soon, but not all at once: between a twentieth and a sixth of the renewal period.
-    fn retry_delay(&mut self) -> Duration {
-        let period = self.profile.timing.renew_period();
-        self.dice.between(period / 20, period / 6)
     }
 
     fn app_health(&mut self, now: Mono, healthy: bool) {
