@@ -1,5 +1,5 @@
 //! R5 on the store's side: under which generation of the server a record was written, and until when its role is shut
-//! for new grants.
+//! for new grants. On Redis `generation.lua` and `common.lua` do this.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Guard {
 
     /// No guard is longer than what it was set for: one that seems so was set before the store's clock was stepped
     /// back.
-    pub(super) fn cap(&mut self, longest: StoreTime) {
+    pub(super) fn clamp(&mut self, longest: StoreTime) {
         if let Some((_, until)) = &mut self.shut {
             *until = longest.min(*until);
         }

@@ -1,7 +1,8 @@
 //! The store's side of the protocol: what one atomic step does to the lease and the record of one role.
 //!
 //! This is the reference. The memory store runs it, the simulation runs it, and the Lua scripts of the Redis store are
-//! held against it by random operations.
+//! held against it by random operations: `campaign.lua`, `renew.lua`, `release.lua` and `confirm.lua`, with what they
+//! share in `common.lua`. What is a function here and there has one name.
 //!
 //! A role has two things in the store. The **lease** is there while somebody holds the role and goes away by its TTL.
 //! The **record** stays: the last token, a count of every grant, renewal and release, whether the last term was
@@ -92,7 +93,7 @@ impl Record {
     }
 
     /// The lease was given or extended now.
-    fn extend(&mut self, now: StoreTime, lease: Duration) {
+    fn extend_record(&mut self, now: StoreTime, lease: Duration) {
         self.guard.end(now);
         // A guard that stands keeps the length it was set for.
         self.span = if self.guard.active(now).is_some() { self.span.max(lease) } else { lease };
@@ -146,7 +147,7 @@ impl LeaseCell {
         let mut record = self.record_or_new(server.now);
         let (now, me) = (server.now, request.candidate);
         let span = record.guard_span(self.rules, request.lease_duration);
-        record.guard.cap(now.plus(span));
+        record.guard.clamp(now.plus(span));
         // Likewise an end that is further away than that, or the role would be shut until the clock is there.
         record.until = record.until.min(now.plus(span));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
@@ -160,7 +161,7 @@ impl LeaseCell {
                 lease.duration = request.lease_duration;
                 // An extension counts like any renewal: others conclude from an unchanged count that nobody renewed.
                 record.count += 1;
-                record.extend(now, request.lease_duration);
+                record.extend_record(now, request.lease_duration);
                 let reply = CampaignReply::Granted { token: lease.token, count: record.count };
                 let news = announce(AnnouncementKind::Grant, lease.token, record.count, lease.holder(), 0);
                 self.record = Some(record);
@@ -298,7 +299,7 @@ impl LeaseCell {
         record.count = record.count.max(request.count) + 1;
         // The record may have been lost while the lease was not.
         record.token = record.token.max(request.token);
-        record.extend(server.now, request.lease_duration);
+        record.extend_record(server.now, request.lease_duration);
         // Then the incumbent has the last word again, and so has its release.
         let is_watched = !is_up_to_date || record.guard.active(server.now).is_some();
         let has_the_word = !(self.rules.still && is_watched);
@@ -376,7 +377,7 @@ impl LeaseCell {
         token: Option<Token>,
     ) -> Outcome<CampaignReply> {
         let (token, count) = (token.unwrap_or(record.token), record.count + 1);
-        record.extend(now, request.lease_duration);
+        record.extend_record(now, request.lease_duration);
         self.record = Some(Record { token, count, released: false, writer: Some(request.candidate), ..record });
         let lease = self.lease.insert(Lease {
             candidate: request.candidate,

@@ -1,4 +1,4 @@
-//! Who takes part in a sharded role, and what each leads: the store's side. The reference, as `lease.rs` is for leases.
+//! Who takes part in a sharded role, and what each leads: the store's side. The reference for `presence.lua`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

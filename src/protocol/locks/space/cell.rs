@@ -1,4 +1,4 @@
-//! One name: who holds it and who waits for it.
+//! One name: who holds it and who waits for it. On Redis `lock_common.lua` does this.
 
 use std::collections::HashMap;
 use std::sync::Arc;
