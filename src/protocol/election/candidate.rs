@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::event::{CampaignOutcome, Event, ReleaseReason};
-use super::super::names::{Attempt, Mono, Token};
-use super::super::wire::{
+use super::super::ids::{Attempt, Mono, Token};
+use super::super::messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, RecordVersion, Stamped,
 };
+use super::event::{CampaignOutcome, Event, ReleaseReason};
 use super::{Action, Candidacy, Election, Failure, Flight, Kind, Pending, Phase, RequestId, Term};
 
 /// How long after the end of the known TTL a candidate looks that hears nothing. The lease ends in the very moment of a

@@ -1,6 +1,6 @@
 //! The requests that are out.
 
-use super::super::names::{Attempt, Mono};
+use super::super::ids::{Attempt, Mono};
 
 /// Ties a reply to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
-use super::super::names::{Attempt, Mono, Token};
-use super::super::wire::{RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
+use super::super::ids::{Attempt, Mono, Token};
+use super::super::messages::{RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
+use super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
 use super::{Action, Drain, Election, Failure, Flight, Kind, Phase, Release, RequestId, Term};
 
 /// For how long it is tried to give a lease back, at most a renewal period. A process that ends waits for it.

@@ -2,31 +2,36 @@
 //! time go in, actions come out, and somebody else owns the clock, the store and the network. Extra calls are harmless.
 
 mod candidate;
-mod departed;
+mod clock_step;
+mod event;
 mod flights;
 mod incumbent;
-mod insight;
+mod knowledge;
+mod leadership;
 mod stagger;
+mod takeover;
+mod term_guard;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::dice::Dice;
-use super::event::{Event, LossReason, ReleaseReason, State, View};
-use super::names::{Attempt, Attempts, Candidate, Mono, SessionId, Token};
-use super::rules::Rules;
-use super::standing::Standing;
-use super::timing::Timing;
-use super::wire::{
+use super::ids::{Attempt, Attempts, Candidate, Mono, SessionId, Token};
+use super::messages::{
     Announcement, CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
+use super::random::Dice;
+use super::rules::Rules;
+use super::timing::Timing;
+pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use flights::RequestId;
+pub use leadership::{Promise, Standing};
+pub use term_guard::{Grace, GraceError, Sight, Verdict, Watch};
 
-use departed::Departures;
 use flights::{Flight, Flights, Kind};
-use insight::Insight;
+use knowledge::Insight;
+use takeover::Departures;
 
 /// Who campaigns, and how.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::names::Mono;
+use super::super::ids::Mono;
 use super::Election;
 
 /// Where no more listen than this nobody waits after a release: one of a few asks in vain, and the next leads sooner.

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use super::super::election::Failure;
-use super::super::names::Token;
-use super::super::rules::Rules;
-use super::super::wire::{
+use super::super::ids::Token;
+use super::super::messages::{
     CampaignReply, CampaignRequest, GuardCause, Holder, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest,
 };
+use super::super::rules::Rules;
 use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest, Seats};
 
 /// Ties answers to their question.

@@ -6,18 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::guard::is_generation;
-use super::super::lease::{Server, TokensExhausted};
-use super::super::names::{SessionId, StoreTime, Token};
-use super::names::{LockId, LockName};
-use super::wire::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockInsight,
-    LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
+use super::super::ids::{SessionId, StoreTime, Token};
+use super::super::locks::{
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
+    LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake,
 };
-use super::{RECORD_SPAN, TICKET_SPAN};
-use cell::{Cell, Holder, Living, Ticket, lives};
-
-mod cell;
+use super::guard::is_generation;
+use super::lease::{Server, TokensExhausted};
+use super::lock_cell::{Cell, Holder, Living, Ticket, lives};
 
 /// Which generation of the server the store's locks were written under, and until when it is shut for new grants.
 #[derive(Clone, Debug)]
@@ -368,7 +364,7 @@ impl LockSpace {
         *self = Self::default();
     }
 
-    /// R6: whether a grant that the replicas have acknowledged counts, as [`super::super::LeaseCell::confirm`] for
+    /// R6: whether a grant that the replicas have acknowledged counts, as [`super::LeaseCell::confirm`] for
     /// roles.
     pub fn confirm(&self, server: Server<'_>) -> bool {
         self.generation

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::names::{Attempt, Candidate, SessionId, StoreTime, Token};
+use super::ids::{Attempt, Candidate, SessionId, StoreTime, Token};
 
 /// A reply with the store's clock at the moment it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]

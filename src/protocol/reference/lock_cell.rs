@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::names::{SessionId, StoreTime, Token};
-use super::super::TICKETS_CHECKED;
-use super::super::names::{LockId, LockName};
-use super::super::wire::{LockGrant, LockHolder, Restore, Wake};
+use super::super::ids::{SessionId, StoreTime, Token};
+use super::super::locks::{LockGrant, LockHolder, LockId, LockName, Restore, TICKETS_CHECKED, Wake};
 
 /// Who holds a lock.
 #[derive(Clone, Debug)]

@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::event::Event;
-use super::super::names::{Attempt, Candidate, Mono, SessionId, Token};
-use super::super::wire::{Holder, ReleaseReply, ReleaseRequest, Stamped};
+use super::super::ids::{Attempt, Candidate, Mono, SessionId, Token};
+use super::super::messages::{Holder, ReleaseReply, ReleaseRequest, Stamped};
+use super::event::Event;
 use super::{Action, Election, Failure, Kind, RequestId};
 
 /// How many ended processes are remembered: a lease that one of them had asked for may still be granted.

@@ -12,13 +12,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guard::Guard;
-use super::names::{Attempt, Candidate, SessionId, StoreTime, Token};
-use super::rules::Rules;
-use super::wire::{
+use super::super::ids::{Attempt, Candidate, SessionId, StoreTime, Token};
+use super::super::messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, RecordVersion,
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
+use super::super::rules::Rules;
+use super::guard::Guard;
 
 /// What a step may know of the server that runs it.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The store's side, rule by rule. The Redis scripts are held to the same by tests of their own.
 
-use super::super::names::{Attempt, SessionId};
-use super::super::wire::Knowledge;
+use super::super::super::ids::{Attempt, SessionId};
+use super::super::super::messages::Knowledge;
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);

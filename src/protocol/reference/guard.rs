@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::ids::StoreTime;
+use super::super::messages::GuardCause;
+use super::super::rules::Rules;
 use super::lease::Server;
-use super::names::StoreTime;
-use super::rules::Rules;
-use super::wire::GuardCause;
 
 /// Whether what was written under this generation is the server's own. `id/number`: written by one whose replies count
 /// with acknowledgements; whoever does not ask for those does not mind when replicas come.

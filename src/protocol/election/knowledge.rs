@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::clockwatch::{ClockWatch, slack};
-use super::super::names::{Mono, SessionId, Token};
+use super::super::ids::{Mono, SessionId, Token};
+use super::super::messages::{GuardCause, Holder, Knowledge, RecordVersion};
 use super::super::timing::Timing;
-use super::super::wire::{GuardCause, Holder, Knowledge, RecordVersion};
+use super::clock_step::{ClockWatch, slack};
 
 #[derive(Clone, Debug)]
 struct Rival {

@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::guard::Guard;
-use super::super::lease::{Server, TokensExhausted, next_token};
-use super::super::names::{Attempt, Candidate, StoreTime, Token};
-use super::super::rules::Rules;
-use super::super::wire::{
+use super::super::ids::{Attempt, Candidate, StoreTime, Token};
+use super::super::messages::{
     Announcement, AnnouncementKind, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest,
 };
-use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest};
+use super::super::quorum::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest};
+use super::super::rules::Rules;
+use super::guard::Guard;
+use super::lease::{Server, TokensExhausted, next_token};
 
 /// What part of a lease a grant holds its member until it is raised.
 const PROVISIONAL: u32 = 3;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::names::{SessionId, StoreTime};
-use super::set::ShardSet;
+use super::super::ids::{SessionId, StoreTime};
+use super::super::shards::ShardSet;
 
 /// What a replica says of itself. Nothing that must be safe rests on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
