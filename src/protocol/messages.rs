@@ -30,7 +30,7 @@ pub struct RecordVersion {
 
 /// What a candidate last knew of a role's record, and how long ago (R5 *vanished*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Knowledge {
+pub struct KnownRecord {
     /// What it saw or heard.
     pub version: RecordVersion,
     /// Time since then on the candidate's own clock.
@@ -64,7 +64,7 @@ pub struct CampaignRequest {
     /// The greatest token this replica ever saw (R3).
     pub floor: Token,
     /// What it knows of the record.
-    pub knowledge: Option<Knowledge>,
+    pub knowledge: Option<KnownRecord>,
     /// The last term that it knows to be over, by its release or the end of its process: a quorum's member that has
     /// not heard of that yet does not keep others out for it.
     pub released: Option<(SessionId, Token)>,

@@ -153,7 +153,7 @@ pub use locks::{
     OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake, valid_span,
 };
 pub use messages::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, RecordVersion,
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, KnownRecord, RecordVersion,
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
 pub use quorum::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::ids::{Mono, SessionId, Token};
-use super::super::messages::{GuardCause, Holder, Knowledge, RecordVersion};
+use super::super::messages::{GuardCause, Holder, KnownRecord, RecordVersion};
 use super::super::timing::Timing;
 use super::clock_step::{ClockWatch, slack};
 
@@ -62,7 +62,7 @@ pub(super) struct Insight {
 impl Insight {
     /// What to tell the store (R5). `listening`: messages may have been missed, so that it counts only if it was seen
     /// to stand still for as long as one listens.
-    pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<Knowledge> {
+    pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<KnownRecord> {
         let Known { version, since, at } = self.known?;
         let age = now.since(at);
         if listening && at.since(since) < timing.listen_span() {
@@ -70,7 +70,7 @@ impl Insight {
         }
         let stands = self.rival.as_ref().map_or(Duration::ZERO, |rival| rival.until.since(now));
         let remaining = stands.saturating_sub(slack(timing.lease_duration()));
-        Some(Knowledge { version, age, unchanged_for: now.since(since), remaining })
+        Some(KnownRecord { version, age, unchanged_for: now.since(since), remaining })
     }
 
     /// Since when the record has been known to be as it is.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::super::ids::{Attempt, Candidate, SessionId, StoreTime, Token};
 use super::super::messages::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, RecordVersion,
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, KnownRecord, RecordVersion,
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
 use super::super::rules::Rules;
@@ -259,7 +259,7 @@ impl LeaseCell {
             let is_free = record.released && record.writer.is_some();
             return !is_free && !is_mine && !stood_still(record, request, span);
         }
-        let is_recent = |known: Knowledge| known.version.token == record.token && known.age < span * 5 / 4;
+        let is_recent = |known: KnownRecord| known.version.token == record.token && known.age < span * 5 / 4;
         self.may_have_vanished(record, request) && !request.knowledge.is_some_and(is_recent)
     }
 
