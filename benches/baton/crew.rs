@@ -11,7 +11,7 @@ use baton::base::clock::{BootClock, SharedClock, wall_time};
 use baton::base::process::StallWatch;
 use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
-    Attempt, CampaignReply, CampaignRequest, Candidate, Knowledge, ReleaseRequest, RoleName, SessionId, Timing, Token,
+    Attempt, CampaignReply, CampaignRequest, Candidate, KnownRecord, ReleaseRequest, RoleName, SessionId, Timing, Token,
 };
 use baton::role::{RoleHandle, RoleSpec, Surroundings, role};
 use baton::store::LeaseStore;
@@ -164,7 +164,7 @@ impl Crew {
                 }
                 Ok(CampaignReply::Guarded { version, .. } | CampaignReply::LookAgain { version, .. }) => {
                     let (age, remaining) = (Duration::ZERO, Duration::ZERO);
-                    request.knowledge = Some(Knowledge { version, age, unchanged_for: age, remaining });
+                    request.knowledge = Some(KnownRecord { version, age, unchanged_for: age, remaining });
                 }
                 // A connection that is only being made.
                 Ok(_) | Err(_) => {}

@@ -1,6 +1,55 @@
 //! The protocol of one role: who leads, until when, and under which token. Pure: no clock, no network, no randomness of
 //! its own, nothing but `std`. Everybody else owns those and hands them in.
 //!
+//! # What is not guaranteed
+//!
+//! * *That only one acts.* Each answer is good until its own expiry. What is still on its way then is stopped only by a
+//!   resource that refuses tokens smaller than one it has seen.
+//! * *Anything under clocks that run more than 1 % apart.* They need not agree on the time, and the store's may be
+//!   stepped; a replica's must go on while its machine sleeps.
+//! * *One leader, where two masters are served.* A Redis that can be split needs acknowledgements (R6) or a quorum, and
+//!   a quorum needs members whose clocks are not stepped together, and an objector whose answer comes.
+//! * *That somebody leads.* Nobody does while the store does not answer, under a guard, and for a lease after a role
+//!   was first asked for: in doubt availability gives way.
+//! * *Of locks and ledgers as much.* A lock knows neither evictions nor steps of the store's clock; a ledger that is
+//!   lost together with its leader is lost.
+//!
+//! # What is where
+//!
+//! Each rule of `docs/guarantees.md`, the file that keeps it here, the script that does on Redis what the reference
+//! does (`src/store/redis/scripts/`), and one test of many: those whose names begin with the rule's are in
+//! `tests/support/conformance/`, for every store, and in `tests/simulation/holes.rs`, with the rule switched off.
+//!
+//! | rule | file | script | test |
+//! |---|---|---|---|
+//! | R1 campaign | `election/candidate.rs` | | `an_unanswered_campaign_is_repeated_under_the_same_attempt` |
+//! | R1 | `reference/lease.rs` | `campaign.lua` | `r1_a_repeated_attempt_is_under_every_guard` |
+//! | R2 deadline | `election/incumbent.rs` | | `a_term_is_counted_from_when_its_request_was_sent` |
+//! | R2 | `election/leadership.rs` | | `an_answer_promises_the_shorter_of_validity_and_what_is_left` |
+//! | R3 tokens | `reference/lease.rs` | `campaign.lua` | `r3_tokens_rise_above_the_record_the_floor_and_the_clock` |
+//! | R4 reassert | `reference/lease.rs` | `renew.lua` | `r4_the_count_goes_on_where_the_store_lost_it` |
+//! | R5 guard | `reference/guard.rs` | `common.lua` | `r5_guard_off_asks_nothing` |
+//! | R5 | `reference/guard.rs` | `generation.lua` | `r5_an_old_master_is_promoted_again_in_the_same_process` |
+//! | R5 vanished | `reference/lease.rs` | `campaign.lua` | `r5_vanished_is_told_by_the_end_that_the_record_remembers` |
+//! | R5 what is known | `election/knowledge.rs` | | `what_is_known_grows_old_although_it_is_told_again` |
+//! | R6 acks | `reference/lease.rs` | `confirm.lua` | `r6_a_replica_that_acknowledged_another_master_comes_back` |
+//! | R7 release | `election/incumbent.rs` | | `a_drain_keeps_and_renews_the_lease_until_the_last_promise_has_run_out` |
+//! | R7 | `reference/lease.rs` | `release.lua` | `r7_nobody_releases_anothers_lease` |
+//! | R7 of who has ended | `election/takeover.rs` | `release.lua` | `who_could_not_lead_leaves_it_to_others` |
+//! | R8 waiting | `election/candidate.rs` | | `a_heartbeat_keeps_a_candidate_quiet_for_one_lease_on_its_own_clock` |
+//! | R8 spreading | `election/stagger.rs` | | `of_a_few_that_hear_a_release_nobody_waits` |
+//! | R8 clock steps | `election/clock_step.rs` | | `steps_are_reported_and_drift_and_delay_are_not` |
+//! | a quorum | `quorum/round.rs` | | `one_member_that_knows_of_an_incumbent_outweighs_all_others` |
+//! | a member | `reference/quorum_member.rs` | `member_campaign.lua` | `a_raise_never_lowers_a_token` |
+//! | a member | `reference/quorum_member.rs` | `member_raise.lua` | `the_members_count_together` |
+//! | a member | `reference/quorum_member.rs` | `member_renew.lua` | `without_r4_a_lost_lease_stays_lost` |
+//! | a member | `reference/quorum_member.rs` | `member_release.lua` | `a_grant_that_is_taken_back_is_not_announced` |
+//! | Lease objects | `reference/lease_object/decide.rs` | | `nobody_releases_anothers_lease` |
+//! | locks | `reference/locks.rs` | `lock_take.lua` | `a_request_that_is_repeated_finds_its_grant_and_counts_once` |
+//! | locks, their queue | `reference/lock_cell.rs` | `lock_common.lua` | `nobody_overtakes_a_fair_ticket` |
+//! | ledgers (P6) | `reference/ledger.rs` | `job_write.lua` | `a_leader_writes_on_what_it_knows_and_on_nothing_else` |
+//! | shards | `reference/presence.rs` | `presence.lua` | `those_are_present_that_said_so_within_their_span` |
+//!
 //! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.
 //! * [`LeaseCell`] is the store's side: what one atomic step does to a role's lease and record. The Lua scripts of the
 //!   Redis store are held against it.
@@ -81,44 +130,38 @@
 //!     [`Input::Departed`]).
 //! 15. Extra calls of [`Election::handle_timeout`], answers nobody asked for and answers that come twice change
 //!     nothing.
-mod clockwatch;
-mod dice;
 mod election;
-mod event;
-mod guard;
+mod ids;
 pub mod jobs;
-mod lease;
 mod locks;
-mod names;
-pub mod observed;
+mod messages;
 mod quorum;
+mod random;
+mod reference;
 mod rules;
 mod shards;
-mod standing;
-mod tenure;
 mod timing;
-mod wire;
 
-pub use dice::Dice;
-pub use election::{Action, Election, Failure, Input, Profile, RequestId};
-pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
-pub use lease::{LeaseCell, Outcome, Server, TokensExhausted};
+pub use election::{
+    Action, CampaignOutcome, Election, Event, Failure, Grace, GraceError, Input, LossReason, Profile, Promise,
+    ReleaseReason, RenewalOutcome, RequestId, Sight, Standing, State, Verdict, View, Watch,
+};
+pub use ids::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use locks::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
     LockId, LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest, LockSpace, NAMES_MAX,
     OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake, valid_span,
 };
-pub use names::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
+pub use messages::{
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, KnownRecord, RecordVersion,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
+};
 pub use quorum::{
     Answer, Ask, Ballot, CampaignRound, Chorus, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
     RenewRound, Round, Seat, Seats, Step, Vote, lists_agree,
 };
+pub use random::Dice;
+pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object as observed};
 pub use rules::Rules;
 pub use shards::{Balance, Member, Mine, Orders, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread};
-pub use standing::{Promise, Standing};
-pub use tenure::{Grace, GraceError, Sight, Verdict, Watch};
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};
-pub use wire::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, RecordVersion,
-    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
-};

@@ -45,6 +45,11 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Whether several stores decide together: where candidates that ask at once divide them among themselves.
+    pub const fn is_quorum(&self) -> bool {
+        self.objection
+    }
+
     /// One Redis, with or without replicas, and the memory store.
     pub const REDIS: Self = Self {
         repeat: true,

@@ -4,6 +4,7 @@
 mod docs;
 mod floors;
 mod parts;
+mod rules;
 mod source;
 mod tidy;
 mod tree;

@@ -343,9 +343,8 @@ fn mean(size: usize, place: Place, end: End) -> (f64, f64) {
     (campaigns, took_ms)
 }
 
-/// Of a thousand that share threads, seventy ask after a release if nobody is let go first: a few parts of them have
-/// waited by the time that the rest have heard it, and of the grant. Hundreds ask, apart or together, if they forget
-/// how many they are whenever one is granted, or leads that does not know.
+/// Of a thousand that share threads a hundred ask after a release if the spread does not grow with them. Hundreds ask,
+/// apart or together, if they forget how many they are whenever one is granted, or leads that does not know.
 #[test]
 fn of_a_thousand_candidates_no_more_ask_than_of_thirty_and_the_next_one_leads_as_soon() {
     for (place, later_ms_max) in [(Place::Apart, 10.0), (Place::Together, 50.0)] {

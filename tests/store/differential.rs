@@ -169,7 +169,7 @@ impl Pair<'_> {
                 self.same_token(mine, twin);
                 floor = mine;
             }
-            let knowledge = (!random.one_in(2)).then(|| Knowledge {
+            let knowledge = (!random.one_in(2)).then(|| KnownRecord {
                 version: RecordVersion {
                     token: if random.one_in(6) { random.pick(&known) } else { self.version.token },
                     count: (self.version.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2])),
@@ -281,7 +281,7 @@ impl Pair<'_> {
         let answer = self.store().campaign(&self.role, request.clone()).await.expect("an answer");
         self.note_watch(before);
         let server = self.server(generation, answer.store_time);
-        let knowledge = request.knowledge.map(|known| Knowledge {
+        let knowledge = request.knowledge.map(|known| KnownRecord {
             version: RecordVersion {
                 token: self.twin(known.version.token),
                 count: self.twin_count(known.version.count),

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use baton::config::{AckMode, Guard, KubernetesConfig, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
-    CampaignReply, CampaignRequest, Knowledge, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    CampaignReply, CampaignRequest, KnownRecord, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
     RoleName, SessionId, Token,
 };
 use baton::store::kubernetes::KubernetesStore;

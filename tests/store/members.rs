@@ -130,7 +130,7 @@ impl Pair<'_> {
                     _ => Token::NONE,
                 };
                 // What a candidate knows is nothing to a member.
-                let knowledge = random.one_in(3).then_some(Knowledge {
+                let knowledge = random.one_in(3).then_some(KnownRecord {
                     version: RecordVersion { token: self.latest.1, count: self.count, writer: None },
                     age: ms(1),
                     unchanged_for: ms(1),

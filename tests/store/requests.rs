@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Attempt, CampaignRequest, Candidate, Knowledge, RecordVersion, ReleaseRequest, RenewRequest, SessionId, Token,
+    Attempt, CampaignRequest, Candidate, KnownRecord, RecordVersion, ReleaseRequest, RenewRequest, SessionId, Token,
 };
 
 /// Long enough that no test waits for it by accident.
@@ -39,8 +39,8 @@ pub fn unguarded(session: u128, attempt: u64) -> CampaignRequest {
 }
 
 /// What a candidate knows that heard of this version a while ago.
-pub fn knows(version: RecordVersion, age: Duration) -> Option<Knowledge> {
-    Some(Knowledge { version, age, unchanged_for: age, remaining: Duration::ZERO })
+pub fn knows(version: RecordVersion, age: Duration) -> Option<KnownRecord> {
+    Some(KnownRecord { version, age, unchanged_for: age, remaining: Duration::ZERO })
 }
 
 /// The version of a record that this session has just written.
@@ -49,8 +49,8 @@ pub fn version_of(writer: u128, (token, count): (Token, u64)) -> RecordVersion {
 }
 
 /// What a candidate knows that has watched a lease of this length run out.
-pub fn knows_for(known: RecordVersion, lease: Duration) -> Option<Knowledge> {
-    knows(known, lease).map(|known| Knowledge { age: Duration::ZERO, ..known })
+pub fn knows_for(known: RecordVersion, lease: Duration) -> Option<KnownRecord> {
+    knows(known, lease).map(|known| KnownRecord { age: Duration::ZERO, ..known })
 }
 
 /// What a candidate knows that found nothing.

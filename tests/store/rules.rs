@@ -83,7 +83,7 @@ async fn a_lease_that_is_gone_before_its_time_guards_the_role_as_vanished() {
     let store = connected(&redis.url()).await;
     let (token, count) = win_after_the_start(&store, 1, LEASE / 60).await;
     redis.command(&["DEL", LEASE_KEY]);
-    let knowledge = Some(Knowledge {
+    let knowledge = Some(KnownRecord {
         version: version_of(1, (token, count)),
         age: ms(10),
         unchanged_for: ms(10),

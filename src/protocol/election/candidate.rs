@@ -1,36 +1,14 @@
 //! The side that wants the lease: when to look, and what the answers mean (R1, R5, R8).
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::event::{CampaignOutcome, Event, ReleaseReason};
-use super::super::names::{Mono, Token};
-use super::super::wire::{
+use super::super::ids::{Attempt, Mono, Token};
+use super::super::messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, RecordVersion, Stamped,
 };
-use super::{Action, Election, Failure, Flight, Kind, Phase, RequestId, Term};
-
-/// How far wake-ups are spread for each replica that listens (R8): so much that one grant is heard before many look.
-const SPREAD_PER_LISTENER: Duration = Duration::from_micros(300);
-/// The widest spread, whatever the audience.
-const SPREAD_MAX: Duration = Duration::from_millis(50);
-/// The least that a round of a quorum is taken for.
-const ROUND_MIN: Duration = Duration::from_millis(2);
-/// Enough for a hundred million listeners, and for pauses of hours.
-const DOUBLINGS_MAX: u32 = 24;
-/// How many of those who listen go first, on average, and where there are as many. With five there is none once in a
-/// hundred and fifty times.
-const FORERUNNERS: u32 = 5;
-/// So much later the others begin: one of the first has been granted by then, and they have heard of it. The store
-/// tells them one after the other.
-const HEAD_START: Duration = Duration::from_millis(2);
-const HEAD_START_PER_LISTENER: Duration = Duration::from_micros(30);
-
-/// How many times a spread that is as wide as it may be is doubled in density (see [`Election::late_turn`]): so often
-/// that its first part is not denser than [`SPREAD_PER_LISTENER`] asks for.
-fn doublings(audience: u32) -> u32 {
-    let thin = |doublings: u32| SPREAD_MAX * 2u32.pow(doublings) >= SPREAD_PER_LISTENER * audience * (doublings + 1);
-    (0..DOUBLINGS_MAX).find(|doublings| thin(*doublings)).unwrap_or(DOUBLINGS_MAX)
-}
+use super::event::{CampaignOutcome, Event, ReleaseReason};
+use super::{Action, Candidacy, Election, Failure, Flight, Kind, Pending, Phase, RequestId, Term};
 
 /// How long after the end of the known TTL a candidate looks that hears nothing. The lease ends in the very moment of a
 /// later renewal, which comes some milliseconds late: a look just before it would find two thirds of a lease left each
@@ -41,31 +19,48 @@ fn past_renewal(lease: Duration) -> Duration {
 
 impl Election {
     /// A candidate may look unless its app is unwell, it is leaving, or a look is out already.
-    pub(super) fn may_look(&self) -> bool {
-        self.app_healthy && !self.leaving && !self.in_flight(Kind::Campaign, self.attempt)
+    pub(super) fn may_look(&self, candidacy: &Candidacy) -> bool {
+        self.app_healthy && !self.leaving && !candidacy.awaits_answer()
+    }
+
+    fn candidacy(&mut self) -> Option<&mut Candidacy> {
+        match &mut self.phase {
+            Phase::Candidate(candidacy) => Some(candidacy),
+            Phase::Leading(_) | Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => None,
+        }
     }
 
     pub(super) fn candidate_timeout(&mut self, now: Mono) {
         if self.vacate_due().is_some_and(|due| now >= due) {
             self.vacate(now);
         }
-        if self.may_look() && now >= self.look_due() {
-            self.campaign(now);
+        if let Phase::Candidate(candidacy) = self.phase
+            && self.may_look(&candidacy)
+            && now >= self.look_due(&candidacy)
+        {
+            self.campaign(now, candidacy);
         }
     }
 
-    /// When it looks, with the patience that it was told to have. A campaign without an answer may have been granted:
-    /// it is asked for again without.
-    pub(super) fn look_due(&self) -> Mono {
-        if self.unanswered || self.waited { self.look_at } else { self.look_at + self.patience }
+    /// When it looks, with the patience that it was told to have.
+    pub(super) fn look_due(&self, candidacy: &Candidacy) -> Mono {
+        candidacy.look_at + self.patience_left(candidacy)
+    }
+
+    /// A campaign without an answer may have been granted: it is asked for again without patience.
+    pub(super) fn patience_left(&self, candidacy: &Candidacy) -> Duration {
+        let has_none = candidacy.pending == Pending::Unanswered || candidacy.waited;
+        if has_none { Duration::ZERO } else { self.patience }
     }
 
     /// Plans the next look: not before a cooldown is over, and not within a lease of a heartbeat.
     pub(super) fn look(&mut self, now: Mono, at: Mono) {
         let quiet = self.quiet_until().map(|until| until.min(self.looked_at + self.profile.timing.quiet_span()));
         let soonest = quiet.filter(|until| now < *until).map_or(at, |until| until.max(at)).max(self.out_until);
-        self.look_at =
-            soonest + self.turn(|election| election.spread_of(election.insight.audience.min(FORERUNNERS + 1)));
+        let look_at = soonest + self.stagger();
+        if let Some(candidacy) = self.candidacy() {
+            candidacy.look_at = look_at;
+        }
     }
 
     /// Until when news of another keep this candidate from looking (R8).
@@ -74,74 +69,41 @@ impl Election {
         self.insight.quiet_until(lease).filter(|_| self.profile.rules.heartbeats)
     }
 
-    /// A few random milliseconds, more where many listen, so that they do not all look at once.
-    pub(super) fn spread(&mut self) -> Duration {
-        self.spread_of(self.insight.audience)
-    }
-
-    fn spread_of(&mut self, listeners: u32) -> Duration {
-        self.dice.between(Duration::ZERO, (SPREAD_PER_LISTENER * listeners.max(2)).min(SPREAD_MAX))
-    }
-
-    /// The same where one shall go first and the others stand down when they hear it.
-    ///
-    /// It would be a waste of time if everybody waited, and of the store's if nobody did. So chance chooses a few who
-    /// go first, and the others follow if they hear of no grant. Where there are only a few, all of them are chosen.
-    /// `first`: the spread of those who go first.
-    ///
-    /// Not so for a quorum, whose members those who look at once would divide among themselves.
-    fn turn(&mut self, first: fn(&mut Self) -> Duration) -> Duration {
-        let listeners = self.insight.audience;
-        // Who has had the role listens, too.
-        let others = listeners.saturating_sub(1);
-        if self.profile.rules.objection {
-            self.late_turn()
-        } else if self.dice.chosen(FORERUNNERS, others) {
-            first(self)
-        } else {
-            HEAD_START + (HEAD_START_PER_LISTENER.saturating_mul(listeners)).min(SPREAD_MAX) + self.late_turn()
-        }
-    }
-
-    /// Of many, spread evenly over the widest spread, more would have looked than the first one takes to be heard of.
-    /// So that spread is divided into parts of which the first two are for the same few, and each later one for twice
-    /// as many as the one before. However many there are, a few go first; and if only a few of those who listen want
-    /// the role, they still wait no longer than [`SPREAD_MAX`] (truncated exponential timers: Nonnenmacher and
-    /// Biersack, "Scalable Feedback for Large Groups", 1999).
-    fn late_turn(&mut self) -> Duration {
-        let doublings = doublings(self.insight.audience);
-        if doublings == 0 {
-            return self.spread();
-        }
-        let width = SPREAD_MAX / (doublings + 1);
-        let part = doublings - self.dice.heads(doublings);
-        self.dice.between(width * part, width * (part + 1))
-    }
-
-    /// Plans the look after a release: who goes first does so at once. One of a few looks in vain, and nobody waits.
+    /// Plans the look after a release.
     pub(super) fn look_for_vacancy(&mut self, now: Mono) {
+        self.mistrust_answer();
         if now < self.out_until {
             return self.look(now, now);
         }
-        self.look_at = now + self.turn(|_| Duration::ZERO);
+        let look_at = now + self.stagger_after_release();
+        if let Some(candidacy) = self.candidacy() {
+            candidacy.look_at = look_at;
+        }
     }
 
-    fn campaign(&mut self, now: Mono) {
-        if !self.unanswered {
-            self.attempt = self.profile.attempts.take();
+    /// The answer that is waited for may be older than what is known now.
+    fn mistrust_answer(&mut self) {
+        if let Some(candidacy) = self.candidacy()
+            && candidacy.pending == Pending::Out
+        {
+            candidacy.pending = Pending::OutAndStale;
         }
-        self.unanswered = false;
-        self.look_again = false;
-        self.waited = true;
+    }
+
+    fn campaign(&mut self, now: Mono, before: Candidacy) {
+        let repeats = before.pending == Pending::Unanswered;
+        let attempt = if repeats { before.attempt } else { self.profile.attempts.take() };
         // News postpone, and no more: now the store shall say whether they are its own.
-        self.doubts_news = self.quiet_until().is_some_and(|until| now < until);
+        let doubts_news = self.quiet_until().is_some_and(|until| now < until);
+        self.phase =
+            Phase::Candidate(Candidacy { attempt, pending: Pending::Out, waited: true, doubts_news, ..before });
         self.looked_at = now;
         let timing = self.profile.timing;
         // Within the listening period only a release opens the role; a candidate that claims to know nothing gets just
         // that.
         let knowledge = self.insight.knowledge(now, &timing, now < self.listen_until);
         let request = CampaignRequest {
-            candidate: self.candidate(self.attempt),
+            candidate: self.candidate(attempt),
             identity: self.profile.identity.clone(),
             lease_duration: timing.lease_duration(),
             floor: self.insight.floor,
@@ -149,55 +111,63 @@ impl Election {
             released: self.insight.released,
             guard: self.profile.guard,
         };
-        let id = self.depart(now, Kind::Campaign, self.attempt);
+        let id = self.flights.depart(now, Kind::Campaign, attempt);
         self.actions.push_back(Action::Campaign { id, request });
     }
 
     pub(super) fn campaigned(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<CampaignReply>, Failure>) {
-        let Some(flight) = self.arrive(id, Kind::Campaign) else { return };
+        let Some(flight) = self.flights.arrive(id, Kind::Campaign) else { return };
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);
-        let current = matches!(self.phase, Phase::Candidate) && flight.attempt == self.attempt && !self.unanswered;
-        if reply.is_ok() {
-            self.own_grants = None;
-        }
-        if let Ok(Stamped { reply, .. }) = &reply
-            && self.doubts_news
-            && current
-        {
-            self.insight.compare_with_store(match reply {
-                CampaignReply::Held { holder, .. } => Some(holder.session),
-                _ => None,
-            });
-        }
+        let current = self.candidacy().and_then(|candidacy| candidacy.answered(flight.attempt));
         match reply {
-            Ok(Stamped { reply: CampaignReply::Granted { token, count }, .. }) => {
-                self.granted(now, flight, token, count, current && !stepped);
+            Ok(Stamped { reply, .. }) => {
+                if let Some(candidacy) = self.candidacy() {
+                    candidacy.own_grants = None;
+                }
+                if current.is_some_and(|before| before.doubts_news) {
+                    self.insight.compare_with_store(reply.holder());
+                }
+                if let CampaignReply::Granted { token, count } = reply {
+                    self.granted(now, flight, token, count, current.is_some() && !stepped);
+                } else {
+                    self.refused(now, flight, reply, current);
+                }
             }
-            Ok(Stamped { reply, .. }) => self.refused(now, flight, reply, current),
             Err(_) => {
                 self.tell(Event::Campaigned { outcome: CampaignOutcome::Error });
-                if current && self.leaving {
-                    // It may have been granted: session and attempt name it, though its token is not known.
-                    self.give_back(now, flight.attempt, Token::NONE, ReleaseReason::Unused, now);
-                } else if current && self.is_in_the_way(now) {
-                    self.own_grants = None;
-                    self.out_until = now + self.profile.timing.lease_duration();
-                    self.give_back(now, flight.attempt, Token::NONE, ReleaseReason::Unused, now);
-                } else if current {
-                    self.unanswered = self.profile.rules.repeat;
-                    let at = now + self.retry_delay();
-                    self.look(now, at);
+                if let Some(before) = current {
+                    self.unanswered(now, before);
                 }
             }
         }
         self.end_if_idle();
     }
 
+    /// No answer to the current campaign: it may have been granted. Session and attempt name it, though its token is
+    /// not known.
+    fn unanswered(&mut self, now: Mono, before: Candidacy) {
+        let in_the_way = self.is_in_the_way(now, before.own_grants);
+        if self.leaving || in_the_way {
+            if !self.leaving {
+                self.out_until = now + self.profile.timing.lease_duration();
+            }
+            return self.give_back(now, before.attempt, Token::NONE, ReleaseReason::Unused, now);
+        }
+        let repeat = self.profile.rules.repeat;
+        if let Some(candidacy) = self.candidacy()
+            && repeat
+        {
+            candidacy.pending = Pending::Unanswered;
+        }
+        let at = now + self.retry_delay();
+        self.look(now, at);
+    }
+
     /// After a step of the store's clock, whatever lease ended since may have ended early. By the time this is over,
     /// its holder has stepped down.
     pub(super) fn mind_step(&mut self, now: Mono, stepped: bool) {
-        if stepped && matches!(self.phase, Phase::Candidate) {
+        if stepped && self.is_candidate() {
             self.out_until = self.out_until.max(now + self.profile.timing.lease_duration());
         }
     }
@@ -207,7 +177,7 @@ impl Election {
         let behind = self.profile.rules.tokens && token <= self.insight.floor;
         self.insight.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
         let deadline = self.deadline(flight, now);
-        let candidate = matches!(self.phase, Phase::Candidate);
+        let candidate = self.is_candidate();
         if candidate && (self.leaving || !self.app_healthy) {
             self.give_back(now, flight.attempt, token, ReleaseReason::Unused, now);
         } else if !current || behind {
@@ -221,9 +191,7 @@ impl Election {
             let at = now + self.retry_delay();
             self.look(now, at);
         } else {
-            self.guarded = None;
-            self.divided = 0;
-            self.waited = false;
+            self.insight.guarded = None;
             self.insight.forget_rival(token);
             let next_renewal = now.max(flight.sent_at + self.first_period());
             let term = Term { attempt: flight.attempt, token, since: now, deadline, count, next_renewal };
@@ -233,22 +201,15 @@ impl Election {
         }
     }
 
-    /// How long after a grant the first renewal goes out. The roles of a crowd are granted one after the other in a
-    /// part of a period, and renewed all over it from then on.
-    fn first_period(&mut self) -> Duration {
-        let period = self.profile.timing.renew_period();
-        if self.profile.place.is_zero() { period } else { self.dice.between(Duration::ZERO, period) }
-    }
-
-    fn refused(&mut self, now: Mono, flight: Flight, reply: CampaignReply, current: bool) {
+    fn refused(&mut self, now: Mono, flight: Flight, reply: CampaignReply, current: Option<Candidacy>) {
         let timing = self.profile.timing;
         let (outcome, wait) = match reply {
             CampaignReply::Held { holder, token, remaining, version } => {
-                if current && token > self.insight.floor && self.insight.floor > Token::NONE {
+                if current.is_some() && token > self.insight.floor && self.insight.floor > Token::NONE {
                     self.tell(Event::Contended { winner: holder.identity.clone(), token });
                 }
                 self.insight.learn(version, now);
-                self.guarded = None;
+                self.insight.guarded = None;
                 // Counted from when the store may have read its clock at the earliest.
                 let until = flight.sent_at + remaining.min(timing.lease_duration());
                 self.follow(holder, token, until);
@@ -257,17 +218,17 @@ impl Election {
             CampaignReply::Guarded { cause, remaining, version } => {
                 self.insight.learn(version, now);
                 let remaining = remaining.min(timing.lease_duration());
-                if self.guarded.is_none_or(|(known, until)| known != cause || until <= now) {
+                if self.insight.guarded.is_none_or(|(known, until)| known != cause || until <= now) {
                     self.tell(Event::Guarded { cause, remaining });
                 }
-                self.guarded = Some((cause, now + remaining));
+                self.insight.guarded = Some((cause, now + remaining));
                 // Once in between as well: a guard that is due by then (a replica came, R6) begins when somebody asks.
                 let wait = if self.profile.rules.still { remaining.min(timing.listen_span()) } else { remaining };
                 (CampaignOutcome::Guarded, wait + self.profile.place)
             }
             CampaignReply::LookAgain { version, span } => {
                 self.insight.learn(version, now);
-                self.guarded = None;
+                self.insight.guarded = None;
                 // Long enough that the record is known to have stood still, or to be renewed; and a moment at least
                 // where it was known already and could not be told (listening).
                 let still = (self.insight.known_since().unwrap_or(now) + span).max(self.listen_until);
@@ -276,8 +237,9 @@ impl Election {
             }
             CampaignReply::Divided { token, after } => {
                 self.insight.floor = self.insight.floor.max(token);
-                self.guarded = None;
-                (CampaignOutcome::Held, self.pause_between_rounds(now.since(flight.sent_at), after))
+                self.insight.guarded = None;
+                let divided = self.divided();
+                (CampaignOutcome::Held, self.pause_between_rounds(divided, now.since(flight.sent_at), after))
             }
             CampaignReply::Stale { token, count } => {
                 self.insight.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
@@ -286,32 +248,24 @@ impl Election {
             CampaignReply::Granted { .. } => return,
         };
         self.tell(Event::Campaigned { outcome });
-        if current {
-            let wait = if self.look_again { Duration::ZERO } else { wait };
+        if let Some(before) = current {
+            let wait = if before.pending == Pending::OutAndStale { Duration::ZERO } else { wait };
             self.look(now, now + wait);
         }
     }
 
-    /// How long after a quorum was divided it is asked again. What is waited for is another's round, which takes about
-    /// as long as the last one of this candidate (`round`), and each time twice as long, where that was too short.
-    /// `after`: for how long the grants of another that is ahead may stand; that one comes back before the others do.
-    fn pause_between_rounds(&mut self, round: Duration, after: Option<Duration>) -> Duration {
-        let period = self.profile.timing.renew_period();
-        let round = round.max(ROUND_MIN) * 2u32.pow(self.divided.min(DOUBLINGS_MAX));
-        self.divided += 1;
-        match after {
-            None => self.dice.between(Duration::ZERO, round).min(self.retry_delay()),
-            Some(after) => {
-                let soonest = (round * 2).min(period / 4);
-                self.dice.between(soonest, soonest * 2).min(after + period / 20)
-            }
-        }
+    /// How many times in a row a quorum was divided before this.
+    fn divided(&mut self) -> u32 {
+        let Some(candidacy) = self.candidacy() else { return 0 };
+        candidacy.divided += 1;
+        candidacy.divided - 1
     }
 
     fn follow(&mut self, holder: Holder, token: Token, until: Mono) {
         let identity = holder.identity.clone();
-        self.divided = 0;
-        self.waited = false;
+        if let Some(candidacy) = self.candidacy() {
+            (candidacy.divided, candidacy.waited) = (0, false);
+        }
         if self.insight.follow(holder, token, until) {
             self.tell(Event::Following { holder: identity, token });
         }
@@ -338,31 +292,32 @@ impl Election {
 
     /// A candidate hears of a grant that is its own, as a rule right before the answer.
     fn heard_own(&mut self, now: Mono, news: &Announcement) {
-        if matches!(self.phase, Phase::Candidate) && news.kind == AnnouncementKind::Grant {
-            let lease = self.profile.timing.lease_duration();
-            let unbroken = self.own_grants.filter(|(_, last)| now.since(*last) < lease);
-            self.own_grants = Some((unbroken.map_or(now, |(first, _)| first), now));
+        let lease = self.profile.timing.lease_duration();
+        if let Some(candidacy) = self.candidacy()
+            && news.kind == AnnouncementKind::Grant
+        {
+            let unbroken = candidacy.own_grants.filter(|(_, last)| now.since(*last) < lease);
+            candidacy.own_grants = Some((unbroken.map_or(now, |(first, _)| first), now));
         }
     }
 
     /// The store gives it the role, again and again, and for a whole lease no answer has counted: its acknowledgements
     /// do not come, say, or it is too far away. Others shall try, whom its lease keeps out.
-    fn is_in_the_way(&self, now: Mono) -> bool {
+    fn is_in_the_way(&self, now: Mono, own_grants: Option<(Mono, Mono)>) -> bool {
         let timing = &self.profile.timing;
         let is_deaf = now.since(self.answered_at) >= timing.lease_duration();
         self.profile.rules.makes_way
             && is_deaf
-            && self.own_grants.is_some_and(|(first, _)| now.since(first) >= timing.renew_period())
+            && own_grants.is_some_and(|(first, _)| now.since(first) >= timing.renew_period())
     }
 
     fn heard_release(&mut self, now: Mono, news: &Announcement) {
-        if !matches!(self.phase, Phase::Candidate) || !self.insight.forget_rival(news.token) {
+        if !self.is_candidate() || !self.insight.forget_rival(news.token) {
             return;
         }
         let Announcement { token, count, .. } = *news;
         self.insight.released = Some((news.holder.session, token));
         self.insight.learn(RecordVersion { token, count, writer: Some(news.holder.session) }, now);
-        self.look_again = true;
         self.look_for_vacancy(now);
     }
 
@@ -374,7 +329,7 @@ impl Election {
         if news.holder.identity == self.profile.identity && self.insight.is_new_clash(news.holder.session) {
             self.tell(Event::IdentityClash { session: news.holder.session });
         }
-        if !matches!(self.phase, Phase::Candidate) || !self.profile.rules.heartbeats {
+        if !self.is_candidate() || !self.profile.rules.heartbeats {
             self.insight.floor = self.insight.floor.max(news.token);
             self.doubt(now, news.token);
             return;
@@ -383,18 +338,23 @@ impl Election {
             return;
         }
         self.answered = true;
-        if self.in_flight(Kind::Campaign, self.attempt) {
-            // Another leads: whatever answer is still out is about the past. The next campaign is a new attempt.
-            if news.kind == AnnouncementKind::Grant {
-                self.tell(Event::Contended { winner: news.holder.identity.clone(), token: news.token });
-            }
-            self.attempt = self.profile.attempts.take();
-        }
-        self.unanswered = false;
-        self.look_again = false;
-        self.guarded = None;
+        self.end_attempt(&news);
+        self.insight.guarded = None;
         self.follow(news.holder, news.token, now + self.profile.timing.lease_duration());
         self.look(now, now);
+    }
+
+    /// Another leads: whatever answer is still out is about the past. The next campaign is a new attempt.
+    fn end_attempt(&mut self, news: &Announcement) {
+        let Phase::Candidate(candidacy) = &mut self.phase else { return };
+        let awaited = candidacy.awaits_answer();
+        candidacy.pending = Pending::None;
+        if awaited {
+            candidacy.attempt = self.profile.attempts.take();
+        }
+        if awaited && news.kind == AnnouncementKind::Grant {
+            self.tell(Event::Contended { winner: Arc::clone(&news.holder.identity), token: news.token });
+        }
     }
 
     /// From now on half a lease of listening comes before a grant that no release has opened (R8).
@@ -407,9 +367,13 @@ impl Election {
     /// Something may have been missed. If it was a release, the look finds the role open; if it was a heartbeat, half a
     /// lease of listening brings the next one, and until then this candidate counts as knowing nothing (R8).
     pub(super) fn missed_messages(&mut self, now: Mono) {
-        if matches!(self.phase, Phase::Candidate) && self.attempt.0 > 0 {
-            self.look_again = true;
-            self.look_at = self.look_at.min((now + self.profile.place + self.spread()).max(self.out_until));
+        let Phase::Candidate(Candidacy { attempt, look_at, .. }) = self.phase else { return };
+        if attempt != Attempt::default() {
+            self.mistrust_answer();
+            let soon = (now + self.profile.place + self.stagger()).max(self.out_until);
+            if let Some(candidacy) = self.candidacy() {
+                candidacy.look_at = look_at.min(soon);
+            }
         }
     }
 }

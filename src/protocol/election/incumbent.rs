@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
-use super::super::names::{Attempt, Mono, Token};
-use super::super::wire::{RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
+use super::super::ids::{Attempt, Mono, Token};
+use super::super::messages::{RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
+use super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
 use super::{Action, Drain, Election, Failure, Flight, Kind, Phase, Release, RequestId, Term};
 
 /// For how long it is tried to give a lease back, at most a renewal period. A process that ends waits for it.
@@ -13,21 +13,17 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 /// The same for one that may not have been granted at all.
 const UNSURE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The roles of a crowd are renewed at multiples of this, so that those of one moment go out, and are answered,
-/// together: waking up costs as much as a renewal does.
-const GUST: Duration = Duration::from_millis(10);
-
 impl Election {
     /// When the next renewal goes out; none while one is out.
     pub(super) fn renewal_due(&self, term: &Term) -> Option<Mono> {
-        (!self.in_flight(Kind::Renew, term.attempt)).then_some(term.next_renewal)
+        (!self.flights.has(Kind::Renew, term.attempt)).then_some(term.next_renewal)
     }
 
     pub(super) fn leading_timeout(&mut self, now: Mono, term: Term) {
         if now >= term.deadline {
-            self.lose(now, term, LossReason::Expired);
+            self.lose(now, LossReason::Expired);
         } else if self.renewal_due(&term).is_some_and(|due| now >= due) {
-            self.renew(now, term);
+            self.renew(now);
         }
     }
 
@@ -38,11 +34,12 @@ impl Election {
         } else if drain.reason != ReleaseReason::Unhealthy
             && self.renewal_due(&drain.term).is_some_and(|due| now >= due)
         {
-            self.renew(now, drain.term);
+            self.renew(now);
         }
     }
 
-    fn renew(&mut self, now: Mono, term: Term) {
+    fn renew(&mut self, now: Mono) {
+        let Some(term) = self.phase.term() else { return };
         let request = RenewRequest {
             candidate: self.candidate(term.attempt),
             identity: self.profile.identity.clone(),
@@ -52,17 +49,17 @@ impl Election {
             audience: self.insight.audience,
             guard: self.profile.guard,
         };
-        let id = self.depart(now, Kind::Renew, term.attempt);
+        let id = self.flights.depart(now, Kind::Renew, term.attempt);
         self.actions.push_back(Action::Renew { id, request });
         // Each renewal counts further, answered or not: two sides of a split would count alike otherwise, and a count
         // that one of them tells would seem to stand still on the other.
-        if let Phase::Leading(term) | Phase::Draining(Drain { term, .. }) = &mut self.phase {
+        if let Some(term) = self.phase.term_mut() {
             term.count += 1;
         }
     }
 
     pub(super) fn renewed(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<RenewReply>, Failure>) {
-        let Some(flight) = self.arrive(id, Kind::Renew) else { return };
+        let Some(flight) = self.flights.arrive(id, Kind::Renew) else { return };
         self.note_answer(now, flight, &reply);
         let took = now.since(flight.sent_at);
         let outcome = match &reply {
@@ -72,7 +69,7 @@ impl Election {
             Err(_) => RenewalOutcome::Error,
         };
         // A term past its deadline is over for good, even if a late renewal succeeds (R2).
-        let Some(mut term) = self.term().filter(|term| term.attempt == flight.attempt) else {
+        let Some(term) = self.phase.term().filter(|term| term.attempt == flight.attempt) else {
             self.end_if_idle();
             return;
         };
@@ -82,10 +79,8 @@ impl Election {
                 let writer = Some(self.profile.session);
                 self.insight.learn(RecordVersion { token: term.token, count, writer }, now);
                 self.insight.audience = audience;
-                term.count = term.count.max(count);
-                term.deadline = term.deadline.max(self.deadline(flight, now));
-                term.next_renewal = now.max(self.with_others(flight.sent_at + self.profile.timing.renew_period()));
-                self.keep(term);
+                let next_renewal = now.max(self.with_others(flight.sent_at + self.profile.timing.renew_period()));
+                self.extend(count, self.deadline(flight, now), next_renewal);
             }
             Ok(Stamped { reply: RenewReply::Lost { token, holder }, .. }) => {
                 self.insight.floor = self.insight.floor.max(token);
@@ -93,11 +88,13 @@ impl Election {
                     let until = flight.sent_at + self.profile.timing.lease_duration();
                     self.insight.follow(holder, token, until);
                 }
-                self.lose(now, term, LossReason::Superseded);
+                self.lose(now, LossReason::Superseded);
             }
             Err(_) => {
-                term.next_renewal = now + self.retry_delay();
-                self.keep(term);
+                let next_renewal = now + self.retry_delay();
+                if let Some(term) = self.phase.term_mut() {
+                    term.next_renewal = next_renewal;
+                }
             }
         }
     }
@@ -106,17 +103,6 @@ impl Election {
     pub(super) fn deadline(&self, flight: Flight, now: Mono) -> Mono {
         let from = if self.profile.rules.sent_at { flight.sent_at } else { now };
         from + self.profile.timing.term_span()
-    }
-
-    /// This moment, or, for a role of a crowd, one a little before it at which others are renewed, too.
-    fn with_others(&self, due: Mono) -> Mono {
-        let gust = if self.profile.place.is_zero() {
-            return due;
-        } else {
-            GUST.min(self.profile.timing.renew_period() / 100)
-        };
-        let early = u128::from(due.as_nanos()) % gust.as_nanos().max(1);
-        due - Duration::from_nanos(u64::try_from(early).unwrap_or(0))
     }
 
     /// Another was heard with a later token: the store shall say now, not at the next period, whether this term still
@@ -129,38 +115,32 @@ impl Election {
         }
     }
 
-    fn term(&self) -> Option<Term> {
-        match self.phase {
-            Phase::Leading(term) | Phase::Draining(Drain { term, .. }) => Some(term),
-            Phase::Candidate | Phase::Releasing(_) | Phase::Ended => None,
-        }
-    }
-
-    /// Puts a term's new times where it stands; a draining one stays closed to readers.
-    fn keep(&mut self, term: Term) {
-        match &mut self.phase {
-            Phase::Leading(current) => {
-                *current = term;
-                self.standing.open(term.token, term.deadline);
-            }
-            Phase::Draining(drain) => drain.term = term,
-            Phase::Candidate | Phase::Releasing(_) | Phase::Ended => {}
+    /// A renewal counts. A draining term stays closed to readers.
+    fn extend(&mut self, count: u64, deadline: Mono, next_renewal: Mono) {
+        let Some(term) = self.phase.term_mut() else { return };
+        term.count = term.count.max(count);
+        term.deadline = term.deadline.max(deadline);
+        term.next_renewal = next_renewal;
+        if let Phase::Leading(term) = &self.phase {
+            self.standing.open(term.token, term.deadline);
         }
     }
 
     /// A term ends against this replica's will. Its promises need no care: none outlives the deadline, and where the
     /// store says that it is superseded there is nothing left to keep for them.
-    fn lose(&mut self, now: Mono, term: Term, reason: LossReason) {
+    fn lose(&mut self, now: Mono, reason: LossReason) {
+        let Some(term) = self.phase.term() else { return };
         self.standing.close();
-        let drain = if let Phase::Draining(drain) = self.phase { Some(drain) } else { None };
-        if let Some(drain) = drain {
-            self.out_until = now + drain.cooldown;
-        }
         // A term that ended because the app was unwell was told of then.
-        if drain.is_none_or(|drain| drain.reason != ReleaseReason::Unhealthy) {
+        let mut is_told = false;
+        if let Phase::Draining(drain) = self.phase {
+            self.out_until = now + drain.cooldown;
+            is_told = drain.reason == ReleaseReason::Unhealthy;
+        }
+        if !is_told {
             self.tell(Event::Lost { token: term.token, reason, held_for: now.since(term.since) });
         }
-        self.phase = Phase::Candidate;
+        self.phase = Phase::Candidate(self.phase.candidacy_after(now));
         let at = now + self.retry_delay();
         self.look(now, at);
         self.end_if_idle();
@@ -200,7 +180,8 @@ impl Election {
     pub(super) fn give_back(&mut self, now: Mono, attempt: Attempt, token: Token, reason: ReleaseReason, since: Mono) {
         let patience = if token == Token::NONE { UNSURE_PATIENCE } else { RELEASE_PATIENCE };
         let give_up_at = now + patience.min(self.profile.timing.renew_period());
-        let release = Release { attempt, token, reason, since, retry_at: give_up_at, give_up_at };
+        let then = self.phase.candidacy_after(now);
+        let release = Release { attempt, token, reason, since, retry_at: give_up_at, give_up_at, then };
         self.phase = Phase::Releasing(release);
         self.send_release(now, release);
     }
@@ -211,21 +192,21 @@ impl Election {
             token: release.token,
             audience: self.insight.audience,
         };
-        let id = self.depart(now, Kind::Release, release.attempt);
+        let id = self.flights.depart(now, Kind::Release, release.attempt);
         self.actions.push_back(Action::Release { id, request });
     }
 
     pub(super) fn releasing_timeout(&mut self, now: Mono, release: Release) {
         if now >= release.give_up_at {
-            self.after_release(now);
-        } else if now >= release.retry_at && !self.in_flight(Kind::Release, release.attempt) {
+            self.after_release(now, release);
+        } else if now >= release.retry_at && !self.flights.has(Kind::Release, release.attempt) {
             self.phase = Phase::Releasing(Release { retry_at: release.give_up_at, ..release });
             self.send_release(now, release);
         }
     }
 
     pub(super) fn released(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure>) {
-        let Some(flight) = self.arrive(id, Kind::Release) else { return self.vacated(now, id, reply) };
+        let Some(flight) = self.flights.arrive(id, Kind::Release) else { return self.vacated(now, id, reply) };
         self.note_answer(now, flight, &reply);
         let Phase::Releasing(release) = self.phase else {
             self.end_if_idle();
@@ -240,7 +221,7 @@ impl Election {
                     let held_for = now.since(release.since);
                     self.tell(Event::Released { token: release.token, reason: release.reason, held_for });
                 }
-                self.after_release(now);
+                self.after_release(now, release);
             }
             Err(_) => {
                 let retry_at = now + self.retry_delay();
@@ -249,11 +230,11 @@ impl Election {
         }
     }
 
-    fn after_release(&mut self, now: Mono) {
+    fn after_release(&mut self, now: Mono, release: Release) {
         if self.leaving {
             self.phase = Phase::Ended;
         } else {
-            self.phase = Phase::Candidate;
+            self.phase = Phase::Candidate(release.then);
             self.look(now, now);
         }
     }

@@ -2,27 +2,36 @@
 //! time go in, actions come out, and somebody else owns the clock, the store and the network. Extra calls are harmless.
 
 mod candidate;
-mod departed;
+mod clock_step;
+mod event;
+mod flights;
 mod incumbent;
-mod insight;
+mod knowledge;
+mod leadership;
+mod stagger;
+mod takeover;
+mod term_guard;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::dice::Dice;
-use super::event::{Event, ReleaseReason, State, View};
-use super::names::{Attempt, Attempts, Candidate, Mono, SessionId, Token};
-use super::rules::Rules;
-use super::standing::Standing;
-use super::timing::Timing;
-use super::wire::{
-    Announcement, CampaignReply, CampaignRequest, GuardCause, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    Stamped,
+use super::ids::{Attempt, Attempts, Candidate, Mono, SessionId, Token};
+use super::messages::{
+    Announcement, CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
-use departed::Departures;
-use insight::Insight;
+use super::random::Dice;
+use super::rules::Rules;
+use super::timing::Timing;
+pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
+pub use flights::RequestId;
+pub use leadership::{Promise, Standing};
+pub use term_guard::{Grace, GraceError, Sight, Verdict, Watch};
+
+use flights::{Flight, Flights, Kind};
+use knowledge::Insight;
+use takeover::Departures;
 
 /// Who campaigns, and how.
 #[derive(Clone, Debug)]
@@ -51,10 +60,6 @@ pub struct Profile {
 
 /// For how long a release that is on its way is waited for when everything shall end at once.
 const ABANDON_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Ties a reply to its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(u64);
 
 /// What the driver shall do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,22 +117,55 @@ pub enum Input {
     Abandon,
 }
 
+/// What has become of a candidate's last campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Campaign,
-    Renew,
-    Release,
-    /// A release in the place of another.
-    Vacate,
+enum Pending {
+    /// There is none, or it was answered, or another was heard to lead: the next one is a new attempt.
+    None,
+    /// Its answer is waited for.
+    Out,
+    /// The same, but a release was heard since, or messages were missed: the answer may be older than that.
+    OutAndStale,
+    /// No answer came: the next request repeats its attempt (R1, R2).
+    Unanswered,
 }
 
-/// A request that is out.
+/// What only a candidate knows.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
-    id: RequestId,
-    kind: Kind,
+struct Candidacy {
+    /// The current campaign's, or the last one's.
     attempt: Attempt,
-    sent_at: Mono,
+    pending: Pending,
+    /// When it campaigns next, unless it hears something better.
+    look_at: Mono,
+    /// It has had its patience, and nobody is known to have come first: it has it once for each vacancy. What it knew
+    /// at its first look would be too old at its second otherwise (R5 *vanished*), each time anew.
+    waited: bool,
+    /// How many times in a row a quorum was divided among several.
+    divided: u32,
+    /// Its last campaign went out although news of another keep it quiet: they have done so for long (R8).
+    doubts_news: bool,
+    /// Since when, and when last, grants of its own were heard that no answer has told of.
+    own_grants: Option<(Mono, Mono)>,
+}
+
+impl Candidacy {
+    /// `attempt`: the last one, of an earlier candidacy.
+    fn new(attempt: Attempt, look_at: Mono) -> Self {
+        let pending = Pending::None;
+        Self { attempt, pending, look_at, waited: false, divided: 0, doubts_news: false, own_grants: None }
+    }
+
+    fn awaits_answer(&self) -> bool {
+        matches!(self.pending, Pending::Out | Pending::OutAndStale)
+    }
+
+    /// An answer to this attempt came. Returns what stood until then, if this is the answer that was waited for.
+    fn answered(&mut self, attempt: Attempt) -> Option<Self> {
+        let before = (attempt == self.attempt && self.awaits_answer()).then_some(*self)?;
+        self.pending = Pending::None;
+        Some(before)
+    }
 }
 
 /// One unbroken period of having the lease.
@@ -164,17 +202,45 @@ struct Release {
     retry_at: Mono,
     /// When to leave it to its TTL.
     give_up_at: Mono,
+    /// As what it goes on then, unless it ends.
+    then: Candidacy,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// Waiting for the moment to look, or for the answer to a campaign.
-    Candidate,
+    Candidate(Candidacy),
     Leading(Term),
     Draining(Drain),
     Releasing(Release),
     /// Nothing more will happen.
     Ended,
+}
+
+impl Phase {
+    fn term(&self) -> Option<Term> {
+        match self {
+            Self::Leading(term) | Self::Draining(Drain { term, .. }) => Some(*term),
+            Self::Candidate(_) | Self::Releasing(_) | Self::Ended => None,
+        }
+    }
+
+    /// As what it goes on when it has no lease any more, or turns out to have none.
+    fn candidacy_after(&self, now: Mono) -> Candidacy {
+        match self {
+            Self::Candidate(candidacy) => Candidacy { pending: Pending::None, own_grants: None, ..*candidacy },
+            Self::Leading(term) | Self::Draining(Drain { term, .. }) => Candidacy::new(term.attempt, now),
+            Self::Releasing(release) => release.then,
+            Self::Ended => Candidacy::new(Attempt::default(), now),
+        }
+    }
+
+    fn term_mut(&mut self) -> Option<&mut Term> {
+        match self {
+            Self::Leading(term) | Self::Draining(Drain { term, .. }) => Some(term),
+            Self::Candidate(_) | Self::Releasing(_) | Self::Ended => None,
+        }
+    }
 }
 
 /// See the module.
@@ -184,44 +250,25 @@ pub struct Election {
     standing: Arc<Standing>,
     dice: Dice,
     phase: Phase,
-    /// The current campaign's, or the last one's.
-    attempt: Attempt,
-    /// The last campaign has no answer: the next request repeats its attempt.
-    unanswered: bool,
-    /// When the last answer came, or when this began.
-    answered_at: Mono,
-    /// Since when, and when last, grants of its own were heard that no answer has told of.
-    own_grants: Option<(Mono, Mono)>,
     insight: Insight,
     departures: Departures,
-    /// When a candidate campaigns next, unless it hears something better.
-    look_at: Mono,
-    /// How much later than that it looks, to let others go first.
+    /// How much later than it would a candidate looks, to let others go first.
     patience: Duration,
-    /// It has had that patience, and nobody is known to have come first: it has it once for each vacancy. What it knew
-    /// at its first look would be too old at its second otherwise (R5 *vanished*), each time anew.
-    waited: bool,
-    /// How many times in a row a quorum was divided among several.
-    divided: u32,
-    /// A release was heard while a campaign was out: its answer may be older than the release.
-    look_again: bool,
     /// When it last campaigned, or began.
     looked_at: Mono,
-    /// Its last campaign went out although news of another keep it quiet: they have done so for long (R8).
-    doubts_news: bool,
     /// No grant is accepted before this without a release (R8).
     listen_until: Mono,
     /// A cooldown after a resignation, or one lease after the store's clock was stepped forwards.
     out_until: Mono,
-    guarded: Option<(GuardCause, Mono)>,
     /// The store's last failure, until it answers again.
     trouble: Option<String>,
     app_healthy: bool,
     /// The store has answered once.
     answered: bool,
+    /// When the last answer came, or when this began.
+    answered_at: Mono,
     leaving: bool,
-    flights: Vec<Flight>,
-    requests: u64,
+    flights: Flights,
     actions: VecDeque<Action>,
 }
 
@@ -231,29 +278,19 @@ impl Election {
         Self {
             standing: Arc::new(Standing::new(profile.timing.answer_validity())),
             dice: Dice::new(profile.seed),
-            phase: Phase::Candidate,
-            attempt: Attempt::default(),
-            unanswered: false,
-            answered_at: now,
-            own_grants: None,
+            phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.place)),
             insight: Insight::default(),
             departures: Departures::default(),
-            look_at: now + profile.place,
             patience: Duration::ZERO,
-            waited: false,
-            divided: 0,
-            look_again: false,
             looked_at: now,
-            doubts_news: false,
             listen_until: if profile.rules.listening { now + profile.timing.listen_span() } else { now },
             out_until: now,
-            guarded: None,
             trouble: None,
             app_healthy: !profile.app_checked,
             answered: false,
+            answered_at: now,
             leaving: false,
-            flights: Vec::new(),
-            requests: 0,
+            flights: Flights::default(),
             actions: VecDeque::new(),
             profile,
         }
@@ -266,19 +303,14 @@ impl Election {
 
     /// The next thing to do, until there is none.
     pub fn poll_action(&mut self) -> Option<Action> {
-        let action = self.actions.pop_front();
-        if action.is_none() {
-            // A role rests nearly always, and a process may have thousands.
-            self.actions = VecDeque::new();
-        }
-        action
+        self.actions.pop_front()
     }
 
     /// When [`Self::handle_timeout`] has something to do, if nothing comes in before.
     pub fn poll_timeout(&self) -> Option<Mono> {
         match &self.phase {
-            Phase::Candidate => {
-                let look = self.may_look().then(|| self.look_due());
+            Phase::Candidate(candidacy) => {
+                let look = self.may_look(candidacy).then(|| self.look_due(candidacy));
                 look.into_iter().chain(self.vacate_due()).min()
             }
             Phase::Ended => None,
@@ -294,7 +326,7 @@ impl Election {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Mono) {
         match self.phase {
-            Phase::Candidate => self.candidate_timeout(now),
+            Phase::Candidate(_) => self.candidate_timeout(now),
             Phase::Leading(term) => self.leading_timeout(now, term),
             Phase::Draining(drain) => self.draining_timeout(now, drain),
             Phase::Releasing(release) => self.releasing_timeout(now, release),
@@ -348,7 +380,7 @@ impl Election {
 
     /// Whether it wants the lease, or waits for its moment to ask.
     pub fn is_candidate(&self) -> bool {
-        matches!(self.phase, Phase::Candidate)
+        matches!(self.phase, Phase::Candidate(_))
     }
 
     /// Whether promises of a term that no longer leads are running out.
@@ -361,7 +393,7 @@ impl Election {
         let holder = match &self.phase {
             Phase::Leading(term) => Some((Arc::clone(&self.profile.identity), term.deadline)),
             Phase::Draining(drain) => Some((Arc::clone(&self.profile.identity), drain.term.deadline)),
-            _ => self.insight.rival(now),
+            Phase::Candidate(_) | Phase::Releasing(_) | Phase::Ended => self.insight.rival(now),
         };
         let (state, reason) = self.describe(now);
         View { state, holder, reason, stays_out: self.stays_out(now) }
@@ -370,7 +402,7 @@ impl Election {
     /// Whether it would not take the role if that were free.
     fn stays_out(&self, now: Mono) -> bool {
         match &self.phase {
-            Phase::Candidate => now < self.out_until,
+            Phase::Candidate(_) => now < self.out_until,
             Phase::Leading(_) => false,
             Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => true,
         }
@@ -387,8 +419,8 @@ impl Election {
             },
             Phase::Releasing(_) => because(State::Draining, "giving the lease back"),
             Phase::Ended => because(State::Standby, "this replica no longer takes part"),
-            Phase::Candidate if !self.app_healthy => because(State::Unhealthy, "the app's health check fails"),
-            Phase::Candidate => {
+            Phase::Candidate(_) if !self.app_healthy => because(State::Unhealthy, "the app's health check fails"),
+            Phase::Candidate(candidacy) => {
                 if let Some(trouble) = &self.trouble {
                     written(State::Unreachable, trouble.clone())
                 } else if let Some((holder, _)) = self.insight.rival(now) {
@@ -398,14 +430,14 @@ impl Election {
                         State::Standby,
                         "this replica stays out for a while: it resigned, or the store's clock was stepped",
                     )
-                } else if let Some((cause, _)) = self.guarded.filter(|(_, until)| now < *until) {
+                } else if let Some((cause, _)) = self.insight.guarded.filter(|(_, until)| now < *until) {
                     let why = format!(
                         "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
                     );
                     written(State::Guarded, why)
-                } else if !self.patience.is_zero() && !self.unanswered && !self.waited {
+                } else if !self.patience_left(candidacy).is_zero() {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
-                } else if now < self.listen_until && self.attempt != Attempt::default() {
+                } else if now < self.listen_until && candidacy.attempt != Attempt::default() {
                     because(State::Campaigning, "nobody is known to lead; watching for a lease before the first grant")
                 } else {
                     because(State::Campaigning, "nobody is known to lead; asking the store")
@@ -420,28 +452,6 @@ impl Election {
 
     fn tell(&mut self, event: Event) {
         self.actions.push_back(Action::Tell(event));
-    }
-
-    /// Notes that a request goes out now. The deadline it may earn is counted from here (R2).
-    fn depart(&mut self, now: Mono, kind: Kind, attempt: Attempt) -> RequestId {
-        self.requests += 1;
-        let id = RequestId(self.requests);
-        self.flights.push(Flight { id, kind, attempt, sent_at: now });
-        id
-    }
-
-    /// Takes back what was noted of a request. None for an answer that was not asked for, or came twice.
-    fn arrive(&mut self, id: RequestId, kind: Kind) -> Option<Flight> {
-        let at = self.flights.iter().position(|flight| flight.id == id && flight.kind == kind)?;
-        let flight = self.flights.swap_remove(at);
-        if self.flights.is_empty() {
-            self.flights = Vec::new();
-        }
-        Some(flight)
-    }
-
-    fn in_flight(&self, kind: Kind, attempt: Attempt) -> bool {
-        self.flights.iter().any(|flight| flight.kind == kind && flight.attempt == attempt)
     }
 
     /// What every answer tells, whatever else it says. True when the store's clock was stepped forwards a moment ago:
@@ -467,12 +477,6 @@ impl Election {
         }
     }
 
-    /// Soon, but not all at once: between a twentieth and a sixth of the renewal period.
-    fn retry_delay(&mut self) -> Duration {
-        let period = self.profile.timing.renew_period();
-        self.dice.between(period / 20, period / 6)
-    }
-
     fn app_health(&mut self, now: Mono, healthy: bool) {
         if self.app_healthy == healthy {
             return;
@@ -481,12 +485,11 @@ impl Election {
         match self.phase {
             Phase::Leading(term) if !healthy => {
                 let held_for = now.since(term.since);
-                let reason = super::event::LossReason::Unhealthy;
-                self.tell(Event::Lost { token: term.token, reason, held_for });
+                self.tell(Event::Lost { token: term.token, reason: LossReason::Unhealthy, held_for });
                 self.drain(now, term, ReleaseReason::Unhealthy, Duration::ZERO);
             }
-            Phase::Candidate if healthy => self.look(now, now),
-            _ => {}
+            Phase::Candidate(_) if healthy => self.look(now, now),
+            Phase::Candidate(_) | Phase::Leading(_) | Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => {}
         }
     }
 
@@ -494,10 +497,10 @@ impl Election {
         self.leaving = true;
         match self.phase {
             // The last campaign may have been granted, and its answer lost: session and attempt name the lease.
-            Phase::Candidate if self.unanswered => {
-                self.give_back(now, self.attempt, Token::NONE, ReleaseReason::Unused, now);
+            Phase::Candidate(Candidacy { pending: Pending::Unanswered, attempt, .. }) => {
+                self.give_back(now, attempt, Token::NONE, ReleaseReason::Unused, now);
             }
-            Phase::Candidate => self.end_if_idle(),
+            Phase::Candidate(_) => self.end_if_idle(),
             Phase::Leading(term) => self.drain(now, term, ReleaseReason::Shutdown, Duration::ZERO),
             Phase::Draining(_) | Phase::Releasing(_) | Phase::Ended => {}
         }
@@ -508,7 +511,7 @@ impl Election {
         let term = match self.phase {
             Phase::Leading(term) => term,
             Phase::Draining(drain) => drain.term,
-            Phase::Candidate => {
+            Phase::Candidate(_) => {
                 self.phase = Phase::Ended;
                 return;
             }
@@ -533,7 +536,7 @@ impl Election {
     /// A candidate that leaves waits for its campaigns' answers: a lease that was granted meanwhile shall not be left
     /// behind.
     fn end_if_idle(&mut self) {
-        if self.leaving && matches!(self.phase, Phase::Candidate) && self.flights.is_empty() {
+        if self.leaving && self.is_candidate() && self.flights.is_empty() {
             self.phase = Phase::Ended;
         }
     }

@@ -5,13 +5,12 @@
 //! * [`LedgerCell`] is the store's side of it: a register that a later term shuts to earlier ones.
 //! * [`JobPolicy`] and [`Timetable`] are what the configuration asks for.
 
-mod cell;
 mod controller;
 mod ledger;
 mod names;
 mod policy;
 
-pub use cell::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+pub use super::reference::ledger::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
 pub use ledger::{Attempt, Ending, Failure, Gap, GapReason, Ledger, Phase, Run, Suspension, TooManyAsked};
 pub use names::{JobName, JobNameError, RunId, Slot, Wall};

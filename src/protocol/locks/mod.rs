@@ -2,7 +2,7 @@
 //!
 //! * [`LockSpace`] is the store's side, the reference for the scripts: what one atomic step does to the locks of one
 //!   store.
-//! * Requests and replies are in `wire`; [`valid_span`] is how long a holder may act.
+//! * Requests and replies are in `messages`; [`valid_span`] is how long a holder may act.
 //!
 //! Locks differ from roles in three ways, because their names come and go: nobody listens before a first grant, a lock
 //! that is gone early is not missed (R5 *vanished*), and one record for the whole store tells that its server
@@ -22,13 +22,12 @@
 //! Late requests: a store executes no request whose sender has given it up. So what was repeated, cancelled or released
 //! since is not granted, queued or put back to nobody. The adapter sees to that.
 
-mod names;
-mod space;
-mod wire;
+mod ids;
+mod messages;
 
-pub use names::{LockId, LockName, LockNameError, OWNER_BYTES_MAX};
-pub use space::LockSpace;
-pub use wire::{
+pub use super::reference::locks::LockSpace;
+pub use ids::{LockId, LockName, LockNameError, OWNER_BYTES_MAX};
+pub use messages::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
     LockInsight, LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
 };

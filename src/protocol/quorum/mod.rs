@@ -32,21 +32,20 @@
 //! 4. No more than a whole lease is ever left of a lease, and of a guard, wherever the member's clock is stepped.
 //! 5. A round takes back what it got before it says that it came to nothing, by its attempt alone: that ends no term.
 
-mod chorus;
-mod member;
+mod heard;
 mod round;
 mod seats;
 
-pub use chorus::Chorus;
-pub use member::{MemberCell, lists_agree};
+pub use super::reference::quorum_member::{MemberCell, lists_agree};
+pub use heard::Chorus;
 pub use round::{Ballot, CampaignRound, ReleaseRound, RenewRound, Round, Step, Vote};
 pub use seats::{Seat, Seats};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::names::{Candidate, Token};
-use super::wire::{CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest};
+use super::ids::{Candidate, Token};
+use super::messages::{CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest};
 
 /// What a member is asked; each is one atomic step there.
 #[derive(Clone, Debug, PartialEq, Eq)]

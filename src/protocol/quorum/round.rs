@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use super::super::election::Failure;
-use super::super::names::Token;
-use super::super::rules::Rules;
-use super::super::wire::{
+use super::super::ids::Token;
+use super::super::messages::{
     CampaignReply, CampaignRequest, GuardCause, Holder, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest,
 };
+use super::super::rules::Rules;
 use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest, Seats};
 
 /// Ties answers to their question.
@@ -87,9 +87,9 @@ impl Urn {
 
     /// The answers so far, with who gave them.
     fn answers(&self) -> impl Iterator<Item = (usize, &Answer)> {
-        self.votes.iter().enumerate().filter_map(|(member, vote)| match vote {
-            Some(Ok(answer)) => Some((member, answer)),
-            _ => None,
+        self.votes.iter().enumerate().filter_map(|(member, vote)| {
+            let Some(Ok(answer)) = vote else { return None };
+            Some((member, answer))
         })
     }
 
@@ -342,26 +342,20 @@ impl Round for CampaignRound {
 
 /// Who granted, under which token, and whether it knows of no term that was not given back.
 fn grant((member, answer): (usize, &Answer)) -> Option<(usize, Token, bool)> {
-    match answer {
-        Answer::Campaign(MemberReply::Granted { token, released }) => Some((member, *token, *released)),
-        _ => None,
-    }
+    let Answer::Campaign(MemberReply::Granted { token, released }) = answer else { return None };
+    Some((member, *token, *released))
 }
 
 fn raised((member, answer): (usize, &Answer)) -> Option<(usize, u64)> {
-    match answer {
-        Answer::Raise(RaiseReply::Raised { count }) => Some((member, *count)),
-        _ => None,
-    }
+    let Answer::Raise(RaiseReply::Raised { count }) = answer else { return None };
+    Some((member, *count))
 }
 
 /// The leases of others that members reported: who, the token, how long they stand, and whether they are confirmed.
 fn leases(urn: &Urn) -> impl Iterator<Item = (&Holder, Token, Duration, bool)> {
-    urn.answers().filter_map(|(_, answer)| match answer {
-        Answer::Campaign(MemberReply::Held { holder, token, remaining, confirmed }) => {
-            Some((holder, *token, *remaining, *confirmed))
-        }
-        _ => None,
+    urn.answers().filter_map(|(_, answer)| {
+        let Answer::Campaign(MemberReply::Held { holder, token, remaining, confirmed }) = answer else { return None };
+        Some((holder, *token, *remaining, *confirmed))
     })
 }
 
@@ -376,14 +370,13 @@ fn incumbent(urn: &Urn) -> Option<CampaignReply> {
 
 /// Somebody else has another list of the members.
 fn unlisted(urn: &Urn) -> Option<Failure> {
-    urn.answers().find_map(|(_, answer)| match answer {
-        Answer::Campaign(MemberReply::Unlisted { theirs, .. }) => Some(Failure {
-            reason: format!(
-                "another replica's list of the members is {theirs}, which it used a moment ago, and this one's is \
-                 another: a list is changed in steps, see docs/quorum.md"
-            ),
-        }),
-        _ => None,
+    urn.answers().find_map(|(_, answer)| {
+        let Answer::Campaign(MemberReply::Unlisted { theirs, .. }) = answer else { return None };
+        let reason = format!(
+            "another replica's list of the members is {theirs}, which it used a moment ago, and this one's is another: \
+             a list is changed in steps, see docs/quorum.md"
+        );
+        Some(Failure { reason })
     })
 }
 
@@ -404,10 +397,8 @@ fn shut(urn: &Urn) -> Option<CampaignReply> {
 }
 
 fn guard((member, answer): (usize, &Answer)) -> Option<(Duration, GuardCause, usize)> {
-    match answer {
-        Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) => Some((*remaining, *cause, member)),
-        _ => None,
-    }
+    let Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) = answer else { return None };
+    Some((*remaining, *cause, member))
 }
 
 /// The greatest token that anybody reported (R3).
@@ -422,7 +413,9 @@ fn greatest_token(urn: &Urn) -> Token {
         )
         | Answer::Raise(RaiseReply::Gone { token })
         | Answer::Renew(RenewReply::Lost { token, .. }) => Some(*token),
-        _ => None,
+        Answer::Raise(RaiseReply::Raised { .. })
+        | Answer::Renew(RenewReply::Renewed { .. })
+        | Answer::Release(ReleaseReply::Released | ReleaseReply::NotHeld) => None,
     };
     urn.answers().filter_map(token).max().unwrap_or(Token::NONE)
 }
@@ -489,9 +482,9 @@ fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
     }
     // One member that granted somebody in vain says nothing of the term: it goes on until enough agree that it is over,
     // or until its deadline.
-    let later = |(member, answer): (usize, &Answer)| match answer {
-        Answer::Renew(RenewReply::Lost { token, holder }) if *token > term => Some((member, *token, holder.clone())),
-        _ => None,
+    let later = |(member, answer): (usize, &Answer)| {
+        let Answer::Renew(RenewReply::Lost { token, holder }) = answer else { return None };
+        (*token > term).then(|| (member, *token, holder.clone()))
     };
     let lost: Vec<(usize, Token, Option<Holder>)> = urn.answers().filter_map(later).collect();
     if urn.seats.are_enough(lost.iter().map(|(member, ..)| *member)) {
@@ -502,12 +495,8 @@ fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
 }
 
 fn renewed((member, answer): (usize, &Answer)) -> Option<(usize, (u64, bool, u32))> {
-    match answer {
-        Answer::Renew(RenewReply::Renewed { count, reasserted, audience }) => {
-            Some((member, (*count, *reasserted, *audience)))
-        }
-        _ => None,
-    }
+    let Answer::Renew(RenewReply::Renewed { count, reasserted, audience }) = answer else { return None };
+    Some((member, (*count, *reasserted, *audience)))
 }
 
 /// A release: every member is waited for, so that a process that ends afterwards leaves nothing behind.

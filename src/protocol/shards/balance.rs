@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::names::{Mono, SessionId};
+use super::super::ids::{Mono, SessionId};
 use super::super::timing::Timing;
-use super::presence::{Member, Portion};
 use super::set::ShardSet;
 use super::spread::Spread;
+use super::{Member, Portion};
 
 /// The pause after a handover that nobody took up doubles up to this many times: from 2 leases to 64.
 const DOUBLINGS_MAX: u32 = 5;

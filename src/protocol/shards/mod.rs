@@ -20,11 +20,10 @@
 //!    more the more it leads, and two leases at most, it takes it all the same.
 
 mod balance;
-mod presence;
 mod set;
 mod spread;
 
+pub use super::reference::presence::{Member, Portion, Presence, PresenceRequest};
 pub use balance::{Balance, Mine, Orders};
-pub use presence::{Member, Portion, Presence, PresenceRequest};
 pub use set::{SHARDS_MAX, ShardSet};
 pub use spread::Spread;

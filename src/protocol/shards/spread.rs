@@ -1,7 +1,7 @@
 //! Who should lead which shard: the same for everybody who sees the same presence.
 
-use super::super::names::SessionId;
-use super::presence::Member;
+use super::super::ids::SessionId;
+use super::Member;
 use super::set::ShardSet;
 
 /// Where one replica stands in the reckoning.
@@ -94,7 +94,7 @@ fn take(shares: &mut [Share], shard: u16, below_only: bool) -> Option<SessionId>
 
 #[cfg(test)]
 mod tests {
-    use super::super::presence::Portion;
+    use super::super::Portion;
     use super::*;
 
     fn session(number: u128) -> SessionId {

@@ -15,9 +15,9 @@
 //! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is
 //!   dropped while its connection lives.
 //!
-//! The rules themselves are in the scripts, which agree with `protocol/lease.rs`, `protocol/locks/space.rs` and
-//! `protocol/jobs/cell.rs` step by step; tests with random operations hold them to that. Nothing of fred leaves this
-//! folder.
+//! The rules themselves are in the scripts, which agree with `protocol/reference/lease.rs`,
+//! `protocol/reference/locks.rs` and `protocol/reference/ledger.rs` step by step; tests with random operations hold
+//! them to that. Nothing of fred leaves this folder.
 
 mod audit;
 mod audit_quorum;

@@ -339,14 +339,6 @@ fn looks_after_a_release(rules: Rules, listeners: u32, candidates: u64) -> Vec<D
     looks
 }
 
-/// For how long so many that listen let a few go first.
-fn head_start(listeners: u32) -> Duration {
-    ms(2) + Duration::from_micros(30).saturating_mul(listeners).min(WIDEST)
-}
-
-/// The widest spread.
-const WIDEST: Duration = Duration::from_millis(50);
-
 #[test]
 fn of_a_few_that_hear_a_release_nobody_waits() {
     for listeners in [0, 1, 2, 3, 6] {
@@ -355,33 +347,26 @@ fn of_a_few_that_hear_a_release_nobody_waits() {
     }
 }
 
+/// The first of so many looks soon, and few within the time in which all hear of its grant.
+fn few_look_soon(looks: &[Duration], case: &str) {
+    let first = looks[0];
+    assert!(first <= ms(5), "{case}: the first looks after {first:?}");
+    let soon = looks.iter().filter(|look| **look <= first + ms(5)).count();
+    assert!(soon <= 20, "{case}: {soon} within five milliseconds of the first");
+    let widest = Duration::from_micros(600) * u32::try_from(looks.len()).unwrap();
+    assert!(looks.iter().all(|look| *look <= widest), "{case}: the last after {:?}", looks.last());
+}
+
 #[test]
-fn of_many_a_few_look_at_once_and_the_rest_when_these_have_been_heard_of() {
-    for listeners in [10, 30, 300, 1_000, 100_000] {
-        let looks = looks_after_a_release(Rules::REDIS, listeners, 2_000);
-        let (first, rest) = looks.split_at(looks.partition_point(Duration::is_zero));
-        let expected = 5.0 * 2_000.0 / f64::from(listeners - 1);
-        let few = first.len() as f64;
-        assert!((few - expected).abs() <= 4.0 * expected.sqrt() + 1.0, "{few} of {listeners}, not {expected:.1}");
-        let (earliest, latest) = (head_start(listeners), head_start(listeners) + WIDEST);
-        assert!(rest.iter().all(|look| (earliest..=latest).contains(look)), "of {listeners}: {:?}", rest.last());
+fn of_many_that_hear_a_release_the_first_looks_as_soon_as_of_a_few_and_few_at_a_time() {
+    for listeners in [10, 30, 300, 1_000] {
+        let looks = looks_after_a_release(Rules::REDIS, listeners, u64::from(listeners));
+        few_look_soon(&looks, &format!("{listeners} listen"));
     }
 }
 
 #[test]
-fn where_chance_has_chosen_nobody_a_few_look_soon_and_the_rest_later() {
-    let within = |looks: &[Duration], span| looks.iter().filter(|look| **look <= span).count();
-    for (listeners, soonest, soon_max) in [(30, ms(1), 25), (300, ms(3), 25), (1_000, ms(3), 25)] {
-        let mut looks = looks_after_a_release(Rules::REDIS, listeners, u64::from(listeners));
-        looks.retain(|look| !look.is_zero());
-        assert!(looks[0] <= head_start(listeners) + soonest, "of {listeners} the first looks after {:?}", looks[0]);
-        let soon = within(&looks, looks[0] + ms(5));
-        assert!(soon <= soon_max, "of {listeners} there are {soon} within five milliseconds of the first");
-    }
-}
-
-#[test]
-fn when_a_lease_ends_a_few_look_soon_too() {
+fn when_a_lease_ends_few_look_at_a_time_too() {
     let look = |seed| {
         let mut stage = Stage::with(Profile { seed, ..profile() });
         let (id, _) = stage.campaign();
@@ -391,25 +376,22 @@ fn when_a_lease_ends_a_few_look_soon_too() {
         stage.actions();
         stage.until_due(LEASE + SOON).checked_sub(LEASE).expect("not before the lease ends")
     };
-    let looks: Vec<Duration> = (0..2_000).map(look).collect();
-    let first = looks.iter().filter(|look| **look <= ms(2)).count();
-    assert!((70..130).contains(&first), "{first} of twenty hundreds");
-    assert!(looks.iter().all(|look| *look <= ms(2) || *look >= head_start(100)), "the others let them");
+    let mut looks: Vec<Duration> = (0..100).map(look).collect();
+    looks.sort();
+    few_look_soon(&looks, "a lease ends");
 }
 
 #[test]
 fn those_who_would_divide_a_quorum_among_themselves_do_not_look_at_once() {
     let looks = looks_after_a_release(Rules::QUORUM, 3, 1_000);
     let (first, last) = (looks[100], looks[900]);
-    assert!(first >= Duration::from_micros(50) && last <= ms(1), "they spread as ever: {first:?}..{last:?}");
+    assert!(first >= Duration::from_micros(50) && last <= ms(2), "they spread as ever: {first:?}..{last:?}");
 }
 
 #[test]
-fn of_many_that_listen_a_few_that_want_the_role_wait_no_longer_than_the_widest_spread() {
-    for listeners in [1_000, u32::MAX] {
-        let looks = looks_after_a_release(Rules::REDIS, listeners, 2);
-        assert!(looks[0] <= head_start(listeners) + WIDEST, "{looks:?}");
-    }
+fn however_many_are_said_to_listen_nobody_waits_for_long() {
+    let looks = looks_after_a_release(Rules::REDIS, u32::MAX, 100);
+    assert!(looks.iter().all(|look| *look <= ms(600)), "{looks:?}");
 }
 
 #[test]

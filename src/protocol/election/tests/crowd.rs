@@ -1,12 +1,12 @@
-//! One of thousands of roles in its process.
+//! One of many roles in its process.
 
 use super::*;
 
 const PLACE: Duration = Duration::from_millis(300);
 /// Candidates wait a random moment besides.
-const SPREAD: Duration = Duration::from_millis(1);
+const SPREAD: Duration = Duration::from_millis(2);
 /// Renewals go out at multiples of this.
-const GUST: Duration = Duration::from_millis(10);
+const TOGETHER: Duration = Duration::from_millis(10);
 
 fn one_of_many(seed: u64) -> Stage {
     Stage::with(Profile { place: PLACE, seed, ..profile() })
@@ -51,7 +51,7 @@ fn a_crowd_is_renewed_all_over_the_period() {
         let (id, _) = stage.renewal();
         stage.answer_renewal(id, renewed(2));
         stage.actions();
-        assert!(stage.until_due(PERIOD) > PERIOD - GUST, "each period from then on");
+        assert!(stage.until_due(PERIOD) > PERIOD - TOGETHER, "each period from then on");
     }
     for tenth in 0..10 {
         let within = |due: &&Duration| (PERIOD * tenth / 10..PERIOD * (tenth + 1) / 10).contains(*due);

@@ -2,13 +2,13 @@
 
 mod candidate;
 mod crowd;
-mod departed;
 mod incumbent;
 mod shards;
+mod takeover;
 
-use super::super::event::{CampaignOutcome, LossReason};
-use super::super::names::StoreTime;
-use super::super::wire::{AnnouncementKind, Holder, RecordVersion};
+use super::super::ids::StoreTime;
+use super::super::messages::{AnnouncementKind, GuardCause, Holder, RecordVersion};
+use super::event::{CampaignOutcome, LossReason};
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(15);

@@ -31,10 +31,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cell::{OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use super::ledger::{Ending, Failure, Gap, Ledger, Phase};
 use super::names::{Slot, Wall};
 use super::policy::{JobPolicy, Timetable};
+use super::{OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{Dice, Mono, Token};
 
 /// How long to wait before an unanswered request is repeated.

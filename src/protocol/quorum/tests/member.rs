@@ -1,8 +1,8 @@
 //! A member's side, branch by branch.
 
-use super::super::super::lease::{Server, TokensExhausted};
+use super::super::super::reference::lease::{Server, TokensExhausted};
+use super::super::super::reference::quorum_member::MemberOutcome;
 use super::super::super::rules::Rules;
-use super::super::member::MemberOutcome;
 use super::*;
 
 /// One role on a server whose clock and generation the test sets.

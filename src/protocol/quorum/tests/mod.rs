@@ -1,11 +1,11 @@
 //! The quorum, answer by answer: the members, the rounds that ask them, and the chorus of what they publish.
 
-mod chorus;
+mod heard;
 mod member;
 mod rounds;
 
-use super::super::names::{Attempt, SessionId, StoreTime};
-use super::super::wire::{Announcement, AnnouncementKind};
+use super::super::ids::{Attempt, SessionId, StoreTime};
+use super::super::messages::{Announcement, AnnouncementKind};
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(9);

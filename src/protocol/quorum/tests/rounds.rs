@@ -1,8 +1,8 @@
 //! The replica's side: what each combination of answers comes to.
 
 use super::super::super::election::Failure;
+use super::super::super::messages::{CampaignReply, RecordVersion};
 use super::super::super::rules::Rules;
-use super::super::super::wire::{CampaignReply, RecordVersion};
 use super::*;
 
 /// The question that is out, and whom it went to.

@@ -8,7 +8,7 @@ mod slots;
 mod suspension;
 mod terms;
 
-use super::super::cell::LedgerCell;
+use super::super::LedgerCell;
 use super::super::ledger::{Attempt, GapReason, Run, TooManyAsked};
 use super::super::policy::{
     ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, OnInterrupt,

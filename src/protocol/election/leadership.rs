@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::names::{Mono, Token};
+use super::super::ids::{Mono, Token};
 
 /// One `leader: true`, with its own expiry (P3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

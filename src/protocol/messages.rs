@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::names::{Attempt, Candidate, SessionId, StoreTime, Token};
+use super::ids::{Attempt, Candidate, SessionId, StoreTime, Token};
 
 /// A reply with the store's clock at the moment it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct RecordVersion {
 
 /// What a candidate last knew of a role's record, and how long ago (R5 *vanished*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Knowledge {
+pub struct KnownRecord {
     /// What it saw or heard.
     pub version: RecordVersion,
     /// Time since then on the candidate's own clock.
@@ -64,7 +64,7 @@ pub struct CampaignRequest {
     /// The greatest token this replica ever saw (R3).
     pub floor: Token,
     /// What it knows of the record.
-    pub knowledge: Option<Knowledge>,
+    pub knowledge: Option<KnownRecord>,
     /// The last term that it knows to be over, by its release or the end of its process: a quorum's member that has
     /// not heard of that yet does not keep others out for it.
     pub released: Option<(SessionId, Token)>,
@@ -91,6 +91,20 @@ pub enum CampaignReply {
     /// The attempt is over already: a later attempt of the session has the lease, or this one released it. Only a
     /// request that was delayed on its way is answered so.
     Stale { token: Token, count: u64 },
+}
+
+impl CampaignReply {
+    /// Who has the lease, if another has.
+    pub(super) fn holder(&self) -> Option<SessionId> {
+        match self {
+            Self::Held { holder, .. } => Some(holder.session),
+            Self::Granted { .. }
+            | Self::Guarded { .. }
+            | Self::LookAgain { .. }
+            | Self::Divided { .. }
+            | Self::Stale { .. } => None,
+        }
+    }
 }
 
 /// Why R5 holds a role shut.

@@ -1,22 +1,19 @@
 //! The store's side: what one atomic step does to the locks of one store. This is the reference: the memory store runs
-//! it, the simulation runs it, and the scripts are held against it by random operations.
+//! it, the simulation runs it, and the scripts are held against it by random operations: each `lock_NAME.lua` against
+//! the function of its name, with `lock_take.lua`, `lock_let_go.lua` and `lock_common.lua`, which they share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::guard::is_generation;
-use super::super::lease::{Server, TokensExhausted};
-use super::super::names::{SessionId, StoreTime, Token};
-use super::names::{LockId, LockName};
-use super::wire::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockInsight,
-    LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
+use super::super::ids::{SessionId, StoreTime, Token};
+use super::super::locks::{
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
+    LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake,
 };
-use super::{RECORD_SPAN, TICKET_SPAN};
-use cell::{Cell, Holder, Living, Ticket, lives};
-
-mod cell;
+use super::guard::is_generation;
+use super::lease::{Server, TokensExhausted};
+use super::lock_cell::{Cell, Holder, Living, Ticket, lives};
 
 /// Which generation of the server the store's locks were written under, and until when it is shut for new grants.
 #[derive(Clone, Debug)]
@@ -66,7 +63,7 @@ impl LockSpace {
         for name in &request.names {
             self.cells.entry(name.clone()).or_default().tidy(now);
         }
-        if let Some(grant) = self.again(now, request, guarded.is_some()) {
+        if let Some(grant) = self.take_again(now, request, guarded.is_some()) {
             let wakes = self.leave_queues(now, &request.names, request.session, request.id);
             return Ok((AcquireReply::Granted(grant), wakes));
         }
@@ -79,7 +76,7 @@ impl LockSpace {
         }
         let shut = request.names.iter().find(|name| !self.is_open(name, now, request, yields)).cloned();
         if shut.is_some() || guarded.is_some() {
-            return Ok(self.wait(now, request, shut, guarded));
+            return Ok(self.wait_for(now, request, shut, guarded));
         }
         let before = request.names.iter().map(|name| self.cells[name].token).max().unwrap_or(Token::NONE);
         let before = before.max(request.floor).get().max(now.0);
@@ -106,7 +103,7 @@ impl LockSpace {
 
     /// The owner has it already: by this very request, whose answer was lost, or by an earlier one. Not under a guard:
     /// a store that has forgotten the end of a lock, and who got it then, would grant it beside them.
-    fn again(&mut self, now: StoreTime, request: &AcquireRequest, is_guarded: bool) -> Option<LockGrant> {
+    fn take_again(&mut self, now: StoreTime, request: &AcquireRequest, is_guarded: bool) -> Option<LockGrant> {
         if is_guarded {
             return None;
         }
@@ -147,7 +144,7 @@ impl LockSpace {
     }
 
     /// Not now: a ticket for who waits. One whose turn it is for a name that it cannot use yet passes the word on.
-    fn wait(
+    fn wait_for(
         &mut self,
         now: StoreTime,
         request: &AcquireRequest,
@@ -251,7 +248,7 @@ impl LockSpace {
     /// R7: gives a lock back, or one of several holds. Never another's.
     pub fn release(&mut self, server: Server<'_>, request: &LockReleaseRequest) -> (LockReleaseReply, Vec<Wake>) {
         let (reply, freed) = self.let_go(server.now, request);
-        (reply, self.wake(server.now, &freed))
+        (reply, self.wake_next(server.now, &freed))
     }
 
     /// Returns the names besides whose lock is now another's to have.
@@ -281,7 +278,7 @@ impl LockSpace {
     }
 
     /// Who is first in the queues of these names, where something is free.
-    fn wake(&mut self, now: StoreTime, names: &[LockName]) -> Vec<Wake> {
+    fn wake_next(&mut self, now: StoreTime, names: &[LockName]) -> Vec<Wake> {
         let Self { cells, living, .. } = self;
         names.iter().filter_map(|name| cells.get_mut(name)?.next(name, None, now, living)).collect()
     }
@@ -303,7 +300,7 @@ impl LockSpace {
             Err(error) => (Err(error), Vec::new()),
         };
         if !matches!(acquired, Ok(AcquireReply::Granted(_))) {
-            let due = self.wake(server.now, &freed);
+            let due = self.wake_next(server.now, &freed);
             // It has just been told that it cannot have it.
             wakes.extend(due.into_iter().filter(|wake| (wake.session, wake.id) != (acquire.session, acquire.id)));
         }
@@ -367,7 +364,7 @@ impl LockSpace {
         *self = Self::default();
     }
 
-    /// R6: whether a grant that the replicas have acknowledged counts, as [`super::super::LeaseCell::confirm`] for
+    /// R6: whether a grant that the replicas have acknowledged counts, as [`super::LeaseCell::confirm`] for
     /// roles.
     pub fn confirm(&self, server: Server<'_>) -> bool {
         self.generation

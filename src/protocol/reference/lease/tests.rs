@@ -1,7 +1,7 @@
 //! The store's side, rule by rule. The Redis scripts are held to the same by tests of their own.
 
-use super::super::names::{Attempt, SessionId};
-use super::super::wire::Knowledge;
+use super::super::super::ids::{Attempt, SessionId};
+use super::super::super::messages::KnownRecord;
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -82,9 +82,9 @@ impl Store {
         self.campaign(&request).0
     }
 
-    fn knowledge(&self) -> Option<Knowledge> {
+    fn knowledge(&self) -> Option<KnownRecord> {
         let record = self.cell.record.as_ref()?;
-        Some(Knowledge { version: record.version(), age: secs(5), unchanged_for: LEASE, remaining: Duration::ZERO })
+        Some(KnownRecord { version: record.version(), age: secs(5), unchanged_for: LEASE, remaining: Duration::ZERO })
     }
 
     fn grant(&mut self, session: u128, attempt: u64) -> Token {
@@ -316,7 +316,7 @@ fn r5_another_masters_term_of_the_same_token_and_count_is_not_this_one() {
     let ((mine, _), (theirs, there)) = (term(&mut one, 2), term(&mut other, 3));
     assert!(mine == theirs && mine > old, "or this shows nothing");
     assert_eq!(one.knowledge().unwrap().version.count, there.count, "likewise");
-    let knowledge = Some(Knowledge { version: there, ..one.knowledge().unwrap() });
+    let knowledge = Some(KnownRecord { version: there, ..one.knowledge().unwrap() });
     let reply = one.campaign(&CampaignRequest { knowledge, ..ask(4, 1) }).0;
     assert!(matches!(reply, CampaignReply::Held { .. }), "{reply:?}");
 }
@@ -408,7 +408,7 @@ fn r5_vanished_a_lease_that_the_candidate_knows_to_stand_closes_the_role() {
     let heard = |store: &Store, count_behind, age, remaining| {
         let known = store.knowledge().unwrap();
         let version = RecordVersion { count: known.version.count - count_behind, ..known.version };
-        Some(Knowledge { version, age, unchanged_for: age, remaining })
+        Some(KnownRecord { version, age, unchanged_for: age, remaining })
     };
     // (renewals missed, seconds ago, seconds it should still stand) -> closed? granted?
     let cases = [
@@ -504,7 +504,7 @@ fn r8_a_holder_whose_count_stood_still_for_a_whole_lease_is_overdue_whatever_the
     let mut store = Store::new();
     store.grant(1, 1);
     store.now = StoreTime(store.now.0 - 60_000_000);
-    let knows = |store: &Store, unchanged_for| Some(Knowledge { unchanged_for, ..store.knowledge().unwrap() });
+    let knows = |store: &Store, unchanged_for| Some(KnownRecord { unchanged_for, ..store.knowledge().unwrap() });
     let early = CampaignRequest { knowledge: knows(&store, secs(9)), ..ask(2, 1) };
     assert!(matches!(store.campaign(&early).0, CampaignReply::Held { .. }));
     let late = CampaignRequest { knowledge: knows(&store, LEASE), ..ask(2, 2) };
@@ -571,7 +571,7 @@ fn r5_vanished_an_end_from_before_a_step_back_shuts_the_role_once() {
     store.now = StoreTime(store.now.0 - 3_600_000_000);
     store.cell.evict_lease();
     let again = |store: &mut Store, attempt, unchanged_for| {
-        let knowledge = Some(Knowledge { unchanged_for, ..store.knowledge().unwrap() });
+        let knowledge = Some(KnownRecord { unchanged_for, ..store.knowledge().unwrap() });
         store.campaign(&CampaignRequest { knowledge, ..ask(2, attempt) }).0
     };
     assert_eq!(guard(&again(&mut store, 1, secs(1))), Some(GuardCause::Vanished));

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::names::{Attempt, Candidate, Mono, SessionId, StoreTime, Token};
-use super::super::rules::Rules;
-use super::super::wire::{
+use super::super::super::ids::{Attempt, Candidate, Mono, SessionId, StoreTime, Token};
+use super::super::super::messages::{
     AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest,
 };
+use super::super::super::rules::Rules;
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! What the members publish, put together: one voice is not the quorum's.
 
-use super::super::names::{SessionId, Token};
-use super::super::wire::{Announcement, AnnouncementKind};
+use super::super::ids::{SessionId, Token};
+use super::super::messages::{Announcement, AnnouncementKind};
 use super::Seats;
 
 /// What is counted as the same message. Two campaigns may have come to the same token, so the session tells them apart.

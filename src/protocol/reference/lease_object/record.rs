@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::names::{Candidate, SessionId, StoreTime, Token};
-use super::super::wire::{Announcement, AnnouncementKind, CampaignRequest, Holder};
+use super::super::super::ids::{Candidate, SessionId, StoreTime, Token};
+use super::super::super::messages::{Announcement, AnnouncementKind, CampaignRequest, Holder};
 
 /// Stands for a holder that is no Baton: no process has this session.
 pub const FOREIGN: SessionId = SessionId::from_u128(0);

@@ -1,13 +1,11 @@
-//! One name: who holds it and who waits for it.
+//! One name: who holds it and who waits for it. On Redis `lock_common.lua` does this.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::names::{SessionId, StoreTime, Token};
-use super::super::TICKETS_CHECKED;
-use super::super::names::{LockId, LockName};
-use super::super::wire::{LockGrant, LockHolder, Restore, Wake};
+use super::super::ids::{SessionId, StoreTime, Token};
+use super::super::locks::{LockGrant, LockHolder, LockId, LockName, Restore, TICKETS_CHECKED, Wake};
 
 /// Who holds a lock.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::names::{Mono, Token};
-use super::timing::Timing;
+use super::super::ids::{Mono, Token};
+use super::super::timing::Timing;
 
 /// The longest grace that is chosen unasked.
 const GRACE_MAX: Duration = Duration::from_secs(5);

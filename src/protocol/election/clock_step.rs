@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::names::{Mono, StoreTime};
+use super::super::ids::{Mono, StoreTime};
 
 /// What two clocks may drift apart: each up to 1 %.
 const DRIFT_DIVISOR: i64 = 50;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::names::{Mono, Token};
+use super::super::super::ids::{Mono, Token};
 use super::record::{LeaseRecord, Mark};
 
 /// Which precautions are taken. All of them, outside the simulation, which switches them off to show what each is

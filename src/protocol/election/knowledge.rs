@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::clockwatch::{ClockWatch, slack};
-use super::super::names::{Mono, SessionId, Token};
+use super::super::ids::{Mono, SessionId, Token};
+use super::super::messages::{GuardCause, Holder, KnownRecord, RecordVersion};
 use super::super::timing::Timing;
-use super::super::wire::{Holder, Knowledge, RecordVersion};
+use super::clock_step::{ClockWatch, slack};
 
 #[derive(Clone, Debug)]
 struct Rival {
@@ -48,6 +48,8 @@ pub(super) struct Insight {
     pub(super) clock: ClockWatch,
     /// The last term that is known to be over.
     pub(super) released: Option<(SessionId, Token)>,
+    /// Why the store holds the role shut, and until when (R5).
+    pub(super) guarded: Option<(GuardCause, Mono)>,
     known: Option<Known>,
     rival: Option<Rival>,
     heartbeat: Option<Heartbeat>,
@@ -60,7 +62,7 @@ pub(super) struct Insight {
 impl Insight {
     /// What to tell the store (R5). `listening`: messages may have been missed, so that it counts only if it was seen
     /// to stand still for as long as one listens.
-    pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<Knowledge> {
+    pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<KnownRecord> {
         let Known { version, since, at } = self.known?;
         let age = now.since(at);
         if listening && at.since(since) < timing.listen_span() {
@@ -68,7 +70,7 @@ impl Insight {
         }
         let stands = self.rival.as_ref().map_or(Duration::ZERO, |rival| rival.until.since(now));
         let remaining = stands.saturating_sub(slack(timing.lease_duration()));
-        Some(Knowledge { version, age, unchanged_for: now.since(since), remaining })
+        Some(KnownRecord { version, age, unchanged_for: now.since(since), remaining })
     }
 
     /// Since when the record has been known to be as it is.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::names::{Mono, SessionId, Token};
-use super::wire::GuardCause;
+use super::super::ids::{Mono, SessionId, Token};
+use super::super::messages::GuardCause;
 
 /// The state words of the contract (section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

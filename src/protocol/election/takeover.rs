@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::event::Event;
-use super::super::names::{Attempt, Candidate, Mono, SessionId, Token};
-use super::super::wire::{Holder, ReleaseReply, ReleaseRequest, Stamped};
-use super::{Action, Election, Failure, Kind, Phase, RequestId};
+use super::super::ids::{Attempt, Candidate, Mono, SessionId, Token};
+use super::super::messages::{Holder, ReleaseReply, ReleaseRequest, Stamped};
+use super::event::Event;
+use super::{Action, Election, Failure, Kind, RequestId};
 
 /// How many ended processes are remembered: a lease that one of them had asked for may still be granted.
 const REMEMBERED: usize = 64;
@@ -93,7 +93,7 @@ impl Election {
     pub(super) fn departed(&mut self, now: Mono, session: SessionId, promise: Duration) {
         // Whoever says so of this process is wrong.
         if session != self.profile.session {
-            let due = now + promise + promise / DRIFT_FRACTION + self.spread();
+            let due = now + promise + promise / DRIFT_FRACTION + self.stagger();
             self.departures.learn(session, due);
         }
     }
@@ -107,7 +107,7 @@ impl Election {
 
     /// When the lease of the one that leads is given back in its place.
     pub(super) fn vacate_due(&self) -> Option<Mono> {
-        let idle = self.app_healthy && !self.leaving && !self.in_flight(Kind::Vacate, Attempt::ANY);
+        let idle = self.app_healthy && !self.leaving && !self.flights.has(Kind::Vacate, Attempt::ANY);
         let (holder, token) = self.insight.rival_term().filter(|_| idle)?;
         self.departures.due(holder.session).filter(|_| token != Token::NONE)
     }
@@ -121,12 +121,12 @@ impl Election {
         let again = now + self.retry_delay();
         self.departures.put_off(term.session, again);
         self.departures.vacating = Some(term);
-        let id = self.depart(now, Kind::Vacate, Attempt::ANY);
+        let id = self.flights.depart(now, Kind::Vacate, Attempt::ANY);
         self.actions.push_back(Action::Release { id, request });
     }
 
     pub(super) fn vacated(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure>) {
-        let Some(flight) = self.arrive(id, Kind::Vacate) else { return };
+        let Some(flight) = self.flights.arrive(id, Kind::Vacate) else { return };
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);
         if let (Some(term), Ok(Stamped { reply, .. })) = (self.departures.vacating.take(), reply) {
@@ -141,9 +141,8 @@ impl Election {
     /// The lease is not there (any more): as when its release is heard.
     fn see_vacant(&mut self, now: Mono, term: &Term) {
         let follows = self.insight.rival_term().is_some_and(|(holder, _)| holder.session == term.session);
-        if follows && matches!(self.phase, Phase::Candidate) && self.insight.forget_rival(term.token) {
+        if follows && self.is_candidate() && self.insight.forget_rival(term.token) {
             self.insight.released = Some((term.session, term.token));
-            self.look_again = true;
             self.look_for_vacancy(now);
         }
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::lease::{TokensExhausted, next_token};
-use super::super::names::{Mono, StoreTime, Token};
-use super::super::rules::Rules;
-use super::super::wire::{
+use super::super::super::ids::{Mono, StoreTime, Token};
+use super::super::super::messages::{
     CampaignReply, CampaignRequest, GuardCause, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
+use super::super::super::rules::Rules;
+use super::super::lease::{TokensExhausted, next_token};
 use super::observation::{Observation, Seen};
 use super::record::{LeaseRecord, Mark, Tenure, micros};
 

@@ -1,7 +1,8 @@
 //! The store's side of the protocol: what one atomic step does to the lease and the record of one role.
 //!
 //! This is the reference. The memory store runs it, the simulation runs it, and the Lua scripts of the Redis store are
-//! held against it by random operations.
+//! held against it by random operations: `campaign.lua`, `renew.lua`, `release.lua` and `confirm.lua`, with what they
+//! share in `common.lua`. What is a function here and there has one name.
 //!
 //! A role has two things in the store. The **lease** is there while somebody holds the role and goes away by its TTL.
 //! The **record** stays: the last token, a count of every grant, renewal and release, whether the last term was
@@ -11,13 +12,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guard::Guard;
-use super::names::{Attempt, Candidate, SessionId, StoreTime, Token};
-use super::rules::Rules;
-use super::wire::{
-    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, Knowledge, RecordVersion,
+use super::super::ids::{Attempt, Candidate, SessionId, StoreTime, Token};
+use super::super::messages::{
+    Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, KnownRecord, RecordVersion,
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
+use super::super::rules::Rules;
+use super::guard::Guard;
 
 /// What a step may know of the server that runs it.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +93,7 @@ impl Record {
     }
 
     /// The lease was given or extended now.
-    fn extend(&mut self, now: StoreTime, lease: Duration) {
+    fn extend_record(&mut self, now: StoreTime, lease: Duration) {
         self.guard.end(now);
         // A guard that stands keeps the length it was set for.
         self.span = if self.guard.active(now).is_some() { self.span.max(lease) } else { lease };
@@ -146,7 +147,7 @@ impl LeaseCell {
         let mut record = self.record_or_new(server.now);
         let (now, me) = (server.now, request.candidate);
         let span = record.guard_span(self.rules, request.lease_duration);
-        record.guard.cap(now.plus(span));
+        record.guard.clamp(now.plus(span));
         // Likewise an end that is further away than that, or the role would be shut until the clock is there.
         record.until = record.until.min(now.plus(span));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
@@ -160,7 +161,7 @@ impl LeaseCell {
                 lease.duration = request.lease_duration;
                 // An extension counts like any renewal: others conclude from an unchanged count that nobody renewed.
                 record.count += 1;
-                record.extend(now, request.lease_duration);
+                record.extend_record(now, request.lease_duration);
                 let reply = CampaignReply::Granted { token: lease.token, count: record.count };
                 let news = announce(AnnouncementKind::Grant, lease.token, record.count, lease.holder(), 0);
                 self.record = Some(record);
@@ -258,7 +259,7 @@ impl LeaseCell {
             let is_free = record.released && record.writer.is_some();
             return !is_free && !is_mine && !stood_still(record, request, span);
         }
-        let is_recent = |known: Knowledge| known.version.token == record.token && known.age < span * 5 / 4;
+        let is_recent = |known: KnownRecord| known.version.token == record.token && known.age < span * 5 / 4;
         self.may_have_vanished(record, request) && !request.knowledge.is_some_and(is_recent)
     }
 
@@ -298,7 +299,7 @@ impl LeaseCell {
         record.count = record.count.max(request.count) + 1;
         // The record may have been lost while the lease was not.
         record.token = record.token.max(request.token);
-        record.extend(server.now, request.lease_duration);
+        record.extend_record(server.now, request.lease_duration);
         // Then the incumbent has the last word again, and so has its release.
         let is_watched = !is_up_to_date || record.guard.active(server.now).is_some();
         let has_the_word = !(self.rules.still && is_watched);
@@ -376,7 +377,7 @@ impl LeaseCell {
         token: Option<Token>,
     ) -> Outcome<CampaignReply> {
         let (token, count) = (token.unwrap_or(record.token), record.count + 1);
-        record.extend(now, request.lease_duration);
+        record.extend_record(now, request.lease_duration);
         self.record = Some(Record { token, count, released: false, writer: Some(request.candidate), ..record });
         let lease = self.lease.insert(Lease {
             candidate: request.candidate,

@@ -1,13 +1,13 @@
 //! R5 on the store's side: under which generation of the server a record was written, and until when its role is shut
-//! for new grants.
+//! for new grants. On Redis `generation.lua` and `common.lua` do this.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::ids::StoreTime;
+use super::super::messages::GuardCause;
+use super::super::rules::Rules;
 use super::lease::Server;
-use super::names::StoreTime;
-use super::rules::Rules;
-use super::wire::GuardCause;
 
 /// Whether what was written under this generation is the server's own. `id/number`: written by one whose replies count
 /// with acknowledgements; whoever does not ask for those does not mind when replicas come.
@@ -59,7 +59,7 @@ impl Guard {
 
     /// No guard is longer than what it was set for: one that seems so was set before the store's clock was stepped
     /// back.
-    pub(super) fn cap(&mut self, longest: StoreTime) {
+    pub(super) fn clamp(&mut self, longest: StoreTime) {
         if let Some((_, until)) = &mut self.shut {
             *until = longest.min(*until);
         }

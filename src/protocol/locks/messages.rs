@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::names::{SessionId, Token};
-use super::names::{LockId, LockName};
+use super::super::ids::{SessionId, Token};
+use super::ids::{LockId, LockName};
 
 /// Whether a request that finds the lock held gets a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,19 @@
-//! A member's side: what one atomic step does to its lease and its record of a role. The reference for the scripts.
+//! A member's side: what one atomic step does to its lease and its record of a role. The reference for
+//! `member_campaign.lua`, `member_raise.lua`, `member_renew.lua` and `member_release.lua`, with `member.lua` and
+//! `common.lua`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::guard::Guard;
-use super::super::lease::{Server, TokensExhausted, next_token};
-use super::super::names::{Attempt, Candidate, StoreTime, Token};
-use super::super::rules::Rules;
-use super::super::wire::{
+use super::super::ids::{Attempt, Candidate, StoreTime, Token};
+use super::super::messages::{
     Announcement, AnnouncementKind, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest,
 };
-use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest};
+use super::super::quorum::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest};
+use super::super::rules::Rules;
+use super::guard::Guard;
+use super::lease::{Server, TokensExhausted, next_token};
 
 /// What part of a lease a grant holds its member until it is raised.
 const PROVISIONAL: u32 = 3;
@@ -60,7 +62,7 @@ struct Record {
 
 impl Record {
     /// A lease by these lists was confirmed or extended.
-    fn list(&mut self, lists: &str, until: StoreTime) {
+    fn list_record(&mut self, lists: &str, until: StoreTime) {
         let agree = lists_agree(&self.lists, lists);
         self.listed_until = if agree { self.listed_until.max(until) } else { until };
         if &*self.lists != lists {
@@ -71,7 +73,7 @@ impl Record {
     /// A grant by these lists, which may come to nothing: what a term has told before is not forgotten for it.
     fn list_grant(&mut self, lists: &str, now: StoreTime, until: StoreTime) {
         if now >= self.listed_until || &*self.lists == lists {
-            self.list(lists, until);
+            self.list_record(lists, until);
         }
     }
 
@@ -243,7 +245,7 @@ impl MemberCell {
         lease.duration = request.lease_duration;
         lease.expires_at = server.now.plus(request.lease_duration);
         record.confirm(request.token, server.now, request.lease_duration);
-        record.list(lists, server.now.plus(request.lease_duration * 2));
+        record.list_record(lists, server.now.plus(request.lease_duration * 2));
         record.count += 1;
         let (count, holder) = (record.count, lease.holder());
         self.record = Some(record);
@@ -272,7 +274,7 @@ impl MemberCell {
             expires_at: server.now.plus(request.lease_duration),
         });
         record.confirm(request.token, server.now, request.lease_duration);
-        record.list(lists, server.now.plus(request.lease_duration * 2));
+        record.list_record(lists, server.now.plus(request.lease_duration * 2));
         // The members count together, so that one renewal is told by one count.
         record.count = record.count.max(request.count) + 1;
         let count = record.count;
@@ -362,7 +364,7 @@ impl MemberCell {
         let longest = server.now.plus(span);
         let is_new = self.record.is_none();
         // Ends that are further away than that were set before the clock was stepped back.
-        record.guard.cap(longest);
+        record.guard.clamp(longest);
         let mut changed = record.until > longest || record.listed_until > longest.plus(span);
         record.until = record.until.min(longest);
         record.listed_until = record.listed_until.min(longest.plus(span));

@@ -1,10 +1,10 @@
-//! Who takes part in a sharded role, and what each leads: the store's side. The reference, as `lease.rs` is for leases.
+//! Who takes part in a sharded role, and what each leads: the store's side. The reference for `presence.lua`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::names::{SessionId, StoreTime};
-use super::set::ShardSet;
+use super::super::ids::{SessionId, StoreTime};
+use super::super::shards::ShardSet;
 
 /// What a replica says of itself. Nothing that must be safe rests on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
