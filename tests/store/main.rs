@@ -28,6 +28,7 @@ mod members;
 mod presence;
 mod quorum;
 mod refusals;
+mod renewals;
 mod replication;
 mod rules;
 mod sentinel;
