@@ -15,6 +15,13 @@ pub struct Stamped<T> {
     pub store_time: StoreTime,
 }
 
+impl<T> Stamped<T> {
+    /// The same moment, and the reply in other words.
+    pub fn map<R>(self, words: impl FnOnce(T) -> R) -> Stamped<R> {
+        Stamped { reply: words(self.reply), store_time: self.store_time }
+    }
+}
+
 /// Which state of a role's record this is: another after every grant, renewal and release, and after a guard has begun
 /// (R5). One part alone would not tell: both sides of a split may count alike, and even give the same token, where the
 /// clock is behind both.

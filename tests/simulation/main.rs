@@ -29,7 +29,8 @@ use departures::Evidence;
 use faults::Fault;
 use run::{Verdict, run, run_many};
 use scenario::{
-    ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario, mixed_scenario, table_scenario,
+    Around, ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario, mixed_scenario,
+    table_scenario, without,
 };
 
 const SEEDS: u64 = 2_000;
@@ -110,6 +111,33 @@ fn reloads_that_remove_a_role_and_add_it_again_break_no_promise() {
 #[test]
 fn a_leader_is_found_though_subscriptions_break_again_and_again() {
     hold(seeds() / 20, "gaps");
+}
+
+/// What a renewal does not notice the next campaign does: a guard begins later for it, which costs time, and nothing
+/// else. The worst case: no renewal ever asks that finds all as it left it, also over replicas that acknowledge.
+#[test]
+fn renewals_that_do_not_ask_which_server_it_is_let_nobody_in_early() {
+    for name in ["mixed", "storm", "pairs", "lengths"] {
+        let (_, scenario) = SCENARIOS.iter().find(|(known, _)| *known == name).expect("a known scenario");
+        let play = |seed| run(without(scenario(seed), "asking").expect("a known rule"));
+        let fold = |failed: &mut Vec<u64>, seed, verdict: Verdict| {
+            if verdict.two_leaders || verdict.token_regressions || verdict.refused_incumbents {
+                failed.push(seed);
+            }
+        };
+        let failed: Vec<u64> = run_many(seeds() / 10, play, Vec::new, fold).into_iter().flatten().collect();
+        assert!(failed.is_empty(), "{name} {failed:?}");
+    }
+    for row in [ROWS[ROWS.len() - 2], ROWS[ROWS.len() - 1]] {
+        let row = Row { around: Around { renewals_ask: false, ..row.around }, ..row };
+        let after_a_restart =
+            [Fault::RestartKept, Fault::RestartLost, Fault::RestartLate, Fault::Failover, Fault::Clock];
+        // Without acknowledgements these are not closed, whoever asks.
+        let split = [Fault::Split, Fault::Sides, Fault::OldMaster].into_iter().filter(|_| row.acks > 0);
+        for fault in after_a_restart.into_iter().chain(split) {
+            assert_eq!(broken(row, fault), (0, 0), "{}, {}", row.name, fault.title());
+        }
+    }
 }
 
 /// How many of some runs of the table show two leaders, and how many a token that went backwards.

@@ -3,7 +3,7 @@
 
 use baton::protocol::{
     Announcement, CampaignReply, CampaignRequest, Failure, Input, ReleaseRequest, RenewReply, RenewRequest, RequestId,
-    Stamped,
+    Server, Stamped,
 };
 
 use crate::checker::Watched;
@@ -153,6 +153,9 @@ impl World {
                     (Input::Campaigned { id, reply: Ok(Stamped { reply, store_time }) }, news, granted)
                 }
                 Request::Renew(request) => {
+                    let told = server.cell.left_by(shown, &request).filter(|_| !self.scenario.around.renewals_ask);
+                    let told = told.map(str::to_owned);
+                    let view = Server { generation: told.as_deref().unwrap_or(view.generation), ..view };
                     let (mut reply, news) = server.cell.renew(view, &request);
                     // A campaign of its own that came twice, around a lease that was deleted, is no refusal of others.
                     refused = match reply {

@@ -30,6 +30,9 @@ pub enum Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around {
     pub mark: Mark,
+    /// R5: a renewal that finds all as it left it asks of which generation the server is now. The adapter asks once for
+    /// each connection, and with acknowledgements each time.
+    pub renewals_ask: bool,
     /// R6: an acknowledged grant counts only if its server says so afterwards.
     pub confirm: bool,
     /// R1: a role that is configured again waits for the end of the task that had its name.
@@ -39,10 +42,20 @@ pub struct Around {
 }
 
 impl Around {
-    pub const ALL: Self =
-        Self { mark: Mark::ReplidAndSyncs, confirm: true, waits_for_the_old_task: true, attempts_rise: true };
-    pub const NONE: Self =
-        Self { mark: Mark::RunId, confirm: false, waits_for_the_old_task: false, attempts_rise: false };
+    pub const ALL: Self = Self {
+        mark: Mark::ReplidAndSyncs,
+        renewals_ask: true,
+        confirm: true,
+        waits_for_the_old_task: true,
+        attempts_rise: true,
+    };
+    pub const NONE: Self = Self {
+        mark: Mark::RunId,
+        renewals_ask: true,
+        confirm: false,
+        waits_for_the_old_task: false,
+        attempts_rise: false,
+    };
     /// Without acknowledgements there is nothing to confirm.
     pub const ALONE: Self = Self { mark: Mark::Replid, confirm: false, ..Self::ALL };
 }
@@ -229,7 +242,7 @@ pub fn departures_table_scenario(seed: u64, evidence: Evidence, fault: Fault) ->
 /// What may be switched off, one at a time, and how.
 pub type Switch = (&'static str, fn(&mut Scenario));
 
-pub const SWITCHES: [Switch; 21] = [
+pub const SWITCHES: [Switch; 22] = [
     ("repeat", |scenario| scenario.rules.repeat = false),
     ("fresh_repeat", |scenario| scenario.rules.fresh_repeat = false),
     ("makes_way", |scenario| scenario.rules.makes_way = false),
@@ -245,6 +258,7 @@ pub const SWITCHES: [Switch; 21] = [
     ("promises", |scenario| scenario.rules.promises = false),
     ("heartbeats", |scenario| scenario.rules.heartbeats = false),
     ("listening", |scenario| scenario.rules.listening = false),
+    ("asking", |scenario| scenario.around.renewals_ask = false),
     ("confirm", |scenario| (scenario.around.confirm, scenario.around.mark) = (false, Mark::Replid)),
     ("partial", |scenario| scenario.around.mark = Mark::ReplidAndFullSyncs),
     ("replid", |scenario| (scenario.around.confirm, scenario.around.mark) = (false, Mark::RunId)),

@@ -89,6 +89,8 @@ struct Pair<'a> {
     /// There was no record before this operation.
     is_new: bool,
     attempts: [u64; 3],
+    /// The next renewal of whoever was answered last, with nothing between.
+    next_renewal: Option<RenewRequest>,
     /// How often each outcome was met, for a test that says what it has tested.
     seen: &'a mut BTreeMap<String, usize>,
 }
@@ -182,6 +184,10 @@ impl Pair<'_> {
             let request =
                 CampaignRequest { candidate, identity, lease_duration, floor, knowledge, released: None, guard };
             return Operation::Campaign(request);
+        }
+        if let Some(request) = self.next_renewal.clone().filter(|_| random.one_in(3)) {
+            let audience = request.audience + 1;
+            return Operation::Renew(RenewRequest { audience, ..request });
         }
         match random.below(20) {
             0..=8 => {
@@ -334,6 +340,9 @@ impl Pair<'_> {
             RenewReply::Renewed { reasserted: true, .. } => self.saw("reasserted"),
             other => self.saw(other),
         }
+        if let RenewReply::Renewed { count, .. } = answer.reply {
+            self.next_renewal = Some(RenewRequest { count, ..request.clone() });
+        }
         match (answer.reply, expected) {
             (
                 RenewReply::Renewed { count, reasserted, audience },
@@ -419,6 +428,7 @@ async fn run(
         watch_began: false,
         is_new: true,
         attempts: [0; 3],
+        next_renewal: None,
         seen,
     };
     let mut random = Random(fastrand::Rng::with_seed(seed));

@@ -52,6 +52,8 @@ struct Pair<'a> {
     /// How far the reference's count of the present record is ahead: a new record counts from the clock.
     count_ahead: u64,
     attempts: [u64; 3],
+    /// The next renewal of whoever was answered last, by the same replica and with nothing between.
+    next_renewal: Option<(usize, RenewRequest)>,
     /// How often each outcome was met.
     seen: &'a mut BTreeMap<String, usize>,
 }
@@ -116,6 +118,9 @@ impl Pair<'_> {
         let guard = !random.one_in(6);
         let identity = |candidate: Candidate| Arc::from(format!("web {}", candidate.session));
         let audience = u32::try_from(random.below(5)).expect("small");
+        if let Some((by, request)) = self.next_renewal.clone().filter(|_| random.one_in(4)) {
+            return Operation::Ask(by, Box::new(Ask::Renew(request)));
+        }
         let by = if random.one_in(8) { usize::try_from(random.below(3)).expect("small") } else { 0 };
         let ask = match random.below(21) {
             0..=6 => {
@@ -225,6 +230,9 @@ impl Pair<'_> {
         let (expected, said) = self.cell.step(server, lists, &self.twin_of(ask)).expect("tokens are left");
         if matches!(ask, Ask::Campaign(_)) && said.is_some() {
             self.saw("dropped");
+        }
+        if let (Ask::Renew(request), Answer::Renew(RenewReply::Renewed { count, .. })) = (ask, &answer.reply) {
+            self.next_renewal = Some((by, RenewRequest { count: *count, ..request.clone() }));
         }
         self.compare(ask, answer.reply, expected);
         self.heard(said).await;
@@ -347,6 +355,7 @@ async fn run(redis: &RedisServer, members: &Members, seed: u64, seen: &mut BTree
         count_twin: 0,
         count_ahead: 0,
         attempts: [0; 3],
+        next_renewal: None,
         seen,
     };
     let mut random = Random(fastrand::Rng::with_seed(seed));

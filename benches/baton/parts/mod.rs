@@ -13,11 +13,12 @@ mod replicas;
 mod rest;
 mod roles;
 mod safety;
+mod scripts;
 
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 13] = [
+pub const ALL: [Part; 14] = [
     poll::PART,
     handover::PART,
     crash::PART,
@@ -29,6 +30,7 @@ pub const ALL: [Part; 13] = [
     jobs::PART,
     safety::PART,
     quorum::PART,
+    scripts::PART,
     footprint::PART,
     micro::PART,
 ];

@@ -34,6 +34,16 @@ impl Guard {
         self.generation.as_deref() == Some(server.generation)
     }
 
+    /// Under which generation it was written; none while nothing was written under R5.
+    pub(super) fn generation(&self) -> Option<&str> {
+        self.generation.as_deref()
+    }
+
+    /// Whether one stands, or stood and nobody has renewed since.
+    pub(super) fn is_known(&self) -> bool {
+        self.shut.is_some()
+    }
+
     /// A number that differs between servers more often than not.
     pub(super) fn salt(&self) -> u64 {
         let generation = self.generation.as_deref().unwrap_or_default();

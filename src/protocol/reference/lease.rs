@@ -273,6 +273,19 @@ impl LeaseCell {
         })
     }
 
+    /// Under which generation the record was written, if it is as this renewal's sender was answered last. Such a
+    /// renewal need not ask of which generation the server is now: the next campaign does.
+    pub fn left_by(&self, now: StoreTime, request: &RenewRequest) -> Option<&str> {
+        let lease = self.lease.as_ref().filter(|lease| now < lease.expires_at)?;
+        let record = self.record.as_ref()?;
+        let is_same = lease.candidate == request.candidate
+            && (lease.token, record.token, record.count) == (request.token, request.token, request.count)
+            && record.writer == Some(request.candidate)
+            && record.span == request.lease_duration
+            && !record.guard.is_known();
+        if is_same { record.guard.generation() } else { None }
+    }
+
     /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.
     pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> Outcome<RenewReply> {
         self.prepare(server, request.lease_duration, request.guard);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fred::clients::Client;
 use fred::interfaces::{ClientLike, PubsubInterface};
 use fred::types::config::Options;
@@ -49,6 +50,8 @@ pub(super) struct Link {
     places: Semaphore,
     opened_at: Mono,
     replaced: AtomicBool,
+    /// Of which generation the server is, as far as a script has told here.
+    generation: parking_lot::Mutex<Option<Bytes>>,
     /// The scripts' texts that went over it.
     pub texts: Texts,
 }
@@ -94,6 +97,7 @@ impl Link {
             places: Semaphore::new(OUT_MAX),
             opened_at: BootClock.now(),
             replaced: AtomicBool::new(false),
+            generation: parking_lot::Mutex::default(),
             texts: Texts::default(),
         };
         let timeout = settings.command_timeout;
@@ -246,6 +250,16 @@ impl Link {
     /// Whether it ended by [`Self::replace`].
     pub fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Relaxed)
+    }
+
+    /// Of which generation (R5) the server was when it was last asked here.
+    pub fn generation(&self) -> Option<Bytes> {
+        self.generation.lock().clone()
+    }
+
+    /// It was asked.
+    pub fn told(&self, generation: Bytes) {
+        *self.generation.lock() = Some(generation);
     }
 
     /// Where it leads: a host and a port, or several of which one is meant.

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fred::types::Value;
 use tokio::sync::watch;
 
 use super::RedisStore;
 use super::errors::SetupError;
 use super::scripts::{
-    self, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, Script, member_campaign_reply,
-    purge_reply, raise_reply, release_reply, renew_reply,
+    self, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, member_campaign_reply,
+    purge_reply, raise_reply, release_reply,
 };
 use crate::base::mailbox;
 use crate::config::RedisConfig;
@@ -49,28 +48,28 @@ impl RedisMember {
     /// # Errors
     /// As there.
     pub async fn ask_stamped(&self, role: &RoleName, ask: &Ask) -> Result<Stamped<Answer>, StoreError> {
-        let (script, mut args, read) = question(ask);
-        if !matches!(ask, Ask::Release(_)) {
+        let args = |mut args: Vec<String>| {
             args.push(self.lists.to_string());
-        }
-        Ok(self.store.run(role, script, args, read).await?.reply)
-    }
-}
-
-/// What is sent for a question, and how its answer is read.
-type Question = (&'static Script, Vec<String>, fn(Value) -> Result<Stamped<Answer>, StoreError>);
-
-fn question(ask: &Ask) -> Question {
-    match ask {
-        Ask::Campaign(request) => (&MEMBER_CAMPAIGN, scripts::member_campaign_args(request), member_campaign_reply),
-        Ask::Raise(request) => (&MEMBER_RAISE, scripts::raise_args(request), raise_reply),
-        Ask::Renew(request) => (&MEMBER_RENEW, scripts::renew_args(request, false), |reply| {
-            renew_reply(reply).map(|Stamped { reply, store_time }| Stamped { reply: Answer::Renew(reply), store_time })
-        }),
-        Ask::Release(request) => (&MEMBER_RELEASE, scripts::release_args(request), |reply| {
-            release_reply(reply)
-                .map(|Stamped { reply, store_time }| Stamped { reply: Answer::Release(reply), store_time })
-        }),
+            args
+        };
+        Ok(match ask {
+            Ask::Campaign(request) => {
+                let args = args(scripts::member_campaign_args(request));
+                self.store.run(role, &MEMBER_CAMPAIGN, args, member_campaign_reply).await?.reply
+            }
+            Ask::Raise(request) => {
+                self.store.run(role, &MEMBER_RAISE, args(scripts::raise_args(request)), raise_reply).await?.reply
+            }
+            Ask::Renew(request) => {
+                let keys = Keys::new(&self.store.settings.namespace, role);
+                let call = scripts::renewal(&MEMBER_RENEW, keys, request, false, Some(&self.lists));
+                self.store.renewed(call, request).await?.reply.map(Answer::Renew)
+            }
+            Ask::Release(request) => {
+                let args = scripts::release_args(request);
+                self.store.run(role, &MEMBER_RELEASE, args, release_reply).await?.reply.map(Answer::Release)
+            }
+        })
     }
 }
 

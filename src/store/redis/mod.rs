@@ -134,6 +134,17 @@ impl RedisStore {
         done.read(read)
     }
 
+    /// Runs a renewal, and notes of the connection what was told of the server there.
+    async fn renewed(&self, call: Call<'_>, request: &RenewRequest) -> Result<Done<Stamped<RenewReply>>, StoreError> {
+        let Done { reply, link, deadline, asking } =
+            self.call(call, Deadline::after(self.settings.command_timeout)).await?;
+        let (reply, generation) = scripts::renew_reply(reply, request)?;
+        if let Some(generation) = generation {
+            link.told(generation);
+        }
+        Ok(Done { reply, link, deadline, asking })
+    }
+
     /// Runs a script where its keys are.
     async fn call(&self, call: Call<'_>, deadline: Deadline) -> Result<Done<Value>, StoreError> {
         // Whatever is rare is apart, here and below: a future is as large as the largest of what it may have to do.
@@ -258,7 +269,7 @@ async fn attempt(
         Box::pin(link.command("ASKING", Vec::new(), deadline.left())).await?;
     }
     let script = if command == "EVAL" { call.script.body() } else { call.script.sha() };
-    link.command(command, call.arguments(script), deadline.left()).await
+    link.command(command, call.arguments(script, link.generation()), deadline.left()).await
 }
 
 /// The same for a script that the server did not know, when so many texts had been brought as were `seen`.
@@ -366,8 +377,9 @@ impl LeaseStore for RedisStore {
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        let args = scripts::renew_args(&request, self.replication.acks > 0);
-        let done = self.run(role, &RENEW, args, scripts::renew_reply).await?;
+        let keys = Keys::new(&self.settings.namespace, role);
+        let call = scripts::renewal(&RENEW, keys, &request, self.replication.acks > 0, None);
+        let done = self.renewed(call, &request).await?;
         if let RenewReply::Renewed { count, .. } = done.reply.reply {
             self.compare(role, count, request.lease_duration);
         }

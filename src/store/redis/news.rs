@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::protocol::jobs::JobName;
-use crate::protocol::{Announcement, AnnouncementKind, Holder, LockName, SessionId, Token};
+use crate::protocol::{Announcement, AnnouncementKind, Holder, LockName, RenewRequest, SessionId, Token};
 use crate::store::{JobNews, WakeNews};
 
 /// The announcement in a message; none when it is not one of ours.
@@ -21,6 +21,12 @@ pub(super) fn parse(message: &str) -> Option<Announcement> {
     let session = words.next()?.parse().ok()?;
     let identity = Arc::from(words.next()?);
     Some(Announcement { kind, token, count, audience, holder: Holder { session, identity } })
+}
+
+/// The message of a renewal that counts on from what its sender knows.
+pub(super) fn heartbeat(request: &RenewRequest) -> String {
+    let RenewRequest { candidate, identity, token, count, audience, .. } = request;
+    format!("v1 heartbeat {token} {} {audience} {} {identity}", count + 1, candidate.session)
 }
 
 /// Whose doing an announcement tells; none when it is not one of ours.

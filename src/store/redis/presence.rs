@@ -28,7 +28,7 @@ pub(super) fn call(prefix: &str, role: &RoleName, request: &PresenceRequest) -> 
         slot: fred::util::redis_keyslot(key.as_bytes()),
         keys: vec![key],
         args: vec![request.session.to_string(), span, leads.to_string(), shuns.to_string(), ttl_ms],
-        body: None,
+        last: None,
     }
 }
 

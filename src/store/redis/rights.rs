@@ -133,7 +133,7 @@ impl<'a> Trial<'a> {
         let campaign = [&me[..], &["1000", "0", "0", "", "", "", ""].map(str::to_owned)].concat();
         let granted = self.script(&CAMPAIGN, &campaign).await?;
         let token = granted.get(2).cloned().unwrap_or_default();
-        let renew = [&me[..], &["1000", "1", &token, "1", "0"].map(str::to_owned)].concat();
+        let renew = [&me[..2], &renewal(&token), &["?".to_owned()]].concat();
         let renewed = self.script(&RENEW, &renew).await;
         let release = [&me[..2], &[token, "0".to_owned()]].concat();
         let released = self.script(&RELEASE, &release).await;
@@ -149,7 +149,7 @@ impl<'a> Trial<'a> {
         let token = granted.get(2).cloned().unwrap_or_default();
         let raise = [&me[..], &["1000", "0", &token, ""].map(str::to_owned)].concat();
         let raised = self.script(&MEMBER_RAISE, &raise).await;
-        let renew = [&me[..], &["1000", "1", &token, "1", "0", ""].map(str::to_owned)].concat();
+        let renew = [&me[..2], &renewal(&token), &["", "?"].map(str::to_owned)].concat();
         let renewed = self.script(&MEMBER_RENEW, &renew).await;
         let release = [&me[..2], &[token, "0".to_owned()]].concat();
         let released = self.script(&MEMBER_RELEASE, &release).await;
@@ -166,10 +166,16 @@ impl<'a> Trial<'a> {
     async fn script(&self, script: &Script, args: &[String]) -> Result<Vec<String>, StoreError> {
         let mut replies = Vec::new();
         for (command, text) in [("EVAL", script.body()), ("EVALSHA", script.sha())] {
-            replies.push(self.ask(command, self.keys.call(script, args.to_vec()).arguments(text)).await?);
+            replies.push(self.ask(command, self.keys.call(script, args.to_vec()).arguments(text, None)).await?);
         }
         replies.swap_remove(0).convert().map_err(|_| StoreError::Refused { reason: "a script was not run".to_owned() })
     }
+}
+
+/// What a renewal of this term is asked with, after whose it is.
+fn renewal(token: &str) -> [String; 6] {
+    let message = format!("v1 heartbeat {token} 2 0 00000000000000000000000000000001 baton audit");
+    ["1000", token, "1", "2", &message, "1"].map(str::to_owned)
 }
 
 /// Keys that no role can have: a role's name has no dot.

@@ -8,6 +8,7 @@ use fred::bytes_utils::Str;
 use fred::types::Value;
 
 use super::namespace::Namespace;
+use super::news;
 use crate::protocol::{
     Answer, CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberReply, RaiseReply, RaiseRequest,
     RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, SessionId, Stamped, StoreTime,
@@ -71,17 +72,28 @@ macro_rules! of_role {
     ($layout:literal, $file:literal) => {
         script!($layout, "scripts/generation.lua", "scripts/common.lua", $file)
     };
+    // What mostly suffices comes first: it does without what the others have in common.
+    ($first:literal, $layout:literal, $file:literal) => {
+        script!($first, $layout, "scripts/generation.lua", "scripts/common.lua", $file)
+    };
 }
 
-pub(super) static CAMPAIGN: Script = of_role!("scripts/single.lua", "scripts/campaign.lua");
-pub(super) static RENEW: Script = of_role!("scripts/single.lua", "scripts/renew.lua");
+pub(super) static CAMPAIGN: Script = script!(
+    "scripts/generation.lua",
+    "scripts/campaign_held.lua",
+    "scripts/single.lua",
+    "scripts/common.lua",
+    "scripts/campaign.lua"
+);
+pub(super) static RENEW: Script = of_role!("scripts/renew_again.lua", "scripts/single.lua", "scripts/renew.lua");
 pub(super) static CONFIRM: Script = of_role!("scripts/single.lua", "scripts/confirm.lua");
 pub(super) static RELEASE: Script = of_role!("scripts/single.lua", "scripts/release.lua");
 pub(super) static PURGE: Script = of_role!("scripts/single.lua", "scripts/purge.lua");
 
 pub(super) static MEMBER_CAMPAIGN: Script = of_role!("scripts/member.lua", "scripts/member_campaign.lua");
 pub(super) static MEMBER_RAISE: Script = of_role!("scripts/member.lua", "scripts/member_raise.lua");
-pub(super) static MEMBER_RENEW: Script = of_role!("scripts/member.lua", "scripts/member_renew.lua");
+pub(super) static MEMBER_RENEW: Script =
+    of_role!("scripts/member_renew_again.lua", "scripts/member.lua", "scripts/member_renew.lua");
 pub(super) static MEMBER_RELEASE: Script = of_role!("scripts/member.lua", "scripts/member_release.lua");
 pub(super) static MEMBER_PURGE: Script = of_role!("scripts/member.lua", "scripts/purge.lua");
 
@@ -114,7 +126,7 @@ impl Keys {
     pub fn into_call(self, script: &Script, mut args: Vec<String>) -> Call<'_> {
         let slot = self.slot();
         args.insert(0, self.channel);
-        Call { script, keys: vec![self.lease, self.record], slot, args, body: None }
+        Call { script, keys: vec![self.lease, self.record], slot, args, last: None }
     }
 
     /// The slot of the role in a cluster.
@@ -135,13 +147,21 @@ pub(super) struct Call<'a> {
     /// Where the keys are in a cluster.
     pub slot: u16,
     pub args: Vec<String>,
-    /// A last argument, which need not be text.
-    pub body: Option<Bytes>,
+    pub last: Option<Last>,
+}
+
+/// A last argument.
+#[derive(Clone)]
+pub(super) enum Last {
+    /// It need not be text.
+    Body(Bytes),
+    /// The generation of the server, as the connection was told that it is sent on.
+    Generation,
 }
 
 impl Call<'_> {
-    /// EVALSHA's or EVAL's arguments: the script, its keys and its arguments.
-    pub fn arguments(&self, script: &Str) -> Vec<Value> {
+    /// EVALSHA's or EVAL's arguments: the script, its keys and its arguments. `told`: the generation, if it is.
+    pub fn arguments(&self, script: &Str, told: Option<Bytes>) -> Vec<Value> {
         // All words in one piece of memory, of which each is a part: the client shares every one of them with its queue
         // of what is to be sent, and it would take three pieces for each otherwise.
         let words = || self.keys.iter().chain(&self.args).map(String::as_bytes);
@@ -155,14 +175,25 @@ impl Call<'_> {
         all.push(Value::String(script.clone()));
         all.push(Value::Bytes(text.split_to(count.len())));
         all.extend(words().map(|word| Value::Bytes(text.split_to(word.len()))));
-        all.extend(self.body.clone().map(Value::from));
+        all.extend(self.last.clone().map(|last| match last {
+            Last::Body(body) => body.into(),
+            Last::Generation => told.unwrap_or(UNTOLD).into(),
+        }));
         all
     }
 }
 
+/// No server's generation.
+const UNTOLD: Bytes = Bytes::from_static(b"?");
+
 /// Whole milliseconds, rounded up: a lease may last longer than promised, not shorter.
 fn ceil_ms(span: Duration) -> String {
     span.as_micros().div_ceil(1_000).to_string()
+}
+
+/// The same in microseconds.
+fn ceil_us(span: Duration) -> u64 {
+    u64::try_from(span.as_micros().div_ceil(1_000) * 1_000).unwrap_or(u64::MAX)
 }
 
 pub(super) fn flag(on: bool) -> String {
@@ -221,12 +252,21 @@ pub(super) fn raise_args(request: &RaiseRequest) -> Vec<String> {
     args
 }
 
-/// `acks` as in [`campaign_args`].
-pub(super) fn renew_args(request: &RenewRequest, acks: bool) -> Vec<String> {
+/// A renewal. `acks` as in [`campaign_args`]: then the server is asked of which generation it is each time, for any
+/// replica that has come makes it another. `lists`: on a member of a quorum only.
+pub(super) fn renewal<'a>(
+    script: &'a Script,
+    keys: Keys,
+    request: &RenewRequest,
+    acks: bool,
+    lists: Option<&str>,
+) -> Call<'a> {
     let mut args = room_for(request.candidate);
-    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
-    args.extend([request.token.to_string(), request.count.to_string(), request.audience.to_string()]);
-    args
+    args.extend([ceil_ms(request.lease_duration), request.token.to_string(), request.count.to_string()]);
+    args.extend([(request.count + 1).to_string(), news::heartbeat(request), guard(request.guard, acks)]);
+    args.extend(lists.map(str::to_owned));
+    let last = if request.guard && acks { Last::Body(UNTOLD) } else { Last::Generation };
+    Call { last: Some(last), ..keys.into_call(script, args) }
 }
 
 pub(super) fn release_args(request: &ReleaseRequest) -> Vec<String> {
@@ -299,6 +339,10 @@ impl Fields {
 
     pub fn token(&mut self) -> Result<Token, StoreError> {
         Token::new(self.number()?).ok_or_else(misunderstood)
+    }
+
+    fn audience(&mut self) -> Result<u32, StoreError> {
+        Ok(u32::try_from(self.number()?).unwrap_or(u32::MAX))
     }
 
     fn guard(&mut self) -> Result<(Duration, GuardCause), StoreError> {
@@ -393,13 +437,20 @@ pub(super) fn campaign_reply(reply: Value) -> Result<Stamped<CampaignReply>, Sto
     Ok(Stamped { reply, store_time: fields.store_time })
 }
 
-pub(super) fn renew_reply(reply: Value) -> Result<Stamped<RenewReply>, StoreError> {
+/// The answer to a renewal, and of which generation the server is, if it was asked.
+pub(super) type Renewed = (Stamped<RenewReply>, Option<Bytes>);
+
+pub(super) fn renew_reply(reply: Value, request: &RenewRequest) -> Result<Renewed, StoreError> {
     let mut fields = Fields::new(reply)?;
     let reply = match fields.name.as_str() {
+        "again" => {
+            fields.store_time = StoreTime(fields.store_time.0.saturating_sub(ceil_us(request.lease_duration)));
+            RenewReply::Renewed { count: request.count + 1, reasserted: false, audience: fields.audience()? }
+        }
         "renewed" => RenewReply::Renewed {
             count: fields.number()?,
             reasserted: fields.number()? == 1,
-            audience: u32::try_from(fields.number()?).unwrap_or(u32::MAX),
+            audience: fields.audience()?,
         },
         "lost" => {
             let token = fields.token()?;
@@ -408,7 +459,9 @@ pub(super) fn renew_reply(reply: Value) -> Result<Stamped<RenewReply>, StoreErro
         }
         _ => return Err(misunderstood()),
     };
-    Ok(Stamped { reply, store_time: fields.store_time })
+    // It shall not keep the whole message that it came in.
+    let generation = fields.rest.next().and_then(Value::into_bytes).map(|told| Bytes::copy_from_slice(&told));
+    Ok((Stamped { reply, store_time: fields.store_time }, generation))
 }
 
 pub(super) fn release_reply(reply: Value) -> Result<Stamped<ReleaseReply>, StoreError> {

@@ -6,7 +6,7 @@ use crate::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, Wr
 use crate::protocol::{StoreTime, Token};
 use crate::store::StoreError;
 use crate::store::redis::namespace::Namespace;
-use crate::store::redis::scripts::{Call, Fields, Script, misunderstood, script};
+use crate::store::redis::scripts::{Call, Fields, Last, Script, misunderstood, script};
 
 pub(super) static OPEN: Script = script!("../scripts/job_common.lua", "../scripts/job_open.lua");
 pub(super) static WRITE: Script = script!("../scripts/job_common.lua", "../scripts/job_write.lua");
@@ -35,7 +35,7 @@ impl<'a> LedgerKeys<'a> {
         let mut args = vec![latest.0.to_string()];
         args.extend_from_slice(&request.args);
         let keys = vec![format!("{}ledger:{job}", self.base)];
-        Call { script, slot: self.slot(), keys, args, body: request.body.clone() }
+        Call { script, slot: self.slot(), keys, args, last: request.body.clone().map(Last::Body) }
     }
 
     /// Where all of them are in a cluster.

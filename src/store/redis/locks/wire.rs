@@ -80,7 +80,7 @@ impl<'a> LockKeys<'a> {
         let mut words = vec![latest.map_or_else(String::new, |latest| latest.0.to_string()), self.wakes()];
         words.extend(names.iter().map(ToString::to_string));
         words.extend_from_slice(args);
-        Call { script, slot: self.slot(), keys, args: words, body: None }
+        Call { script, slot: self.slot(), keys, args: words, last: None }
     }
 
     /// Where all of them are in a cluster.

@@ -1,5 +1,6 @@
 -- What every script goes on with, after its layout (single.lua or member.lua) and generation.lua: what both have in
--- common.
+-- common. Lua makes all of it anew for each call, which is more than most calls cost otherwise: what those need comes
+-- before it, in files of their own.
 --
 -- KEYS[1]  the role's lease: a hash with a TTL, there while somebody holds the role
 -- KEYS[2]  the role's record: a hash without a TTL; both share a hash tag, so that a cluster keeps them together

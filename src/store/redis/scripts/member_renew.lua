@@ -1,12 +1,13 @@
 -- R4 on a member of a quorum: extends a term's lease, or puts it back where this member has lost it or missed it.
 -- Answers one of
---   renewed count reasserted(0/1) listeners | lost token [session identity]
--- each after its name with the store's clock.
+--   renewed count reasserted(0/1) listeners [generation] | lost token [session identity]
+-- each after its name with the store's clock; or as member_renew_again.lua, which comes first.
 --
--- ARGV: channel session attempt identity lease_ms guard token count audience lists
-local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local guard, token, count, audience = ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
-local lists = ARGV[10]
+-- ARGV: channel session attempt lease_ms token count next_count message guard lists generation (message as in renew.lua)
+local session, attempt, lease_ms = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local token, count = tonumber(ARGV[5]), tonumber(ARGV[6])
+local audience, identity = string.match(ARGV[8], '^v1 heartbeat %d+ %d+ (%d+) %x+ (.*)$')
+local guard, lists = ARGV[9] == '1', ARGV[10]
 
 local lease, bad = read_lease()
 if bad then
@@ -46,4 +47,6 @@ record.count = math.max(record.count, count) + 1
 write_lease(session, attempt, token, identity, lease_ms, 1)
 write_record(record)
 local listeners = publish('heartbeat', token, record.count, audience, session, identity)
-return { 'renewed', text(now), text(record.count), ours and '0' or '1', text(listeners) }
+return {
+  'renewed', text(now), text(record.count), ours and '0' or '1', text(listeners), guard and record.generation or nil,
+}

@@ -1,11 +1,13 @@
 -- R4: extends the lease, or puts it back when the store has lost it. Answers one of
---   renewed count reasserted(0/1) listeners | lost token [session identity]
--- each after its name with the store's clock.
+--   renewed count reasserted(0/1) listeners [generation] | lost token [session identity]
+-- each after its name with the store's clock; or as renew_again.lua, which comes first.
 --
--- ARGV: channel session attempt identity lease_ms guard token count audience
-local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local guard, acks = ARGV[6] ~= '0', ARGV[6] == '2' -- as in campaign.lua
-local token, count, audience = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+-- ARGV: channel session attempt lease_ms token count next_count message guard generation
+-- message: what is published where the count is the next one; identity and audience are read from it here.
+local session, attempt, lease_ms = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local token, count = tonumber(ARGV[5]), tonumber(ARGV[6])
+local audience, identity = string.match(ARGV[8], '^v1 heartbeat %d+ %d+ (%d+) %x+ (.*)$')
+local guard, acks = ARGV[9] ~= '0', ARGV[9] == '2' -- as in campaign.lua
 
 local lease, bad = read_lease()
 if bad then
@@ -57,4 +59,7 @@ else
   extend_lease(lease_ms)
 end
 local listeners = publish('heartbeat', token, record.count, audience, session, identity)
-return { 'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners) }
+return {
+  'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners),
+  guard and record.generation or nil,
+}

@@ -1,0 +1,348 @@
+//! What Redis pays: the time that its one thread spends in each script, by its own count.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton::base::mailbox;
+use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
+use baton::protocol::jobs::{JobName, Revision, WriteReply, WriteRequest};
+use baton::protocol::{
+    AcquireReply, AcquireRequest, Answer, Ask, CampaignReply, CampaignRequest, LockId, LockName, LockReleaseRequest,
+    MemberReply, Portion, PresenceRequest, Queueing, RaiseReply, RaiseRequest, ReleaseRequest, RenewReply,
+    RenewRequest, RoleName, SessionId, Token,
+};
+use baton::store::quorum::Member;
+use baton::store::redis::{RedisMember, RedisStore};
+use baton::store::{LeaseStore, LedgerStore, LockStore, News, StoreHealth};
+use bytes::Bytes;
+use secrecy::SecretString;
+use tokio::time::Instant;
+
+use crate::part::{Bench, Findings, Part};
+use crate::raw::Redis;
+use crate::report::{Row, Table};
+use crate::stats::median;
+use crate::support::redis::RedisServer;
+use crate::support::requests::{ask, renewal, unguarded};
+
+pub const PART: Part = Part {
+    name: "scripts",
+    title: "What Redis pays",
+    about: "\
+One Redis carries the leases and the locks of a whole company, and its one thread is the limit. This is the time that it
+counts itself for each script (`INFO commandstats`, microseconds for a call of EVALSHA), without the network and without
+Baton: 500 roles, locks or jobs in turn, 2,000 scripts a second on one connection, somebody subscribed to every role.
+Beside it, in turns, the least script that does the same for keys of its own and promises nothing: no tokens, no record
+of what was, no news for those who wait. Medians of the rounds.",
+    budget: Duration::from_secs(150),
+    peers: &[],
+    measure: |bench| Box::pin(measure(bench)),
+};
+
+const NAMES: usize = 500;
+/// From one script to the next: 2,000 a second.
+const PACE: Duration = Duration::from_micros(500);
+const ROUNDS: usize = 7;
+/// No lease ends by itself while this measures, but for the first ones.
+const LEASE: Duration = Duration::from_secs(600);
+const FIRST_LEASE: Duration = Duration::from_secs(1);
+
+/// The least that could be asked instead. KEYS: one; ARGV: whose it is, for how many milliseconds.
+const OWNED: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end";
+const FREE: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])";
+const OURS: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end";
+const LOOK: &str = "return redis.call('GET', KEYS[1])";
+const WRITE: &str = "return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])";
+
+/// What is measured, the least script for it, and whether that finds its key held. In this order a round leaves
+/// everything as the next one needs it.
+const SCRIPTS: [(&str, &str, bool); 12] = [
+    ("renewal", OWNED, true),
+    ("campaign, held", LOOK, true),
+    ("release", OURS, true),
+    ("campaign, free", FREE, false),
+    ("member: renewal", OWNED, true),
+    ("member: release", OURS, true),
+    ("member: campaign", FREE, false),
+    ("member: confirmation", OWNED, true),
+    ("lock: acquire", FREE, false),
+    ("lock: release", OURS, true),
+    ("presence", WRITE, false),
+    ("ledger: write", WRITE, false),
+];
+
+/// One script's figures: of each round, and of the least script in the same round.
+struct Found {
+    name: &'static str,
+    ours: Vec<f64>,
+    least: Vec<f64>,
+}
+
+impl Found {
+    fn ratio(&self) -> f64 {
+        let ratios: Vec<f64> = self.ours.iter().zip(&self.least).map(|(ours, least)| ours / least).collect();
+        median(&ratios)
+    }
+
+    fn line(&self) -> Vec<String> {
+        let figures = [median(&self.ours), median(&self.least), self.ratio()].map(|figure| format!("{figure:.1}"));
+        [vec![self.name.to_owned()], figures.into(), vec![self.ours.len().to_string()]].concat()
+    }
+}
+
+async fn measure(bench: &Bench) -> Findings {
+    let mut stage = Stage::set().await;
+    let mut found = SCRIPTS.map(|(name, ..)| Found { name, ours: Vec::new(), least: Vec::new() });
+    for round in 0..bench.times(ROUNDS) {
+        if !bench.has_time(round) {
+            break;
+        }
+        for (found, (name, least, is_held)) in found.iter_mut().zip(SCRIPTS) {
+            found.least.push(stage.least(least, is_held).await);
+            found.ours.push(stage.ours(name, round as u64 + 2).await);
+        }
+    }
+    let sum =
+        |of: fn(&Found) -> f64| found.iter().filter(|found| found.name.starts_with("lock: ")).map(of).sum::<f64>();
+    let cycle = sum(|found| median(&found.ours)) / sum(|found| median(&found.least));
+    let mut findings = Findings::of(vec![
+        Row::new("a renewal over the least script", found[0].ratio(), "").at_most(3.0),
+        Row::new("a renewal", median(&found[0].ours), "µs"),
+        Row::new("a free lock's cycle over the least scripts", cycle, ""),
+    ]);
+    findings.tables = vec![Table {
+        columns: vec!["script", "µs", "the least script, µs", "ratio", "rounds"],
+        lines: found.iter().map(Found::line).collect(),
+    }];
+    findings
+}
+
+struct Stage {
+    redis: RedisServer,
+    raw: Redis,
+    store: RedisStore,
+    member: RedisMember,
+    roles: Vec<RoleName>,
+    /// Of each role the next renewal, and the next one on the member.
+    terms: Vec<RenewRequest>,
+    member_terms: Vec<RenewRequest>,
+    revisions: Vec<Option<Revision>>,
+    /// Somebody hears every role.
+    _heard: Vec<mailbox::Receiver<News>>,
+}
+
+impl Stage {
+    /// Everybody has a term, and no guard stands any more.
+    async fn set() -> Self {
+        let redis = RedisServer::start();
+        let raw = Redis::connect(([127, 0, 0, 1], redis.port()).into()).await.expect("its own Redis answers");
+        let store = RedisStore::connect(&config(&redis, "baton"), LEASE, 7).expect("a good configuration");
+        let member = RedisMember::connect(&config(&redis, "member"), "a, b, c".into(), LEASE, 7);
+        let member = member.expect("a good configuration");
+        for mut health in [store.health(), member.health()] {
+            health.wait_for(|health| *health == StoreHealth::Up).await.expect("the store lives");
+        }
+        let name = |at| RoleName::new(format!("role-{at}")).expect("a good name");
+        let roles: Vec<_> = (0..NAMES).map(name).collect();
+        let mut stage = Self {
+            _heard: roles.iter().map(|role| store.listen(role)).collect(),
+            terms: roles.iter().map(|_| renewal(1, 1, Token::NONE)).collect(),
+            member_terms: roles.iter().map(|_| renewal(1, 1, Token::NONE)).collect(),
+            revisions: vec![None; NAMES],
+            redis,
+            raw,
+            store,
+            member,
+            roles,
+        };
+        stage.begin().await;
+        stage
+    }
+
+    /// A first term without R5. Its renewal under R5 finds a record that nobody has vouched for, and begins a guard.
+    async fn begin(&mut self) {
+        let first = CampaignRequest { lease_duration: FIRST_LEASE, ..unguarded(1, 1) };
+        for at in 0..NAMES {
+            self.campaign(at, first.clone()).await;
+            self.campaign_member(at, first.clone()).await;
+            self.confirm(at, false).await;
+            self.renew(at).await;
+            self.renew_member(at).await;
+        }
+        tokio::time::sleep(FIRST_LEASE + Duration::from_millis(200)).await;
+        for at in 0..NAMES {
+            (self.terms[at].lease_duration, self.member_terms[at].lease_duration) = (LEASE, LEASE);
+            for _ in 0..2 {
+                self.renew(at).await;
+                self.renew_member(at).await;
+            }
+        }
+    }
+
+    /// Microseconds for a script of this name. `attempt`: of this round's campaigns.
+    async fn ours(&mut self, name: &str, attempt: u64) -> f64 {
+        self.reset();
+        let begun = Instant::now();
+        for at in 0..NAMES {
+            paced(begun, at).await;
+            let campaign = CampaignRequest { lease_duration: LEASE, ..ask(1, attempt) };
+            match name {
+                "renewal" => self.renew(at).await,
+                "campaign, held" => self.campaign_in_vain(at, attempt).await,
+                "release" => {
+                    let request = giving_back(&self.terms[at]);
+                    LeaseStore::release(&self.store, &self.roles[at], request).await.expect("an answer");
+                }
+                "campaign, free" => self.campaign(at, campaign).await,
+                "member: renewal" => self.renew_member(at).await,
+                "member: release" => drop(self.asked(at, Ask::Release(giving_back(&self.member_terms[at]))).await),
+                "member: campaign" => self.campaign_member(at, campaign).await,
+                "member: confirmation" => self.confirm(at, true).await,
+                "lock: acquire" => self.acquire(at).await,
+                "lock: release" => self.unlock(at).await,
+                "presence" => {
+                    let portion = Some(Portion::default());
+                    let request = PresenceRequest { session: SessionId::from_u128(1), portion, span: LEASE };
+                    self.store.presence(&self.roles[at], request).await.expect("an answer");
+                }
+                _ => self.write(at).await,
+            }
+        }
+        self.spent()
+    }
+
+    /// The same for the least script, on as many keys.
+    async fn least(&mut self, script: &str, is_held: bool) -> f64 {
+        let session = SessionId::from_u128(1).to_string();
+        let keys: Vec<String> = (0..NAMES).map(|at| format!("least:{at}")).collect();
+        for key in &keys {
+            self.redis.command(&["DEL", key]);
+            if is_held {
+                self.redis.command(&["SET", key, &session]);
+            }
+        }
+        let sha = self.redis.command(&["SCRIPT", "LOAD", script]).text();
+        self.reset();
+        let begun = Instant::now();
+        for (at, key) in keys.iter().enumerate() {
+            paced(begun, at).await;
+            self.raw.command(&["EVALSHA", &sha, "1", key, &session, "600000"]).await.expect("an answer");
+        }
+        self.spent()
+    }
+
+    fn reset(&self) {
+        self.redis.command(&["CONFIG", "RESETSTAT"]);
+    }
+
+    /// Microseconds for an EVALSHA since.
+    fn spent(&self) -> f64 {
+        let stats = self.redis.command(&["INFO", "commandstats"]).text();
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).expect("scripts were run");
+        let per_call = line.split("usec_per_call=").nth(1).and_then(|rest| rest.split(',').next());
+        per_call.and_then(|number| number.parse().ok()).expect("a number")
+    }
+
+    async fn renew(&mut self, at: usize) {
+        let reply = self.store.renew(&self.roles[at], self.terms[at].clone()).await.expect("an answer").reply;
+        let RenewReply::Renewed { count, .. } = reply else { panic!("{reply:?}") };
+        self.terms[at].count = count;
+    }
+
+    async fn campaign(&mut self, at: usize, request: CampaignRequest) {
+        let (candidate, lease_duration) = (request.candidate, request.lease_duration);
+        let reply = self.store.campaign(&self.roles[at], request).await.expect("an answer").reply;
+        let CampaignReply::Granted { token, count } = reply else { panic!("{reply:?}") };
+        self.terms[at] = RenewRequest { candidate, count, lease_duration, ..renewal(1, 1, token) };
+    }
+
+    async fn campaign_in_vain(&self, at: usize, attempt: u64) {
+        let request = CampaignRequest { lease_duration: LEASE, ..ask(2, attempt) };
+        let reply = self.store.campaign(&self.roles[at], request).await.expect("an answer").reply;
+        assert!(matches!(reply, CampaignReply::Held { .. }), "{reply:?}");
+    }
+
+    async fn asked(&self, at: usize, ask: Ask) -> Answer {
+        self.member.ask_stamped(&self.roles[at], &ask).await.expect("an answer").reply
+    }
+
+    async fn renew_member(&mut self, at: usize) {
+        let reply = self.asked(at, Ask::Renew(self.member_terms[at].clone())).await;
+        let Answer::Renew(RenewReply::Renewed { count, .. }) = reply else { panic!("{reply:?}") };
+        self.member_terms[at].count = count;
+    }
+
+    async fn campaign_member(&mut self, at: usize, request: CampaignRequest) {
+        let (candidate, lease_duration) = (request.candidate, request.lease_duration);
+        let reply = self.asked(at, Ask::Campaign(request)).await;
+        let Answer::Campaign(MemberReply::Granted { token, .. }) = reply else { panic!("{reply:?}") };
+        self.member_terms[at] = RenewRequest { candidate, lease_duration, ..renewal(1, 1, token) };
+    }
+
+    async fn confirm(&mut self, at: usize, guard: bool) {
+        let RenewRequest { candidate, identity, token, lease_duration, .. } = self.member_terms[at].clone();
+        let ask = Ask::Raise(RaiseRequest { candidate, identity, token, lease_duration, guard });
+        let reply = self.asked(at, ask).await;
+        let Answer::Raise(RaiseReply::Raised { count }) = reply else { panic!("{reply:?}") };
+        self.member_terms[at].count = count;
+    }
+
+    async fn acquire(&self, at: usize) {
+        let request = AcquireRequest {
+            names: vec![lock(at)],
+            session: SessionId::from_u128(1),
+            id: LockId::from_u128(at as u128),
+            owner: Arc::from("owner"),
+            identity: Arc::from("web-1"),
+            lease: LEASE,
+            permits: 1,
+            floor: Token::NONE,
+            queueing: Queueing::No,
+            // Over by now, and asked about as ever.
+            guard: Some(Duration::from_millis(1)),
+        };
+        let reply = self.store.acquire(request).await.expect("an answer");
+        assert!(matches!(reply, AcquireReply::Granted(_)), "{reply:?}");
+    }
+
+    async fn unlock(&self, at: usize) {
+        let id = LockId::from_u128(at as u128);
+        let request = LockReleaseRequest { names: vec![lock(at)], id, request: id, entirely: true };
+        LockStore::release(&self.store, request).await.expect("an answer");
+    }
+
+    async fn write(&mut self, at: usize) {
+        let job = JobName::new(format!("job-{at}")).expect("a good name");
+        let body = Bytes::from_static(&[b'x'; 400]);
+        let request = WriteRequest { token: Token::new(1), base: self.revisions[at], body };
+        let reply = LedgerStore::write(&self.store, &job, request).await.expect("an answer");
+        let WriteReply::Written { revision } = reply else { panic!("{reply:?}") };
+        self.revisions[at] = Some(revision);
+    }
+}
+
+fn lock(at: usize) -> LockName {
+    LockName::new(format!("lock-{at}")).expect("a good name")
+}
+
+fn giving_back(term: &RenewRequest) -> ReleaseRequest {
+    ReleaseRequest { candidate: term.candidate, token: term.token, audience: 1 }
+}
+
+/// Waits for this one's turn.
+async fn paced(begun: Instant, at: usize) {
+    tokio::time::sleep_until(begun + PACE * u32::try_from(at).expect("few")).await;
+}
+
+fn config(redis: &RedisServer, key_prefix: &str) -> RedisConfig {
+    RedisConfig {
+        url: SecretString::from(redis.url()),
+        username: None,
+        password: None,
+        tls: TlsConfig::default(),
+        key_prefix: key_prefix.to_owned(),
+        command_timeout: Duration::from_secs(5),
+        replication: Replication { acks: 0, mode: AckMode::Wait, timeout: Duration::from_millis(200) },
+        guard: Guard::Strict,
+    }
+}
