@@ -2,10 +2,10 @@
 //! is noticed all the same, by this renewal or before anything is granted.
 
 use baton::protocol::GuardCause;
+use testkit::redis::{Data, RedisServer};
+use testkit::resp::Reply;
 
 use super::rules::win_after_the_start;
-use super::support::redis::{Data, RedisServer};
-use super::support::resp::Reply;
 use super::*;
 
 const LEASE_KEY: &str = "baton:{scheduler}:lease";
