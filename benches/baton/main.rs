@@ -34,6 +34,9 @@ mod process;
 mod raw;
 mod replica;
 mod report;
+#[path = "../../tests/store/requests.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod requests;
 mod stats;
 mod supervisor;
 

@@ -16,14 +16,14 @@ use baton::store::redis::{RedisMember, RedisStore};
 use baton::store::{LeaseStore, LedgerStore, LockStore, News, StoreHealth};
 use bytes::Bytes;
 use secrecy::SecretString;
+use testkit::redis::RedisServer;
 use tokio::time::Instant;
 
 use crate::part::{Bench, Findings, Part};
 use crate::raw::Redis;
 use crate::report::{Row, Table};
+use crate::requests::{ask, renewal, unguarded};
 use crate::stats::median;
-use crate::support::redis::RedisServer;
-use crate::support::requests::{ask, renewal, unguarded};
 
 pub const PART: Part = Part {
     name: "scripts",
