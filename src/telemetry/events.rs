@@ -174,12 +174,12 @@ impl Telemetry {
             SystemEvent::ConfigReloaded(changes) => {
                 self.metrics.config_reloaded(ReloadOutcome::Ok);
                 info!(
-                    added = %names(&changes.added),
-                    removed = %names(&changes.removed),
-                    changed = %names(&changes.changed),
-                    jobs_added = %names(&changes.jobs_added),
-                    jobs_removed = %names(&changes.jobs_removed),
-                    jobs_changed = %names(&changes.jobs_changed),
+                    added = %names(&changes.roles.added),
+                    removed = %names(&changes.roles.removed),
+                    changed = %names(&changes.roles.changed),
+                    jobs_added = %names(&changes.jobs.added),
+                    jobs_removed = %names(&changes.jobs.removed),
+                    jobs_changed = %names(&changes.jobs.changed),
                     default_role_changed = changes.default_role,
                     "the changed configuration is in force"
                 );
