@@ -145,7 +145,7 @@ fn job_and_store(place: &Reader<'_>, job: &JobConfig, ledgers: Option<&StoreConf
         ));
     }
     let (history, most) = (job.policy.history, limits.history_max);
-    let kept: [(&dyn AnyKey, usize, usize); 2] =
+    let kept: [(&AnyKey, usize, usize); 2] =
         [(&SUCCEEDED_KEPT, history.succeeded, most.succeeded), (&FAILED_KEPT, history.failed, most.failed)];
     for (key, kept, most) in kept.into_iter().filter(|(_, kept, most)| kept > most) {
         place.at(key).problem(format!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::runs::{self, RUN, RunConfig};
-use super::section::{Group, Key, KeyOr, Reader, Section, key};
+use super::section::{Group, Key, Or, Reader, Section, key, required};
 use super::value::{Count, Flag, Form, LABEL, List, Span, Text, Words};
 use crate::base::duration;
 use crate::protocol::jobs::{Backoff, CatchUp, Concurrency, HistoryLimits, JobName, JobPolicy, OnInterrupt};
@@ -15,15 +15,11 @@ use crate::schedule::{Schedule, ScheduleError};
 /// One of `jobs:`
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobConfig {
-    /// Its name.
     pub name: JobName,
     /// Whose leader starts it; one of `roles`.
     pub role: RoleName,
-    /// When it is due.
     pub schedule: Arc<Schedule>,
-    /// How its runs are started, repeated and remembered.
     pub policy: JobPolicy,
-    /// What a run is.
     pub run: RunConfig,
 }
 
@@ -40,55 +36,57 @@ pub(super) const JOBS: Key<List<Group>> = key(
     "Scheduled runs, each started once across the replicas, by the leader of a role.",
 );
 
-const NAME: Key<Form<JobName>> = key(
+const NAME: Key<Form<JobName>> = required(
     "name",
     Form { pattern: "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$", parse: job_name },
     "Its name: a DNS label of at most 52 bytes.",
-)
-.required();
+);
 pub(super) const ROLE: Key<Text> =
     key("role", Text::like(LABEL), "The role whose leader starts it. Default: the only role, if there is one.");
-pub(super) const SCHEDULE: Key<Text> =
-    key("schedule", Text::ANY, "When it is due: cron with five or six fields, `@daily` and the like, or `@every 90s`.")
-        .required();
-const TIME_ZONE: KeyOr<Text> =
-    key("timeZone", Text::ANY, "The zone whose clocks the schedule is about, such as Europe/Berlin.").or("UTC");
-const CONCURRENCY_POLICY: KeyOr<Words<Concurrency>> = key(
+pub(super) const SCHEDULE: Key<Text> = required(
+    "schedule",
+    Text::ANY,
+    "When it is due: cron with five or six fields, `@daily` and the like, or `@every 90s`.",
+);
+const TIME_ZONE: Key<Or<Text>> =
+    key("timeZone", Or(Text::ANY, "UTC"), "The zone whose clocks the schedule is about, such as Europe/Berlin.");
+const CONCURRENCY_POLICY: Key<Or<Words<Concurrency>>> = key(
     "concurrencyPolicy",
-    Words::of(&[("Allow", Concurrency::Allow), ("Forbid", Concurrency::Forbid), ("Replace", Concurrency::Replace)]),
+    Or(
+        Words::of(&[("Allow", Concurrency::Allow), ("Forbid", Concurrency::Forbid), ("Replace", Concurrency::Replace)]),
+        Concurrency::Allow,
+    ),
     "What happens to a slot while a run is going on: `Allow` runs both, `Forbid` lets it wait, `Replace` cancels the \
      run.",
-)
-.or(Concurrency::Allow);
+);
 const STARTING_DEADLINE: Key<Count> = key(
     "startingDeadlineSeconds",
     SECONDS,
     "How late a slot may still start, in seconds; later it is missed. Default: however late.",
 );
-const CATCH_UP: KeyOr<Words<CatchUp>> = key(
+const CATCH_UP: Key<Or<Words<CatchUp>>> = key(
     "catchUp",
-    Words::of(&[("none", CatchUp::None), ("latest", CatchUp::Latest), ("all", CatchUp::All)]),
+    Or(Words::of(&[("none", CatchUp::None), ("latest", CatchUp::Latest), ("all", CatchUp::All)]), CatchUp::Latest),
     "What becomes of slots that passed while nobody could start them: none, the `latest` or `all` are started.",
-)
-.or(CatchUp::Latest);
-const SUSPEND: KeyOr<Flag> = key("suspend", Flag, "Whether slots are left out until the job is resumed.").or(false);
-const BACKOFF_LIMIT: KeyOr<Count> = key("backoffLimit", Count(0, 100), "How many attempts may follow the first.").or(6);
+);
+const SUSPEND: Key<Or<Flag>> = key("suspend", Or(Flag, false), "Whether slots are left out until the job is resumed.");
+const BACKOFF_LIMIT: Key<Or<Count>> =
+    key("backoffLimit", Or(Count(0, 100), 6), "How many attempts may follow the first.");
 const BACKOFF: Key<Group> = key("backoff", Group(&PAUSES), "The pauses before them.");
 const ACTIVE_DEADLINE: Key<Count> = key(
     "activeDeadlineSeconds",
     SECONDS,
     "How long a run may take in all, repeated attempts included, in seconds. Default: however long.",
 );
-const ON_INTERRUPT: KeyOr<Words<OnInterrupt>> = key(
+const ON_INTERRUPT: Key<Or<Words<OnInterrupt>>> = key(
     "onInterrupt",
-    Words::of(&[("retry", OnInterrupt::Retry), ("fail", OnInterrupt::Fail)]),
+    Or(Words::of(&[("retry", OnInterrupt::Retry), ("fail", OnInterrupt::Fail)]), OnInterrupt::Retry),
     "What a run is whose leader stopped leading: the next leader makes another attempt (`retry`), or it has failed.",
-)
-.or(OnInterrupt::Retry);
-pub(super) const SUCCEEDED_KEPT: KeyOr<Count> =
-    key("successfulJobsHistoryLimit", KEPT, "How many successful runs are remembered.").or(3);
-pub(super) const FAILED_KEPT: KeyOr<Count> =
-    key("failedJobsHistoryLimit", KEPT, "How many failed runs are remembered.").or(1);
+);
+pub(super) const SUCCEEDED_KEPT: Key<Or<Count>> =
+    key("successfulJobsHistoryLimit", Or(KEPT, 3), "How many successful runs are remembered.");
+pub(super) const FAILED_KEPT: Key<Or<Count>> =
+    key("failedJobsHistoryLimit", Or(KEPT, 1), "How many failed runs are remembered.");
 
 const JOB: Section = Section::new(
     "Job",
@@ -112,8 +110,8 @@ const JOB: Section = Section::new(
     ],
 );
 
-const INITIAL: KeyOr<Span> =
-    key("initial", Span::up_to(BACKOFF_LONGEST), "The pause after the first failure.").or(Duration::from_secs(10));
+const INITIAL: Key<Or<Span>> =
+    key("initial", Or(Span::up_to(BACKOFF_LONGEST), Duration::from_secs(10)), "The pause after the first failure.");
 const MAX: Key<Span> =
     key("max", Span::up_to(BACKOFF_LONGEST), "The longest pause. Default: 6m, or `initial` when that is more.");
 const MAX_USUAL: Duration = Duration::from_secs(360);
@@ -165,7 +163,7 @@ fn job_name(text: &str) -> Result<JobName, String> {
 fn schedule(s: &Reader<'_>) -> Option<Schedule> {
     let (place, zone_place) = (s.at(&SCHEDULE), s.at(&TIME_ZONE));
     let (zone, text) = (s.given(&TIME_ZONE), s.given(&SCHEDULE)?);
-    match Schedule::parse(text, zone) {
+    match Schedule::parse(&text, zone.as_deref()) {
         Ok(schedule) => {
             if zone.is_some() && schedule.interval().is_some() {
                 zone_place.warning(
@@ -178,7 +176,7 @@ fn schedule(s: &Reader<'_>) -> Option<Schedule> {
             // What is near to a variable's content tells much of it.
             let nearest = nearest.filter(|_| !zone_place.is_from_environment());
             zone_place.problem(format!("{} {}", zone_place.shown(), ScheduleError::UnknownZone { nearest }));
-            if let Err(error) = Schedule::parse(text, None) {
+            if let Err(error) = Schedule::parse(&text, None) {
                 place.problem(format!("{} {error}", place.shown()));
             }
         }
@@ -212,7 +210,7 @@ fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {
 
 fn backoff(s: &Reader<'_>, limit: u32) -> Backoff {
     let max = s.given(&MAX);
-    let initial = s.given(&INITIAL).unwrap_or_else(|| max.map_or(INITIAL.default(), |max| max.min(INITIAL.default())));
+    let initial = s.given(&INITIAL).unwrap_or_else(|| max.map_or(INITIAL.kind.1, |max| max.min(INITIAL.kind.1)));
     let max = max.unwrap_or(MAX_USUAL.max(initial));
     if max < initial && !s.at(&INITIAL).is_bad() {
         let most = duration::write(BACKOFF_LONGEST);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::section::{Key, KeyOr, Reader, Rule, Section, key};
+use super::section::{Key, Or, Reader, Rule, Section, key};
 use super::value::{Form, LABEL, Span, Words, timeout_within};
 use super::{Guard, PREFIX};
 use crate::protocol::RoleName;
@@ -12,11 +12,8 @@ use crate::protocol::RoleName;
 pub struct KubernetesConfig {
     /// Where the Lease objects are; the pod's own when absent.
     pub namespace: Option<String>,
-    /// What their names begin with: `<namePrefix>-<role>`.
     pub name_prefix: String,
-    /// When a request counts as unanswered.
     pub command_timeout: Duration,
-    /// Whether an object that is absent is watched for a lease before another is made.
     pub guard: Guard,
 }
 
@@ -26,21 +23,20 @@ const DNS_LABEL: Form<String> = Form { pattern: LABEL, parse: label };
 
 const NAMESPACE: Key<Form<String>> =
     key("namespace", DNS_LABEL, "The namespace of the Lease objects: a DNS label. Default: the pod's own.");
-const NAME_PREFIX: KeyOr<Form<String>> =
-    key("namePrefix", DNS_LABEL, "What their names begin with, before `-<role>`: a DNS label.").or(PREFIX);
+const NAME_PREFIX: Key<Or<Form<String>>> =
+    key("namePrefix", Or(DNS_LABEL, PREFIX), "What their names begin with, before `-<role>`: a DNS label.");
 pub(super) const COMMAND_TIMEOUT: Key<Span> = key(
     "commandTimeout",
     Span::POSITIVE,
     "When a request counts as unanswered. Less than every role's renewPeriod. Default: 5s, or half the shortest \
      renewPeriod when that is 5s or less.",
 );
-const GUARD: KeyOr<Words<Guard>> = key(
+const GUARD: Key<Or<Words<Guard>>> = key(
     "guard",
-    Guard::WORDS,
+    Or(Guard::WORDS, Guard::Strict),
     "What happens when a Lease object is absent that may have been deleted under its leader: `strict` watches for one \
      lease before another is made, `off` does not.",
-)
-.or(Guard::Strict);
+);
 
 pub(super) const LEASE_OBJECTS: Section = Section::new(
     "Leases",

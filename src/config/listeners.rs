@@ -6,32 +6,27 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::secret::Secret;
-use super::section::{Definitions, Group, Key, KeyOr, Kind, Preset, Reader, Section, key};
+use super::section::{Definitions, Group, Key, Kind, Or, Preset, Reader, Section, Shape, key};
 use super::tree::Node;
 use super::value::{File, Text, Words, text_like};
 
 /// `api:`
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
-    /// Where to listen. Loopback, unless there is a token.
     pub listen: SocketAddr,
-    /// The bearer token that every request must carry.
     pub token: Option<Secret>,
 }
 
 /// `telemetry:`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TelemetryConfig {
-    /// Where to listen.
     pub listen: SocketAddr,
 }
 
 /// `log:`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// The least important level that is logged.
     pub level: LogLevel,
-    /// How a line looks.
     pub format: LogFormat,
 }
 
@@ -62,12 +57,11 @@ const IDENTITY_BYTES_MAX: usize = 253;
 pub(super) const API: Key<Group> = key("api", Group(&API_SECTION), "The app's side: who leads, resign, drained.");
 const API_SECTION: Section = Section::new("Api", "The app's side.", &[&API_LISTEN, &TOKEN_FILE]);
 const API_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4040));
-const API_LISTEN: KeyOr<Listen> = key(
+const API_LISTEN: Key<Or<Listen>> = key(
     "listen",
-    Listen(API_DEFAULT),
+    Or(Listen(API_DEFAULT), API_DEFAULT),
     "IP address and port to listen on. An address that is not loopback needs `tokenFile`.",
-)
-.or(API_DEFAULT);
+);
 const TOKEN_FILE: Key<File> =
     key("tokenFile", File(bearer_token), "A file with the bearer token that every request must carry.");
 
@@ -76,33 +70,39 @@ pub(super) const TELEMETRY: Key<Group> =
 const TELEMETRY_SECTION: Section =
     Section::new("Telemetry", "The kubelet's and Prometheus's side.", &[&TELEMETRY_LISTEN]);
 const TELEMETRY_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 4041));
-const TELEMETRY_LISTEN: KeyOr<Listen> =
-    key("listen", Listen(TELEMETRY_DEFAULT), "IP address and port to listen on.").or(TELEMETRY_DEFAULT);
+const TELEMETRY_LISTEN: Key<Or<Listen>> =
+    key("listen", Or(Listen(TELEMETRY_DEFAULT), TELEMETRY_DEFAULT), "IP address and port to listen on.");
 
 pub(super) const LOG: Key<Group> = key("log", Group(&LOG_SECTION), "How to log.");
 const LOG_SECTION: Section = Section::new("Log", "How to log.", &[&LEVEL, &FORMAT]);
-const LEVEL: KeyOr<Words<LogLevel>> = key(
+const LEVEL: Key<Or<Words<LogLevel>>> = key(
     "level",
-    Words::of(&[
-        ("error", LogLevel::Error),
-        ("warn", LogLevel::Warn),
-        ("info", LogLevel::Info),
-        ("debug", LogLevel::Debug),
-        ("trace", LogLevel::Trace),
-    ]),
+    Or(
+        Words::of(&[
+            ("error", LogLevel::Error),
+            ("warn", LogLevel::Warn),
+            ("info", LogLevel::Info),
+            ("debug", LogLevel::Debug),
+            ("trace", LogLevel::Trace),
+        ]),
+        LogLevel::Info,
+    ),
     "The least important level that is logged.",
-)
-.or(LogLevel::Info);
-const FORMAT: KeyOr<Words<LogFormat>> = key(
+);
+const FORMAT: Key<Or<Words<LogFormat>>> = key(
     "format",
-    Words::of(&[("json", LogFormat::Json), ("text", LogFormat::Text)]),
+    Or(Words::of(&[("json", LogFormat::Json), ("text", LogFormat::Text)]), LogFormat::Json),
     "`json` for machines, `text` for people.",
-)
-.or(LogFormat::Json);
+);
 
 /// An address and a port to listen on; the one inside is an example.
-#[derive(Clone, Copy)]
 pub(super) struct Listen(SocketAddr);
+
+impl Shape for Listen {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        text_like(r"^([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$")
+    }
+}
 
 impl Kind for Listen {
     type Value<'a> = SocketAddr;
@@ -126,18 +126,10 @@ impl Kind for Listen {
         at.problem(format!("{} is not an address to listen on{hint}", at.shown()));
         None
     }
-
-    fn schema(&self, _: &mut Definitions) -> Value {
-        text_like(r"^([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$")
-    }
 }
 
 impl Preset for Listen {
     type Default = SocketAddr;
-
-    fn value<'a>(&self, default: SocketAddr) -> Self::Value<'a> {
-        default
-    }
 
     fn written(&self, default: SocketAddr) -> Value {
         default.to_string().into()
@@ -148,7 +140,7 @@ impl Preset for Listen {
 pub(super) fn identity(top: &Reader<'_>) -> Option<Arc<str>> {
     let (place, environment) = (top.at(&IDENTITY), top.environment());
     let name = if top.has(&IDENTITY) {
-        top.given(&IDENTITY)?.to_owned()
+        top.given(&IDENTITY)?
     } else {
         let pod_name = environment.variable(POD_NAME).filter(|name| !name.trim().is_empty());
         let Some(name) = pod_name.or_else(|| environment.hostname().map(str::to_owned)) else {

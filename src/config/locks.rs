@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::redis::Kept;
-use super::section::{Group, Key, KeyOr, Reader, Section, key};
+use super::section::{Group, Key, Or, Reader, Section, key, required};
 use super::store::{self, OWN_STORE, StoreConfig};
 use super::value::{Count, Form, List, Span};
 use crate::base::duration;
@@ -13,13 +13,10 @@ use crate::base::duration;
 pub struct LocksConfig {
     /// Where they are, if not in the store of the leases.
     pub store: Option<StoreConfig>,
-    /// How long a lock lasts whose request names no lease.
     pub lease: Duration,
-    /// The longest lease that a request may name.
     pub max_lease: Duration,
     /// For how long nobody new is granted after the store may have forgotten locks (R5).
     pub guard: Duration,
-    /// How many requests may wait, and connections hold, at once.
     pub max_waiters: u32,
     /// The lock stores that Dapr's lock API is answered for; none: it is not answered.
     pub dapr_stores: Vec<String>,
@@ -35,12 +32,11 @@ const STORES_MAX: usize = 16;
 pub(super) const LOCKS: Key<Group> =
     key("locks", Group(&SECTION), "Locks for the app. They are there without this, too, wherever the store has them.");
 pub(super) const STORE: Key<Group> = key("store", Group(&OWN_STORE), "Where they are, if not in `store`.");
-const LEASE: KeyOr<Span> = key(
+const LEASE: Key<Or<Span>> = key(
     "lease",
-    Span::between(LOCK_LEASE_MIN, LEASE_MAX),
+    Or(Span::between(LOCK_LEASE_MIN, LEASE_MAX), Duration::from_secs(30)),
     "How long a lock lasts whose request names no lease; {min} to {max}.",
-)
-.or(Duration::from_secs(30));
+);
 const MAX_LEASE: Key<Span> = key(
     "maxLease",
     Span::up_to(LEASE_MAX),
@@ -53,21 +49,22 @@ const GUARD: Key<Span> = key(
     Span::up_to(LEASE_MAX),
     "For how long nobody new is granted after Redis may have forgotten locks; up to {max}. Default: `lease`.",
 );
-const MAX_WAITERS: KeyOr<Count> =
-    key("maxWaiters", Count(1, 100_000), "How many requests may wait for locks, and connections hold one, at once.")
-        .or(10_000);
+const MAX_WAITERS: Key<Or<Count>> = key(
+    "maxWaiters",
+    Or(Count(1, 100_000), 10_000),
+    "How many requests may wait for locks, and connections hold one, at once.",
+);
 const DAPR: Key<Group> = key("dapr", Group(&DAPR_SECTION), "Answer Dapr's lock API, too.");
 
 const SECTION: Section =
     Section::new("Locks", "Locks for the app.", &[&STORE, &LEASE, &MAX_LEASE, &GUARD, &MAX_WAITERS, &DAPR]);
 
 const DAPR_STORE: Form<String> = Form { pattern: "^[A-Za-z0-9_.-]{1,63}$", parse: dapr_store };
-const DAPR_STORES: Key<List<Form<String>>> = key(
+const DAPR_STORES: Key<List<Form<String>>> = required(
     "stores",
     List { item: DAPR_STORE, min: 1, max: STORES_MAX },
     "The names of the lock stores that the app asks for: what its Dapr component was called.",
-)
-.required();
+);
 
 const DAPR_SECTION: Section = Section::new("Dapr", "Dapr's lock API on the app's listener.", &[&DAPR_STORES]);
 

@@ -1,9 +1,9 @@
-//! `kubernetes:`, what Baton writes to the API server for people and Services, none of which decides who leads; and what
-//! it may conclude from what the API server knows of a leader's end.
+//! `kubernetes:`, what Baton writes to the API server for people and Services, none of which decides who leads; and
+//! what it may conclude from what the API server knows of a leader's end.
 
 use std::path::PathBuf;
 
-use super::section::{Group, Key, KeyOr, Reader, Section, key};
+use super::section::{Group, Key, Or, Reader, Section, key};
 use super::value::{Flag, Text};
 use crate::protocol::RoleName;
 
@@ -38,11 +38,8 @@ impl ExtrasConfig {
 /// This pod, as the downward API tells it: from POD_NAME, POD_NAMESPACE and POD_UID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodConfig {
-    /// `metadata.name`
     pub name: String,
-    /// `metadata.namespace`
     pub namespace: String,
-    /// `metadata.uid`
     pub uid: String,
 }
 
@@ -76,22 +73,23 @@ pub(super) const KUBERNETES: Key<Group> = key(
     Group(&SECTION),
     "What the API server is told about who leads: for people and Services, never for the election itself.",
 );
-const POD_LABELS: KeyOr<Flag> =
-    key("podLabels", Flag, "Label the leader's pod with `baton.dev/role-<name>: leader`.").or(false);
-const EVENTS: KeyOr<Flag> =
-    key("events", Flag, "Tell of elections, losses, handovers and guards by Events on the pod.").or(false);
-pub(super) const LEASE_MIRROR: KeyOr<Flag> =
-    key("leaseMirror", Flag, "Show each role's leader in a Lease object, for `kubectl get leases`.").or(false);
-const FAST_FAILOVER: KeyOr<Flag> = key(
+const POD_LABELS: Key<Or<Flag>> =
+    key("podLabels", Or(Flag, false), "Label the leader's pod with `baton.dev/role-<name>: leader`.");
+const EVENTS: Key<Or<Flag>> =
+    key("events", Or(Flag, false), "Tell of elections, losses, handovers and guards by Events on the pod.");
+pub(super) const LEASE_MIRROR: Key<Or<Flag>> =
+    key("leaseMirror", Or(Flag, false), "Show each role's leader in a Lease object, for `kubectl get leases`.");
+const FAST_FAILOVER: Key<Or<Flag>> = key(
     "fastFailover",
-    Flag,
+    Or(Flag, false),
     "Let a role's next leader begin before the lease is over, where the kubelet has seen the last one end.",
-)
-.or(false);
-const TERMINATION_MESSAGE_PATH: KeyOr<Text> =
-    key("terminationMessagePath", Text::ANY, "The container's `terminationMessagePath`, for `fastFailover`.")
-        // Where a kubelet looks for that of a container that says nothing else.
-        .or("/dev/termination-log");
+);
+// Where a kubelet looks for that of a container that says nothing else.
+const TERMINATION_MESSAGE_PATH: Key<Or<Text>> = key(
+    "terminationMessagePath",
+    Or(Text::ANY, "/dev/termination-log"),
+    "The container's `terminationMessagePath`, for `fastFailover`.",
+);
 
 const SECTION: Section = Section::new(
     "Kubernetes",
@@ -106,7 +104,7 @@ pub(super) fn read(top: &Reader<'_>) -> ExtrasConfig {
     if !message.starts_with('/') {
         s.at(&TERMINATION_MESSAGE_PATH).problem(format!(
             "is {message:?}; it must be the container's terminationMessagePath, such as {}",
-            TERMINATION_MESSAGE_PATH.default()
+            TERMINATION_MESSAGE_PATH.kind.1
         ));
     }
     let mut extras = ExtrasConfig {

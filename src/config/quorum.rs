@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 
 use super::Guard;
 use super::redis::{
     Access, AckMode, KEY_PREFIX, PASSWORD, PASSWORD_FILE, RedisConfig, Replication, TLS_FILES, USERNAME, USERNAME_FILE,
     tls,
 };
-use super::redis_url::{self, Deployment, RedisUrl, UrlFacts};
-use super::secret::Secret;
-use super::section::{Group, Key, KeyOr, Reader, Section, key};
+use super::redis_url::{self, Deployment, RedisUrl};
+use super::section::{Group, Key, Or, Reader, Section, key, required};
 use super::tree::Node;
 use super::value::{Flag, List, Span, Words};
 use crate::protocol::{Seat, Seats};
@@ -77,12 +76,11 @@ const COMMAND_TIMEOUT_USUAL: Duration = Duration::from_millis(500);
 const NO_ACKS: Replication = Replication { acks: 0, mode: AckMode::Wait, timeout: Duration::ZERO };
 
 // While a list is being changed, it holds both.
-const MEMBERS: Key<List<Group>> = key(
+const MEMBERS: Key<List<Group>> = required(
     "members",
     List { item: Group(&MEMBER), min: MEMBERS_MIN, max: 2 * MEMBERS_MAX },
     "The members: an odd number of Redis servers, 3 to 9, on machines that do not fail together.",
-)
-.required();
+);
 const TLS: Key<Group> = key("tls", Group(&TLS_FILES), "Certificates for `rediss:`, the same for every member.");
 pub(super) const COMMAND_TIMEOUT: Key<Span> = key(
     "commandTimeout",
@@ -90,18 +88,16 @@ pub(super) const COMMAND_TIMEOUT: Key<Span> = key(
     "When a member's answer is no longer waited for; twice this is less than every role's renewPeriod. Default: \
      500ms, or a quarter of the shortest renewPeriod when that is less.",
 );
-const REQUIRED: KeyOr<Words<Required>> = key(
+const REQUIRED: Key<Or<Words<Required>>> = key(
     "required",
-    Words::of(&[("majority", Required::Majority), ("all", Required::All)]),
+    Or(Words::of(&[("majority", Required::Majority), ("all", Required::All)]), Required::Majority),
     "How many members must agree: `majority`, or `all`.",
-)
-.or(Required::Majority);
-const GUARD: KeyOr<Words<Guard>> = key(
+);
+const GUARD: Key<Or<Words<Guard>>> = key(
     "guard",
-    Guard::WORDS,
+    Or(Guard::WORDS, Guard::Strict),
     "What a member does that may have forgotten a lease: `strict` grants nobody new for one lease, `off` does.",
-)
-.or(Guard::Strict);
+);
 
 pub(super) const QUORUM: Section = Section::new(
     "Quorum",
@@ -109,16 +105,18 @@ pub(super) const QUORUM: Section = Section::new(
     &[&MEMBERS, &TLS, &KEY_PREFIX, &COMMAND_TIMEOUT, &REQUIRED, &GUARD],
 );
 
-const JOINING: KeyOr<Flag> =
-    key("joining", Flag, "True while the list is being changed, for a member of the list after the change.").or(false);
-const LEAVING: KeyOr<Flag> =
-    key("leaving", Flag, "True while the list is being changed, for a member of the list before the change.").or(false);
-const URL: Key<RedisUrl> = key(
+const JOINING: Key<Or<Flag>> =
+    key("joining", Or(Flag, false), "True while the list is being changed, for a member of the list after the change.");
+const LEAVING: Key<Or<Flag>> = key(
+    "leaving",
+    Or(Flag, false),
+    "True while the list is being changed, for a member of the list before the change.",
+);
+const URL: Key<RedisUrl> = required(
     "url",
     RedisUrl,
     "Where it is: `redis://host:6379/0` or `rediss:` (TLS). May hold a password, so it is treated as a secret.",
-)
-.required();
+);
 
 const MEMBER: Section = Section::new(
     "Member",
@@ -133,9 +131,10 @@ pub(super) fn read(s: &Reader<'_>, period: Option<Duration>) -> Option<QuorumCon
     let seats: Vec<Option<Seat>> = places.iter().map(seat).collect();
     counts(&list, &seats);
     distinct(&places);
-    let own: Option<Vec<Own>> = places.iter().map(Own::read).collect::<Vec<_>>().into_iter().collect();
+    let access: Vec<Access> = places.iter().map(access).collect();
     // One url without TLS is enough for the certificates to be a mistake.
-    let facts = own.iter().flatten().map(|own| own.facts).min_by_key(|facts| facts.tls);
+    let facts = access.iter().filter_map(|access| access.url.as_ref()).map(|(_, facts)| *facts);
+    let facts = facts.min_by_key(|facts| facts.tls);
     let tls = tls(&s.at(&TLS), facts);
     let usual = period.map_or(COMMAND_TIMEOUT_USUAL, |period| COMMAND_TIMEOUT_USUAL.min(period / 4));
     let (key_prefix, command_timeout) = (s.get(&KEY_PREFIX), s.given(&COMMAND_TIMEOUT).unwrap_or(usual));
@@ -149,20 +148,31 @@ pub(super) fn read(s: &Reader<'_>, period: Option<Duration>) -> Option<QuorumCon
     if guard == Guard::Off {
         s.at(&GUARD).warning("off: when several members restart without their data, two replicas may lead at once");
     }
-    let own = own?;
-    let names = own.iter().map(|own| own.name.clone()).collect();
-    let member = |own: Own| RedisConfig {
-        url: own.url,
-        username: own.username,
-        password: own.password,
-        tls: tls.clone(),
-        key_prefix: key_prefix.clone(),
-        command_timeout,
-        replication: NO_ACKS,
-        guard,
+    let mut names = Vec::new();
+    let member = |access: Access| {
+        let (url, _) = access.url?;
+        names.push(redis_url::place(url.expose_secret()));
+        let (username, password, replication) = (access.username, access.password, NO_ACKS);
+        let (tls, key_prefix) = (tls.clone(), key_prefix.clone());
+        Some(RedisConfig { url, username, password, tls, key_prefix, command_timeout, replication, guard })
     };
-    let members = own.into_iter().map(member).collect();
+    let members = access.into_iter().map(member).collect::<Option<_>>()?;
     Some(QuorumConfig { members, seats: seats.into_iter().collect::<Option<_>>()?, names, required })
+}
+
+/// Where one member is, which is a server by itself.
+fn access(s: &Reader<'_>) -> Access {
+    let access = Access::read(s, &URL);
+    let behind = match access.url.as_ref().map(|(_, facts)| facts.deployment) {
+        Some(Deployment::Single) | None => return access,
+        Some(Deployment::Sentinel) => "Sentinels",
+        Some(Deployment::Cluster) => "a cluster",
+    };
+    s.at(&URL).problem(format!(
+        "leads to {behind}; members are single, independent masters: a failover would hand on what the quorum has not \
+         agreed to. Name a redis: or rediss: URL of a Redis without replicas"
+    ));
+    access
 }
 
 /// How a member stands in the list.
@@ -227,36 +237,5 @@ fn distinct(members: &[Reader<'_>]) {
             "has the host and port of members[{first}]: they are one server, which would be counted twice, whatever \
              its databases; give each member a server of its own"
         ));
-    }
-}
-
-/// One member's own keys.
-struct Own {
-    url: SecretString,
-    facts: UrlFacts,
-    username: Option<Secret>,
-    password: Option<Secret>,
-    /// Host, port and database.
-    name: String,
-}
-
-impl Own {
-    /// What is wrong with one member by itself.
-    fn read(s: &Reader<'_>) -> Option<Self> {
-        let Access { url, username, password } = Access::read(s, &URL);
-        let (url, facts) = url?;
-        let behind = match facts.deployment {
-            Deployment::Single => None,
-            Deployment::Sentinel => Some("Sentinels"),
-            Deployment::Cluster => Some("a cluster"),
-        };
-        if let Some(behind) = behind {
-            s.at(&URL).problem(format!(
-                "leads to {behind}; members are single, independent masters: a failover would hand on what the quorum \
-                 has not agreed to. Name a redis: or rediss: URL of a Redis without replicas"
-            ));
-        }
-        let name = redis_url::place(url.expose_secret());
-        Some(Self { url, facts, username, password, name })
     }
 }

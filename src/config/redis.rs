@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::redis_url::{Deployment, RedisUrl, UrlFacts};
 use super::secret::Secret;
-use super::section::{AnyKey, Group, Key, KeyOr, Reader, Rule, Section, key};
+use super::section::{AnyKey, Group, Key, Or, Reader, Rule, Section, key, required};
 use super::value::{Count, File, Form, Span, Text, Words, not_empty, timeout_within};
 use super::{Guard, PREFIX};
 
@@ -16,15 +16,10 @@ use super::{Guard, PREFIX};
 pub struct RedisConfig {
     /// The URL as given, which may hold a password: it is a secret.
     pub url: SecretString,
-    /// The user, unless the URL names one.
     pub username: Option<Secret>,
-    /// The password, unless the URL has one.
     pub password: Option<Secret>,
-    /// Certificates for `rediss:`.
     pub tls: TlsConfig,
-    /// What every key and channel begins with.
     pub key_prefix: String,
-    /// When a command counts as unanswered.
     pub command_timeout: Duration,
     /// How many replicas must acknowledge (R6).
     pub replication: Replication,
@@ -64,26 +59,22 @@ pub struct Replication {
     pub acks: u32,
     /// WAIT (in memory) or WAITAOF (on disk).
     pub mode: AckMode,
-    /// How long to wait for them; less than the command timeout.
     pub timeout: Duration,
 }
 
 /// `store.redis.replication.mode:`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckMode {
-    /// `wait`
     Wait,
-    /// `waitaof`
     WaitAof,
 }
 
-const URL: Key<RedisUrl> = key(
+const URL: Key<RedisUrl> = required(
     "url",
     RedisUrl,
     "Where it is: `redis://host:6379/0`, or rediss (TLS), redis-sentinel, redis-cluster. May hold a password, so it is \
      treated as a secret.",
-)
-.required();
+);
 pub(super) const USERNAME: Key<Text> =
     key("username", Text::ANY, "The user, when the URL names none. Excludes `usernameFile`.");
 pub(super) const USERNAME_FILE: Key<File> = key("usernameFile", File(not_empty), "A file with the user's name.");
@@ -95,12 +86,11 @@ pub(super) const PASSWORD: Key<Text> = key(
 pub(super) const PASSWORD_FILE: Key<File> =
     key("passwordFile", File(not_empty), "A file with the password, read again at every connection.");
 const TLS: Key<Group> = key("tls", Group(&TLS_FILES), "Certificates for `rediss:`.");
-pub(super) const KEY_PREFIX: KeyOr<Form<String>> = key(
+pub(super) const KEY_PREFIX: Key<Or<Form<String>>> = key(
     "keyPrefix",
-    Form { pattern: "^[A-Za-z0-9_.:-]{1,64}$", parse: key_prefix },
+    Or(Form { pattern: "^[A-Za-z0-9_.:-]{1,64}$", parse: key_prefix }, PREFIX),
     "What every key and channel begins with.",
-)
-.or(PREFIX);
+);
 pub(super) const COMMAND_TIMEOUT: Key<Span> = key(
     "commandTimeout",
     Span::POSITIVE,
@@ -111,13 +101,12 @@ pub(super) const COMMAND_TIMEOUT: Key<Span> = key(
 const COMMAND_TIMEOUT_USUAL: Duration = Duration::from_secs(1);
 const REPLICATION: Key<Group> =
     key("replication", Group(&ACKNOWLEDGEMENT), "How many replicas must acknowledge a grant or renewal.");
-const GUARD: KeyOr<Words<Guard>> = key(
+const GUARD: Key<Or<Words<Guard>>> = key(
     "guard",
-    Guard::WORDS,
+    Or(Guard::WORDS, Guard::Strict),
     "What happens when Redis may have forgotten a lease: `strict` grants nobody new for one lease (locks: for \
      `locks.guard`), `off` does.",
-)
-.or(Guard::Strict);
+);
 
 pub(super) const REDIS: Section = Section::new(
     "Redis",
@@ -144,15 +133,16 @@ pub(super) const TLS_FILES: Section =
     Section::new("Tls", "PEM files for `rediss:`.", &[&CA_FILE, &CERT_FILE, &KEY_FILE])
         .with(Rule::Together("certFile", "keyFile"));
 
-const ACKS: KeyOr<Count> =
-    key("acks", Count(0, 16), "How many replicas must have a grant or renewal before it counts; 0 asks for none.")
-        .or(0);
-const MODE: KeyOr<Words<AckMode>> = key(
+const ACKS: Key<Or<Count>> = key(
+    "acks",
+    Or(Count(0, 16), 0),
+    "How many replicas must have a grant or renewal before it counts; 0 asks for none.",
+);
+const MODE: Key<Or<Words<AckMode>>> = key(
     "mode",
-    Words::of(&[("wait", AckMode::Wait), ("waitaof", AckMode::WaitAof)]),
+    Or(Words::of(&[("wait", AckMode::Wait), ("waitaof", AckMode::WaitAof)]), AckMode::Wait),
     "`wait`: replicas have it in memory; `waitaof`: on disk (Redis 7.2).",
-)
-.or(AckMode::Wait);
+);
 const ACK_TIMEOUT: Key<Span> = key(
     "timeout",
     Span::POSITIVE,
@@ -256,7 +246,7 @@ impl Access {
 /// A user's name or a password: by value or from a file, not both.
 fn credential(s: &Reader<'_>, value: &Key<Text>, file: &Key<File>) -> Option<Secret> {
     if s.has(value) && s.has(file) {
-        s.at(file).problem(format!("is given beside {}; keep one of the two", value.name()));
+        s.at(file).problem(format!("is given beside {}; keep one of the two", value.name));
     }
     match s.given(value) {
         Some(text) => Some(Secret::Value(SecretString::from(text))),
@@ -266,15 +256,15 @@ fn credential(s: &Reader<'_>, value: &Key<Text>, file: &Key<File>) -> Option<Sec
 
 /// The URL and the keys beside it must not both name a user or a password.
 fn contradictions(s: &Reader<'_>, facts: UrlFacts) {
-    let user: [&dyn AnyKey; 2] = [&USERNAME, &USERNAME_FILE];
-    let password: [&dyn AnyKey; 2] = [&PASSWORD, &PASSWORD_FILE];
+    let user: [&AnyKey; 2] = [&USERNAME, &USERNAME_FILE];
+    let password: [&AnyKey; 2] = [&PASSWORD, &PASSWORD_FILE];
     for (keys, in_url, what) in [(user, facts.names_user, "user"), (password, facts.has_password, "password")] {
-        for key in keys.into_iter().filter(|key| in_url && s.has(*key)) {
+        for key in keys.into_iter().filter(|key| in_url && s.has(key)) {
             s.at(key).problem(format!("the url names a {what} too; keep one of the two"));
         }
     }
-    let has_user = facts.names_user || user.iter().any(|key| s.has(*key));
-    let has_password = facts.has_password || password.iter().any(|key| s.has(*key));
+    let has_user = facts.names_user || user.iter().any(|key| s.has(key));
+    let has_password = facts.has_password || password.iter().any(|key| s.has(key));
     if has_user && !has_password {
         s.warning("a user is named but no password is given; Redis will be asked without either");
     }
@@ -289,7 +279,7 @@ pub(super) fn tls(s: &Reader<'_>, facts: Option<UrlFacts>) -> TlsConfig {
     }
     for (key, other) in [(&CERT_FILE, &KEY_FILE), (&KEY_FILE, &CERT_FILE)] {
         if s.has(key) && !s.has(other) {
-            s.at(key).problem(format!("needs {} beside it: a client has both or neither", other.name()));
+            s.at(key).problem(format!("needs {} beside it: a client has both or neither", other.name));
         }
     }
     TlsConfig { ca_file: s.given(&CA_FILE), client: s.given(&CERT_FILE).zip(s.given(&KEY_FILE)) }

@@ -5,7 +5,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use url::{ParseError, Url};
 
-use super::section::{Definitions, Kind, Reader};
+use super::section::{Definitions, Kind, Reader, Shape};
 use super::value::text_like;
 
 const SCHEMES: &str = "redis:, rediss: (TLS), redis-sentinel:, rediss-sentinel:, redis-cluster: or rediss-cluster:";
@@ -31,8 +31,13 @@ pub(super) struct UrlFacts {
 }
 
 /// As a value of the file: a secret, for it may hold a password.
-#[derive(Clone, Copy)]
 pub(super) struct RedisUrl;
+
+impl Shape for RedisUrl {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        text_like("^(redis|rediss|valkey|valkeys)(-sentinel|-cluster)?://.+$")
+    }
+}
 
 impl Kind for RedisUrl {
     type Value<'a> = (SecretString, UrlFacts);
@@ -44,10 +49,6 @@ impl Kind for RedisUrl {
             at.warning("holds a password in plain text; better passwordFile, or `${ENV}` in its place");
         }
         Some((SecretString::from(text), facts))
-    }
-
-    fn schema(&self, _: &mut Definitions) -> Value {
-        text_like("^(redis|rediss|valkey|valkeys)(-sentinel|-cluster)?://.+$")
     }
 }
 

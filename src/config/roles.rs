@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::section::{AnyKey, Group, Key, KeyOr, Reader, Section, key};
+use super::section::{AnyKey, Group, Key, Or, Reader, Section, key, required};
 use super::value::{Count, Form, LABEL, List, Span, Text};
 use crate::protocol::{RoleName, SHARDS_MAX, Timing, TimingProblem};
 
 /// One of `roles:`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleConfig {
-    /// Its name.
     pub name: RoleName,
-    /// Its timings.
     pub timing: Timing,
     /// The app's health check that gates campaign and renewal.
     pub app_check: Option<AppCheck>,
@@ -23,39 +21,33 @@ pub struct RoleConfig {
 pub struct AppCheck {
     /// `httpGet.host`, 127.0.0.1 when absent; the app is in the same pod.
     pub host: String,
-    /// `httpGet.port`
     pub port: u16,
     /// `httpGet.path`, beginning with a slash.
     pub path: String,
-    /// How often.
     pub period: Duration,
-    /// When one check counts as failed; at most the period.
     pub timeout: Duration,
-    /// How many failures in a row make the app unhealthy; one success makes it healthy again.
     pub failure_threshold: u32,
 }
 
 /// How many roles a sidecar takes, shards counted: as many as renewals, streams and the page are measured with.
 const ROLES_MAX: usize = 1_000;
 
-pub(super) const ROLES: Key<List<Group>> = key(
+pub(super) const ROLES: Key<List<Group>> = required(
     "roles",
     List { item: Group(&ROLE), min: 1, max: ROLES_MAX },
     "The roles to campaign for; at least one. Names are unique.",
-)
-.required();
+);
 
 pub(super) const ROLE_NAME: Form<RoleName> = Form { pattern: LABEL, parse: role_name };
 
-pub(super) const NAME: Key<Form<RoleName>> = key("name", ROLE_NAME, "Its name: a DNS label.").required();
+pub(super) const NAME: Key<Form<RoleName>> = required("name", ROLE_NAME, "Its name: a DNS label.");
 // What these may be is for `Timing` to say.
-const LEASE_DURATION: KeyOr<Span> = key(
+const LEASE_DURATION: Key<Or<Span>> = key(
     "leaseDuration",
-    Span::ANY,
+    Or(Span::ANY, Duration::from_secs(15)),
     "How long the store keeps a lease that is not renewed: 100ms to 24h, and more than 2 x renewPeriod + \
      stepDownMargin.",
-)
-.or(Duration::from_secs(15));
+);
 const RENEW_PERIOD: Key<Span> =
     key("renewPeriod", Span::ANY, "How often the leader renews. Default: leaseDuration / 3.");
 const STEP_DOWN_MARGIN: Key<Span> = key(
@@ -69,12 +61,11 @@ const ANSWER_VALIDITY: Key<Span> = key(
     "The longest promise that one answer makes. At most leaseDuration - stepDownMargin. Default: renewPeriod, at most \
      5s.",
 );
-pub(super) const SHARDS: KeyOr<Count> = key(
+pub(super) const SHARDS: Key<Or<Count>> = key(
     "shards",
-    Count(1, SHARDS_MAX as u32),
+    Or(Count(1, SHARDS_MAX as u32), 1),
     "Split over so many shards, each with a leader of its own, spread evenly over the replicas; up to {max}.",
-)
-.or(1);
+);
 const APP_CHECK: Key<Group> =
     key("appCheck", Group(&CHECK), "The app's health check: an app that hangs loses the role.");
 
@@ -84,21 +75,20 @@ const ROLE: Section = Section::new(
     &[&NAME, &LEASE_DURATION, &RENEW_PERIOD, &STEP_DOWN_MARGIN, &ANSWER_VALIDITY, &SHARDS, &APP_CHECK],
 );
 
-const HTTP_GET: Key<Group> = key("httpGet", Group(&REQUEST), "What to ask.").required();
-const PERIOD: KeyOr<Span> =
-    key("period", Span::up_to(Duration::from_secs(3_600)), "How often; up to {max}.").or(Duration::from_secs(2));
+const HTTP_GET: Key<Group> = required("httpGet", Group(&REQUEST), "What to ask.");
+const PERIOD: Key<Or<Span>> =
+    key("period", Or(Span::up_to(Duration::from_secs(3_600)), Duration::from_secs(2)), "How often; up to {max}.");
 const TIMEOUT: Key<Span> = key(
     "timeout",
     Span::POSITIVE,
     "When one check counts as failed; at most the period. Default: 1s, or the period when that is less.",
 );
 const TIMEOUT_USUAL: Duration = Duration::from_secs(1);
-const FAILURE_THRESHOLD: KeyOr<Count> = key(
+const FAILURE_THRESHOLD: Key<Or<Count>> = key(
     "failureThreshold",
-    Count(1, 1_000),
+    Or(Count(1, 1_000), 3),
     "How many failures in a row make the app unhealthy; one success makes it healthy again.",
-)
-.or(3);
+);
 
 const CHECK: Section = Section::new(
     "AppCheck",
@@ -106,10 +96,10 @@ const CHECK: Section = Section::new(
     &[&HTTP_GET, &PERIOD, &TIMEOUT, &FAILURE_THRESHOLD],
 );
 
-const HOST: KeyOr<Text> =
-    key("host", Text::ANY, "The host; the app is in the same pod, so rarely anything else.").or("127.0.0.1");
-const PORT: Key<Count> = key("port", Count(1, u16::MAX as u32), "The port.").required();
-const PATH: KeyOr<Text> = key("path", Text::like("^/"), "The path, and the query if any.").or("/");
+const HOST: Key<Or<Text>> =
+    key("host", Or(Text::ANY, "127.0.0.1"), "The host; the app is in the same pod, so rarely anything else.");
+const PORT: Key<Count> = required("port", Count(1, u16::MAX as u32), "The port.");
+const PATH: Key<Or<Text>> = key("path", Or(Text::like("^/"), "/"), "The path, and the query if any.");
 
 const REQUEST: Section = Section::new("HttpGet", "A GET request over plain HTTP.", &[&HOST, &PORT, &PATH]);
 
@@ -159,7 +149,7 @@ fn role_name(text: &str) -> Result<RoleName, String> {
 }
 
 fn timing(s: &Reader<'_>) -> Option<Timing> {
-    let keys: [&dyn AnyKey; 4] = [&LEASE_DURATION, &RENEW_PERIOD, &STEP_DOWN_MARGIN, &ANSWER_VALIDITY];
+    let keys: [&AnyKey; 4] = [&LEASE_DURATION, &RENEW_PERIOD, &STEP_DOWN_MARGIN, &ANSWER_VALIDITY];
     let lease = s.get(&LEASE_DURATION);
     let renew = s.given(&RENEW_PERIOD).unwrap_or_else(|| Timing::default_renew_period(lease));
     let margin = s.given(&STEP_DOWN_MARGIN).unwrap_or_else(|| Timing::default_step_down_margin(lease));
@@ -167,17 +157,17 @@ fn timing(s: &Reader<'_>) -> Option<Timing> {
     if s.any_bad(&keys) {
         return None;
     }
-    let written: Vec<&dyn AnyKey> = keys.into_iter().filter(|key| s.has(*key)).collect();
+    let written: Vec<&AnyKey> = keys.into_iter().filter(|key| s.has(key)).collect();
     Timing::new(lease, renew, margin, validity).map_err(|problems| timing_problems(s, &problems, &written)).ok()
 }
 
 /// Reports what is wrong with timings where it can be put right: at the keys that are written in the file. What
 /// follows only from a default that was derived from a wrong value is not worth telling.
-fn timing_problems(s: &Reader<'_>, problems: &[TimingProblem], written: &[&dyn AnyKey]) {
-    let key_of = |problem: &TimingProblem| written.iter().find(|key| key.name() == problem.field());
+fn timing_problems(s: &Reader<'_>, problems: &[TimingProblem], written: &[&AnyKey]) {
+    let key_of = |problem: &TimingProblem| written.iter().find(|key| key.name == problem.field());
     let any_written = problems.iter().any(|problem| key_of(problem).is_some());
     for problem in problems.iter().filter(|problem| !any_written || key_of(problem).is_some()) {
-        let place = key_of(problem).or(written.first()).map_or_else(|| s.clone(), |key| s.at(*key));
+        let place = key_of(problem).or(written.first()).map_or_else(|| s.clone(), |key| s.at(key));
         place.problem(problem.to_string());
     }
 }
@@ -185,7 +175,7 @@ fn timing_problems(s: &Reader<'_>, problems: &[TimingProblem], written: &[&dyn A
 fn read_check(s: &Reader<'_>) -> Option<AppCheck> {
     let get = s.at(&HTTP_GET);
     let (host, path) = (get.get(&HOST), get.get(&PATH));
-    if url::Host::parse(host).is_err() {
+    if url::Host::parse(&host).is_err() {
         let message = "is not a host; write a name or an IP address without scheme and port, IPv6 in brackets";
         get.at(&HOST).problem(message);
     }
@@ -204,9 +194,9 @@ fn read_check(s: &Reader<'_>) -> Option<AppCheck> {
         ));
     }
     Some(AppCheck {
-        host: host.to_owned(),
+        host,
         port: u16::try_from(port?).ok()?,
-        path: path.to_owned(),
+        path,
         period,
         timeout,
         failure_threshold: s.get(&FAILURE_THRESHOLD),

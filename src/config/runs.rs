@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::secret::Secret;
-use super::section::{Definitions, Group, Key, KeyOr, Kind, Preset, Reader, Rule, Section, key};
+use super::section::{Definitions, Group, Key, Kind, Or, Reader, Rule, Section, Shape, key, required};
 use super::tree::Node;
 use super::value::{Count, File, Form, List, Span, Text, Words, or_reference};
 use crate::protocol::Timing;
@@ -26,7 +26,6 @@ pub enum RunConfig {
 /// `jobs[].run.http:`. Its `Debug` shows neither the query of the URL nor the body, which may hold secrets.
 #[derive(Clone, PartialEq)]
 pub struct HttpRun {
-    /// In capitals.
     pub method: String,
     /// `http:` or `https:`, without user or password.
     pub url: url::Url,
@@ -35,11 +34,9 @@ pub struct HttpRun {
     /// A text in which `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` stand for their
     /// values; none: no body.
     pub body: Option<String>,
-    /// When a request counts as failed that has no answer.
     pub timeout: Duration,
     /// Which status numbers mean success, besides 202.
     pub success: Vec<RangeInclusive<u16>>,
-    /// After a 202: how long the app may be silent before the attempt has failed.
     pub heartbeat_timeout: Duration,
 }
 
@@ -61,11 +58,8 @@ impl fmt::Debug for HttpRun {
 pub struct ExecRun {
     /// The program and its arguments; not empty.
     pub command: Vec<String>,
-    /// Variables besides the sidecar's own and those of the run.
     pub env: Vec<(String, String)>,
-    /// How long it has between TERM and KILL.
     pub grace: Duration,
-    /// How much of its output is logged, in bytes.
     pub output_max: u64,
 }
 
@@ -102,32 +96,33 @@ const OWN_HEADERS: [&str; 10] = [
 ];
 
 pub(super) const RUN: Key<Group> =
-    key("run", Group(&SECTION), "What a run is: a request or a program, exactly one.").required();
+    required("run", Group(&SECTION), "What a run is: a request or a program, exactly one.");
 
 const HTTP: Key<Group> = key("http", Group(&HTTP_RUN), "A request, mostly to the app beside the sidecar.");
 const EXEC: Key<Group> = key("exec", Group(&EXEC_RUN), "A program beside the sidecar, in its container.");
 
 const SECTION: Section = Section::new("Run", "What a run is: exactly one.", &[&HTTP, &EXEC]).with(Rule::ExactlyOne);
 
-const METHOD: KeyOr<Words<&str>> = key(
+const METHOD: Key<Or<Words<&str>>> = key(
     "method",
-    Words::of(&[
-        ("GET", "GET"),
-        ("HEAD", "HEAD"),
-        ("POST", "POST"),
-        ("PUT", "PUT"),
-        ("PATCH", "PATCH"),
-        ("DELETE", "DELETE"),
-    ]),
+    Or(
+        Words::of(&[
+            ("GET", "GET"),
+            ("HEAD", "HEAD"),
+            ("POST", "POST"),
+            ("PUT", "PUT"),
+            ("PATCH", "PATCH"),
+            ("DELETE", "DELETE"),
+        ]),
+        "POST",
+    ),
     "The method.",
-)
-.or("POST");
-const URL: Key<Text> = key(
+);
+const URL: Key<Text> = required(
     "url",
     Text::like("^[hH][tT][tT][pP][sS]?://.+$"),
     "Where it goes: `http://127.0.0.1:8080/jobs/nightly`, or https. Without user and password.",
-)
-.required();
+);
 const HEADERS: Key<List<Group>> = key(
     "headers",
     List { item: Group(&HEADER), min: 0, max: HEADERS_MAX },
@@ -138,17 +133,19 @@ const BODY: Key<Text> = key(
     Text::ANY,
     "The body; `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` in it stand for their values.",
 );
-const TIMEOUT: KeyOr<Span> =
-    key("timeout", Span::up_to(TIMEOUT_MAX), "When a request counts as failed that has no answer; up to {max}.")
-        .or(Duration::from_secs(30));
-const SUCCESS_STATUS: KeyOr<Statuses> =
-    key("successStatus", Statuses, "Which statuses mean success: numbers, or ranges such as 200-299.").or((200, 299));
-const HEARTBEAT_TIMEOUT: KeyOr<Span> = key(
+const TIMEOUT: Key<Or<Span>> = key(
+    "timeout",
+    Or(Span::up_to(TIMEOUT_MAX), Duration::from_secs(30)),
+    "When a request counts as failed that has no answer; up to {max}.",
+);
+const SUCCESS_STATUS: Key<Statuses> =
+    key("successStatus", Statuses, "Which statuses mean success: numbers, or ranges such as 200-299.");
+const SUCCESS: RangeInclusive<u16> = 200..=299;
+const HEARTBEAT_TIMEOUT: Key<Or<Span>> = key(
     "heartbeatTimeout",
-    Span::up_to(TIMEOUT_MAX),
+    Or(Span::up_to(TIMEOUT_MAX), Duration::from_secs(60)),
     "After a 202: how long the app may be silent before the attempt has failed; up to {max}.",
-)
-.or(Duration::from_secs(60));
+);
 
 const HTTP_RUN: Section = Section::new(
     "HttpRun",
@@ -157,7 +154,7 @@ const HTTP_RUN: Section = Section::new(
 );
 
 const HEADER_NAME: Key<Form<String>> =
-    key("name", Form { pattern: "^[-A-Za-z0-9!#$%&'*+.^_`|~]+$", parse: header_name }, "Its name.").required();
+    required("name", Form { pattern: "^[-A-Za-z0-9!#$%&'*+.^_`|~]+$", parse: header_name }, "Its name.");
 const HEADER_VALUE: Key<Text> =
     key("value", Text::ANY, "Its value; a secret better from `${ENV}` than written here. Excludes `valueFile`.");
 const HEADER_VALUE_FILE: Key<File> =
@@ -169,12 +166,11 @@ const HEADER: Section = Section::new(
     &[&HEADER_NAME, &HEADER_VALUE, &HEADER_VALUE_FILE],
 );
 
-const COMMAND: Key<List<Argument>> = key(
+const COMMAND: Key<List<Argument>> = required(
     "command",
     List { item: Argument, min: 1, max: usize::MAX },
     "The program and its arguments. No shell reads them.",
-)
-.required();
+);
 const ENV: Key<List<Group>> = key(
     "env",
     List { item: Group(&VARIABLE), min: 0, max: usize::MAX },
@@ -186,42 +182,42 @@ const GRACE: Key<Span> = key(
     "How long it has between TERM and KILL; at most answerValidity, and less than leaseDuration - stepDownMargin - \
      renewPeriod of its role. Default: half of leaseDuration - stepDownMargin, at most 5s.",
 );
-const MAX_OUTPUT: KeyOr<Count> =
-    key("maxOutput", Count(0, 16 << 20), "How much of its output is logged, in bytes.").or(64 * 1024);
+const MAX_OUTPUT: Key<Or<Count>> =
+    key("maxOutput", Or(Count(0, 16 << 20), 64 * 1024), "How much of its output is logged, in bytes.");
 
 const EXEC_RUN: Section =
     Section::new("ExecRun", "A program: exit code 0 is success.", &[&COMMAND, &ENV, &GRACE, &MAX_OUTPUT]);
 
-const VARIABLE_NAME: Key<Text> = key("name", Text::like("^[^=]+$"), "Its name.").required();
-const VARIABLE_VALUE: Key<Argument> = key("value", Argument, "Its value; may be empty.").required();
+const VARIABLE_NAME: Key<Text> = required("name", Text::like("^[^=]+$"), "Its name.");
+const VARIABLE_VALUE: Key<Argument> = required("value", Argument, "Its value; may be empty.");
 
 const VARIABLE: Section = Section::new("Variable", "A variable of the program.", &[&VARIABLE_NAME, &VARIABLE_VALUE]);
 
 /// A text for a program; it may be empty.
-#[derive(Clone, Copy)]
 struct Argument;
 
-impl Kind for Argument {
-    type Value<'a> = &'a str;
-
-    fn read<'a>(&self, at: &Reader<'a>) -> Option<&'a str> {
-        match at.node {
-            Some(Node::Text { text, .. }) if text.contains('\0') => {
-                at.problem("holds a NUL character, which no program can be given");
-            }
-            Some(Node::Text { text, .. }) => return Some(text),
-            _ => at.problem("is not a text; put it in quotes"),
-        }
-        None
-    }
-
+impl Shape for Argument {
     fn schema(&self, _: &mut Definitions) -> Value {
         json!({"type": "string"})
     }
 }
 
+impl Kind for Argument {
+    type Value<'a> = String;
+
+    fn read<'a>(&self, at: &Reader<'a>) -> Option<String> {
+        match at.node {
+            Some(Node::Text { text, .. }) if text.contains('\0') => {
+                at.problem("holds a NUL character, which no program can be given");
+            }
+            Some(Node::Text { text, .. }) => return Some(text.clone()),
+            _ => at.problem("is not a text; put it in quotes"),
+        }
+        None
+    }
+}
+
 /// A status, or two with a `-`.
-#[derive(Clone, Copy)]
 struct Status;
 
 impl Status {
@@ -233,6 +229,15 @@ impl Status {
         let (from, to) = text.split_once('-').unwrap_or((text, text));
         let (from, to) = (status(from)?, status(to)?);
         (from <= to).then_some(from..=to)
+    }
+}
+
+impl Shape for Status {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        let mut schema = or_reference("integer", "^[1-5][0-9]{2}-[1-5][0-9]{2}$|");
+        schema["minimum"] = Self::MIN.into();
+        schema["maximum"] = Self::MAX.into();
+        schema
     }
 }
 
@@ -250,21 +255,25 @@ impl Kind for Status {
         }
         range
     }
-
-    fn schema(&self, _: &mut Definitions) -> Value {
-        let mut schema = or_reference("integer", "^[1-5][0-9]{2}-[1-5][0-9]{2}$|");
-        schema["minimum"] = Self::MIN.into();
-        schema["maximum"] = Self::MAX.into();
-        schema
-    }
 }
 
 /// A list of them.
-#[derive(Clone, Copy)]
 struct Statuses;
 
 impl Statuses {
     const LIST: List<Status> = List { item: Status, min: 1, max: usize::MAX };
+}
+
+impl Shape for Statuses {
+    fn schema(&self, definitions: &mut Definitions) -> Value {
+        let mut schema = Self::LIST.schema(definitions);
+        schema["default"] = json!([format!("{}-{}", SUCCESS.start(), SUCCESS.end())]);
+        schema
+    }
+
+    fn inspect(&self, at: &Reader<'_>) {
+        Self::LIST.inspect(at);
+    }
 }
 
 impl Kind for Statuses {
@@ -276,26 +285,6 @@ impl Kind for Statuses {
             at.problem("is empty, so that nothing would be a success; write statuses, or remove it");
         }
         Some(items.iter().filter_map(|item| item.read(&Status)).collect())
-    }
-
-    fn schema(&self, definitions: &mut Definitions) -> Value {
-        Self::LIST.schema(definitions)
-    }
-
-    fn inspect(&self, at: &Reader<'_>) {
-        Self::LIST.inspect(at);
-    }
-}
-
-impl Preset for Statuses {
-    type Default = (u16, u16);
-
-    fn value<'a>(&self, (from, to): (u16, u16)) -> Self::Value<'a> {
-        vec![from..=to]
-    }
-
-    fn written(&self, (from, to): (u16, u16)) -> Value {
-        json!([format!("{from}-{to}")])
     }
 }
 
@@ -331,7 +320,7 @@ fn read_http(s: &Reader<'_>) -> Option<HttpRun> {
         headers: headers(s),
         body,
         timeout: s.get(&TIMEOUT),
-        success: s.get(&SUCCESS_STATUS),
+        success: s.given(&SUCCESS_STATUS).unwrap_or_else(|| vec![SUCCESS]),
         heartbeat_timeout: s.get(&HEARTBEAT_TIMEOUT),
         url: url?,
     };
@@ -340,7 +329,7 @@ fn read_http(s: &Reader<'_>) -> Option<HttpRun> {
 
 /// No message holds any part of the URL, whose query may hold a token.
 fn url(s: &Reader<'_>) -> Option<url::Url> {
-    let problem = match url::Url::parse(s.given(&URL)?) {
+    let problem = match url::Url::parse(&s.given(&URL)?) {
         // The error's own words name a part of a URL, never its text.
         Err(error) => format!("is not a URL: {error}; {URL_EXAMPLE}"),
         Ok(url) if url.scheme() != "http" && url.scheme() != "https" => {
@@ -396,7 +385,7 @@ fn header_value(s: &Reader<'_>) -> Option<Secret> {
         }
         (true, false) => {
             let text = s.given(&HEADER_VALUE)?;
-            if let Err(why) = fits_a_header(text) {
+            if let Err(why) = fits_a_header(&text) {
                 s.at(&HEADER_VALUE).problem(why);
             }
             Some(Secret::Value(SecretString::from(text)))
@@ -422,7 +411,7 @@ fn body(s: &Reader<'_>) -> Option<String> {
         place.problem(format!("{told}; there are {known}"));
         return None;
     }
-    Some(text.to_owned())
+    Some(text)
 }
 
 fn read_exec(s: &Reader<'_>, timing: Option<&Timing>) -> Option<ExecRun> {
@@ -456,11 +445,11 @@ fn command(s: &Reader<'_>) -> Option<Vec<String>> {
         return None;
     };
     // Every argument is looked at, so that every problem is told.
-    let arguments: Vec<Option<&str>> = places.iter().map(|place| place.read(&Argument)).collect();
-    if arguments[0].is_some_and(|program| program.trim().is_empty()) {
+    let arguments: Vec<Option<String>> = places.iter().map(|place| place.read(&Argument)).collect();
+    if arguments[0].as_ref().is_some_and(|program| program.trim().is_empty()) {
         program.problem("is empty; write the program to run");
     }
-    arguments.into_iter().map(|argument| argument.map(str::to_owned)).collect()
+    arguments.into_iter().collect()
 }
 
 fn variables(s: &Reader<'_>) -> Vec<(String, String)> {
@@ -473,10 +462,10 @@ fn variables(s: &Reader<'_>) -> Vec<(String, String)> {
             place.problem("is not the name of a variable; write letters, digits and `_`");
         } else if name.starts_with("BATON_") {
             place.problem("is a variable that Baton sets itself; use a name without `BATON_`");
-        } else if !names.insert(name) {
+        } else if !names.insert(name.clone()) {
             place.problem("is the name of a variable before; keep one of them");
         }
-        variables.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+        variables.extend(value.map(|value| (name, value)));
     }
     variables
 }

@@ -1,9 +1,9 @@
 //! What a section of the file is made of, and how it is read.
 //!
-//! A [`Section`] is a table of its [`Key`]s: name, kind of value with its bounds, what editors are told, and the default.
+//! A [`Section`] is a table of its [`Key`]s: name, kind of value with its bounds, default, and what editors are told.
 //! Each is said there and nowhere else. From the tables come the check for unknown, missing and misplaced keys, the
-//! reading of single values, and the JSON Schema. A [`Reader`] is a place in the file; a section's own file reads it with
-//! its keys, and judges what concerns several of them.
+//! reading of single values, and the JSON Schema. A [`Reader`] is a place in the file; a section's own file reads it
+//! with its keys, and judges what concerns several of them.
 //!
 //! A value that is refused is reported and read as if it were absent, and whatever would be judged by it is not judged:
 //! one mistake makes one problem.
@@ -24,15 +24,9 @@ pub(super) type Definitions = Map<String, Value>;
 /// The longest part of a value that a message shows.
 const SHOWN_MAX: usize = 60;
 
-/// What may stand under a key, or in a list.
-pub(super) trait Kind: Copy {
-    type Value<'a>;
-
-    /// The value that stands there, which is none that [`Kind::inspect`] reports. None, and a problem, if it is wrong.
-    fn read<'a>(&self, at: &Reader<'a>) -> Option<Self::Value<'a>>;
-
-    /// What editors are told, who see the file as it is written: where a value may come from the environment, it may
-    /// be a `${…}`.
+/// What may stand under a key, or in a list, as editors are told and as it is before it is read.
+pub(super) trait Shape {
+    /// Editors see the file as it is written: where a value may come from the environment, it may be a `${…}`.
     fn schema(&self, definitions: &mut Definitions) -> Value;
 
     /// Reports what has another shape.
@@ -46,99 +40,77 @@ pub(super) trait Kind: Copy {
         }
     }
 
-    /// The least and the most, in the file's words: what `{min}` and `{max}` in its description stand for.
+    /// The least and the most, in the file's words: what `{min}` and `{max}` in a description stand for.
     fn bounds(&self) -> Option<[String; 2]> {
         None
     }
+}
+
+/// A kind of value.
+pub(super) trait Kind: Shape {
+    type Value<'a>;
+
+    /// The value that stands there, of which [`Shape::inspect`] reports nothing. None, and a problem, if it is wrong.
+    fn read<'a>(&self, at: &Reader<'a>) -> Option<Self::Value<'a>>;
 }
 
 /// A kind of which the table can state a default.
 pub(super) trait Preset: Kind {
     type Default: Copy;
 
-    /// The default as a value.
-    fn value<'a>(&self, default: Self::Default) -> Self::Value<'a>;
-
     /// The default as one would write it.
     fn written(&self, default: Self::Default) -> Value;
 }
 
+/// A value with a default.
+pub(super) struct Or<K: Preset>(pub(super) K, pub(super) K::Default);
+
+impl<K: Preset> Shape for Or<K> {
+    fn schema(&self, definitions: &mut Definitions) -> Value {
+        let mut schema = self.0.schema(definitions);
+        schema["default"] = self.0.written(self.1);
+        schema
+    }
+
+    fn inspect(&self, at: &Reader<'_>) {
+        self.0.inspect(at);
+    }
+
+    fn bounds(&self) -> Option<[String; 2]> {
+        self.0.bounds()
+    }
+}
+
+impl<K: Preset> Kind for Or<K> {
+    type Value<'a> = K::Value<'a>;
+
+    fn read<'a>(&self, at: &Reader<'a>) -> Option<K::Value<'a>> {
+        self.0.read(at)
+    }
+}
+
 /// A key of a section.
-#[derive(Clone, Copy)]
-pub(super) struct Key<K, D = ()> {
-    name: &'static str,
-    pub(super) kind: K,
+pub(super) struct Key<K: ?Sized> {
+    pub(super) name: &'static str,
+    is_required: bool,
     doc: &'static str,
-    required: bool,
-    default: D,
-}
-
-/// What a key is that is not written.
-#[derive(Clone, Copy)]
-pub(super) struct Or<T>(T);
-
-/// A key with a default.
-pub(super) type KeyOr<K> = Key<K, Or<<K as Preset>::Default>>;
-
-/// A key that may be absent. `doc` is for editors; `{min}` and `{max}` in it stand for the bounds.
-pub(super) const fn key<K: Copy>(name: &'static str, kind: K, doc: &'static str) -> Key<K> {
-    Key { name, kind, doc, required: false, default: () }
-}
-
-impl<K: Copy> Key<K> {
-    pub(super) const fn required(mut self) -> Self {
-        self.required = true;
-        self
-    }
-}
-
-impl<K: Preset> Key<K> {
-    pub(super) const fn or(self, default: K::Default) -> KeyOr<K> {
-        Key { name: self.name, kind: self.kind, doc: self.doc, required: false, default: Or(default) }
-    }
-}
-
-impl<K: Preset> KeyOr<K> {
-    pub(super) fn default(&self) -> K::Default {
-        self.default.0
-    }
-}
-
-/// What is known of the default of a key of this kind.
-pub(super) trait DefaultOf<K> {
-    fn written(&self, kind: &K) -> Option<Value>;
-}
-
-impl<K> DefaultOf<K> for () {
-    fn written(&self, _: &K) -> Option<Value> {
-        None
-    }
-}
-
-impl<K: Preset> DefaultOf<K> for Or<K::Default> {
-    fn written(&self, kind: &K) -> Option<Value> {
-        Some(kind.written(self.0))
-    }
+    pub(super) kind: K,
 }
 
 /// A key, whatever stands under it.
-pub(super) trait AnyKey {
-    fn name(&self) -> &'static str;
-    fn is_required(&self) -> bool;
-    fn doc(&self) -> String;
-    fn schema(&self, definitions: &mut Definitions) -> Value;
-    fn inspect(&self, at: &Reader<'_>);
+pub(super) type AnyKey = Key<dyn Shape>;
+
+/// A key that may be absent. `doc` is for editors; `{min}` and `{max}` in it stand for the bounds.
+pub(super) const fn key<K>(name: &'static str, kind: K, doc: &'static str) -> Key<K> {
+    Key { name, is_required: false, doc, kind }
 }
 
-impl<K: Kind, D: DefaultOf<K>> AnyKey for Key<K, D> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
+/// A key that must be there.
+pub(super) const fn required<K>(name: &'static str, kind: K, doc: &'static str) -> Key<K> {
+    Key { name, is_required: true, doc, kind }
+}
 
-    fn is_required(&self) -> bool {
-        self.required
-    }
-
+impl AnyKey {
     fn doc(&self) -> String {
         match self.kind.bounds() {
             Some([min, max]) => self.doc.replace("{min}", &min).replace("{max}", &max),
@@ -149,14 +121,7 @@ impl<K: Kind, D: DefaultOf<K>> AnyKey for Key<K, D> {
     fn schema(&self, definitions: &mut Definitions) -> Value {
         let mut schema = self.kind.schema(definitions);
         schema["description"] = self.doc().into();
-        if let Some(default) = self.default.written(&self.kind) {
-            schema["default"] = default;
-        }
         schema
-    }
-
-    fn inspect(&self, at: &Reader<'_>) {
-        at.inspect(&self.kind);
     }
 }
 
@@ -165,7 +130,7 @@ pub(super) struct Section {
     /// Among the definitions of the schema.
     name: &'static str,
     doc: &'static str,
-    keys: &'static [&'static dyn AnyKey],
+    keys: &'static [&'static AnyKey],
     rule: Rule,
 }
 
@@ -182,7 +147,7 @@ pub(super) enum Rule {
 }
 
 impl Section {
-    pub(super) const fn new(name: &'static str, doc: &'static str, keys: &'static [&'static dyn AnyKey]) -> Self {
+    pub(super) const fn new(name: &'static str, doc: &'static str, keys: &'static [&'static AnyKey]) -> Self {
         Self { name, doc, keys, rule: Rule::None }
     }
 
@@ -207,20 +172,20 @@ impl Section {
         };
         for (name, value) in entries {
             let inside = Reader { node: Some(value), path: at.path.key(name), ..*at };
-            match self.keys.iter().find(|key| key.name() == name) {
-                Some(key) => key.inspect(&inside),
+            match self.keys.iter().find(|key| key.name == name) {
+                Some(key) => inside.inspect(&key.kind),
                 None => inside.problem(self.unknown(name)),
             }
         }
-        for key in self.keys.iter().filter(|key| key.is_required() && !at.has(**key)) {
+        for key in self.keys.iter().filter(|key| key.is_required && !at.has(*key)) {
             let doc = key.doc();
             let what = doc.split(". ").next().unwrap_or(&doc).trim_end_matches('.');
-            at.at(*key).problem(format!("is missing; add it ({what})"));
+            at.at(key).problem(format!("is missing; add it ({what})"));
         }
     }
 
     fn names(&self) -> Vec<&'static str> {
-        let mut names: Vec<&str> = self.keys.iter().map(|key| key.name()).collect();
+        let mut names: Vec<&str> = self.keys.iter().map(|key| key.name).collect();
         names.sort_unstable();
         names
     }
@@ -246,10 +211,10 @@ impl Section {
     fn schema(&self, definitions: &mut Definitions) -> Value {
         let mut schema = json!({"type": "object", "description": self.doc, "additionalProperties": false});
         if !self.keys.is_empty() {
-            let property = |key: &&dyn AnyKey| (key.name().to_owned(), key.schema(definitions));
+            let property = |key: &&AnyKey| (key.name.to_owned(), key.schema(definitions));
             schema["properties"] = self.keys.iter().map(property).collect::<Map<_, _>>().into();
         }
-        let required: Vec<&str> = self.keys.iter().filter(|key| key.is_required()).map(|key| key.name()).collect();
+        let required: Vec<&str> = self.keys.iter().filter(|key| key.is_required).map(|key| key.name).collect();
         if !required.is_empty() {
             schema["required"] = json!(required);
         }
@@ -277,16 +242,9 @@ pub(super) fn schema_of(section: &Section) -> Value {
 }
 
 /// A section as what stands under a key.
-#[derive(Clone, Copy)]
 pub(super) struct Group(pub(super) &'static Section);
 
-impl Kind for Group {
-    type Value<'a> = Reader<'a>;
-
-    fn read<'a>(&self, at: &Reader<'a>) -> Option<Reader<'a>> {
-        Some(at.clone())
-    }
-
+impl Shape for Group {
     fn schema(&self, definitions: &mut Definitions) -> Value {
         let name = self.0.name;
         if !definitions.contains_key(name) {
@@ -298,6 +256,14 @@ impl Kind for Group {
 
     fn inspect(&self, at: &Reader<'_>) {
         self.0.inspect(at);
+    }
+}
+
+impl Kind for Group {
+    type Value<'a> = Reader<'a>;
+
+    fn read<'a>(&self, at: &Reader<'a>) -> Option<Reader<'a>> {
+        Some(at.clone())
     }
 }
 
@@ -386,13 +352,12 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// The place of a key.
-    pub(super) fn at(&self, key: &dyn AnyKey) -> Self {
-        let name = key.name();
+    pub(super) fn at<K: ?Sized>(&self, key: &Key<K>) -> Self {
         let node = match self.node {
-            Some(Node::Map(entries)) => entries.iter().find(|(key, _)| key == name).map(|(_, value)| value),
+            Some(Node::Map(entries)) => entries.iter().find(|(name, _)| name == key.name).map(|(_, value)| value),
             _ => None,
         };
-        Self { checks: self.checks, node, path: self.path.key(name) }
+        Self { checks: self.checks, node, path: self.path.key(key.name) }
     }
 
     /// The places of a list's items.
@@ -403,21 +368,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether a key is written, rightly or not.
-    pub(super) fn has(&self, key: &dyn AnyKey) -> bool {
+    pub(super) fn has<K: ?Sized>(&self, key: &Key<K>) -> bool {
         self.at(key).node.is_some()
     }
 
     /// What is written under a key, if it is and is right.
-    pub(super) fn given<K: Kind, D>(&self, key: &Key<K, D>) -> Option<K::Value<'a>>
-    where
-        Key<K, D>: AnyKey,
-    {
+    pub(super) fn given<K: Kind>(&self, key: &Key<K>) -> Option<K::Value<'a>> {
         self.at(key).read(&key.kind)
     }
 
     /// What is written under a key, if it is and is right; else its default.
-    pub(super) fn get<K: Preset>(&self, key: &KeyOr<K>) -> K::Value<'a> {
-        self.given(key).unwrap_or_else(|| key.kind.value(key.default()))
+    pub(super) fn get<K: Preset>(&self, key: &Key<Or<K>>) -> K::Value<'a>
+    where
+        K::Value<'a>: From<K::Default>,
+    {
+        self.given(key).unwrap_or_else(|| key.kind.1.into())
     }
 
     /// What is written here, if it is right.
@@ -426,9 +391,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports what has not the shape of this kind, and is not reported yet.
-    pub(super) fn inspect<K: Kind>(&self, kind: &K) {
+    pub(super) fn inspect(&self, shape: &dyn Shape) {
         if !self.is_bad() {
-            kind.inspect(self);
+            shape.inspect(self);
         }
     }
 
@@ -490,8 +455,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether a problem of the value of one of these keys was reported.
-    pub(super) fn any_bad(&self, keys: &[&dyn AnyKey]) -> bool {
-        keys.iter().any(|key| self.at(*key).is_bad())
+    pub(super) fn any_bad(&self, keys: &[&AnyKey]) -> bool {
+        keys.iter().any(|key| self.at(key).is_bad())
     }
 
     pub(super) fn environment(&self) -> &'a Environment {

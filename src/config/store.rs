@@ -6,7 +6,7 @@ use super::PREFIX;
 use super::lease_objects::{self, KubernetesConfig, LEASE_OBJECTS};
 use super::quorum::{self, QUORUM, QuorumConfig};
 use super::redis::{self, Kept, REDIS, RedisConfig};
-use super::section::{AnyKey, Group, Key, Reader, Rule, Section, key};
+use super::section::{AnyKey, Group, Key, Reader, Rule, Section, key, required};
 use crate::protocol::jobs::HistoryLimits;
 
 /// `store:`, exactly one.
@@ -109,8 +109,7 @@ const MEMORY: Key<Group> = key(
     Group(&NOTHING),
     "Inside this process: for trying Baton out, and for tests. Replicas do not see each other.",
 );
-pub(super) const STORE: Key<Group> =
-    key("store", Group(&STORES), "Where leases are kept: exactly one store.").required();
+pub(super) const STORE: Key<Group> = required("store", Group(&STORES), "Where leases are kept: exactly one store.");
 
 const NOTHING: Section = Section::new("Memory", "Inside this process; nothing to set.", &[]).with(Rule::MayBeEmpty);
 const STORES: Section = Section::new(
@@ -123,8 +122,8 @@ const STORES: Section = Section::new(
 /// Exactly one store. `period`: the shortest within which a role renews.
 pub(super) fn read(top: &Reader<'_>, period: Option<Duration>) -> Option<StoreConfig> {
     let s = top.given(&STORE)?;
-    let keys: [&dyn AnyKey; 4] = [&REDIS_KEY, &QUORUM_KEY, &KUBERNETES, &MEMORY];
-    let names: Vec<&str> = keys.into_iter().filter(|key| s.has(*key)).map(|key| key.name()).collect();
+    let keys: [&AnyKey; 4] = [&REDIS_KEY, &QUORUM_KEY, &KUBERNETES, &MEMORY];
+    let names: Vec<&str> = keys.into_iter().filter(|key| s.has(key)).map(|key| key.name).collect();
     if names.len() > 1 {
         let count = if names.len() == 2 { "two" } else { "several" };
         s.problem(format!("has {count} stores, {}; keep exactly one", names.join(" and ")));
@@ -147,12 +146,11 @@ pub(super) fn read(top: &Reader<'_>, period: Option<Duration>) -> Option<StoreCo
     }
 }
 
-const OWN_REDIS: Key<Group> = key(
+const OWN_REDIS: Key<Group> = required(
     "redis",
     Group(&REDIS),
     "One Redis (or Valkey), as in `store.redis`; the same one under the same `keyPrefix` will do, too.",
-)
-.required();
+);
 pub(super) const JOBS_STORE: Key<Group> =
     key("jobsStore", Group(&OWN_STORE), "Where the ledgers of jobs are, if not in `store`.");
 

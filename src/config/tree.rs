@@ -1,7 +1,7 @@
 //! The file as a tree of values, each with its place in the text.
 //!
-//! The only file that knows `serde_yaml`, which is no longer developed: what replaces [`parse`] replaces it. That parser
-//! decides what a text means; a second one only tells on which line each value stands.
+//! The only file that knows `serde_yaml`, which is no longer developed: what replaces [`parse`] replaces it. That
+//! parser decides what a text means; a second one only tells on which line each value stands.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -173,6 +173,14 @@ impl<'de> DeserializeSeed<'de> for NodeSeed<'_> {
     }
 }
 
+macro_rules! numbers {
+    ($($visit:ident: $number:ty),*) => {$(
+        fn $visit<E>(self, value: $number) -> Result<Node, E> {
+            Ok(Node::Number(value.to_string()))
+        }
+    )*};
+}
+
 impl<'de> Visitor<'de> for NodeSeed<'_> {
     type Value = Node;
 
@@ -184,25 +192,7 @@ impl<'de> Visitor<'de> for NodeSeed<'_> {
         Ok(Node::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Number(value.to_string()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Number(value.to_string()))
-    }
-
-    fn visit_i128<E>(self, value: i128) -> Result<Node, E> {
-        Ok(Node::Number(value.to_string()))
-    }
-
-    fn visit_u128<E>(self, value: u128) -> Result<Node, E> {
-        Ok(Node::Number(value.to_string()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-        Ok(Node::Number(value.to_string()))
-    }
+    numbers!(visit_i64: i64, visit_u64: u64, visit_i128: i128, visit_u128: u128, visit_f64: f64);
 
     fn visit_str<E>(self, value: &str) -> Result<Node, E> {
         Ok(Node::Text { text: value.to_owned(), source: None })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::section::{Definitions, Kind, Preset, Reader, quoted};
+use super::section::{Definitions, Kind, Preset, Reader, Shape, quoted};
 use super::tree::Node;
 use crate::base::duration::{self, DurationError};
 
@@ -34,7 +34,6 @@ pub(super) fn or_reference(kind: &str, texts: &str) -> Value {
 }
 
 /// A text that is not empty, with what is roughly right for editors.
-#[derive(Clone, Copy)]
 pub(super) struct Text(Option<&'static str>);
 
 impl Text {
@@ -45,24 +44,22 @@ impl Text {
     }
 }
 
-impl Kind for Text {
-    type Value<'a> = &'a str;
-
-    fn read<'a>(&self, at: &Reader<'a>) -> Option<&'a str> {
-        at.text()
-    }
-
+impl Shape for Text {
     fn schema(&self, _: &mut Definitions) -> Value {
         self.0.map_or_else(|| json!({"type": "string", "minLength": 1}), text_like)
     }
 }
 
+impl Kind for Text {
+    type Value<'a> = String;
+
+    fn read<'a>(&self, at: &Reader<'a>) -> Option<String> {
+        at.text().map(str::to_owned)
+    }
+}
+
 impl Preset for Text {
     type Default = &'static str;
-
-    fn value<'a>(&self, default: &'static str) -> Self::Value<'a> {
-        default
-    }
 
     fn written(&self, default: &'static str) -> Value {
         default.into()
@@ -77,13 +74,11 @@ pub(super) struct Form<T> {
     pub(super) parse: fn(&str) -> Result<T, String>,
 }
 
-impl<T> Clone for Form<T> {
-    fn clone(&self) -> Self {
-        *self
+impl<T: 'static> Shape for Form<T> {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        text_like(self.pattern)
     }
 }
-
-impl<T> Copy for Form<T> {}
 
 impl<T: 'static> Kind for Form<T> {
     type Value<'a> = T;
@@ -91,18 +86,10 @@ impl<T: 'static> Kind for Form<T> {
     fn read<'a>(&self, at: &Reader<'a>) -> Option<T> {
         (self.parse)(at.text()?).map_err(|why| at.problem(format!("{} {why}", at.shown()))).ok()
     }
-
-    fn schema(&self, _: &mut Definitions) -> Value {
-        text_like(self.pattern)
-    }
 }
 
 impl Preset for Form<String> {
     type Default = &'static str;
-
-    fn value<'a>(&self, default: &'static str) -> Self::Value<'a> {
-        default.to_owned()
-    }
 
     fn written(&self, default: &'static str) -> Value {
         default.into()
@@ -110,7 +97,6 @@ impl Preset for Form<String> {
 }
 
 /// A duration with its unit.
-#[derive(Clone, Copy)]
 pub(super) struct Span {
     min: Duration,
     max: Duration,
@@ -127,6 +113,16 @@ impl Span {
 
     pub(super) const fn between(min: Duration, max: Duration) -> Self {
         Self { min, max }
+    }
+}
+
+impl Shape for Span {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        text_like(r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$")
+    }
+
+    fn bounds(&self) -> Option<[String; 2]> {
+        Some([self.min, self.max].map(duration::write))
     }
 }
 
@@ -150,22 +146,10 @@ impl Kind for Span {
         }
         None
     }
-
-    fn schema(&self, _: &mut Definitions) -> Value {
-        text_like(r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$")
-    }
-
-    fn bounds(&self) -> Option<[String; 2]> {
-        Some([self.min, self.max].map(duration::write))
-    }
 }
 
 impl Preset for Span {
     type Default = Duration;
-
-    fn value<'a>(&self, default: Duration) -> Self::Value<'a> {
-        default
-    }
 
     fn written(&self, default: Duration) -> Value {
         duration::write(default).into()
@@ -173,8 +157,20 @@ impl Preset for Span {
 }
 
 /// A whole number in a range. A text is taken if it comes from the environment, where everything is a text.
-#[derive(Clone, Copy)]
 pub(super) struct Count(pub(super) u32, pub(super) u32);
+
+impl Shape for Count {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        let mut schema = or_reference("integer", "");
+        schema["minimum"] = self.0.into();
+        schema["maximum"] = self.1.into();
+        schema
+    }
+
+    fn bounds(&self) -> Option<[String; 2]> {
+        Some([self.0, self.1].map(|bound| bound.to_string()))
+    }
+}
 
 impl Kind for Count {
     type Value<'a> = u32;
@@ -195,25 +191,10 @@ impl Kind for Count {
         at.problem(format!("{shown} is not right here; write a whole number from {min} to {max}{quotes}"));
         None
     }
-
-    fn schema(&self, _: &mut Definitions) -> Value {
-        let mut schema = or_reference("integer", "");
-        schema["minimum"] = self.0.into();
-        schema["maximum"] = self.1.into();
-        schema
-    }
-
-    fn bounds(&self) -> Option<[String; 2]> {
-        Some([self.0, self.1].map(|bound| bound.to_string()))
-    }
 }
 
 impl Preset for Count {
     type Default = u32;
-
-    fn value<'a>(&self, default: u32) -> Self::Value<'a> {
-        default
-    }
 
     fn written(&self, default: u32) -> Value {
         default.into()
@@ -221,8 +202,13 @@ impl Preset for Count {
 }
 
 /// True or false. A text is taken if it comes from the environment.
-#[derive(Clone, Copy)]
 pub(super) struct Flag;
+
+impl Shape for Flag {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        or_reference("boolean", "")
+    }
+}
 
 impl Kind for Flag {
     type Value<'a> = bool;
@@ -238,18 +224,10 @@ impl Kind for Flag {
         }
         flag
     }
-
-    fn schema(&self, _: &mut Definitions) -> Value {
-        or_reference("boolean", "")
-    }
 }
 
 impl Preset for Flag {
     type Default = bool;
-
-    fn value<'a>(&self, default: bool) -> Self::Value<'a> {
-        default
-    }
 
     fn written(&self, default: bool) -> Value {
         default.into()
@@ -257,7 +235,6 @@ impl Preset for Flag {
 }
 
 /// One of a few words.
-#[derive(Clone, Copy)]
 pub(super) struct Words<T: 'static> {
     words: &'static [(&'static str, T)],
     /// What `false` means, which YAML 1.1 tools, and people who think in it, make of `off`.
@@ -278,6 +255,13 @@ impl<T: Copy> Words<T> {
     }
 }
 
+impl<T: Copy + PartialEq> Shape for Words<T> {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        let words = self.known().into_iter().map(Value::from).chain(self.off.map(|_| Value::from(false)));
+        json!({"anyOf": [{"enum": words.collect::<Vec<_>>()}, {"type": "string", "pattern": REFERENCE}]})
+    }
+}
+
 impl<T: Copy + PartialEq> Kind for Words<T> {
     type Value<'a> = T;
 
@@ -293,19 +277,10 @@ impl<T: Copy + PartialEq> Kind for Words<T> {
         }
         meaning
     }
-
-    fn schema(&self, _: &mut Definitions) -> Value {
-        let words = self.known().into_iter().map(Value::from).chain(self.off.map(|_| Value::from(false)));
-        json!({"anyOf": [{"enum": words.collect::<Vec<_>>()}, {"type": "string", "pattern": REFERENCE}]})
-    }
 }
 
 impl<T: Copy + PartialEq> Preset for Words<T> {
     type Default = T;
-
-    fn value<'a>(&self, default: T) -> Self::Value<'a> {
-        default
-    }
 
     fn written(&self, default: T) -> Value {
         self.words.iter().find(|(_, meaning)| *meaning == default).map(|(word, _)| *word).into()
@@ -313,8 +288,13 @@ impl<T: Copy + PartialEq> Preset for Words<T> {
 }
 
 /// The path of a file with a secret or a certificate, whose content this judges, in words that follow the path.
-#[derive(Clone, Copy)]
 pub(super) struct File(pub(super) fn(&str) -> Result<(), &'static str>);
+
+impl Shape for File {
+    fn schema(&self, definitions: &mut Definitions) -> Value {
+        Text::ANY.schema(definitions)
+    }
+}
 
 impl Kind for File {
     type Value<'a> = PathBuf;
@@ -336,10 +316,6 @@ impl Kind for File {
             Err(error) => at.problem(format!("{shown} cannot be read: {error}; it must exist and be readable")),
         }
         None
-    }
-
-    fn schema(&self, definitions: &mut Definitions) -> Value {
-        Text::ANY.schema(definitions)
     }
 }
 
@@ -363,20 +339,13 @@ fn read_small(file: &Path) -> std::io::Result<String> {
 }
 
 /// A list. It is read as the places of its items; how many there may be is judged by who reads it, in its own words.
-#[derive(Clone, Copy)]
 pub(super) struct List<K> {
     pub(super) item: K,
     pub(super) min: usize,
     pub(super) max: usize,
 }
 
-impl<K: Kind> Kind for List<K> {
-    type Value<'a> = Vec<Reader<'a>>;
-
-    fn read<'a>(&self, at: &Reader<'a>) -> Option<Vec<Reader<'a>>> {
-        Some(at.items())
-    }
-
+impl<K: Kind> Shape for List<K> {
     fn schema(&self, definitions: &mut Definitions) -> Value {
         let mut schema = json!({"type": "array", "items": self.item.schema(definitions)});
         if self.min > 0 {
@@ -394,5 +363,13 @@ impl<K: Kind> Kind for List<K> {
             Some(node) => at.problem(format!("is {}; write a list, each item after a `-`", node.kind())),
             None => {}
         }
+    }
+}
+
+impl<K: Kind> Kind for List<K> {
+    type Value<'a> = Vec<Reader<'a>>;
+
+    fn read<'a>(&self, at: &Reader<'a>) -> Option<Vec<Reader<'a>>> {
+        Some(at.items())
     }
 }

@@ -66,10 +66,10 @@ pub fn exec(args: ExecArgs) -> Code {
             tracing::warn!("{}", warning.in_file(&file));
         }
         // There is no app to ask before the command runs.
-        let (config, role) =
-            loaded.config.of_role(&args.role).map_err(|why| usage(&format!("{file}: {why}")))?;
+        let (config, role) = loaded.config.of_role(&args.role).map_err(|why| usage(&format!("{file}: {why}")))?;
         if role.app_check.is_some() {
-            tracing::info!(role = %role.name, "appCheck is not used: the command is started, and ended, by exec itself");
+            let name = &role.name;
+            tracing::info!(role = %name, "appCheck is not used: the command is started, and ended, by exec itself");
         }
         let grace = Grace::new(args.grace, &role.timing).map_err(|error: GraceError| usage(&format!("--{error}")))?;
         Ok((config, grace))
