@@ -46,11 +46,11 @@ pub(super) fn default_role(top: &Reader<'_>, roles: &[RoleConfig]) -> Option<Rol
     Some(name)
 }
 
-/// Commands are given up before the next renewal is due. What follows from no key at all is.
+/// Commands are given up before the next renewal is due; a default always is.
 pub(super) fn roles_and_timeouts(top: &Reader<'_>, roles: &[RoleConfig]) {
     let Some(stores) = top.given(&STORE) else { return };
-    let commands = |timing: &Timing, timeout| Some(timing.check_command_timeout(timeout).err()?.to_string());
-    let rounds = |timing: &Timing, timeout| {
+    let commands = |timing: &Timing, timeout: Duration| Some(timing.check_command_timeout(timeout).err()?.to_string());
+    let rounds = |timing: &Timing, timeout: Duration| {
         let limit = timing.renew_period() / QUESTIONS;
         (timeout * QUESTIONS >= timing.renew_period()).then(|| {
             format!(
@@ -59,17 +59,16 @@ pub(super) fn roles_and_timeouts(top: &Reader<'_>, roles: &[RoleConfig]) {
             )
         })
     };
-    let objections: [(Reader<'_>, &dyn Fn(&Timing, Duration) -> Option<String>); 3] = [
-        (stores.at(&store::REDIS_KEY).at(&redis::COMMAND_TIMEOUT), &commands),
-        (stores.at(&store::KUBERNETES).at(&lease_objects::COMMAND_TIMEOUT), &commands),
-        (stores.at(&store::QUORUM_KEY).at(&quorum::COMMAND_TIMEOUT), &rounds),
-    ];
-    for (place, objection) in objections {
-        let Some(timeout) = place.read(&Span::POSITIVE) else { continue };
-        for role in roles {
-            if let Some(objection) = objection(&role.timing, timeout) {
-                place.problem(format!("{objection} (role {})", role.name));
-            }
+    slow_commands(&stores.at(&store::REDIS_KEY).at(&redis::COMMAND_TIMEOUT), roles, commands);
+    slow_commands(&stores.at(&store::KUBERNETES).at(&lease_objects::COMMAND_TIMEOUT), roles, commands);
+    slow_commands(&stores.at(&store::QUORUM_KEY).at(&quorum::COMMAND_TIMEOUT), roles, rounds);
+}
+
+fn slow_commands(place: &Reader<'_>, roles: &[RoleConfig], objection: impl Fn(&Timing, Duration) -> Option<String>) {
+    let Some(timeout) = place.read(&Span::POSITIVE) else { return };
+    for role in roles {
+        if let Some(objection) = objection(&role.timing, timeout) {
+            place.problem(format!("{objection} (role {})", role.name));
         }
     }
 }
