@@ -39,7 +39,6 @@ test: ## lint, then every test: units, simulation (2,000 seeds), real Redis, cha
 	@.ci/parts $(LINT) 'Helm for the charts' '.ci/charts' 'tests' 'cargo test --workspace --no-fail-fast'
 
 charts: ## write what is generated for the charts: tables, schema, golden files, copies of alerts and dashboards
-	BATON_CHARTS_WRITE=1 cargo test --lib the_schema_is_what_the_types_say
 	BATON_CHARTS_WRITE=1 cargo test --test charts the_schema_of_config
 	BATON_CHARTS_WRITE=1 cargo test --test charts
 

@@ -101,9 +101,23 @@ fn scale(number: &str, unit_millis: u64) -> Result<u64, DurationError> {
     whole.checked_mul(unit_millis).and_then(|ms| ms.checked_add(scaled / divisor)).ok_or(DurationError::TooLong)
 }
 
+/// A duration of whole milliseconds as [`parse`] takes it, in the largest unit of which it is a whole number.
+pub fn write(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    let whole = UNITS.iter().find(|(_, unit)| millis.is_multiple_of(u128::from(*unit)));
+    whole.map(|(name, unit)| format!("{}{name}", millis / u128::from(*unit))).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_written_in_their_largest_unit_and_read_back() {
+        for text in ["100ms", "1500ms", "15s", "90s", "1m", "6m", "24h"] {
+            assert_eq!(parse(text).map(write).as_deref(), Ok(text));
+        }
+    }
 
     #[test]
     fn durations_are_numbers_with_units() {

@@ -151,9 +151,9 @@ async fn look(config: &Config, of: StoreUse, store: &StoreConfig) -> Result<Opti
 }
 
 async fn audit_kubernetes(leases: &KubernetesConfig, config: &Config) -> Result<AuditReport, StoreError> {
-    let roles: Vec<RoleName> = config.roles.iter().map(|role| role.name.clone()).collect();
+    let roles: Vec<RoleName> = config.roles().iter().map(|role| role.name.clone()).collect();
     let here = config.own_store(StoreUse::Jobs).is_none();
-    let jobs: Vec<JobName> = config.jobs.iter().filter(|_| here).map(|job| job.name.clone()).collect();
+    let jobs: Vec<JobName> = config.jobs().iter().filter(|_| here).map(|job| job.name.clone()).collect();
     // No lease waits for it, so a slow answer is an answer; and nothing is listened to, so the seed is nothing.
     let command_timeout = leases.command_timeout.max(PATIENCE);
     let patient = KubernetesConfig { command_timeout, ..leases.clone() };

@@ -70,11 +70,11 @@ fn summary(config: &Config) -> String {
         StoreUse::Jobs => format!("jobs in {} of their own", kind(store)),
     });
     let stores = stores.collect::<Vec<_>>().join(", ");
-    let roles: Vec<&str> = config.roles.iter().map(|role| role.name.as_str()).collect();
+    let roles: Vec<&str> = config.roles().iter().map(|role| role.name.as_str()).collect();
     let count = roles.len();
     format!(
         "identity {}, {stores}, {count} role{} ({})",
-        config.identity,
+        config.identity(),
         if count == 1 { "" } else { "s" },
         roles.join(", ")
     )

@@ -50,8 +50,8 @@ pub fn purge(args: &PurgeArgs) -> Code {
         Err(code) => return code,
     };
     let file = args.file.config.display();
-    let role = config.roles.iter().map(|role| &role.name).find(|name| args.role.as_ref() == Some(name));
-    let job = config.jobs.iter().map(|job| &job.name).find(|name| args.job.as_ref() == Some(name));
+    let role = config.roles().iter().map(|role| &role.name).find(|name| args.role.as_ref() == Some(name));
+    let job = config.jobs().iter().map(|job| &job.name).find(|name| args.job.as_ref() == Some(name));
     if let Some(name) = role.map(RoleName::as_str).or(job.map(JobName::as_str)) {
         complain(format_args!("{file} configures {name}: remove it there, and on every replica, before you purge it"));
         return Exit::Usage.into();

@@ -73,7 +73,7 @@ pub fn quorum(args: QuorumArgs) -> Code {
         Ok(loaded) => loaded.config,
         Err(code) => return code,
     };
-    let StoreConfig::Quorum(quorum) = &config.store else {
+    let StoreConfig::Quorum(quorum) = config.store() else {
         complain(format_args!("{}: store: is no quorum: it has no members", file.config.display()));
         return Exit::Usage.into();
     };

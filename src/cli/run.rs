@@ -12,7 +12,7 @@ use super::{Code, init_logging, load, runtime};
 pub fn run(path: &Path) -> Code {
     let environment = Arc::new(Environment::process());
     let started = load(path, &environment).and_then(|loaded| {
-        init_logging(loaded.config.log)?;
+        init_logging(loaded.config.log())?;
         let runtime = runtime()?;
         let ended = runtime.block_on(app::run(path.to_owned(), loaded, environment));
         // A name that is still being resolved must not hold the end up.

@@ -1,89 +1,212 @@
 //! The configuration file: read, checked, watched.
 //!
 //! ```text
-//! file ──yaml──▶ Node ──environment──▶ Node ──structure──▶ Raw… ──check──▶ Config
-//!   └──position──▶ lines and columns for every problem ──────────┘
+//! file ──tree──▶ Node ──section: environment, keys──▶ roles, redis, locks, … ──agree──▶ Config
+//!   └─────tree: lines and columns for every problem ───────────┘
 //! ```
 //!
+//! * One section of the file is one module: its type, its keys (with bounds, defaults and what editors are told), and
+//!   what is judged within it. What one section asks of another is in `agree`.
 //! * [`load`](Config::load) reads a file, [`check_text`] a text. Both return a [`Loaded`], or a [`ConfigError`] with
 //!   every problem at once.
-//! * [`Config`] and what is in it can only come from there, so the rest of the program never meets an impossible value.
+//! * A [`Config`] can only come from there, so the rest of the program never meets an impossible one.
 //! * [`Watcher`] tells when the file, or a secret it names, has changed; [`Config::restart_needed`] and
 //!   [`Config::live_changes`] tell what a change means.
-//! * [`schema()`] is the JSON Schema for editors.
+//! * [`schema()`] is the JSON Schema for editors, printed from the same keys.
 
-mod check;
+mod agree;
 mod environment;
-mod extras;
-mod model;
-mod node;
-mod position;
+mod jobs;
+mod lease_objects;
+mod listeners;
+mod load;
+mod locks;
+mod pod;
 mod problem;
-mod raw;
-mod raw_jobs;
+mod quorum;
+mod redis;
+mod redis_url;
 mod reload;
-mod schema;
+mod roles;
+mod runs;
 #[cfg(test)]
 mod schema_tests;
-mod structure;
+mod secret;
+mod section;
+mod store;
+mod tree;
+mod value;
 mod watch;
-mod yaml;
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use check::url::server_of;
+pub use agree::mirror_name;
 pub use environment::{AbsentFiles, Environment};
-pub use extras::{DOMAIN, ExtrasConfig, PodConfig, dotted, is_object_name, mirror_name, role_label};
-pub use model::{
-    AckMode, ApiConfig, AppCheck, Config, ExecRun, Guard, HttpRun, JobConfig, KubernetesConfig, LocksConfig, LogConfig,
-    LogFormat, LogLevel, QuorumConfig, RedisConfig, Replication, Required, RoleConfig, RunConfig, Secret, StoreConfig,
-    StoreUse, TelemetryConfig, TlsConfig,
-};
+pub use jobs::JobConfig;
+pub use lease_objects::KubernetesConfig;
+pub use listeners::{ApiConfig, LogConfig, LogFormat, LogLevel, TelemetryConfig};
+pub use load::{Loaded, check_text, schema};
+pub use locks::{LOCK_LEASE_MIN, LocksConfig};
+pub use pod::{DOMAIN, ExtrasConfig, PodConfig, dotted, is_object_name, role_label};
 pub use problem::{ConfigError, Problem};
-pub use reload::LiveChanges;
-pub use schema::schema;
+pub use quorum::{QuorumConfig, Required};
+pub use redis::{AckMode, RedisConfig, Replication, TlsConfig};
+pub use redis_url::server_of;
+pub use reload::{Differences, LiveChanges};
+pub use roles::{AppCheck, RoleConfig};
+pub use runs::{ExecRun, HttpRun, RunConfig};
+pub use secret::Secret;
+pub use store::{JobLimits, StoreConfig};
 pub use watch::{Changes, Reload, Watcher};
 
 use crate::base::duration;
+use crate::protocol::RoleName;
+use value::Words;
 
-/// A larger file is not a configuration.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// What keys and objects begin with where nothing else is said.
+const PREFIX: &str = "baton";
 
-/// A configuration that passed every check.
+/// Everything `baton run` needs.
 #[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The configuration.
-    pub config: Config,
-    /// What is doubtful about it: to be logged, not to be refused.
-    pub warnings: Vec<Problem>,
-    /// The secret and certificate files that it names.
-    pub files: Vec<PathBuf>,
-    /// Those of `files` whose content changed since the configuration was last loaded. Empty on the first load.
-    pub rotated: Vec<PathBuf>,
-    /// The hash of the file's bytes, so that the watcher knows what was loaded.
-    content: Option<u64>,
+pub struct Config {
+    /// This replica's name for people. Never decides anything.
+    pub(crate) identity: Arc<str>,
+    /// The app's side.
+    pub(crate) api: ApiConfig,
+    /// The kubelet's and Prometheus's side.
+    pub(crate) telemetry: TelemetryConfig,
+    /// Where leases are kept.
+    pub(crate) store: StoreConfig,
+    /// The roles to campaign for; names are unique. One that is split is not among them, but each of its shards is
+    /// (`scheduler/0`, `scheduler/1`, …), all with the same timings and check.
+    pub(crate) roles: Vec<RoleConfig>,
+    /// What `/leader` means when there are several roles; one of `roles`.
+    pub(crate) default_role: Option<RoleName>,
+    /// What is written to the API server for people and Services.
+    pub(crate) kubernetes: ExtrasConfig,
+    /// Locks for the app, where the store has them ([`StoreConfig::without_locks`]).
+    pub(crate) locks: LocksConfig,
+    /// Scheduled runs, where the store has a ledger for them ([`StoreConfig::without_jobs`]); names are unique.
+    pub(crate) jobs: Vec<JobConfig>,
+    /// Where their ledgers are, if not in `store`.
+    pub(crate) jobs_store: Option<StoreConfig>,
+    /// How to log.
+    pub(crate) log: LogConfig,
 }
 
 impl Config {
-    /// Reads and checks a file.
+    /// This replica's name for people. Never decides anything.
+    pub fn identity(&self) -> &Arc<str> {
+        &self.identity
+    }
+
+    pub fn api(&self) -> &ApiConfig {
+        &self.api
+    }
+
+    pub fn telemetry(&self) -> TelemetryConfig {
+        self.telemetry
+    }
+
+    pub fn store(&self) -> &StoreConfig {
+        &self.store
+    }
+
+    /// Those to campaign for, with the shards of one that is split in its place.
+    pub fn roles(&self) -> &[RoleConfig] {
+        &self.roles
+    }
+
+    pub fn default_role(&self) -> Option<&RoleName> {
+        self.default_role.as_ref()
+    }
+
+    pub fn kubernetes(&self) -> &ExtrasConfig {
+        &self.kubernetes
+    }
+
+    pub fn locks(&self) -> &LocksConfig {
+        &self.locks
+    }
+
+    pub fn jobs(&self) -> &[JobConfig] {
+        &self.jobs
+    }
+
+    pub fn log(&self) -> LogConfig {
+        self.log
+    }
+
+    /// The same of one role alone, without its health check, for who has a command to run and no app to ask; and the
+    /// role as it was.
     ///
     /// # Errors
-    /// Every problem, or that the file cannot be read.
-    pub fn load(path: &Path, environment: &Environment) -> Result<Loaded, ConfigError> {
-        let bytes = read(path).map_err(|problem| ConfigError::single(path, problem))?;
-        check_bytes(&bytes, path, environment)
+    /// When there is no such role: what there is.
+    pub fn of_role(mut self, name: &RoleName) -> Result<(Self, RoleConfig), String> {
+        let Some(role) = self.roles.iter().find(|role| role.name == *name).cloned() else {
+            let known: Vec<&str> = self.roles.iter().map(|role| role.name.as_str()).collect();
+            return Err(format!("there is no role {name} in it; there is {}", known.join(", ")));
+        };
+        self.roles = vec![RoleConfig { app_check: None, ..role.clone() }];
+        self.default_role = None;
+        Ok((self, role))
+    }
+
+    /// The store that these have for themselves; none where they are in the one of the leases.
+    pub fn own_store(&self, of: StoreUse) -> Option<&StoreConfig> {
+        match of {
+            StoreUse::Leases => None,
+            StoreUse::Locks => self.locks.store.as_ref(),
+            StoreUse::Jobs => self.jobs_store.as_ref(),
+        }
+    }
+
+    /// Every store: that of the leases, then those that others have for themselves.
+    pub fn stores(&self) -> impl Iterator<Item = (StoreUse, &StoreConfig)> {
+        let own = [StoreUse::Locks, StoreUse::Jobs].into_iter().filter_map(|of| Some((of, self.own_store(of)?)));
+        std::iter::once((StoreUse::Leases, &self.store)).chain(own)
+    }
+
+    /// The store that these are in.
+    pub fn store_of(&self, of: StoreUse) -> &StoreConfig {
+        self.own_store(of).unwrap_or(&self.store)
     }
 }
 
-/// Checks a configuration text; `file` is its name in messages. Reads no file but the secrets and certificates it
-/// names.
-///
-/// # Errors
-/// Every problem of the text.
-pub fn check_text(text: &str, file: &str, environment: &Environment) -> Result<Loaded, ConfigError> {
-    check::check_text(text, file, environment)
+/// What a store keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreUse {
+    /// The leases of roles: `store:`, which may keep the others, too.
+    Leases,
+    /// Locks: `locks.store:`.
+    Locks,
+    /// Ledgers of jobs: `jobsStore:`.
+    Jobs,
+}
+
+impl StoreUse {
+    /// Where the configuration names its Redis.
+    pub const fn redis_key(self) -> &'static str {
+        match self {
+            Self::Leases => "store.redis",
+            Self::Locks => "locks.store.redis",
+            Self::Jobs => "jobsStore.redis",
+        }
+    }
+}
+
+/// `guard:` of a store (R5)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// `strict`
+    Strict,
+    /// `off`: available sooner after a restart of the store, at the price of two leaders at once.
+    Off,
+}
+
+impl Guard {
+    const WORDS: Words<Self> = Words::with_off(&[("strict", Self::Strict), ("off", Self::Off)], Self::Off);
 }
 
 /// Reads a duration as the file writes it: `500ms`, `15s`, `1.5s`, `1h30m`. For flags that mean the same.
@@ -92,37 +215,4 @@ pub fn check_text(text: &str, file: &str, environment: &Environment) -> Result<L
 /// What is wrong with the text, and what would be right.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| format!("{text:?} {error}"))
-}
-
-fn check_bytes(bytes: &[u8], path: &Path, environment: &Environment) -> Result<Loaded, ConfigError> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => {
-            let loaded = check_text(text, &path.display().to_string(), environment)?;
-            Ok(Loaded { content: Some(watch::hash_of(bytes)), ..loaded })
-        }
-        Err(error) => {
-            let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-            let message = "is not UTF-8 here; save the file as UTF-8".to_owned();
-            let problem = Problem { path: String::new(), line: Some(line), column: None, message };
-            Err(ConfigError::single(path, problem))
-        }
-    }
-}
-
-/// The content of a configuration file.
-fn read(path: &Path) -> Result<Vec<u8>, Problem> {
-    let cannot = |error: std::io::Error| Problem::of_file(format!("the file cannot be read: {error}"));
-    // A named pipe would be waited for, and a device never ends.
-    let about = std::fs::metadata(path).map_err(cannot)?;
-    if !about.is_file() {
-        return Err(Problem::of_file("is not a regular file; name the configuration file itself".to_owned()));
-    }
-    // Room for one byte more, so that one read has it all and the next finds its end: this is done every two seconds.
-    let mut bytes = Vec::with_capacity(usize::try_from(about.len().min(FILE_BYTES_MAX)).unwrap_or_default() + 1);
-    let file = std::fs::File::open(path).map_err(cannot)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Problem::of_file("the file is larger than 1 MiB, which no configuration is".to_owned()));
-    }
-    Ok(bytes)
 }

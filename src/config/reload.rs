@@ -2,33 +2,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::{Config, StoreUse};
+use super::{Config, StoreUse};
 use crate::protocol::RoleName;
 use crate::protocol::jobs::JobName;
 
 /// What can be applied without a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveChanges {
-    /// Roles that are new.
-    pub added: Vec<RoleName>,
-    /// Roles that are gone: to be drained and released.
-    pub removed: Vec<RoleName>,
-    /// Roles with other timings or another health check.
-    pub changed: Vec<RoleName>,
+    /// Those that are gone are drained and released; one with other timings or another health check is changed.
+    pub roles: Differences<RoleName>,
     /// Whether `defaultRole` is another.
     pub default_role: bool,
-    /// Jobs that are new.
-    pub jobs_added: Vec<JobName>,
-    /// Jobs that are gone.
-    pub jobs_removed: Vec<JobName>,
-    /// Jobs of which anything is different: schedule, policy, role or what a run is.
-    pub jobs_changed: Vec<JobName>,
+    /// One of which anything is different (schedule, policy, role or what a run is) is changed.
+    pub jobs: Differences<JobName>,
 }
 
-impl LiveChanges {
-    /// Whether there is nothing to do.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+/// What differs between two lists, by the names of their items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differences<N> {
+    pub added: Vec<N>,
+    pub removed: Vec<N>,
+    pub changed: Vec<N>,
+}
+
+impl<N> Default for Differences<N> {
+    fn default() -> Self {
+        Self { added: Vec::new(), removed: Vec::new(), changed: Vec::new() }
     }
 }
 
@@ -65,26 +64,14 @@ impl Config {
 
     /// What changes in `new` that is applied while running.
     pub fn live_changes(&self, new: &Self) -> LiveChanges {
-        let roles = differences(&self.roles, &new.roles, |role| &role.name);
         // Without ledgers none runs before the restart that brings a store which has them.
         let runs_jobs = self.store_of(StoreUse::Jobs).without_jobs().is_none();
-        let jobs = differences(&self.jobs, if runs_jobs { &new.jobs } else { &self.jobs }, |job| &job.name);
         LiveChanges {
-            added: roles.added,
-            removed: roles.removed,
-            changed: roles.changed,
+            roles: differences(&self.roles, &new.roles, |role| &role.name),
             default_role: self.default_role != new.default_role,
-            jobs_added: jobs.added,
-            jobs_removed: jobs.removed,
-            jobs_changed: jobs.changed,
+            jobs: differences(&self.jobs, if runs_jobs { &new.jobs } else { &self.jobs }, |job| &job.name),
         }
     }
-}
-
-struct Differences<N> {
-    added: Vec<N>,
-    removed: Vec<N>,
-    changed: Vec<N>,
 }
 
 /// What differs between two lists whose items are told apart by their names.
@@ -140,7 +127,7 @@ kubernetes: { events: false }
         ] {
             let changed = config(&BASE.replace(from, to));
             assert_eq!(base.restart_needed(&changed), [section], "{from} to {to}");
-            assert!(base.live_changes(&changed).is_empty(), "{from} to {to}");
+            assert_eq!(base.live_changes(&changed), LiveChanges::default(), "{from} to {to}");
         }
     }
 
@@ -151,9 +138,9 @@ kubernetes: { events: false }
             config(&BASE.replace("[{ name: a }, { name: b }]", "[{ name: a, leaseDuration: 30s }, { name: c }]"));
         let changes = base.live_changes(&changed);
         let names = |names: &[RoleName]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(names(&changes.added), ["c"]);
-        assert_eq!(names(&changes.removed), ["b"]);
-        assert_eq!(names(&changes.changed), ["a"]);
+        assert_eq!(names(&changes.roles.added), ["c"]);
+        assert_eq!(names(&changes.roles.removed), ["b"]);
+        assert_eq!(names(&changes.roles.changed), ["a"]);
         assert!(!changes.default_role && base.restart_needed(&changed).is_empty());
         let other_default = config(&BASE.replace("defaultRole: a", "defaultRole: b"));
         assert!(base.live_changes(&other_default).default_role);
@@ -166,15 +153,16 @@ kubernetes: { events: false }
         };
         let with = |jobs: &[String]| config(&format!("{BASE}jobs: [{}]\n", jobs.join(", ")));
         let base = with(&[job("a", ""), job("b", ""), job("c", "")]);
-        assert!(base.live_changes(&with(&[job("c", ""), job("b", ""), job("a", "")])).is_empty(), "another order");
+        let reordered = with(&[job("c", ""), job("b", ""), job("a", "")]);
+        assert_eq!(base.live_changes(&reordered), LiveChanges::default(), "another order");
         let names = |names: &[JobName]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         for more in [", timeZone: Europe/Berlin", ", suspend: true", ", backoffLimit: 1", ", catchUp: all"] {
             let changed = with(&[job("a", ""), job("c", more), job("d", "")]);
             let changes = base.live_changes(&changed);
-            assert_eq!(names(&changes.jobs_added), ["d"]);
-            assert_eq!(names(&changes.jobs_removed), ["b"]);
-            assert_eq!(names(&changes.jobs_changed), ["c"], "{more}");
-            assert!(changes.added.is_empty() && base.restart_needed(&changed).is_empty());
+            assert_eq!(names(&changes.jobs.added), ["d"]);
+            assert_eq!(names(&changes.jobs.removed), ["b"]);
+            assert_eq!(names(&changes.jobs.changed), ["c"], "{more}");
+            assert!(changes.roles.added.is_empty() && base.restart_needed(&changed).is_empty());
         }
     }
 }

@@ -12,8 +12,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::environment::Environment;
+use super::load::{Loaded, check_bytes, read};
 use super::problem::ConfigError;
-use super::{Loaded, check_bytes, read};
 
 /// How many looks in a row must miss a file before it counts as gone: an update may remove it for a moment.
 const MISSED_LOOKS_MAX: u32 = 3;

@@ -43,7 +43,7 @@ pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal, Used};
 pub use hold::{Hold, HoldState};
 pub use http::{LockCalls, ROUTES};
 pub use upkeep::ByOwner;
-pub use words::{LEASE_MIN, WAIT_MAX};
+pub use words::WAIT_MAX;
 
 /// Whether a lock is of one name, and one holder's alone: such a lock can be handed over from request to request.
 fn is_exclusive(names: &[LockName], permits: u32) -> bool {

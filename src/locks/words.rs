@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::acquire::Want;
 use super::desk::LockSettings;
+use crate::config::LOCK_LEASE_MIN;
 use crate::http::{
     Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, duration, read_body, shown,
 };
@@ -14,8 +15,6 @@ use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX}
 
 /// The longest that a request waits for a lock.
 pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
-/// The shortest lease of a lock: below it, ordinary scheduling delays would end it before the app knows of it.
-pub const LEASE_MIN: Duration = Duration::from_millis(100);
 
 /// How many locks are listed when nobody says.
 const LIMIT_DEFAULT: usize = 20;
@@ -154,8 +153,8 @@ fn wait(text: &str) -> Result<Duration, String> {
 fn lease(text: &str, settings: &LockSettings) -> Result<Duration, String> {
     let given = duration(text).map_err(|why| format!("lease {:?}: {why}", shown(text)))?;
     let max = settings.lease_max;
-    if given < LEASE_MIN || given > max {
-        return Err(format!("lease {:?}: from {LEASE_MIN:?} to {max:?} (locks.maxLease)", shown(text)));
+    if given < LOCK_LEASE_MIN || given > max {
+        return Err(format!("lease {:?}: from {LOCK_LEASE_MIN:?} to {max:?} (locks.maxLease)", shown(text)));
     }
     Ok(given)
 }

@@ -174,12 +174,12 @@ impl Telemetry {
             SystemEvent::ConfigReloaded(changes) => {
                 self.metrics.config_reloaded(ReloadOutcome::Ok);
                 info!(
-                    added = %names(&changes.added),
-                    removed = %names(&changes.removed),
-                    changed = %names(&changes.changed),
-                    jobs_added = %names(&changes.jobs_added),
-                    jobs_removed = %names(&changes.jobs_removed),
-                    jobs_changed = %names(&changes.jobs_changed),
+                    added = %names(&changes.roles.added),
+                    removed = %names(&changes.roles.removed),
+                    changed = %names(&changes.roles.changed),
+                    jobs_added = %names(&changes.jobs.added),
+                    jobs_removed = %names(&changes.jobs.removed),
+                    jobs_changed = %names(&changes.jobs.changed),
                     default_role_changed = changes.default_role,
                     "the changed configuration is in force"
                 );
@@ -321,7 +321,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::config::{LogConfig, LogFormat, LogLevel};
+    use crate::config::{Environment, LogConfig, LogFormat, LogLevel};
     use crate::protocol::{GuardCause, LossReason, SessionId, Token};
     use crate::telemetry::logging::caught::logged;
 
@@ -400,5 +400,31 @@ mod tests {
         let held = Event::Campaigned { outcome: CampaignOutcome::Held };
         assert_eq!((line(LogLevel::Info, &renewed), line(LogLevel::Info, &held)), (None, None));
         assert!(line(LogLevel::Trace, &renewed).is_some() && line(LogLevel::Debug, &held).is_some());
+    }
+    #[test]
+    fn a_reload_tells_what_it_changed_of_roles_of_jobs_and_of_the_default() {
+        let config = |roles: &str, more: &str| {
+            let text = format!("identity: a\nstore: {{memory: }}\nroles: [{roles}, {{name: b}}]\n{more}\n");
+            crate::config::check_text(&text, "t.yaml", &Environment::new(|_| None, None)).unwrap().config
+        };
+        let job = "jobs: [{name: j, role: b, schedule: '@daily', run: {exec: {command: [x]}}}]";
+        let base = config("{name: a}", "");
+        for (new, field, value) in [
+            (config("{name: a, leaseDuration: 30s}", ""), "changed", "\"a\""),
+            (config("{name: c}, {name: a}", ""), "added", "\"c\""),
+            (config("{name: a}", job), "jobs_added", "\"j\""),
+            (config("{name: a}", "defaultRole: b"), "default_role_changed", "true"),
+        ] {
+            let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
+            let text = logged(LogConfig { level: LogLevel::Info, format: LogFormat::Json }, || {
+                telemetry.record_system(&SystemEvent::ConfigReloaded(base.live_changes(&new)));
+            });
+            let line: Value = serde_json::from_str(&text).unwrap();
+            for other in ["added", "removed", "changed", "jobs_added", "jobs_removed", "jobs_changed"] {
+                let expected = if other == field { value } else { "\"\"" };
+                assert_eq!(line[other].to_string(), expected, "{other} in {line}");
+            }
+            assert_eq!(line["default_role_changed"], field == "default_role_changed", "{line}");
+        }
     }
 }

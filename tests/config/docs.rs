@@ -29,7 +29,7 @@ fn paths(root: &serde_json::Value, object: &serde_json::Value, prefix: &str, fou
 
 #[test]
 fn every_key_is_documented_under_its_path() {
-    let (page, schema) = (page("configuration.md"), serde_json::from_str(schema()).unwrap());
+    let (page, schema) = (page("configuration.md"), serde_json::from_str(&schema()).unwrap());
     let mut found = Vec::new();
     paths(&schema, &schema, "", &mut found);
     assert!(found.len() > 45 && found.contains(&"roles[].appCheck.httpGet.port".to_owned()), "{found:?}");

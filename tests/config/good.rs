@@ -8,8 +8,10 @@ use secrecy::ExposeSecret;
 use crate::support::{BASE, check, environment, good, good_with};
 
 fn redis(text: &str) -> RedisConfig {
-    let StoreConfig::Redis(redis) = good(text).store else { panic!("not redis:\n{text}") };
-    *redis
+    match good(text).store() {
+        StoreConfig::Redis(redis) => (**redis).clone(),
+        other => panic!("{other:?}:\n{text}"),
+    }
 }
 
 const fn ms(ms: u64) -> Duration {
@@ -19,13 +21,13 @@ const fn ms(ms: u64) -> Duration {
 #[test]
 fn what_is_not_given_has_its_default() {
     let config = good(BASE);
-    assert_eq!(&*config.identity, "web-0");
-    assert_eq!(config.api.listen.to_string(), "127.0.0.1:4040");
-    assert!(config.api.token.is_none());
-    assert_eq!(config.telemetry.listen.to_string(), "0.0.0.0:4041");
-    assert_eq!((config.log.level, config.log.format), (LogLevel::Info, LogFormat::Json));
-    assert_eq!(config.default_role, None);
-    let role = &config.roles[0];
+    assert_eq!(&**config.identity(), "web-0");
+    assert_eq!(config.api().listen.to_string(), "127.0.0.1:4040");
+    assert!(config.api().token.is_none());
+    assert_eq!(config.telemetry().listen.to_string(), "0.0.0.0:4041");
+    assert_eq!((config.log().level, config.log().format), (LogLevel::Info, LogFormat::Json));
+    assert_eq!(config.default_role(), None);
+    let role = &config.roles()[0];
     assert_eq!((role.name.as_str(), &role.app_check), ("scheduler", &None));
     let timing = role.timing;
     assert_eq!((timing.lease_duration(), timing.renew_period()), (ms(15_000), ms(5_000)));
@@ -41,7 +43,7 @@ fn what_is_not_given_has_its_default() {
 
 #[test]
 fn a_long_lease_makes_no_long_promises_unless_it_is_told_to() {
-    let validity = |more: &str| good(&format!("{BASE}    leaseDuration: {more}\n")).roles[0].timing.answer_validity();
+    let validity = |more: &str| good(&format!("{BASE}    leaseDuration: {more}\n")).roles()[0].timing.answer_validity();
     for (more, expected) in [
         ("6s", ms(2_000)),
         ("10m", ms(5_000)),
@@ -54,7 +56,7 @@ fn a_long_lease_makes_no_long_promises_unless_it_is_told_to() {
 
 #[test]
 fn locks_are_there_with_their_defaults_and_guarded_for_a_lease() {
-    let locks = |more: &str| good(&format!("{BASE}{more}\n")).locks;
+    let locks = |more: &str| good(&format!("{BASE}{more}\n")).locks().clone();
     let config = locks("");
     assert_eq!((config.lease, config.max_lease, config.guard), (ms(30_000), ms(3_600_000), ms(30_000)));
     assert_eq!(config.max_waiters, 10_000);
@@ -64,7 +66,7 @@ fn locks_are_there_with_their_defaults_and_guarded_for_a_lease() {
     assert!(config.dapr_stores.is_empty(), "Dapr's lock API is not answered unless it is asked for");
     assert_eq!(locks("locks: { dapr: { stores: [lockstore, other.one] } }").dapr_stores, ["lockstore", "other.one"]);
     let doubtful = check(&format!("{BASE}locks: {{ guard: 10s }}\n")).unwrap();
-    assert_eq!(doubtful.config.locks.guard, ms(10_000));
+    assert_eq!(doubtful.config.locks().guard, ms(10_000));
     assert_eq!(doubtful.warnings.len(), 1, "{:?}", doubtful.warnings);
     assert!(doubtful.warnings[0].message.contains("less than lease"));
 }
@@ -100,10 +102,10 @@ jobs: []
 log: { level: debug, format: text }
 ",
     );
-    assert_eq!(config.api.listen.to_string(), "[::1]:5050");
-    assert_eq!(config.default_role.as_ref().map(|name| name.as_str()), Some("b"));
-    assert_eq!((config.log.level, config.log.format), (LogLevel::Debug, LogFormat::Text));
-    let role = &config.roles[0];
+    assert_eq!(config.api().listen.to_string(), "[::1]:5050");
+    assert_eq!(config.default_role().as_ref().map(|name| name.as_str()), Some("b"));
+    assert_eq!((config.log().level, config.log().format), (LogLevel::Debug, LogFormat::Text));
+    let role = &config.roles()[0];
     assert_eq!((role.timing.lease_duration(), role.timing.answer_validity()), (ms(60_000), ms(1_500)));
     let check = role.app_check.as_ref().unwrap();
     assert_eq!((check.host.as_str(), check.port, check.path.as_str()), ("[::1]", 8080, "/ok?full=1"));
@@ -112,12 +114,12 @@ log: { level: debug, format: text }
         (ms(500), ms(500), 5),
         "a check ends before the next"
     );
-    let StoreConfig::Redis(redis) = config.store else { panic!("not redis") };
+    let StoreConfig::Redis(redis) = config.store() else { panic!("not redis") };
     assert_eq!((redis.key_prefix.as_str(), redis.command_timeout, redis.guard), ("shop:baton", ms(800), Guard::Off));
     let replication = redis.replication;
     assert_eq!((replication.acks, replication.mode, replication.timeout), (2, AckMode::WaitAof, ms(300)));
-    let value = |secret: Option<Secret>| secret.unwrap().read().unwrap().expose_secret().to_owned();
-    assert_eq!((value(redis.username), value(redis.password)), ("app".to_owned(), "pass".to_owned()));
+    let value = |secret: &Option<Secret>| secret.as_ref().unwrap().read().unwrap().expose_secret().to_owned();
+    assert_eq!((value(&redis.username), value(&redis.password)), ("app".to_owned(), "pass".to_owned()));
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn two_listeners_on_any_free_port_or_on_two_addresses_do_not_collide() {
     for (api, telemetry) in [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:4040", "127.0.0.2:4040")] {
         let config = good(&format!("api: {{listen: '{api}'}}\ntelemetry: {{listen: '{telemetry}'}}\n{BASE}"));
         assert_eq!(
-            (config.api.listen.to_string(), config.telemetry.listen.to_string()),
+            (config.api().listen.to_string(), config.telemetry().listen.to_string()),
             (api.into(), telemetry.into())
         );
     }
@@ -143,10 +145,10 @@ fn two_listeners_on_any_free_port_or_on_two_addresses_do_not_collide() {
 #[test]
 fn the_identity_is_the_pods_name_else_the_hosts() {
     let unnamed = BASE.replace("identity: web-0\n", "");
-    assert_eq!(&*good_with(&unnamed, &[("POD_NAME", "web-7")]).identity, "web-7");
-    assert_eq!(&*good_with(&unnamed, &[("POD_NAME", "")]).identity, "host-0");
-    assert_eq!(&*good(&unnamed).identity, "host-0");
-    assert_eq!(&*good_with(BASE, &[("POD_NAME", "web-7")]).identity, "web-0");
+    assert_eq!(&**good_with(&unnamed, &[("POD_NAME", "web-7")]).identity(), "web-7");
+    assert_eq!(&**good_with(&unnamed, &[("POD_NAME", "")]).identity(), "host-0");
+    assert_eq!(&**good(&unnamed).identity(), "host-0");
+    assert_eq!(&**good_with(BASE, &[("POD_NAME", "web-7")]).identity(), "web-0");
 }
 
 #[test]
@@ -161,10 +163,10 @@ roles:
 ";
     let variables = [("N", "0"), ("PASSWORD", "a%3A"), ("ACKS", "2"), ("ROLE", "r"), ("PORT", "8080")];
     let config = good_with(text, &variables);
-    assert_eq!((&*config.identity, config.roles[0].name.as_str()), ("web-0", "r"));
-    assert_eq!(config.roles[0].timing.lease_duration(), ms(20_000));
-    assert_eq!(config.roles[0].app_check.as_ref().unwrap().port, 8080);
-    let StoreConfig::Redis(redis) = config.store else { panic!("not redis") };
+    assert_eq!((&**config.identity(), config.roles()[0].name.as_str()), ("web-0", "r"));
+    assert_eq!(config.roles()[0].timing.lease_duration(), ms(20_000));
+    assert_eq!(config.roles()[0].app_check.as_ref().unwrap().port, 8080);
+    let StoreConfig::Redis(redis) = config.store() else { panic!("not redis") };
     assert_eq!(redis.url.expose_secret(), "redis://:a%3A@redis");
     assert_eq!(redis.replication.acks, 2);
     let injected = [("N", "0\nroles: []"), ("PASSWORD", "p"), ("ACKS", "1"), ("ROLE", "r"), ("PORT", "8080")];
@@ -184,14 +186,14 @@ fn both_spellings_of_off_switch_the_guard_off() {
 #[test]
 fn yaml_may_be_written_in_its_other_ways() {
     let anchored = "store: {memory: }\nroles:\n- &a {name: a}\n- {name: b}\nlog: &log {level: warn}\n";
-    assert_eq!(good(anchored).roles.len(), 2);
+    assert_eq!(good(anchored).roles().len(), 2);
     let aliased =
         BASE.replace("identity: web-0", "identity: &name scheduler").replace("name: scheduler", "name: *name");
-    assert_eq!(good(&aliased).roles[0].name.as_str(), "scheduler");
-    assert_eq!(&*good(&BASE.replace('\n', "\r\n")).identity, "web-0");
-    assert_eq!(&*good(&format!("\u{feff}{BASE}")).identity, "web-0");
-    assert_eq!(&*good(&format!("---\n{BASE}...\n")).identity, "web-0");
-    assert_eq!(&*good(r#"{"store":{"memory":{}},"roles":[{"name":"a"}],"identity":"json"}"#).identity, "json");
+    assert_eq!(good(&aliased).roles()[0].name.as_str(), "scheduler");
+    assert_eq!(&**good(&BASE.replace('\n', "\r\n")).identity(), "web-0");
+    assert_eq!(&**good(&format!("\u{feff}{BASE}")).identity(), "web-0");
+    assert_eq!(&**good(&format!("---\n{BASE}...\n")).identity(), "web-0");
+    assert_eq!(&**good(r#"{"store":{"memory":{}},"roles":[{"name":"a"}],"identity":"json"}"#).identity(), "json");
 }
 
 #[test]
@@ -221,8 +223,8 @@ fn doubtful_choices_are_warnings() {
 fn leases_in_kubernetes_need_no_key_and_take_them_all() {
     let leases = |store: &str, lease: &str| {
         let text = format!("store: {store}\nroles: [{{name: a, leaseDuration: {lease}}}]\nidentity: web-0\n");
-        match good(&text).store {
-            StoreConfig::Kubernetes(leases) => leases,
+        match good(&text).store() {
+            StoreConfig::Kubernetes(leases) => leases.clone(),
             other => panic!("{other:?}"),
         }
     };
@@ -239,8 +241,8 @@ fn leases_in_kubernetes_need_no_key_and_take_them_all() {
 fn shards_are_roles_with_the_timings_and_the_check_of_theirs() {
     let role = "- {name: a, shards: 3, leaseDuration: 9s, appCheck: {httpGet: {port: 80}}}\n  - {name: b, shards: 1}";
     let config = good(&BASE.replace("- name: scheduler", role));
-    let names: Vec<&str> = config.roles.iter().map(|role| role.name.as_str()).collect();
+    let names: Vec<&str> = config.roles().iter().map(|role| role.name.as_str()).collect();
     assert_eq!(names, ["a/0", "a/1", "a/2", "b"]);
-    assert!(config.roles[..3].iter().all(|role| role.timing == config.roles[0].timing && role.app_check.is_some()));
-    assert!(config.roles[3].app_check.is_none());
+    assert!(config.roles()[..3].iter().all(|role| role.timing == config.roles()[0].timing && role.app_check.is_some()));
+    assert!(config.roles()[3].app_check.is_none());
 }

@@ -19,7 +19,7 @@ const HTTP: &str = "name: nightly\nschedule: 0 2 * * *\nrun: { http: { url: 'htt
 const EXEC: &str = "name: sweep\nschedule: 0 2 * * *\nrun: { exec: { command: [sweep] } }";
 
 fn job(text: &str) -> JobConfig {
-    good(&file(text)).jobs.remove(0)
+    good(&file(text)).jobs()[0].clone()
 }
 
 fn http(text: &str) -> HttpRun {
@@ -58,7 +58,7 @@ fn what_is_not_given_is_as_kubernetes_has_it() {
     assert_eq!((run.timeout, run.success, run.heartbeat_timeout), (s(30), vec![200..=299], s(60)));
     let run = exec(EXEC);
     assert_eq!((run.command, run.env, run.grace, run.output_max), (vec!["sweep".to_owned()], vec![], s(5), 65_536));
-    assert!(good(BASE).jobs.is_empty() && good(&format!("{BASE}jobs: []\n")).jobs.is_empty());
+    assert!(good(BASE).jobs().is_empty() && good(&format!("{BASE}jobs: []\n")).jobs().is_empty());
     assert!(check(&file(HTTP)).unwrap().warnings.is_empty());
 }
 
@@ -119,7 +119,7 @@ run:
 fn a_programs_grace_fits_its_roles_timing() {
     let grace = |role: &str| {
         let text = file(EXEC).replace("- name: scheduler", role);
-        let RunConfig::Exec(run) = &good(&text).jobs[0].run else { panic!("{text}") };
+        let RunConfig::Exec(run) = good(&text).jobs()[0].run.clone() else { panic!("{text}") };
         run.grace
     };
     assert_eq!(grace("- { name: a, leaseDuration: 3s }"), s(1), "the answer's validity, a third of the lease");
@@ -135,7 +135,7 @@ fn secrets_come_from_files_and_the_environment_and_are_not_shown() {
     let text = "name: a\nschedule: '@daily'\nrun:\n  http:\n    url: 'http://a/?key=${KEY}'\n    body: '${KEY}'\n    \
                 headers: [{ name: A, value: '${KEY}' }, { name: B, valueFile: FILE }]";
     let config = good_with(&file(&text.replace("FILE", path.to_str().unwrap())), &[("KEY", "hunter2")]);
-    let RunConfig::Http(run) = &config.jobs[0].run else { panic!("{config:?}") };
+    let RunConfig::Http(run) = &config.jobs()[0].run else { panic!("{config:?}") };
     for (_, secret) in &run.headers {
         assert_eq!(secret.read().unwrap().expose_secret(), "hunter2");
     }
@@ -233,7 +233,7 @@ fn a_job_needs_its_role_named_when_there_are_several() {
     let told = problems(&several, &[]);
     assert!(told.len() == 1 && told[0].1 == "jobs[0].role", "{told:?}");
     assert!(told[0].2.contains("add one of `a`, `b`"), "{told:?}");
-    assert_eq!(good(&several.replace("schedule:", "role: b\n    schedule:")).jobs[0].role.as_str(), "b");
+    assert_eq!(good(&several.replace("schedule:", "role: b\n    schedule:")).jobs()[0].role.as_str(), "b");
     // Of a role that is wrong itself one problem is enough.
     let told = problems(&file(HTTP).replace("- name: scheduler", "- name: Scheduler"), &[]);
     assert_eq!(told.len(), 1, "{told:?}");
@@ -357,9 +357,9 @@ fn stores_without_a_ledger_take_no_jobs() {
     let quorum = "quorum: { members: [{ url: 'redis://a' }, { url: 'redis://b' }, { url: 'redis://c' }] }";
     let told = problems(&file(HTTP).replace(REDIS, quorum), &[]);
     assert!(told.len() == 1 && told[0].1 == "jobs" && told[0].2.contains("independent masters"), "{told:?}");
-    assert!(good(&format!("{BASE}jobs: []\n").replace(REDIS, quorum)).jobs.is_empty());
+    assert!(good(&format!("{BASE}jobs: []\n").replace(REDIS, quorum)).jobs().is_empty());
     for store in ["memory: {}", "kubernetes: {}"] {
-        assert_eq!(good(&file(HTTP).replace(REDIS, store)).jobs.len(), 1, "{store}");
+        assert_eq!(good(&file(HTTP).replace(REDIS, store)).jobs().len(), 1, "{store}");
     }
 }
 
@@ -376,7 +376,7 @@ fn ledgers_in_lease_objects_are_not_written_all_the_time_and_have_room_for_some_
         let told = refused(schedule, to);
         assert!(told.len() == 1 && (told[0].0, told[0].1.as_str()) == (9, "jobs[0].schedule"), "{to}: {told:?}");
         assert!(told[0].2.contains(fragment), "{to}: {told:?}");
-        assert!(good(&file(&HTTP.replace(schedule, to))).jobs.len() == 1, "Redis takes it");
+        assert!(good(&file(&HTTP.replace(schedule, to))).jobs().len() == 1, "Redis takes it");
     }
     for (key, over, most) in [("successfulJobsHistoryLimit", 101, 100), ("failedJobsHistoryLimit", 36, 35)] {
         let told = refused("name: nightly", &format!("name: nightly\n{key}: {over}"));
@@ -384,7 +384,7 @@ fn ledgers_in_lease_objects_are_not_written_all_the_time_and_have_room_for_some_
         assert!(told[0].2.contains(&format!("at most {most}, because a Lease object has no room")), "{told:?}");
     }
     let most = "name: nightly\nsuccessfulJobsHistoryLimit: 100\nfailedJobsHistoryLimit: 35";
-    let taken = |from: &str, to: &str| good(&file(&HTTP.replace(from, to)).replace(REDIS, leases)).jobs.len();
+    let taken = |from: &str, to: &str| good(&file(&HTTP.replace(from, to)).replace(REDIS, leases)).jobs().len();
     assert_eq!(taken("name: nightly", most), 1);
     for to in ["'@every 10s'", "'*/10 * * * * *'", "'* * * * *'"] {
         assert_eq!(taken(schedule, to), 1, "{to}");
@@ -409,7 +409,7 @@ fn many_jobs_are_read_and_more_than_ten_thousand_are_not() {
     let job = |n: usize| format!("- {{name: j{n}, schedule: '0 2 * * *', run: *r}}\n");
     let jobs: String = (1..2_000).map(job).collect();
     let first = "- {name: j0, schedule: '@daily', run: &r {http: {url: 'http://a'}}}\n";
-    assert_eq!(good(&format!("{BASE}jobs:\n{first}{jobs}")).jobs.len(), 2_000);
+    assert_eq!(good(&format!("{BASE}jobs:\n{first}{jobs}")).jobs().len(), 2_000);
     let told = problems(&format!("{BASE}jobs: [{}{{}}]\n", "{},".repeat(10_000)), &[]);
     assert_eq!((told[0].0, told[0].1.as_str()), (7, "jobs"), "{:?}", told[0]);
     assert!(told[0].2.contains("are 10001; no more than 10000 are taken"), "{:?}", told[0]);

@@ -61,28 +61,31 @@ fn an_identity_that_does_not_tell_the_pod_is_doubtful_and_so_is_a_pod_that_is_no
         check_text(&text, "config.yaml", &environment(variables).absent_files(absent)).unwrap_or_else(|e| panic!("{e}"))
     };
     let told = loaded(&POD, AbsentFiles::Refuse);
-    assert!(told.warnings.is_empty() && told.config.kubernetes.any(), "{:?}", told.warnings);
-    assert_eq!(told.config.kubernetes.pod.map(|pod| pod.uid), Some("1b3f-22".to_owned()));
+    assert!(told.warnings.is_empty() && told.config.kubernetes().any(), "{:?}", told.warnings);
+    assert_eq!(told.config.kubernetes().pod.as_ref().map(|pod| pod.uid.as_str()), Some("1b3f-22"));
     let other = [("POD_NAME", "web-1"), POD[1], POD[2]];
     let told = loaded(&other, AbsentFiles::Refuse).warnings;
     assert_eq!((told.len(), told[0].path.as_str()), (1, "identity"), "{told:?}");
     // On the machine of who writes the file there is no pod.
     let told = loaded(&[], AbsentFiles::Warn);
     assert_eq!((told.warnings.len(), told.warnings[0].path.as_str()), (1, "kubernetes"), "{:?}", told.warnings);
-    assert_eq!(told.config.kubernetes.pod, None);
+    assert_eq!(told.config.kubernetes().pod, None);
 }
 
 #[test]
 fn a_faster_failover_needs_the_pods_name_as_identity_and_a_path_for_its_message() {
     let on = "kubernetes: {fastFailover: true}\nstore:";
     let config = good_with(&BASE.replace("store:", on), &POD);
-    assert_eq!(config.kubernetes.fast_failover, Some("/dev/termination-log".into()));
-    assert!(!config.kubernetes.any() && config.kubernetes.pod.is_some(), "nothing is written, and its pod is known");
+    assert_eq!(config.kubernetes().fast_failover, Some("/dev/termination-log".into()));
+    assert!(
+        !config.kubernetes().any() && config.kubernetes().pod.is_some(),
+        "nothing is written, and its pod is known"
+    );
     let path = on.replace("true", "true, terminationMessagePath: /tmp/end");
     let config = good_with(&BASE.replace("store:", &path), &POD);
-    assert_eq!(config.kubernetes.fast_failover, Some("/tmp/end".into()));
+    assert_eq!(config.kubernetes().fast_failover, Some("/tmp/end".into()));
     let off = good_with(&BASE.replace("store:", &path.replace("true", "false")), &POD);
-    assert_eq!(off.kubernetes.fast_failover, None);
+    assert_eq!(off.kubernetes().fast_failover, None);
     let told = problems(&BASE.replace("store:", &on.replace("true", "true, terminationMessagePath: end")), &POD);
     assert_eq!((told.len(), told[0].1.as_str()), (1, "kubernetes.terminationMessagePath"), "{told:?}");
     let other = [("POD_NAME", "web-1"), POD[1], POD[2]];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baton::config::{Config, Guard, RedisConfig, Secret, StoreConfig, StoreUse, check_text};
+use baton::config::{Config, Guard, LiveChanges, RedisConfig, Secret, StoreConfig, StoreUse, check_text};
 
 use crate::support::{check, environment, good, good_with, problems};
 
@@ -36,7 +36,7 @@ fn they_take_every_word_of_a_redis_and_have_its_defaults() {
         assert_eq!((plain.key_prefix.as_str(), plain.guard, plain.replication.acks), ("baton", Guard::Strict, 0));
         assert_eq!(plain.command_timeout, Duration::from_secs(1), "roles renew every five seconds");
         assert!(matches!(config.store_of(of), StoreConfig::Redis(_)));
-        assert!(matches!(config.store, StoreConfig::Kubernetes(_)));
+        assert!(matches!(config.store(), StoreConfig::Kubernetes(_)));
         let whole = "      url: 'rediss-sentinel://${HOST}:26379/1?sentinelServiceName=main'\n      username: u\n      \
                      password: '${PASSWORD}'\n      tls: {}\n      keyPrefix: shop\n      commandTimeout: 4s\n      \
                      replication: { acks: 2, mode: waitaof, timeout: 3s }\n      guard: off\n";
@@ -184,6 +184,6 @@ fn their_files_are_watched_and_a_change_asks_for_a_restart() {
     let without = loaded(QUORUM).config;
     let both = loaded(&with(&one, &two)).config;
     assert_eq!(without.restart_needed(&both), ["locks", "jobsStore"]);
-    assert!(without.live_changes(&both).is_empty());
-    assert_eq!(both.live_changes(&without).jobs_removed.len(), 1);
+    assert_eq!(without.live_changes(&both), LiveChanges::default());
+    assert_eq!(both.live_changes(&without).jobs.removed.len(), 1);
 }

@@ -23,7 +23,7 @@ fn members(urls: &[&str]) -> String {
 const THREE: [&str; 3] = ["redis://a", "redis://b:6380/1", "redis://c"];
 
 fn quorum(text: &str) -> QuorumConfig {
-    let StoreConfig::Quorum(quorum) = good(text).store else { panic!("no quorum:\n{text}") };
+    let StoreConfig::Quorum(quorum) = good(text).store().clone() else { panic!("no quorum:\n{text}") };
     *quorum
 }
 

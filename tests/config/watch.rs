@@ -85,7 +85,7 @@ async fn a_moved_configmap_is_noticed_by_waiting_for_it() {
     for role in ["first", "second"] {
         mount.update(&[("config.yaml", &named(role))]);
         let reload = tokio::time::timeout(BOUND, changes.next()).await.expect("the change was not noticed");
-        assert_eq!(changed(Some(reload)).config.roles[0].name.as_str(), role);
+        assert_eq!(changed(Some(reload)).config.roles()[0].name.as_str(), role);
     }
 }
 
@@ -106,7 +106,7 @@ fn what_changed_between_loading_and_watching_is_told_first() {
     let loaded = Config::load(&path, &environment).unwrap();
     mount.update(&[("config.yaml", &named("meanwhile"))]);
     let mut watcher = Watcher::new(&path, environment, &loaded);
-    assert_eq!(changed(watcher.look()).config.roles[0].name.as_str(), "meanwhile");
+    assert_eq!(changed(watcher.look()).config.roles()[0].name.as_str(), "meanwhile");
 }
 
 #[test]

@@ -401,7 +401,7 @@ fn files_of_secrets_are_looked_into() {
         assert!(told[0].2.contains(fragment), "{told:?}");
     }
     let open = format!("api: {{listen: '0.0.0.0:4040', tokenFile: {good}}}\n{BASE}");
-    let token = check(&open).unwrap().config.api.token.unwrap().read().unwrap();
+    let token = check(&open).unwrap().config.api().token.as_ref().unwrap().read().unwrap();
     assert_eq!(token.expose_secret(), "s3cret");
 }
 
@@ -513,7 +513,7 @@ fn shards_are_refused_with_the_reason_where_the_store_cannot_spread_them() {
 fn more_roles_than_a_sidecar_takes_are_refused_with_each_shard_counted() {
     let roles = |count: usize| (0..count).map(|n| format!("  - name: role-{n}\n")).collect::<String>();
     let with = |more: &str| BASE.replace("  - name: scheduler\n", more);
-    assert_eq!(check(&with(&roles(1_000))).map(|loaded| loaded.config.roles.len()).ok(), Some(1_000));
+    assert_eq!(check(&with(&roles(1_000))).map(|loaded| loaded.config.roles().len()).ok(), Some(1_000));
     let split = "  - { name: a, shards: 256 }\n  - { name: b, shards: 256 }\n  - { name: c, shards: 256 }\n";
     assert!(check(&with(&(split.to_owned() + &roles(232)))).is_ok());
     for (text, count) in [(roles(1_001), 1_001), (split.to_owned() + &roles(233), 1_001), (roles(20_000), 20_000)] {

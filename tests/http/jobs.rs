@@ -226,7 +226,7 @@ async fn a_long_list_of_jobs_lets_others_have_their_turn() {
     let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::now())));
     let store = Arc::new(MemoryStore::new(clock()));
     let (desk, _listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry, Entropy::from_system());
-    desk.run(&config.jobs, &config.roles, &roles).await;
+    desk.run(config.jobs(), config.roles(), &roles).await;
     let turns = Arc::new(AtomicUsize::new(0));
     let taken = Arc::clone(&turns);
     let other = tokio::spawn(async move {

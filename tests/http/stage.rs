@@ -279,7 +279,7 @@ async fn jobs(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobService>, [JoinHa
     let store = Arc::new(MemoryStore::new(clock()));
     let entropy = Entropy::from_system();
     let (desk, listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry.clone(), entropy);
-    desk.run(&config.jobs, &config.roles, roles).await;
+    desk.run(config.jobs(), config.roles(), roles).await;
     (desk, [listener, tokio::spawn(accept_all(app))])
 }
 

@@ -93,7 +93,7 @@ pub fn dev(args: DevArgs) -> Code {
         Ok(configs) => configs,
         Err(code) => return code,
     };
-    if let Err(code) = init_logging(configs[0].log) {
+    if let Err(code) = init_logging(configs[0].log()) {
         return code;
     }
     block_on(stage::run(configs, args.port))

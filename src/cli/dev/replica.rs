@@ -35,7 +35,7 @@ impl Replica {
         let (order, orders) = watch::channel(Order::Run);
         let (started, starting) = oneshot::channel();
         let (ending, ended) = oneshot::channel();
-        let name = config.identity.to_string();
+        let name = config.identity().to_string();
         std::thread::Builder::new()
             .name(name)
             .spawn(move || {

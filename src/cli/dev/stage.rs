@@ -56,7 +56,7 @@ pub async fn run(configs: Vec<Config>, port: u16) -> Code {
     };
     say(stage.introduction(port));
     for (config, replica) in stage.configs.iter().zip(stage.replicas.iter().flatten()) {
-        follow(&mut stage.narrators, &config.identity, replica.roles());
+        follow(&mut stage.narrators, config.identity(), replica.roles());
     }
     stage.play(signals, control).await
 }
@@ -72,7 +72,7 @@ fn fail(error: &StartError) -> Code {
 impl Stage {
     async fn open(configs: Vec<Config>) -> Result<Self, StartError> {
         let clock: SharedClock = Arc::new(BootClock);
-        let shared = configs.first().filter(|config| matches!(config.store, StoreConfig::Memory));
+        let shared = configs.first().filter(|config| matches!(config.store(), StoreConfig::Memory));
         let memory = shared.map(|config| open_stores(config, &clock)).transpose()?;
         let mut replicas = Vec::new();
         for config in &configs {
@@ -89,7 +89,7 @@ impl Stage {
                 request = next_request(control.as_ref()) => self.obey(request).await,
                 Some(n) = self.due.next(), if !self.due.is_empty() => self.replace(n).await,
                 (n, exit) = any_ended(&mut self.replicas) => {
-                    complain(format_args!("baton dev: {} ended by itself: {exit:?}", self.configs[n].identity));
+                    complain(format_args!("baton dev: {} ended by itself: {exit:?}", self.configs[n].identity()));
                     return exit.unwrap_or(Exit::Bug).into();
                 }
             }
@@ -100,7 +100,8 @@ impl Stage {
         let words: Vec<&str> = request.line.split(' ').collect();
         let answer = match words[..] {
             ["addresses"] => {
-                let addresses: Vec<String> = self.configs.iter().map(|config| config.api.listen.to_string()).collect();
+                let addresses: Vec<String> =
+                    self.configs.iter().map(|config| config.api().listen.to_string()).collect();
                 format!("ok {}", addresses.join(" "))
             }
             ["kill", which] => self.kill(which).await,
@@ -114,7 +115,7 @@ impl Stage {
         let Some(n) = which.parse::<usize>().ok().filter(|n| *n <= last) else {
             return format!("there is no dev-{which}: there are dev-0 to dev-{last}");
         };
-        let name = Arc::clone(&self.configs[n].identity);
+        let name = Arc::clone(self.configs[n].identity());
         let Some(mut replica) = self.replicas[n].take() else {
             return format!("{name} is dead already; a new one starts within {} s", REPLACED_AFTER.as_secs());
         };
@@ -135,7 +136,7 @@ impl Stage {
     /// Starts a new replica where one was killed.
     async fn replace(&mut self, n: usize) {
         let config = self.configs[n].clone();
-        let name = Arc::clone(&config.identity);
+        let name = Arc::clone(config.identity());
         match Replica::start(config, self.memory.clone()).await {
             Ok(replica) => {
                 tell("-", format_args!("{name} is new, with another session"));
@@ -172,16 +173,16 @@ impl Stage {
     fn introduction(&self, port: u16) -> String {
         let (count, first) = (self.configs.len(), &self.configs[0]);
         let place = if self.memory.is_some() { "one store in memory" } else { "one Redis" };
-        let role = first.roles[0].name.as_str();
+        let role = first.roles()[0].name.as_str();
         let me = std::env::args_os().next().map_or("baton".into(), |me| me.to_string_lossy().into_owned());
         let usual = port == PORT_DEFAULT;
-        let variable = if usual { String::new() } else { format!("{API_VARIABLE}={} ", first.api.listen) };
+        let variable = if usual { String::new() } else { format!("{API_VARIABLE}={} ", first.api().listen) };
         let dev_port = if usual { String::new() } else { format!(" --port {port}") };
         let mut lines =
-            vec![format!("{count} replicas over {place}; a lease of {:?}", first.roles[0].timing.lease_duration())];
+            vec![format!("{count} replicas over {place}; a lease of {:?}", first.roles()[0].timing.lease_duration())];
         for config in &self.configs {
-            let (api, telemetry) = (config.api.listen, config.telemetry.listen);
-            lines.push(format!("  {}  http://{api}   telemetry http://{telemetry}", config.identity));
+            let (api, telemetry) = (config.api().listen, config.telemetry().listen);
+            lines.push(format!("  {}  http://{api}   telemetry http://{telemetry}", config.identity()));
         }
         lines.push("From another terminal:".to_owned());
         let tries = [

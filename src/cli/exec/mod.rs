@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use baton::app::{Ground, Replica, open_store};
 use baton::base::process::Exit;
-use baton::config::{Config, Environment, RoleConfig, StoreUse};
+use baton::config::{Config, Environment, StoreUse};
 use baton::protocol::{Grace, GraceError, RoleName};
 use clap::Args;
 
@@ -60,14 +60,19 @@ pub struct ExecArgs {
 /// Campaigns, runs, and returns the command's exit code.
 pub fn exec(args: ExecArgs) -> Code {
     let prepared = load(&args.file.config, &Environment::process()).and_then(|loaded| {
-        init_logging(loaded.config.log)?;
+        init_logging(loaded.config.log())?;
         let file = args.file.config.display().to_string();
         for warning in &loaded.warnings {
             tracing::warn!("{}", warning.in_file(&file));
         }
-        let role = only(&loaded.config, &args.role).map_err(|why| usage(&format!("{file}: {why}")))?;
+        // There is no app to ask before the command runs.
+        let (config, role) = loaded.config.of_role(&args.role).map_err(|why| usage(&format!("{file}: {why}")))?;
+        if role.app_check.is_some() {
+            let name = &role.name;
+            tracing::info!(role = %name, "appCheck is not used: the command is started, and ended, by exec itself");
+        }
         let grace = Grace::new(args.grace, &role.timing).map_err(|error: GraceError| usage(&format!("--{error}")))?;
-        Ok((Config { roles: vec![role], default_role: None, ..loaded.config }, grace))
+        Ok((config, grace))
     });
     match prepared {
         Ok((config, grace)) => block_on(supervise(config, grace, args)),
@@ -78,18 +83,6 @@ pub fn exec(args: ExecArgs) -> Code {
 fn usage(words: &str) -> Code {
     complain(format_args!("baton exec: {words}"));
     Exit::Usage.into()
-}
-
-/// The configuration of one role, without a health check: there is no app to ask before the command runs.
-fn only(config: &Config, name: &RoleName) -> Result<RoleConfig, String> {
-    let role = config.roles.iter().find(|role| role.name == *name).cloned().ok_or_else(|| {
-        let known: Vec<&str> = config.roles.iter().map(|role| role.name.as_str()).collect();
-        format!("there is no role {name} in it; there is {}", known.join(", "))
-    })?;
-    if role.app_check.is_some() {
-        tracing::info!(role = %name, "appCheck is not used: the command is started, and ended, by exec itself");
-    }
-    Ok(RoleConfig { app_check: None, ..role })
 }
 
 async fn supervise(config: Config, grace: Grace, args: ExecArgs) -> Code {
@@ -105,7 +98,7 @@ async fn supervise(config: Config, grace: Grace, args: ExecArgs) -> Code {
         Ok(store) => store,
         Err(error) => return usage(&error.to_string()),
     };
-    let identity = Arc::clone(&config.identity);
+    let identity = Arc::clone(config.identity());
     let replica = Replica::start(config, store.leases, &ground).await;
     let Some(role) = replica.roles().get(args.role.as_str()) else {
         complain(format_args!("baton exec: {} was not started: this is a bug", args.role));

@@ -1,7 +1,12 @@
 //! The URL of a Redis, judged as the Redis client will read it. No message here holds any part of the URL, for a
 //! mistake in it may have moved the password anywhere.
 
+use secrecy::SecretString;
+use serde_json::Value;
 use url::{ParseError, Url};
+
+use super::section::{Definitions, Kind, Reader, Shape};
+use super::value::text_like;
 
 const SCHEMES: &str = "redis:, rediss: (TLS), redis-sentinel:, rediss-sentinel:, redis-cluster: or rediss-cluster:";
 const EXAMPLE: &str = "write it as redis://host:6379/0";
@@ -23,6 +28,28 @@ pub(super) struct UrlFacts {
     pub(super) has_password: bool,
     /// Any password, that for the sentinels included.
     pub(super) holds_secret: bool,
+}
+
+/// As a value of the file: a secret, for it may hold a password.
+pub(super) struct RedisUrl;
+
+impl Shape for RedisUrl {
+    fn schema(&self, _: &mut Definitions) -> Value {
+        text_like("^(redis|rediss|valkey|valkeys)(-sentinel|-cluster)?://.+$")
+    }
+}
+
+impl Kind for RedisUrl {
+    type Value<'a> = (SecretString, UrlFacts);
+
+    fn read<'a>(&self, at: &Reader<'a>) -> Option<(SecretString, UrlFacts)> {
+        let text = at.text()?;
+        let facts = inspect(text).map_err(|problems| problems.into_iter().for_each(|why| at.problem(why))).ok()?;
+        if facts.holds_secret && !at.is_from_environment() {
+            at.warning("holds a password in plain text; better passwordFile, or `${ENV}` in its place");
+        }
+        Some((SecretString::from(text), facts))
+    }
 }
 
 /// Judges a URL.

@@ -1,0 +1,220 @@
+//! `jobs:`, all but what a run is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::runs::{self, RUN, RunConfig};
+use super::section::{Group, Key, Or, Reader, Section, key, required};
+use super::value::{Count, Flag, Form, LABEL, List, Span, Text, Words};
+use crate::base::duration;
+use crate::protocol::jobs::{Backoff, CatchUp, Concurrency, HistoryLimits, JobName, JobPolicy, OnInterrupt};
+use crate::protocol::{RoleName, Timing};
+use crate::schedule::{Schedule, ScheduleError};
+
+/// One of `jobs:`
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobConfig {
+    pub name: JobName,
+    /// Whose leader starts it; one of `roles`.
+    pub role: RoleName,
+    pub schedule: Arc<Schedule>,
+    pub policy: JobPolicy,
+    pub run: RunConfig,
+}
+
+/// More jobs than anybody has; each costs the leader a look at every slot.
+const JOBS_MAX: usize = 10_000;
+/// A year.
+const SECONDS: Count = Count(1, 365 * 24 * 3_600);
+const KEPT: Count = Count(0, 1_000);
+const BACKOFF_LONGEST: Duration = Duration::from_secs(24 * 3_600);
+
+pub(super) const JOBS: Key<List<Group>> = key(
+    "jobs",
+    List { item: Group(&JOB), min: 0, max: JOBS_MAX },
+    "Scheduled runs, each started once across the replicas, by the leader of a role.",
+);
+
+const NAME: Key<Form<JobName>> = required(
+    "name",
+    Form { pattern: "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$", parse: job_name },
+    "Its name: a DNS label of at most 52 bytes.",
+);
+pub(super) const ROLE: Key<Text> =
+    key("role", Text::like(LABEL), "The role whose leader starts it. Default: the only role, if there is one.");
+pub(super) const SCHEDULE: Key<Text> = required(
+    "schedule",
+    Text::ANY,
+    "When it is due: cron with five or six fields, `@daily` and the like, or `@every 90s`.",
+);
+const TIME_ZONE: Key<Or<Text>> =
+    key("timeZone", Or(Text::ANY, "UTC"), "The zone whose clocks the schedule is about, such as Europe/Berlin.");
+const CONCURRENCY_POLICY: Key<Or<Words<Concurrency>>> = key(
+    "concurrencyPolicy",
+    Or(
+        Words::of(&[("Allow", Concurrency::Allow), ("Forbid", Concurrency::Forbid), ("Replace", Concurrency::Replace)]),
+        Concurrency::Allow,
+    ),
+    "What happens to a slot while a run is going on: `Allow` runs both, `Forbid` lets it wait, `Replace` cancels the \
+     run.",
+);
+const STARTING_DEADLINE: Key<Count> = key(
+    "startingDeadlineSeconds",
+    SECONDS,
+    "How late a slot may still start, in seconds; later it is missed. Default: however late.",
+);
+const CATCH_UP: Key<Or<Words<CatchUp>>> = key(
+    "catchUp",
+    Or(Words::of(&[("none", CatchUp::None), ("latest", CatchUp::Latest), ("all", CatchUp::All)]), CatchUp::Latest),
+    "What becomes of slots that passed while nobody could start them: none, the `latest` or `all` are started.",
+);
+const SUSPEND: Key<Or<Flag>> = key("suspend", Or(Flag, false), "Whether slots are left out until the job is resumed.");
+const BACKOFF_LIMIT: Key<Or<Count>> =
+    key("backoffLimit", Or(Count(0, 100), 6), "How many attempts may follow the first.");
+const BACKOFF: Key<Group> = key("backoff", Group(&PAUSES), "The pauses before them.");
+const ACTIVE_DEADLINE: Key<Count> = key(
+    "activeDeadlineSeconds",
+    SECONDS,
+    "How long a run may take in all, repeated attempts included, in seconds. Default: however long.",
+);
+const ON_INTERRUPT: Key<Or<Words<OnInterrupt>>> = key(
+    "onInterrupt",
+    Or(Words::of(&[("retry", OnInterrupt::Retry), ("fail", OnInterrupt::Fail)]), OnInterrupt::Retry),
+    "What a run is whose leader stopped leading: the next leader makes another attempt (`retry`), or it has failed.",
+);
+pub(super) const SUCCEEDED_KEPT: Key<Or<Count>> =
+    key("successfulJobsHistoryLimit", Or(KEPT, 3), "How many successful runs are remembered.");
+pub(super) const FAILED_KEPT: Key<Or<Count>> =
+    key("failedJobsHistoryLimit", Or(KEPT, 1), "How many failed runs are remembered.");
+
+const JOB: Section = Section::new(
+    "Job",
+    "One job: what is run, when, and what becomes of its runs. Words and meanings are those of a Kubernetes CronJob.",
+    &[
+        &NAME,
+        &ROLE,
+        &SCHEDULE,
+        &TIME_ZONE,
+        &CONCURRENCY_POLICY,
+        &STARTING_DEADLINE,
+        &CATCH_UP,
+        &SUSPEND,
+        &BACKOFF_LIMIT,
+        &BACKOFF,
+        &ACTIVE_DEADLINE,
+        &ON_INTERRUPT,
+        &SUCCEEDED_KEPT,
+        &FAILED_KEPT,
+        &RUN,
+    ],
+);
+
+const INITIAL: Key<Or<Span>> =
+    key("initial", Or(Span::up_to(BACKOFF_LONGEST), Duration::from_secs(10)), "The pause after the first failure.");
+const MAX: Key<Span> =
+    key("max", Span::up_to(BACKOFF_LONGEST), "The longest pause. Default: 6m, or `initial` when that is more.");
+const MAX_USUAL: Duration = Duration::from_secs(360);
+
+const PAUSES: Section =
+    Section::new("Backoff", "The pauses between attempts: each is twice the one before.", &[&INITIAL, &MAX]);
+
+/// The jobs that are right, with their places, in the file's order. `role_of` finds a job's role.
+pub(super) fn read<'a>(
+    top: &Reader<'a>,
+    role_of: impl Fn(&Reader<'a>) -> Option<(RoleName, Timing)>,
+) -> Vec<(Reader<'a>, JobConfig)> {
+    let places = top.given(&JOBS).unwrap_or_default();
+    if places.len() > JOBS_MAX {
+        top.at(&JOBS).problem(format!("are {}; no more than {JOBS_MAX} are taken", places.len()));
+        return Vec::new();
+    }
+    let mut names = BTreeMap::new();
+    let mut jobs = Vec::new();
+    for (index, s) in places.into_iter().enumerate() {
+        let name = s.given(&NAME);
+        if let Some(name) = &name {
+            let first = *names.entry(name.clone()).or_insert(index);
+            if first != index {
+                s.at(&NAME).problem(format!("{name} is the name of jobs[{first}] too; each job needs its own"));
+            }
+        }
+        let job = read_one(&s, name, role_of(&s));
+        jobs.extend(job.map(|job| (s, job)));
+    }
+    jobs
+}
+
+fn read_one(s: &Reader<'_>, name: Option<JobName>, role: Option<(RoleName, Timing)>) -> Option<JobConfig> {
+    let (role, timing) = role.unzip();
+    let schedule = schedule(s);
+    let policy = policy(s, timing.as_ref());
+    let run = s.given(&RUN).and_then(|run| runs::read(&run, timing.as_ref()));
+    Some(JobConfig { name: name?, role: role?, schedule: Arc::new(schedule?), policy, run: run? })
+}
+
+fn job_name(text: &str) -> Result<JobName, String> {
+    JobName::new(text).map_err(|_| {
+        "is not a job's name; use a DNS label: 1 to 52 of a-z, 0-9 and `-`, beginning and ending with a letter or digit"
+            .to_owned()
+    })
+}
+
+fn schedule(s: &Reader<'_>) -> Option<Schedule> {
+    let (place, zone_place) = (s.at(&SCHEDULE), s.at(&TIME_ZONE));
+    let (zone, text) = (s.given(&TIME_ZONE), s.given(&SCHEDULE)?);
+    match Schedule::parse(&text, zone.as_deref()) {
+        Ok(schedule) => {
+            if zone.is_some() && schedule.interval().is_some() {
+                zone_place.warning(
+                    "changes nothing: `@every` counts from 1970 in UTC; remove it, or write a cron expression",
+                );
+            }
+            return Some(schedule);
+        }
+        Err(ScheduleError::UnknownZone { nearest }) => {
+            // What is near to a variable's content tells much of it.
+            let nearest = nearest.filter(|_| !zone_place.is_from_environment());
+            zone_place.problem(format!("{} {}", zone_place.shown(), ScheduleError::UnknownZone { nearest }));
+            if let Err(error) = Schedule::parse(&text, None) {
+                place.problem(format!("{} {error}", place.shown()));
+            }
+        }
+        Err(error) => place.problem(format!("{} {error}", place.shown())),
+    }
+    None
+}
+
+fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {
+    let seconds = |key| s.given(key).map(|seconds: u32| Duration::from_secs(seconds.into()));
+    let starting_deadline = seconds(&STARTING_DEADLINE);
+    let lease = timing.map(Timing::lease_duration);
+    if let Some(lease) = lease.filter(|lease| starting_deadline.is_some_and(|deadline| deadline < *lease)) {
+        s.at(&STARTING_DEADLINE).warning(format!(
+            "is less than the role's leaseDuration, {lease:?}: a slot that is due when a leader has just crashed is \
+             missed"
+        ));
+    }
+    let kept = |key| usize::try_from(s.get(key)).unwrap_or(usize::MAX);
+    JobPolicy {
+        concurrency: s.get(&CONCURRENCY_POLICY),
+        starting_deadline,
+        catch_up: s.get(&CATCH_UP),
+        suspend: s.get(&SUSPEND),
+        backoff: backoff(&s.at(&BACKOFF), s.get(&BACKOFF_LIMIT)),
+        active_deadline: seconds(&ACTIVE_DEADLINE),
+        on_interrupt: s.get(&ON_INTERRUPT),
+        history: HistoryLimits { succeeded: kept(&SUCCEEDED_KEPT), failed: kept(&FAILED_KEPT) },
+    }
+}
+
+fn backoff(s: &Reader<'_>, limit: u32) -> Backoff {
+    let max = s.given(&MAX);
+    let initial = s.given(&INITIAL).unwrap_or_else(|| max.map_or(INITIAL.kind.1, |max| max.min(INITIAL.kind.1)));
+    let max = max.unwrap_or(MAX_USUAL.max(initial));
+    if max < initial && !s.at(&INITIAL).is_bad() {
+        let most = duration::write(BACKOFF_LONGEST);
+        s.at(&MAX).problem(format!("is {max:?}; it must be between initial, {initial:?}, and {most}"));
+    }
+    Backoff { limit, initial, max }
+}
