@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::handle::{Command, CommandError, RoleHandle};
 use super::pulse::Heartbeat;
 use super::status::Snapshot;
+use crate::base::Subscription;
 use crate::base::clock::{SharedClock, nap, wall_time};
-use crate::base::mailbox;
 use crate::base::process::StallWatch;
 use crate::protocol::{
     Action, Attempts, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
@@ -83,8 +83,8 @@ struct Driver {
     name: RoleName,
     election: Election,
     surroundings: Surroundings,
-    commands: mailbox::Receiver<Command>,
-    news: mailbox::Receiver<News>,
+    commands: mpsc::Receiver<Command>,
+    news: Subscription<News>,
     replies: FuturesUnordered<Reply>,
     /// One that was there at once.
     replied: Option<Answer>,
@@ -128,7 +128,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
     election.handle_input(now, Input::Patience { patience: spec.patience });
     let first = Snapshot::first(election.view(now), wall_time());
     let (snapshots, seen) = watch::channel(Arc::new(first));
-    let (commands, inbox) = mailbox::channel(COMMANDS);
+    let (commands, inbox) = mpsc::channel(COMMANDS);
     let heartbeat = Arc::new(Heartbeat::new(now, PULSE_WITHIN));
     let handle = RoleHandle::new(
         spec.name.clone(),

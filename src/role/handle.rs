@@ -8,14 +8,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::pulse::Heartbeat;
 use super::status::{Snapshot, Status};
 use super::text::{AnswerText, Written};
 use super::words::{name, number, text, text_if_any, word};
 use crate::base::clock::SharedClock;
-use crate::base::mailbox;
 use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
@@ -91,7 +90,7 @@ struct Shared {
     clock: SharedClock,
     standing: Arc<Standing>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    commands: mailbox::Sender<Command>,
+    commands: mpsc::Sender<Command>,
     heartbeat: Arc<Heartbeat>,
     written: Written,
 }
@@ -110,7 +109,7 @@ impl RoleHandle {
         clock: SharedClock,
         standing: Arc<Standing>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
-        commands: mailbox::Sender<Command>,
+        commands: mpsc::Sender<Command>,
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
         let written = Written::default();

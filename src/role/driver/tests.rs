@@ -73,7 +73,7 @@ impl LeaseStore for HeldStore {
         Err(StoreError::Refused { reason: "nobody leads here".to_owned() })
     }
 
-    fn listen(&self, _: &RoleName) -> mailbox::Receiver<News> {
+    fn listen(&self, _: &RoleName) -> Subscription<News> {
         let wire = self.wire.lock().take().expect("one listener");
         let mut wire = tokio::net::UnixStream::from_std(wire).expect("inside a runtime");
         let (letters, mut read) = mpsc::unbounded_channel();
@@ -82,7 +82,7 @@ impl LeaseStore for HeldStore {
                 letters.send(letter).expect("it is read");
             }
         });
-        let (news, heard) = mailbox::channel(8);
+        let (news, heard) = mpsc::channel(8);
         tokio::spawn(async move {
             while let Some(letter) = read.recv().await {
                 news.send(said(letter)).await.expect("it is heard");

@@ -20,7 +20,6 @@ mod api;
 mod audit;
 mod errors;
 mod ledgers;
-mod listeners;
 mod object;
 mod place;
 mod rest;
@@ -46,8 +45,8 @@ use self::ledgers::Wishes;
 use self::place::{Asks, Place, Sight, View};
 use self::watch::Watched;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
+use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock, wall_time};
-use crate::base::mailbox;
 use crate::config::KubernetesConfig;
 use crate::protocol::observed::{self, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
@@ -339,7 +338,7 @@ impl LeaseStore for KubernetesStore {
         .await
     }
 
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> Subscription<News> {
         let place = self.place(role);
         let (listener, first) = place.listen();
         if first {

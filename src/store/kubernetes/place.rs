@@ -7,12 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
-use super::listeners::Listeners;
 use super::object;
 use super::rest::Rest;
 use super::watch::{Patience, Watched};
+use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
-use crate::base::mailbox;
+use crate::base::subscription::Subscribers;
 use crate::protocol::Mono;
 use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, Tenure, news};
 use crate::store::{News, StoreError};
@@ -40,7 +40,7 @@ struct State {
     renewals: Rest,
     /// What to mind about another program that takes part, and has had the object at some time.
     hasty: Option<String>,
-    listeners: Listeners<News>,
+    listeners: Subscribers<News>,
     watched: bool,
 }
 
@@ -78,7 +78,7 @@ impl Place {
             campaigns: Rest::new(seed),
             renewals: Rest::new(!seed),
             hasty: None,
-            listeners: Listeners::new(News::Gap),
+            listeners: Subscribers::default(),
             watched: false,
         };
         Self { name, state: Mutex::new(state), changed: Notify::new() }
@@ -140,12 +140,10 @@ impl Place {
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
-    pub fn listen(&self) -> (mailbox::Receiver<News>, bool) {
+    pub fn listen(&self) -> (Subscription<News>, bool) {
         let mut state = self.state();
-        let listener = state.listeners.add();
-        if state.live {
-            state.listeners.settle();
-        }
+        let live = state.live;
+        let listener = state.listeners.add(live);
         let first = !std::mem::replace(&mut state.watched, true);
         drop(state);
         self.changed.notify_one();
@@ -198,7 +196,7 @@ impl Watched for Place {
 
     fn is_heard(&self) -> bool {
         let mut state = self.state();
-        state.watched = state.listeners.any();
+        state.watched = state.listeners.count() > 0;
         state.watched
     }
 

@@ -25,8 +25,8 @@ pub(super) use self::object::{BODY_BYTES_MAX, name, read};
 pub(super) use self::wishes::{Wishes, name as wishes_name};
 use super::errors::Failure;
 use super::{DECISIONS_MAX, KubernetesStore, too_often, wall};
+use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
-use crate::base::mailbox;
 use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{Mono, Token};
 use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
@@ -136,7 +136,7 @@ impl LedgerStore for KubernetesStore {
         .await
     }
 
-    fn changes(&self) -> mailbox::Receiver<JobNews> {
+    fn changes(&self) -> Subscription<JobNews> {
         let (listener, first) = self.wishes.listen();
         if first {
             self.watch(Arc::clone(&self.wishes), "wishes");

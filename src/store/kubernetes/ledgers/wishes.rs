@@ -7,11 +7,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use tokio::sync::Notify;
 
 use super::object::{REVISION, check_mark, garbage, named};
-use crate::base::mailbox;
+use crate::base::Subscription;
+use crate::base::subscription::Subscribers;
 use crate::protocol::Mono;
 use crate::protocol::jobs::{JobName, Revision};
 use crate::protocol::observed::Source;
-use crate::store::kubernetes::listeners::Listeners;
 use crate::store::kubernetes::place::{Sight, version_of};
 use crate::store::kubernetes::watch::{Patience, Watched};
 use crate::store::{JobNews, StoreError};
@@ -59,12 +59,12 @@ struct State {
     /// The watch is open.
     live: bool,
     watched: bool,
-    listeners: Listeners<JobNews>,
+    listeners: Subscribers<JobNews>,
 }
 
 impl Wishes {
     pub fn new(prefix: &str) -> Self {
-        let state = State { seen: None, live: false, watched: false, listeners: Listeners::new(JobNews::Gap) };
+        let state = State { seen: None, live: false, watched: false, listeners: Subscribers::default() };
         Self { name: name(prefix), state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -74,12 +74,10 @@ impl Wishes {
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
-    pub fn listen(&self) -> (mailbox::Receiver<JobNews>, bool) {
+    pub fn listen(&self) -> (Subscription<JobNews>, bool) {
         let mut state = self.state();
-        let listener = state.listeners.add();
-        if state.live {
-            state.listeners.settle();
-        }
+        let live = state.live;
+        let listener = state.listeners.add(live);
         let first = !std::mem::replace(&mut state.watched, true);
         (listener, first)
     }
@@ -114,7 +112,7 @@ impl Watched for Wishes {
 
     fn is_heard(&self) -> bool {
         let mut state = self.state();
-        state.watched = state.listeners.any();
+        state.watched = state.listeners.count() > 0;
         state.watched
     }
 
@@ -143,6 +141,8 @@ impl Watched for Wishes {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc::error::TryRecvError;
+
     use super::*;
 
     fn wish(job: &str, version: u64) -> Sight {
@@ -152,7 +152,7 @@ mod tests {
         Sight::Object(Box::new(lease))
     }
 
-    fn changed(job: &str) -> Result<JobNews, mailbox::Nothing> {
+    fn changed(job: &str) -> Result<JobNews, TryRecvError> {
         Ok(JobNews::Changed(JobName::new(job).unwrap()))
     }
 
