@@ -52,7 +52,7 @@ cd "$folder/clone"
 export CARGO_TARGET_DIR=$top/target/e2e # the second time is quick
 [ -n "$(block 1)" ] && [ -n "$(block 2)" ] || fail "the README has no two blocks under \"Try it\""
 
-cargo build --release
+cargo build
 echo "\$ $(block 1)"
 # cargo replaces itself by the program, so this is its process.
 bash -c "exec $(block 1)" >"$folder/output" 2>&1 </dev/null &
