@@ -9,8 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
 
-use super::handle::{Command, CommandError, RoleHandle};
-use super::pulse::Heartbeat;
+use super::handle::{Command, CommandError, Heartbeat, RoleHandle};
 use super::status::Snapshot;
 use crate::base::clock::{SharedClock, wall_time};
 use crate::base::process::StallWatch;
