@@ -159,7 +159,8 @@ pub fn end_on_panic(flush: fn()) {
         let backtrace = Backtrace::capture();
         let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
         if tracing::dispatcher::has_been_set() {
-            tracing::error!(%panic, backtrace, "this is a bug in Baton; the process ends, and leases run out by their TTL");
+            let ends = "this is a bug in Baton; the process ends, and leases run out by their TTL";
+            tracing::error!(%panic, backtrace, "{ends}");
         } else {
             // A terminal that is gone cannot be told.
             let backtrace = backtrace.unwrap_or_default();

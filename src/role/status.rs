@@ -125,8 +125,8 @@ pub async fn any_changed(changes: &mut Vec<watch::Receiver<Arc<Snapshot>>>) {
     }
 }
 
-// How what is below is written: that floor knows nothing of serde, and shall not. Texts are written as they are, without
-// the detour over `Display`.
+// How what is below is written: that floor knows nothing of serde, and shall not. Texts are written as they are, not by
+// way of `Display`.
 
 pub(super) fn name<S: Serializer>(value: &RoleName, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(value.as_str())

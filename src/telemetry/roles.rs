@@ -1,6 +1,6 @@
-//! The series of roles. A process may have a thousand roles, with some thirty series each. In a registry these would take
-//! 19 MB, and 12 MB more while they are gathered; so they are plain numbers here, and become families when they are
-//! scraped, one after the other.
+//! The series of roles. A process may have a thousand roles, with some thirty series each. In a registry these would
+//! take 19 MB, and 12 MB more while they are gathered; so they are plain numbers here, and become families when they
+//! are scraped, one after the other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
