@@ -19,12 +19,21 @@ RUN cargo chef prepare --recipe-path /recipe.json
 
 FROM tools AS build
 COPY --from=plan /recipe.json /recipe.json
+# Lines for the symbol file; they leave the program below.
+ENV CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none
 RUN cargo chef cook --release --locked --bin baton --recipe-path /recipe.json
 COPY . .
 # With the list of its dependencies inside, for scanners: `cargo audit bin baton`.
 RUN cargo auditable build --release --locked --bin baton
+# The names of functions stay in the program, for backtraces and profilers; lines are in the symbol file.
+RUN objcopy --only-keep-debug target/release/baton /baton.debug \
+    && objcopy --strip-debug --add-gnu-debuglink=/baton.debug target/release/baton
 # It needs no file of this image: it starts in an empty folder.
 RUN mkdir /empty && cp target/release/baton /empty && chroot /empty /baton --version
+
+# docker build --target symbols --output symbols .
+FROM scratch AS symbols
+COPY --from=build /baton.debug /baton.debug
 
 FROM ${RUNTIME_IMAGE}
 COPY --from=build /src/target/release/baton /baton

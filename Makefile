@@ -17,15 +17,16 @@ help: ## this list
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):[^#]*## */\1\t/' | expand -t 10
 
 dev: ## three replicas in one process, no Redis: ports 4040-4042
-	cargo run --release -- dev --replicas 3
+	cargo run -- dev --replicas 3
 
 # What is done part by part (.ci/parts): one that fails keeps no other from running, and the end tells of all of them.
 DEPS = 'what the tests need' '.ci/deps'
 LINT = $(DEPS) \
 	'formatting' 'cargo fmt --all --check' \
 	'clippy' 'cargo clippy --workspace --all-targets -- -D warnings' \
-	'clippy of what make e2e runs' \
-		'cargo clippy --test kubernetes_e2e --test observability_e2e --test browser -- -D warnings' \
+	'clippy of what make e2e and make bench run' \
+		'cargo clippy --features bench --bench baton --test kubernetes_e2e --test observability_e2e --test browser \
+			-- -D warnings' \
 	'licences and banned crates' '.ci/deny'
 
 deps: ## install what the tests need and this machine lacks
@@ -43,7 +44,7 @@ charts: ## write what is generated for the charts: tables, schema, golden files,
 	BATON_CHARTS_WRITE=1 cargo test --test charts
 
 bench: ## the figures and plots of docs/performance.md, on this machine, beside its peers; PART="handover crash" for some parts only
-	cargo bench --bench baton -- $(PART)
+	cargo bench --features bench --bench baton -- $(PART)
 
 chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
 	@.ci/parts $(DEPS) \

@@ -14,8 +14,8 @@
 //! makes bad figures. A goal that is missed is told as such. What fails is a part that breaks or takes longer than its
 //! budget; its earlier figures stay.
 //!
-//! `cargo bench --bench baton -- --page` measures nothing and writes the page anew, with what its parts say now and the
-//! figures that it has.
+//! `cargo bench --features bench --bench baton -- --page` measures nothing and writes the page anew, with what its
+//! parts say now and the figures that it has.
 //!
 //! `BATON_BENCH_SHARE=0.1` does a tenth of all repetitions, `BATON_BENCH_BINARY=FILE` measures another binary. Both are
 //! trials: their page and lines go to target/bench/trial.

@@ -1,6 +1,4 @@
-//! The one place that reads clocks, and the naps that tokio's timers are too coarse for.
-
-mod nap;
+//! The one place that reads clocks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +6,6 @@ use std::sync::Arc;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::protocol::Mono;
-
-pub use nap::nap;
 
 /// A source of moments. Production has one ([`BootClock`]); tests may bring their own.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {

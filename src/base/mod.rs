@@ -1,14 +1,16 @@
-//! What every room needs: time, pauses, words said once, and what belongs to the process itself.
+//! What every room needs: time, pauses, words said once, subscriptions that lose what is not heard in time, and what
+//! belongs to the process itself.
 
 pub mod backoff;
 mod child;
 pub mod clock;
 pub mod complaint;
 pub mod duration;
-pub mod mailbox;
 pub mod process;
 pub mod signals;
+pub mod subscription;
 
 pub use backoff::Backoff;
 pub use child::{Child, kill_groups};
 pub use complaint::{Complaint, Turn};
+pub use subscription::Subscription;

@@ -1,5 +1,6 @@
 //! What belongs to this start of this process: its session, its seeds, its exit codes, and whether it has stood still.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,15 +152,19 @@ fn nanos(span: Duration) -> u64 {
 
 /// From now on a panic on any thread ends the process with [`Exit::Bug`]: a part that is gone must not leave the others
 /// answering for it, nor a program running without a lease, and a supervisor shall read why in the exit code, and in
-/// the log, of which `flush` writes the end.
+/// the log, of which `flush` writes the end. With RUST_BACKTRACE the line tells the calls as well.
 pub fn end_on_panic(flush: fn()) {
     std::panic::set_hook(Box::new(move |panic| {
         kill_groups();
+        let backtrace = Backtrace::capture();
+        let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
         if tracing::dispatcher::has_been_set() {
-            tracing::error!(%panic, "this is a bug in Baton; the process ends, and leases run out by their TTL");
+            let ends = "this is a bug in Baton; the process ends, and leases run out by their TTL";
+            tracing::error!(%panic, backtrace, "{ends}");
         } else {
             // A terminal that is gone cannot be told.
-            let _ = writeln!(std::io::stderr(), "this is a bug in Baton: {panic}");
+            let backtrace = backtrace.unwrap_or_default();
+            let _ = writeln!(std::io::stderr(), "this is a bug in Baton: {panic}\n{backtrace}");
         }
         flush();
         std::process::exit(i32::from(Exit::Bug.code()));
@@ -206,8 +211,11 @@ mod tests {
         let file = dir.path().join("pids");
         let name = "base::process::tests::a_panic_kills_every_program_with_all_of_its_group";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        let status = command.args(["--exact", name, "--nocapture"]).env(PANICS, &file).status().unwrap();
-        assert_eq!(status.code(), Some(i32::from(Exit::Bug.code())));
+        command.args(["--exact", name, "--nocapture"]).env(PANICS, &file).env("RUST_BACKTRACE", "1");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(i32::from(Exit::Bug.code())), "{said}");
+        assert!(said.contains("as a bug would") && said.contains("panic_beside_a_program"), "{said}");
         let text = std::fs::read_to_string(&file).unwrap();
         let pids: Vec<i32> = text.lines().map(|line| line.parse().unwrap()).collect();
         assert_eq!(pids.len(), 2, "{text}");

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::base::mailbox;
+use crate::base::Subscription;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
     Attempt, Ending, Failure, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, Slot, Stored, Suspension, Wall,
@@ -71,7 +71,7 @@ impl Ledgers {
     }
 
     /// See [`LedgerStore::changes`].
-    pub(super) fn changes(&self) -> mailbox::Receiver<JobNews> {
+    pub(super) fn changes(&self) -> Subscription<JobNews> {
         self.0.changes()
     }
 }

@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 
 use super::table::Table;
 use super::waiting::{Heard, Waiting};
+use crate::base::Subscription;
 use crate::base::clock::SharedClock;
-use crate::base::mailbox;
 use crate::base::process::Entropy;
 use crate::protocol::{
     AcquireReply, Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, TICKET_SPAN, Token,
@@ -369,7 +369,7 @@ impl Drop for Ending {
     }
 }
 
-async fn attend(core: Arc<Core>, mut wakes: mailbox::Receiver<WakeNews>) {
+async fn attend(core: Arc<Core>, mut wakes: Subscription<WakeNews>) {
     let mut rounds = tokio::time::interval(ROUND);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut at_rest = false;

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-use super::handle::{Command, CommandError, RoleHandle};
-use super::pulse::Heartbeat;
+use super::handle::{Command, CommandError, Heartbeat, RoleHandle};
 use super::status::Snapshot;
-use crate::base::clock::{SharedClock, nap, wall_time};
-use crate::base::mailbox;
+use crate::base::clock::{SharedClock, wall_time};
 use crate::base::process::StallWatch;
+use crate::base::{Complaint, Subscription, Turn};
 use crate::protocol::{
     Action, Attempts, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
 };
@@ -25,8 +24,6 @@ use crate::telemetry::{SystemEvent, Telemetry};
 const COMMANDS: usize = 64;
 /// After a standstill, what comes in this soon had waited in a socket: it is dropped, and then the store is asked.
 const DEAF_AFTER_STALL: Duration = Duration::from_millis(100);
-/// How many tasks a message passes through on its way from its socket to this one.
-const HANDS: usize = 3;
 /// A vacancy is told to those who wait for a change only when it has lasted for so long. As a rule the next leader is
 /// known sooner, and all have better things to do until then than to hear of each step.
 const VACANCY_MIN: Duration = Duration::from_millis(5);
@@ -83,8 +80,8 @@ struct Driver {
     name: RoleName,
     election: Election,
     surroundings: Surroundings,
-    commands: mailbox::Receiver<Command>,
-    news: mailbox::Receiver<News>,
+    commands: mpsc::Receiver<Command>,
+    news: Subscription<News>,
     replies: FuturesUnordered<Reply>,
     /// One that was there at once.
     replied: Option<Answer>,
@@ -103,8 +100,8 @@ struct Driver {
     turned_at: Mono,
     /// The state that an event's line told since then.
     logged: Option<State>,
-    /// Why the store refused this role's last request, as it was logged.
-    refusal: Option<String>,
+    /// Why the store refused this role's last request.
+    refusal: Complaint,
 }
 
 /// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`]
@@ -128,7 +125,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
     election.handle_input(now, Input::Patience { patience: spec.patience });
     let first = Snapshot::first(election.view(now), wall_time());
     let (snapshots, seen) = watch::channel(Arc::new(first));
-    let (commands, inbox) = mailbox::channel(COMMANDS);
+    let (commands, inbox) = mpsc::channel(COMMANDS);
     let heartbeat = Arc::new(Heartbeat::new(now, PULSE_WITHIN));
     let handle = RoleHandle::new(
         spec.name.clone(),
@@ -156,7 +153,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         deaf_until: None,
         turned_at: now,
         logged: None,
-        refusal: None,
+        refusal: Complaint::default(),
     };
     (handle, async move { driver.run().await })
 }
@@ -253,15 +250,12 @@ impl Driver {
 
     /// Logs why the store refuses this role, once for each reason. A store that is down is logged already.
     fn log_refusal(&mut self, refusal: Option<String>) {
-        let Some(reason) = refusal else {
-            self.refusal = None;
+        if refusal.is_some() && *self.surroundings.store.health().borrow() != StoreHealth::Up {
             return;
-        };
-        let up = *self.surroundings.store.health().borrow() == StoreHealth::Up;
-        if up && self.refusal.as_ref() != Some(&reason) {
-            let event = SystemEvent::RoleRefused { role: self.name.clone(), reason: reason.clone() };
+        }
+        if let Some(Turn::Wrong(reason)) = self.refusal.note(refusal) {
+            let event = SystemEvent::RoleRefused { role: self.name.clone(), reason: reason.to_owned() };
             self.surroundings.telemetry.record_system(&event);
-            self.refusal = Some(reason);
         }
     }
 
@@ -276,7 +270,7 @@ impl Driver {
             Some(answer) = self.replies.next(), if !self.replies.is_empty() => self.answered(answer),
             command = self.commands.recv(), if !self.orphaned => self.command(command).await,
             Some(news) = self.news.recv() => self.heard(news),
-            () = nap(rest) => self.catch_up().await,
+            () = tokio::time::sleep(rest) => {}
         }
         self.mind_standstill();
     }
@@ -285,22 +279,6 @@ impl Driver {
         self.log_refusal(refusal);
         let now = self.surroundings.clock.now();
         self.election.handle_input(now, reply);
-    }
-
-    /// Before a candidate looks it hears what has come in meanwhile (R8): on a busy machine the word that another leads
-    /// may be waiting in a socket, or on its way from there, and be older than the moment to look.
-    async fn catch_up(&mut self) {
-        let now = self.surroundings.clock.now();
-        if !self.election.is_candidate() || self.election.poll_timeout().is_none_or(|due| due > now) {
-            return;
-        }
-        for _ in 0..HANDS {
-            // The runtime looks after its sockets, and everybody else has a turn.
-            tokio::task::yield_now().await;
-        }
-        while let Ok(news) = self.news.try_recv() {
-            self.heard(news);
-        }
     }
 
     fn heard(&mut self, news: News) {

@@ -3,19 +3,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use super::pulse::Heartbeat;
-use super::status::{Snapshot, Status};
+use super::status::{Snapshot, Status, name, number, text, text_if_any, word};
 use super::text::{AnswerText, Written};
-use super::words::{name, number, text, text_if_any, word};
 use crate::base::clock::SharedClock;
-use crate::base::mailbox;
 use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
@@ -85,13 +83,46 @@ pub enum CommandError {
     Ended { role: RoleName },
 }
 
+/// The life sign of a role's task, for `/livez` and `/readyz`: written by the task, read from any thread.
+#[derive(Debug)]
+pub struct Heartbeat {
+    last: AtomicU64,
+    within: Duration,
+    knows_state: AtomicBool,
+}
+
+impl Heartbeat {
+    /// Just born. A sign is good for `within`.
+    pub fn new(now: Mono, within: Duration) -> Self {
+        Self { last: AtomicU64::new(now.as_nanos()), within, knows_state: AtomicBool::new(false) }
+    }
+
+    /// The task has gone round.
+    pub fn beat(&self, now: Mono) {
+        self.last.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The store has told how the role stands. Once known, it stays so: readiness does not come and go with the store.
+    pub fn knows_state(&self, knows: bool) {
+        if knows {
+            self.knows_state.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// When the task last went round, how long that is good for, and whether it ever knew how the role stands.
+    pub fn read(&self) -> (Mono, Duration, bool) {
+        let last = Mono::from_nanos(self.last.load(Ordering::Relaxed));
+        (last, self.within, self.knows_state.load(Ordering::Relaxed))
+    }
+}
+
 struct Shared {
     name: RoleName,
     identity: Arc<str>,
     clock: SharedClock,
     standing: Arc<Standing>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    commands: mailbox::Sender<Command>,
+    commands: mpsc::Sender<Command>,
     heartbeat: Arc<Heartbeat>,
     written: Written,
 }
@@ -110,7 +141,7 @@ impl RoleHandle {
         clock: SharedClock,
         standing: Arc<Standing>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
-        commands: mailbox::Sender<Command>,
+        commands: mpsc::Sender<Command>,
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
         let written = Written::default();

@@ -3,18 +3,15 @@
 mod app_check;
 mod driver;
 mod handle;
-mod pulse;
 mod shards;
 mod status;
 mod team;
 mod text;
-mod words;
 mod work;
 
 pub use app_check::watch_app;
 pub use driver::{RoleSpec, Surroundings, role};
-pub use handle::{Answer, Command, CommandError, RoleHandle, Roles};
-pub use pulse::Heartbeat;
+pub use handle::{Answer, Command, CommandError, Heartbeat, RoleHandle, Roles};
 pub use status::{CHANGES_MAX, Change, Snapshot, Status, any_changed};
 pub use team::{Broken, Membership, Team};
 pub use text::AnswerText;

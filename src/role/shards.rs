@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::driver::Surroundings;
 use super::handle::{Command, RoleHandle};
 use super::status::Snapshot;
+use crate::base::{Complaint, Turn};
 use crate::protocol::{
     Balance, Dice, Member, Mine, Mono, Orders, Portion, PresenceRequest, RoleName, SessionId, State, Timing,
 };
@@ -54,15 +55,17 @@ struct Spreader {
     /// What each shard was told last; none when it is new.
     patience: Vec<Option<Duration>>,
     dice: Dice,
-    /// Why the store does not tell who else there is, as it was logged.
-    refusal: Option<String>,
+    /// Why the store does not tell who else there is.
+    refusal: Complaint,
 }
 
 /// Runs until the shards are leaving or their sender is gone; the last word is then that this replica is not there.
 pub(super) async fn spread(spec: SpreadSpec, surroundings: Surroundings, shards: watch::Receiver<Shards>) {
     let balance = Balance::new(spec.session, 0, spec.timing);
     let dice = Dice::new(spec.seed);
-    Spreader { spec, surroundings, shards, balance, patience: Vec::new(), dice, refusal: None }.run().await;
+    Spreader { spec, surroundings, shards, balance, patience: Vec::new(), dice, refusal: Complaint::default() }
+        .run()
+        .await;
 }
 
 impl Spreader {
@@ -130,12 +133,13 @@ impl Spreader {
             Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) => return,
             Ok(_) => None,
         };
-        let up = *self.surroundings.store.health().borrow() == StoreHealth::Up;
-        if let Some(reason) = reason.clone().filter(|_| up && self.refusal != reason) {
-            let event = SystemEvent::SpreadRefused { role: self.spec.role.clone(), reason };
+        if reason.is_some() && *self.surroundings.store.health().borrow() != StoreHealth::Up {
+            return;
+        }
+        if let Some(Turn::Wrong(reason)) = self.refusal.note(reason) {
+            let event = SystemEvent::SpreadRefused { role: self.spec.role.clone(), reason: reason.to_owned() };
             self.surroundings.telemetry.record_system(&event);
         }
-        self.refusal = reason;
     }
 
     async fn pass_on(&mut self, shards: &Shards, orders: &Orders) {

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::base::Subscription;
 use crate::base::clock::SharedClock;
-use crate::base::mailbox;
 use crate::protocol::{
     CampaignReply, CampaignRequest, Member, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
     RoleName, Rules, SessionId, Stamped,
@@ -103,11 +103,11 @@ impl LeaseStore for Measured {
         self.time(StoreCommand::Release, role, self.store.release(role, request)).await
     }
 
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> Subscription<News> {
         self.store.listen(role)
     }
 
-    fn listen_but(&self, role: &RoleName, own: SessionId) -> mailbox::Receiver<News> {
+    fn listen_but(&self, role: &RoleName, own: SessionId) -> Subscription<News> {
         self.store.listen_but(role, own)
     }
 
@@ -162,8 +162,8 @@ mod tests {
             unreachable!("only purges are asked for")
         }
 
-        fn listen(&self, _: &RoleName) -> mailbox::Receiver<News> {
-            mailbox::channel(1).1
+        fn listen(&self, _: &RoleName) -> Subscription<News> {
+            tokio::sync::mpsc::channel(1).1
         }
 
         fn health(&self) -> watch::Receiver<StoreHealth> {

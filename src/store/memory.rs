@@ -15,15 +15,14 @@ use tokio::sync::watch;
 use self::ledgers::Ledgers;
 use self::locks::Locks;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::base::Subscription;
 use crate::base::clock::SharedClock;
-use crate::base::mailbox;
+use crate::base::subscription::Subscribers;
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
     ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
 };
 
-/// How many messages a listener may be behind before it is told of a gap.
-const LISTENER_BUFFER: usize = 256;
 /// There is one server process, and this is its name.
 const GENERATION: &str = "memory";
 /// Nothing here waits, but the contract asks for a bound.
@@ -44,55 +43,18 @@ pub struct MemoryStore {
 #[derive(Debug)]
 struct Place {
     cell: LeaseCell,
-    listeners: Vec<Listener<News>>,
-}
-
-#[derive(Debug)]
-struct Listener<N> {
-    news: mailbox::Sender<N>,
-    /// It was full once: the next thing it hears is that it missed something.
-    missed: bool,
-}
-
-impl<N> Listener<N> {
-    /// A listener whose subscription is new, which is the first thing that it hears.
-    fn new(gap: N) -> (Self, mailbox::Receiver<N>) {
-        let (news, listener) = mailbox::channel(LISTENER_BUFFER);
-        // A channel that was just made has room.
-        let _ = news.try_send(gap);
-        (Self { news, missed: false }, listener)
-    }
-
-    /// False when it is gone.
-    fn tell(&mut self, said: N, gap: N) -> bool {
-        if self.missed {
-            match self.news.try_send(gap) {
-                Ok(()) => self.missed = false,
-                Err(mailbox::Refused::Full(_)) => return true,
-                Err(mailbox::Refused::Closed(_)) => return false,
-            }
-        }
-        match self.news.try_send(said) {
-            Ok(()) => true,
-            Err(mailbox::Refused::Full(_)) => {
-                self.missed = true;
-                true
-            }
-            Err(mailbox::Refused::Closed(_)) => false,
-        }
-    }
+    listeners: Subscribers<News>,
 }
 
 impl Place {
     fn new() -> Self {
-        Self { cell: LeaseCell::never_held(Rules::REDIS, GENERATION), listeners: Vec::new() }
+        Self { cell: LeaseCell::never_held(Rules::REDIS, GENERATION), listeners: Subscribers::default() }
     }
 
     /// Tells every listener, and says how many there are.
     fn publish(&mut self, announcement: &Announcement) -> u32 {
-        let said = || News::Said(Box::new(announcement.clone()));
-        self.listeners.retain_mut(|listener| listener.tell(said(), News::Gap));
-        u32::try_from(self.listeners.len()).unwrap_or(u32::MAX)
+        self.listeners.tell(&News::Said(Box::new(announcement.clone())));
+        u32::try_from(self.listeners.count()).unwrap_or(u32::MAX)
     }
 }
 
@@ -156,12 +118,8 @@ impl LeaseStore for MemoryStore {
         }))
     }
 
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
-        let (listener, news) = Listener::new(News::Gap);
-        let mut roles = self.roles();
-        let place = roles.entry(role.clone()).or_insert_with(Place::new);
-        place.listeners.push(listener);
-        news
+    fn listen(&self, role: &RoleName) -> Subscription<News> {
+        self.roles().entry(role.clone()).or_insert_with(Place::new).listeners.add(true)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {

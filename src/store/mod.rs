@@ -17,7 +17,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::base::mailbox;
+use crate::base::Subscription;
+use crate::base::subscription::Lossy;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
@@ -71,10 +72,10 @@ pub trait LeaseStore: Send + Sync + 'static {
 
     /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses messages, then
     /// hears [`News::Gap`]. May be called before the store is reachable.
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News>;
+    fn listen(&self, role: &RoleName) -> Subscription<News>;
 
     /// The same for one to whom it is no news what its own session does: a store may leave that out.
-    fn listen_but(&self, role: &RoleName, _own: SessionId) -> mailbox::Receiver<News> {
+    fn listen_but(&self, role: &RoleName, _own: SessionId) -> Subscription<News> {
         self.listen(role)
     }
 
@@ -155,7 +156,7 @@ pub trait LockStore: Send + Sync + 'static {
 
     /// Begins to hear what is said to a session's waiters, until the receiver is dropped. A slow receiver loses
     /// messages, then hears [`WakeNews::Gap`].
-    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews>;
+    fn wakes(&self, session: SessionId) -> Subscription<WakeNews>;
 }
 
 /// The longest ledger that Redis and memory take, in bytes: the history limits keep one far below, and a store that
@@ -195,7 +196,7 @@ pub trait LedgerStore: Send + Sync + 'static {
 
     /// Begins to hear of wishes, until the receiver is dropped. A slow receiver loses messages, then hears
     /// [`JobNews::Gap`].
-    fn changes(&self) -> mailbox::Receiver<JobNews>;
+    fn changes(&self) -> Subscription<JobNews>;
 }
 
 /// What is heard about ledgers.
@@ -205,6 +206,10 @@ pub enum JobNews {
     Changed(JobName),
     /// The subscription is new or was renewed: messages may have been missed, so look at each ledger once.
     Gap,
+}
+
+impl Lossy for JobNews {
+    const GAP: Self = Self::Gap;
 }
 
 /// What the waiters of a session hear.
@@ -221,6 +226,10 @@ pub enum WakeNews {
     Gap,
 }
 
+impl Lossy for WakeNews {
+    const GAP: Self = Self::Gap;
+}
+
 /// What a listener hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
@@ -228,6 +237,10 @@ pub enum News {
     Said(Box<Announcement>),
     /// The subscription is new or was renewed: messages may have been missed, so look once.
     Gap,
+}
+
+impl Lossy for News {
+    const GAP: Self = Self::Gap;
 }
 
 /// How the store is.

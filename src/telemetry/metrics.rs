@@ -1,14 +1,15 @@
 //! The series of the contract.
 
-use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry,
+    Registry, TextEncoder,
 };
 
 use super::help;
@@ -17,8 +18,7 @@ use super::kubernetes::KubernetesFamilies;
 use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
 use super::locks::LockFamilies;
 use super::process;
-use super::roles::{RoleCount, RoleTable};
-use super::scrape::Scrape;
+use super::roles::{RoleCount, RoleFamily, RoleTable};
 use crate::config::StoreUse;
 use crate::protocol::RoleName;
 
@@ -129,23 +129,19 @@ impl Metrics {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, RoleTable> {
-        self.roles.lock()
-    }
-
     /// Registers every series of a role at zero. A role that has them already keeps its counts.
     pub fn add_role(&self, role: &RoleName) {
-        self.lock().add(role);
+        self.roles.lock().add(role);
     }
 
     /// Removes every series of a role that is no longer configured.
     pub fn remove_role(&self, role: &RoleName) {
-        self.lock().remove(role);
+        self.roles.lock().remove(role);
     }
 
     /// Counts what happened to a role. Nothing, once the role is removed.
     pub(super) fn count(&self, role: &RoleName, what: RoleCount) {
-        self.lock().count(role, what);
+        self.roles.lock().count(role, what);
     }
 
     pub(super) fn of_jobs(&self) -> &JobFamilies {
@@ -193,24 +189,19 @@ impl Metrics {
     /// # Errors
     /// Only when two families of one name disagree, which is a bug.
     pub fn render(&self, readings: &[Reading], store_up: bool) -> prometheus::Result<String> {
-        self.scrape(readings.to_vec(), store_up)?.text(self)
-    }
-
-    /// The same in pieces, each made when it is asked for: with a thousand roles the whole is a hundred times as
-    /// large as what it tells of.
-    ///
-    /// # Errors
-    /// As [`Self::render`].
-    pub fn scrape(&self, readings: Vec<Reading>, store_up: bool) -> prometheus::Result<Scrape> {
         let mut families = self.registry.gather();
         families.extend(of_this_build(store_up)?);
         families.extend(process::families(self.started_at_s));
-        Ok(Scrape::new(families, readings))
-    }
-
-    /// The counts of some roles, those that come after `after`. Copied, so that no role waits for a scrape.
-    pub(super) fn some_roles(&self, after: Option<&RoleName>, count: usize) -> RoleTable {
-        self.lock().some(after, count)
+        let mut text = TextEncoder::new().encode_to_string(&families)?;
+        // A copy, so that no role waits for a scrape.
+        let roles = self.roles.lock().clone();
+        let leading: BTreeMap<_, _> =
+            readings.iter().filter_map(|reading| Some((&reading.role, reading.leading?))).collect();
+        // The encoder refuses families with nothing in them.
+        for family in RoleFamily::ALL.into_iter().filter(|_| !roles.is_empty()) {
+            TextEncoder::new().encode_utf8(&[roles.family(family, &leading)], &mut text)?;
+        }
+        Ok(text)
     }
 }
 

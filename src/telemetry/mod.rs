@@ -19,7 +19,6 @@ pub mod logging;
 mod metrics;
 mod process;
 mod roles;
-mod scrape;
 mod traces;
 
 pub use events::{SystemEvent, Telemetry, Told};
@@ -28,5 +27,4 @@ pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;
-pub use scrape::Scrape;
 pub use traces::Traces;

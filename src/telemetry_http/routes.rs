@@ -1,14 +1,12 @@
 //! The listener's calls.
 
 use std::future::Pending;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
@@ -19,7 +17,7 @@ use super::{Pulse, Sources};
 use crate::http::{Answer, Answers, Problem, ProblemKind, shard_slash};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
-use crate::telemetry::{Metrics, Reading, Scrape, TermReading};
+use crate::telemetry::{Reading, TermReading};
 
 const METHODS: &str = "GET, HEAD, OPTIONS";
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -45,13 +43,13 @@ pub(super) async fn serve(listener: TcpListener, sources: Sources, shutdown: imp
 struct Desk(Arc<State>);
 
 impl Answers for Desk {
-    type Body = Text;
+    type Body = Full<Bytes>;
     // There is nothing to wait for.
-    type Later = Pending<Response<Text>>;
+    type Later = Pending<Response<Full<Bytes>>>;
 
-    fn answer(&self, request: Request<Incoming>) -> Answer<Text, Self::Later> {
+    fn answer(&self, request: Request<Incoming>) -> Answer<Full<Bytes>, Self::Later> {
         let response = answer(&self.0, request.method(), request.uri().path());
-        Answer::Now(response.unwrap_or_else(|problem| whole(problem.into_response())))
+        Answer::Now(response.unwrap_or_else(Problem::into_response).map(Full::new))
     }
 }
 
@@ -62,7 +60,7 @@ async fn note_first_contact(mut store: watch::Receiver<StoreHealth>, reached: Ar
     }
 }
 
-fn answer(state: &State, method: &Method, path: &str) -> Result<Response<Text>, Problem> {
+fn answer(state: &State, method: &Method, path: &str) -> Result<Response<Bytes>, Problem> {
     let path = &*shard_slash(path);
     let role = path.strip_prefix("/leading/");
     let known = role.is_some() || matches!(path, "/metrics" | "/livez" | "/readyz" | "/leading");
@@ -75,50 +73,13 @@ fn answer(state: &State, method: &Method, path: &str) -> Result<Response<Text>, 
         return Err(Problem::method_not_allowed(METHODS));
     }
     match path {
-        "/leading" => leading(state, None).map(whole),
-        _ if role.is_some() => leading(state, role).map(whole),
-        _ if *method == Method::OPTIONS => Ok(whole(options())),
+        "/leading" => leading(state, None),
+        _ if role.is_some() => leading(state, role),
+        _ if *method == Method::OPTIONS => Ok(options()),
         "/metrics" => metrics(state),
-        "/livez" => Ok(whole(livez(state))),
-        _ => Ok(whole(readyz(state))),
+        "/livez" => Ok(livez(state)),
+        _ => Ok(readyz(state)),
     }
-}
-
-/// An answer's text.
-enum Text {
-    Whole(Full<Bytes>),
-    /// Made as it is sent, for it would be large.
-    Pieces(Scrape, Arc<Metrics>),
-}
-
-fn whole(response: Response<Bytes>) -> Response<Text> {
-    response.map(|text| Text::Whole(Full::new(text)))
-}
-
-impl Body for Text {
-    type Data = Bytes;
-    type Error = prometheus::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Whole(text) => Pin::new(text).poll_frame(context).map_err(|never| match never {}),
-            Self::Pieces(scrape, metrics) => {
-                let piece = scrape.next_piece(metrics).inspect_err(cannot_be_written);
-                Poll::Ready(piece.transpose().map(|piece| piece.map(|text| Frame::data(text.into()))))
-            }
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(text) => text.size_hint(),
-            Self::Pieces(..) => SizeHint::default(),
-        }
-    }
-}
-
-fn cannot_be_written(error: &prometheus::Error) {
-    tracing::error!(%error, "the metrics cannot be written");
 }
 
 fn options() -> Response<Bytes> {
@@ -137,21 +98,15 @@ fn json(fine: bool, value: &impl Serialize) -> Response<Bytes> {
     response
 }
 
-fn metrics(state: &State) -> Result<Response<Text>, Problem> {
+fn metrics(state: &State) -> Result<Response<Bytes>, Problem> {
     let roles = state.sources.roles.all();
     let readings: Vec<_> = roles.iter().map(reading).collect();
     let store_up = *state.sources.store.borrow() == StoreHealth::Up;
-    let failed = |error: prometheus::Error| {
-        cannot_be_written(&error);
+    let text = state.sources.metrics.render(&readings, store_up).map_err(|error| {
+        tracing::error!(%error, "the metrics cannot be written");
         Problem::new(ProblemKind::Internal, "the metrics cannot be written; the log says why")
-    };
-    let metrics = &state.sources.metrics;
-    let scrape = metrics.scrape(readings, store_up).map_err(failed)?;
-    let mut response = if scrape.is_long() {
-        Response::new(Text::Pieces(scrape, Arc::clone(metrics)))
-    } else {
-        whole(Response::new(scrape.text(metrics).map_err(failed)?.into()))
-    };
+    })?;
+    let mut response = Response::new(text.into());
     response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
     Ok(response)
 }

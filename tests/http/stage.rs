@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use baton::api::ApiOptions;
 use baton::base::clock::{BootClock, SharedClock};
-use baton::base::mailbox;
 use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
 use baton::jobs::{JobCalls, JobService};
@@ -93,7 +92,7 @@ impl Staged {
         let (published, snapshots) = watch::channel(snapshot);
         let published = Arc::new(published);
         let watched = Arc::downgrade(&published);
-        let (sender, commands) = mailbox::channel(4);
+        let (sender, commands) = mpsc::channel(4);
         let (cues, cue_receiver) = mpsc::channel(4);
         let standing = Arc::clone(election.standing());
         let heartbeat = Arc::new(Heartbeat::new(clock.now(), PATIENCE));
@@ -159,7 +158,7 @@ struct Play {
 }
 
 impl Play {
-    async fn run(mut self, mut commands: mailbox::Receiver<Command>, mut cues: mpsc::Receiver<Cue>) {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut cues: mpsc::Receiver<Cue>) {
         loop {
             let now = self.clock.now();
             self.election.handle_timeout(now);

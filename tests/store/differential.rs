@@ -70,7 +70,7 @@ struct Pair<'a> {
     acked: Option<&'a RedisStore>,
     /// Who asks now.
     acks: bool,
-    news: baton::base::mailbox::Receiver<News>,
+    news: baton::base::Subscription<News>,
     role: RoleName,
     cell: LeaseCell,
     /// How far the reference's clock is ahead.

@@ -1,6 +1,6 @@
 //! R8: what is published is heard, and what may have been missed is told.
 
-use baton::base::mailbox;
+use baton::base::Subscription;
 use baton::protocol::{Announcement, AnnouncementKind, Holder};
 use baton::store::News;
 use testkit::proxy::{Network, Proxy};
@@ -10,7 +10,7 @@ use testkit::wait_until;
 
 use super::*;
 
-async fn next(news: &mut mailbox::Receiver<News>) -> News {
+async fn next(news: &mut Subscription<News>) -> News {
     within("news", news.recv()).await.expect("the store lives")
 }
 

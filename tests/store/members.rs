@@ -36,7 +36,7 @@ type Members = [(&'static str, RedisMember); 3];
 struct Pair<'a> {
     redis: &'a RedisServer,
     members: &'a Members,
-    news: baton::base::mailbox::Receiver<News>,
+    news: baton::base::Subscription<News>,
     role: RoleName,
     cell: MemberCell,
     /// How far the reference's clock is ahead.

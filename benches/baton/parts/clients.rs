@@ -24,12 +24,13 @@ pub const PART: Part = Part {
     title: "What clients cost the renewals",
     about: "\
 One sidecar that leads 1,000 roles, as many as it takes, with the default lease of 15 s; 900 of them are measured, each
-renewal against the one before it, as among many roles. First nobody asks. Then, all at once: 16 streams of `/events`,
+renewal against the one before it, as among many roles. First nobody asks, and then 16 streams of `/events` are open, on
+which nothing is to be told. Then, all at once: these streams,
 256 long polls, each of a role of its own, a scrape of `/metrics` and a `GET /roles` each second, two status pages with
 their stream and their lists every three seconds, one app that asks `/leader` a hundred times a second, and somebody who
 resigns the other 100 roles, twenty a second, so that there is something to tell. Then the same while nobody reads the
 pipe that it logs to at level `trace`, some 300 lines a second. Load, Redis and Baton share the machine.",
-    budget: Duration::from_secs(80),
+    budget: Duration::from_secs(100),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
 };
@@ -71,12 +72,20 @@ async fn measure(bench: &Bench) -> Findings {
     // Until the first renewals are over, which may come at other times than later ones.
     tokio::time::sleep(LEASE / 3).await;
     let mut found = vec![span(bench, "nobody asks", &replica, &mut leases, None).await];
-    let load = Load::start(replica.api, replica.telemetry, measured, restless);
+    let streams = Load::of_streams(replica.api);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    found.push(span(bench, "with 16 streams", &replica, &mut leases, None).await);
+    let more = (found[1].cpu / found[0].cpu - 1.0) * 100.0;
+    let load = Load::of_all(replica.api, replica.telemetry, measured, restless);
+    drop(streams);
     tokio::time::sleep(Duration::from_secs(1)).await;
     found.push(span(bench, "with clients", &replica, &mut leases, Some(&load)).await);
     log.stop();
     found.push(span(bench, "with clients, the log unread", &replica, &mut leases, Some(&load)).await);
-    Findings::of(found.iter().flat_map(rows).collect())
+    let mut findings = Findings::of(found.iter().flat_map(rows).collect());
+    let measure = "processor time that 16 streams of `/events` add to that of the renewals";
+    findings.rows.push(Row::new(measure, more, "%").at_most(5.0));
+    findings
 }
 
 async fn span(bench: &Bench, name: &'static str, replica: &Replica, leases: &mut Leases, load: Option<&Load>) -> Found {
@@ -138,13 +147,25 @@ struct Load {
 }
 
 impl Load {
-    fn start(api: SocketAddr, telemetry: SocketAddr, measured: &[String], restless: &[String]) -> Self {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let slowest_us = Arc::new(AtomicU64::new(0));
-        let mut tasks = JoinSet::new();
-        let runtime = Builder::new_current_thread().enable_all().build().expect("the operating system gives a runtime");
-        let entered = runtime.enter();
-        (0..STREAMS).for_each(|_| drop(tasks.spawn(follow(api, "/events"))));
+    fn of_streams(api: SocketAddr) -> Self {
+        Self::start(|tasks, _| (0..STREAMS).for_each(|_| drop(tasks.spawn(follow(api, "/events")))))
+    }
+
+    fn of_all(api: SocketAddr, telemetry: SocketAddr, measured: &[String], restless: &[String]) -> Self {
+        Self::start(|tasks, slowest_us| {
+            (0..STREAMS).for_each(|_| drop(tasks.spawn(follow(api, "/events"))));
+            Self::besides(tasks, slowest_us, (api, telemetry), measured, restless);
+        })
+    }
+
+    /// All that ask for something.
+    fn besides(
+        tasks: &mut JoinSet<()>,
+        slowest_us: &Arc<AtomicU64>,
+        (api, telemetry): (SocketAddr, SocketAddr),
+        measured: &[String],
+        restless: &[String],
+    ) {
         (0..PAGES).for_each(|_| drop(tasks.spawn(follow(api, "/events?view=status"))));
         let every = |ms| Duration::from_millis(ms);
         for _ in 0..PAGES {
@@ -159,7 +180,16 @@ impl Load {
         let paths = restless.iter().map(|name| format!("/leader/{name}/resign")).collect();
         tasks.spawn(ask(api, "POST", paths, every(50), None));
         let poll = vec![format!("/leader/{}", measured[0])];
-        tasks.spawn(ask(api, "GET", poll, every(10), Some(Arc::clone(&slowest_us))));
+        tasks.spawn(ask(api, "GET", poll, every(10), Some(Arc::clone(slowest_us))));
+    }
+
+    fn start(spawn: impl FnOnce(&mut JoinSet<()>, &Arc<AtomicU64>)) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let slowest_us = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        let runtime = Builder::new_current_thread().enable_all().build().expect("the operating system gives a runtime");
+        let entered = runtime.enter();
+        spawn(&mut tasks, &slowest_us);
         drop(entered);
         std::thread::spawn(move || {
             runtime.block_on(async {
@@ -179,7 +209,7 @@ async fn follow(address: SocketAddr, path: &'static str) {
     while stream.forget().await.is_ok() {}
 }
 
-/// Asks for what is sent in pieces, which ends without a length.
+/// Scrapes, as Prometheus does.
 async fn scrape(address: SocketAddr) {
     let mut client = Client::connect(address).await.expect("it listens");
     loop {

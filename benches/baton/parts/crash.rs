@@ -66,7 +66,7 @@ async fn measure(bench: &Bench) -> Findings {
         let beyond_ms = join_all(groups).await.concat();
         let name = format!("Baton, lease {}", series.name);
         rows.push(row(&name, &format!("p50 of {}", beyond_ms.len()), percentile(&beyond_ms, 0.5)));
-        rows.push(row(&name, "p99", percentile(&beyond_ms, 0.99)).at_most(30.0).because(WHY_SLOW));
+        rows.push(row(&name, "p99", percentile(&beyond_ms, 0.99)).at_most(15.0).because(WHY_SLOW));
         rows.push(row(&name, "longest", percentile(&beyond_ms, 1.0)));
         lines.push((name, distribution(&beyond_ms)));
     }

@@ -149,7 +149,7 @@ fn answer(ask: impl Fn(&RoleHandle)) -> impl FnMut() {
     let election = leading(now);
     let snapshot = Snapshot { index: 17, ..Snapshot::first(election.view(now), wall_time()) };
     let (changes, seen) = tokio::sync::watch::channel(Arc::new(snapshot));
-    let (commands, inbox) = baton::base::mailbox::channel(1);
+    let (commands, inbox) = tokio::sync::mpsc::channel(1);
     let role = RoleHandle::new(
         RoleName::new("scheduler").expect("a DNS label"),
         Arc::from("web-0"),

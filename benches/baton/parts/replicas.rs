@@ -1,4 +1,4 @@
-//! What a failover costs with 3, 30, 300 and 1,000 candidates for one role: scripts, time, and Redis' processor time.
+//! What a failover costs with 3, 30 and 300 candidates for one role: scripts, time, and Redis' processor time.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub const PART: Part = Part {
     title: "Many replicas",
     about: "\
 Candidates for one role, each with its own two connections to a Redis that they share, one for commands and one to
-listen; the default lease. They are the inside of a sidecar, without its HTTP, all in one process: a thousand of them on
-two processors, beside their Redis, hear a message one after the other, and not at once as on a thousand machines. So
-the time at the largest numbers is mostly that of this machine. Of those who hear a release, chance lets five ask at
+listen; the default lease. They are the inside of a sidecar, without its HTTP, all in one process: hundreds of them on
+two processors, beside their Redis, hear a message one after the other, and not at once as on as many machines. So the
+time at the largest number is mostly that of this machine. Of those who hear a release, chance lets five ask at
 once, and the others hear who was granted before their turn comes. *Resign* is from the leader's resignation until
 whoever waits beside the next one is woken; *crash* is from the end of the lease, by Redis' own count, of a leader whose
 task and connections ended without a word. The scripts are all that Redis ran from then until every candidate knew the
@@ -30,7 +30,7 @@ rest; most of it is telling every candidate.",
     measure: |bench| Box::pin(measure(bench)),
 };
 
-const SIZES: [usize; 4] = [3, 30, 300, 1_000];
+const SIZES: [usize; 3] = [3, 30, 300];
 const LEASE: Duration = Duration::from_secs(15);
 const RESIGNATIONS: usize = 25;
 const CRASHES: usize = 4;
@@ -126,9 +126,8 @@ fn goals(all: &[Series]) -> Vec<Row> {
 }
 
 const WHY_STEEP: &str = "\
-from the fewest candidates to the most, 333 times as many, the scripts grow only a few times; a handful is asked in \
-each failover, so that one more in a mean of four decides about a step, and to the last of a thousand in one process \
-the word of the grant takes some milliseconds";
+from the fewest candidates to the most, a hundred times as many, the scripts grow only a few times; a handful asks in \
+each failover, so that one more in a mean of four decides about a step";
 
 fn numbers(all: &[Series]) -> String {
     all.iter().map(|series| series.size.to_string()).collect::<Vec<_>>().join(", ") + " candidates"

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::base::mailbox;
+use baton::base::Subscription;
 use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
 use baton::protocol::jobs::{JobName, Revision, WriteReply, WriteRequest};
 use baton::protocol::{
@@ -128,7 +128,7 @@ struct Stage {
     member_terms: Vec<RenewRequest>,
     revisions: Vec<Option<Revision>>,
     /// Somebody hears every role.
-    _heard: Vec<mailbox::Receiver<News>>,
+    _heard: Vec<Subscription<News>>,
 }
 
 impl Stage {

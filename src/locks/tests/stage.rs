@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::super::{Granted, LockDesk, LockSettings, Refusal, Want};
+use crate::base::Subscription;
 use crate::base::clock::{BootClock, SharedClock};
-use crate::base::mailbox;
 use crate::base::process::Entropy;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
@@ -74,8 +74,8 @@ pub struct Scripted {
     acts: Mutex<VecDeque<(Op, Act)>>,
     asked: Mutex<Vec<Asked>>,
     /// Says something to the desk's waiters.
-    pub wakes: mailbox::Sender<WakeNews>,
-    listener: Mutex<Option<mailbox::Receiver<WakeNews>>>,
+    pub wakes: mpsc::Sender<WakeNews>,
+    listener: Mutex<Option<Subscription<WakeNews>>>,
 }
 
 impl Scripted {
@@ -145,7 +145,7 @@ impl LockStore for Scripted {
         self.memory.inspect(name).await
     }
 
-    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
+    fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {
         let mut heard = self.memory.wakes(session);
         let say = self.wakes.clone();
         tokio::spawn(async move {
@@ -181,7 +181,7 @@ impl Stage {
     pub fn over(memory: Arc<MemoryStore>, waiters_max: usize) -> Self {
         let clock: SharedClock = Arc::new(BootClock);
         let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH)));
-        let (wakes, listener) = mailbox::channel(64);
+        let (wakes, listener) = mpsc::channel(64);
         let store = Arc::new(Scripted {
             memory,
             acts: Mutex::default(),

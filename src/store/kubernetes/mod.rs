@@ -44,8 +44,8 @@ use self::ledgers::Wishes;
 use self::observed::{Asks, ObservedLease, Sight, View};
 use self::watch::Watched;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
+use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock, wall_time};
-use crate::base::mailbox;
 use crate::config::KubernetesConfig;
 use crate::kube::Failure;
 use crate::protocol::observed::{self as rules, LeaseRecord, Source, Step, Tenure};
@@ -337,7 +337,7 @@ impl LeaseStore for KubernetesStore {
             .await
     }
 
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> Subscription<News> {
         let lease = self.lease(role);
         let (listener, first) = lease.listen();
         if first {

@@ -11,8 +11,8 @@ use super::lease_object;
 use super::listeners::Listeners;
 use super::rest::Rest;
 use super::watch::{Patience, Watched};
+use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
-use crate::base::mailbox;
 use crate::protocol::Mono;
 use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, Tenure, news};
 use crate::store::{News, StoreError};
@@ -74,7 +74,7 @@ impl ObservedLease {
             campaigns: Rest::new(seed),
             renewals: Rest::new(!seed),
             hasty: None,
-            listeners: Listeners::new(News::Gap),
+            listeners: Listeners::new(),
         };
         Self { name, state: Mutex::new(state), changed: Notify::new() }
     }
@@ -130,7 +130,7 @@ impl ObservedLease {
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
-    pub fn listen(&self) -> (mailbox::Receiver<News>, bool) {
+    pub fn listen(&self) -> (Subscription<News>, bool) {
         let added = self.state.lock().listeners.add();
         self.changed.notify_one();
         added

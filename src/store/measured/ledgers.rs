@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Stopwatch;
+use crate::base::Subscription;
 use crate::base::clock::SharedClock;
-use crate::base::mailbox;
 use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LedgerStore, StoreError};
@@ -45,7 +45,7 @@ impl LedgerStore for MeasuredLedgers {
         self.stopwatch.time(StoreCommand::Purge, self.store.forget(job)).await
     }
 
-    fn changes(&self) -> mailbox::Receiver<JobNews> {
+    fn changes(&self) -> Subscription<JobNews> {
         self.store.changes()
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::Stopwatch;
+use crate::base::Subscription;
 use crate::base::clock::SharedClock;
-use crate::base::mailbox;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
     LockReleaseReply, LockReleaseRequest, SessionId,
@@ -57,7 +57,7 @@ impl LockStore for MeasuredLocks {
         self.stopwatch.time(StoreCommand::LockInspect, self.store.inspect(name)).await
     }
 
-    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
+    fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {
         self.store.wakes(session)
     }
 }

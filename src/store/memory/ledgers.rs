@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Listener, MemoryStore};
-use crate::base::mailbox;
+use super::MemoryStore;
+use crate::base::Subscription;
+use crate::base::subscription::Subscribers;
 use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{StoreTime, Token};
 use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};
@@ -15,7 +16,7 @@ use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_led
 #[derive(Debug, Default)]
 pub(super) struct Ledgers {
     cells: HashMap<JobName, LedgerCell<Bytes>>,
-    listeners: Vec<Listener<JobNews>>,
+    listeners: Subscribers<JobNews>,
 }
 
 impl MemoryStore {
@@ -38,8 +39,7 @@ impl LedgerStore for MemoryStore {
         let mut ledgers = self.ledgers();
         let reply = ledgers.cells.entry(job.clone()).or_default().write(request, now);
         if is_wish && matches!(reply, WriteReply::Written { .. }) {
-            let said = JobNews::Changed(job.clone());
-            ledgers.listeners.retain_mut(|listener| listener.tell(said.clone(), JobNews::Gap));
+            ledgers.listeners.tell(&JobNews::Changed(job.clone()));
         }
         Ok(reply)
     }
@@ -52,10 +52,11 @@ impl LedgerStore for MemoryStore {
         Ok(self.ledgers().cells.remove(job).is_some_and(|cell| cell.read().is_some()))
     }
 
-    fn changes(&self) -> mailbox::Receiver<JobNews> {
-        let (listener, news) = Listener::new(JobNews::Gap);
-        self.ledgers().listeners.push(listener);
-        news
+    fn changes(&self) -> Subscription<JobNews> {
+        let mut ledgers = self.ledgers();
+        // Few begin to listen: that is soon enough to forget who has gone.
+        ledgers.listeners.count();
+        ledgers.listeners.add(true)
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{GENERATION, Listener, MemoryStore, exhausted};
-use crate::base::mailbox;
+use super::{GENERATION, MemoryStore, exhausted};
+use crate::base::Subscription;
+use crate::base::subscription::Subscribers;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
     LockReleaseReply, LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
@@ -20,16 +21,16 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     space: LockSpace,
-    listeners: HashMap<SessionId, Vec<Listener<WakeNews>>>,
+    listeners: HashMap<SessionId, Subscribers<WakeNews>>,
     swept_at: Mono,
 }
 
 impl Locks {
     fn publish(&mut self, wakes: Vec<Wake>) {
         for Wake { session, id, name } in wakes {
-            let Some(listeners) = self.listeners.get_mut(&session) else { continue };
-            let said = WakeNews::Wake { id, name };
-            listeners.retain_mut(|listener| listener.tell(said.clone(), WakeNews::Gap));
+            if let Some(listeners) = self.listeners.get_mut(&session) {
+                listeners.tell(&WakeNews::Wake { id, name });
+            }
         }
     }
 
@@ -40,10 +41,7 @@ impl Locks {
         }
         self.swept_at = now;
         self.space.sweep(store_time);
-        self.listeners.retain(|_, listeners| {
-            listeners.retain(|listener| !listener.news.is_closed());
-            !listeners.is_empty()
-        });
+        self.listeners.retain(|_, listeners| listeners.count() > 0);
     }
 }
 
@@ -104,10 +102,8 @@ impl LockStore for MemoryStore {
         Ok(self.lock_step(|space, server| (space.inspect(server, &name), Vec::new())))
     }
 
-    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
-        let (listener, news) = Listener::new(WakeNews::Gap);
-        self.locks().listeners.entry(session).or_default().push(listener);
-        news
+    fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {
+        self.locks().listeners.entry(session).or_default().add(true)
     }
 }
 
@@ -118,8 +114,8 @@ mod tests {
 
     use super::*;
     use crate::base::clock::Clock;
+    use crate::base::subscription::BEHIND_MAX;
     use crate::protocol::{LockId, Queueing, RECORD_SPAN, Token};
-    use crate::store::memory::LISTENER_BUFFER;
 
     #[derive(Debug, Default)]
     struct Hand(AtomicU64);
@@ -175,17 +171,13 @@ mod tests {
         store.acquire(ask("a", 1)).await.unwrap();
         store.acquire(ask("a", 2)).await.unwrap();
         // Whoever leaves wakes the first in the queue, as long as the lock is free.
-        for _ in 0..LISTENER_BUFFER + 10 {
+        for _ in 0..BEHIND_MAX + 10 {
             store.cancel(cancelling("a", 1)).await.unwrap();
         }
-        let mut heard = 0;
-        while let Ok(news) = wakes.try_recv() {
-            assert_eq!(news == WakeNews::Gap, heard == 0);
-            heard += 1;
-        }
-        assert_eq!(heard, LISTENER_BUFFER);
+        let heard: Vec<WakeNews> = std::iter::from_fn(|| wakes.try_recv().ok()).collect();
+        let gaps: Vec<usize> = (0..heard.len()).filter(|at| heard[*at] == WakeNews::Gap).collect();
+        assert_eq!(gaps, [0, BEHIND_MAX], "of {} messages", heard.len());
         store.cancel(cancelling("a", 1)).await.unwrap();
-        assert_eq!(wakes.try_recv(), Ok(WakeNews::Gap));
         assert!(matches!(wakes.try_recv(), Ok(WakeNews::Wake { .. })));
     }
 

@@ -3,22 +3,19 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::base::mailbox;
+use crate::base::Subscription;
+use crate::base::subscription::Publisher;
 use crate::protocol::{Chorus, Seats};
 use crate::store::News;
-
-/// How many messages a listener may be behind before it is told of a gap instead.
-const LISTENER_BUFFER: usize = 256;
 
 /// Puts the members' news together until the receiver is dropped. Of what several members said one after the other
 /// while this was slow to hear it, only the last may be told: it holds all that a candidate needs.
 ///
 /// Must be called inside a tokio runtime.
-pub(super) fn listen(members: Vec<mailbox::Receiver<News>>, seats: Seats) -> mailbox::Receiver<News> {
-    let (news, listener) = mailbox::channel(LISTENER_BUFFER);
-    let ear =
-        Ear { chorus: Chorus::new(seats), seats, subscribed: vec![false; members.len()], heard: false, gap: false };
-    tokio::spawn(run(ear, members, news));
+pub(super) fn listen(members: Vec<Subscription<News>>, seats: Seats) -> Subscription<News> {
+    let (publisher, listener) = Publisher::open();
+    let ear = Ear { chorus: Chorus::new(seats), seats, subscribed: vec![false; members.len()], heard: false };
+    tokio::spawn(run(ear, members, publisher));
     listener
 }
 
@@ -29,8 +26,6 @@ struct Ear {
     subscribed: Vec<bool>,
     /// Once a majority was: from then on its word is heard.
     heard: bool,
-    /// The next thing that the listener hears is that it missed something.
-    gap: bool,
 }
 
 impl Ear {
@@ -45,30 +40,23 @@ impl Ear {
                 let begins = !self.heard && self.seats.are_a_majority(subscribed.map(|(member, _)| member));
                 self.heard |= begins;
                 // Of one that joins a majority later nothing was missed.
-                self.gap |= begins || (self.heard && again);
-                None
+                (begins || (self.heard && again)).then_some(News::Gap)
             }
         }
     }
 }
 
-async fn run(mut ear: Ear, mut members: Vec<mailbox::Receiver<News>>, listener: mailbox::Sender<News>) {
+async fn run(mut ear: Ear, mut members: Vec<Subscription<News>>, mut listener: Publisher<News>) {
     loop {
         tokio::select! {
             biased;
-            () = listener.closed() => return,
-            told = listener.send(News::Gap), if ear.gap => {
-                if told.is_err() {
-                    return;
-                }
-                ear.gap = false;
-            }
+            () = listener.gone() => return,
             next = Next { members: &mut members } => {
                 let Some((member, news)) = next else { return };
-                if let Some(said) = ear.take(member, news)
-                    && listener.try_send(said).is_err()
-                {
-                    ear.gap = true;
+                match ear.take(member, news) {
+                    Some(News::Gap) => listener.tell_gap(),
+                    Some(said) => listener.tell(said),
+                    None => {}
                 }
             }
         }
@@ -77,7 +65,7 @@ async fn run(mut ear: Ear, mut members: Vec<mailbox::Receiver<News>>, listener: 
 
 /// The next news of any member, with whose it is; none once all have ended.
 struct Next<'a> {
-    members: &'a mut [mailbox::Receiver<News>],
+    members: &'a mut [Subscription<News>],
 }
 
 impl Future for Next<'_> {
@@ -101,6 +89,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use tokio::sync::mpsc;
+
     use super::*;
     use crate::protocol::{Announcement, AnnouncementKind, Holder, SessionId, Token};
 
@@ -111,12 +101,12 @@ mod tests {
     }
 
     /// The members' ends of a listener.
-    fn stage(members: usize) -> (Vec<mailbox::Sender<News>>, mailbox::Receiver<News>) {
-        let (senders, receivers) = (0..members).map(|_| mailbox::channel(10_000)).unzip();
+    fn stage(members: usize) -> (Vec<mpsc::Sender<News>>, Subscription<News>) {
+        let (senders, receivers) = (0..members).map(|_| mpsc::channel(10_000)).unzip();
         (senders, listen(receivers, Seats::majority(members)))
     }
 
-    async fn next(listener: &mut mailbox::Receiver<News>) -> Option<News> {
+    async fn next(listener: &mut Subscription<News>) -> Option<News> {
         tokio::time::timeout(Duration::from_secs(10), listener.recv()).await.expect("something is heard")
     }
 

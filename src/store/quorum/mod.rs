@@ -28,8 +28,8 @@ use tokio::task::AbortHandle;
 use self::refusals::Refusals;
 use self::watching::Shown;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use crate::base::Subscription;
 use crate::base::clock::SharedClock;
-use crate::base::mailbox;
 use crate::protocol::{
     Answer, Ask, CampaignReply, CampaignRequest, CampaignRound, ReleaseReply, ReleaseRequest, ReleaseRound, RenewReply,
     RenewRequest, RenewRound, RoleName, Round, Rules, Seats, Stamped, StoreTime,
@@ -45,7 +45,7 @@ pub trait Member: Send + Sync + 'static {
     async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError>;
 
     /// As [`LeaseStore::listen`].
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News>;
+    fn listen(&self, role: &RoleName) -> Subscription<News>;
 
     /// As [`LeaseStore::health`].
     fn health(&self) -> watch::Receiver<StoreHealth>;
@@ -164,7 +164,7 @@ impl LeaseStore for QuorumStore {
         self.decide(role, ReleaseRound::new(self.panel.seats, request)).await
     }
 
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> Subscription<News> {
         listening::listen(self.panel.members.iter().map(|member| member.listen(role)).collect(), self.panel.seats)
     }
 

@@ -12,7 +12,7 @@ use super::scripts::{
     self, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, member_campaign_reply,
     purge_reply, raise_reply, release_reply,
 };
-use crate::base::mailbox;
+use crate::base::Subscription;
 use crate::config::RedisConfig;
 use crate::protocol::{Answer, Ask, RoleName, Stamped};
 use crate::store::quorum::Member;
@@ -83,7 +83,7 @@ impl Member for RedisMember {
         Ok(self.ask_stamped(role, ask).await?.reply)
     }
 
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> Subscription<News> {
         self.store.listen(role)
     }
 

@@ -66,8 +66,8 @@ use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script
 use self::settings::{Patience, Settings};
 use self::subscriber::Listeners;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
+use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
-use crate::base::mailbox;
 use crate::config::{AckMode, RedisConfig, Replication};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, RecordVersion, ReleaseReply, ReleaseRequest,
@@ -394,12 +394,12 @@ impl LeaseStore for RedisStore {
         Ok(self.run(role, &RELEASE, args, scripts::release_reply).await?.reply)
     }
 
-    fn listen(&self, role: &RoleName) -> mailbox::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> Subscription<News> {
         self.listeners.add(scripts::news(&self.settings.namespace, role.as_str()))
     }
 
     /// A leader hears each of its own renewals otherwise.
-    fn listen_but(&self, role: &RoleName, own: SessionId) -> mailbox::Receiver<News> {
+    fn listen_but(&self, role: &RoleName, own: SessionId) -> Subscription<News> {
         self.listeners.add_but(scripts::news(&self.settings.namespace, role.as_str()), own)
     }
 

@@ -22,25 +22,17 @@ use super::news;
 use super::nodes::Target;
 use super::settings::Settings;
 use super::supervisor::fetch_info;
-use crate::base::Backoff;
 use crate::base::clock::{BootClock, Clock};
-use crate::base::mailbox;
+use crate::base::subscription::{Lossy, Publisher};
+use crate::base::{Backoff, Subscription};
 use crate::protocol::{Mono, SessionId};
 use crate::store::{JobNews, News, StoreError, WakeNews};
 
-/// How many messages a listener may be behind before it is told of a gap instead.
-const LISTENER_BUFFER: usize = 256;
 /// How many channels one command subscribes to.
 const SUBSCRIBE_MAX: usize = 500;
-/// How soon a listener that is behind, or has left, is looked after: many may leave at once. While there is none,
-/// nothing ticks: a process at rest is to be left asleep.
-const TIDY_AFTER: Duration = Duration::from_secs(1);
 
 /// What is heard on one kind of channel.
-pub(super) trait Heard: Clone + Send + 'static {
-    /// Messages may have been missed.
-    const GAP: Self;
-
+pub(super) trait Heard: Lossy + Send + 'static {
     /// What a message says; none when it is not one of ours.
     fn parse(message: &str) -> Option<Self>;
 
@@ -51,8 +43,6 @@ pub(super) trait Heard: Clone + Send + 'static {
 }
 
 impl Heard for News {
-    const GAP: Self = Self::Gap;
-
     fn parse(message: &str) -> Option<Self> {
         news::parse(message).map(|said| Self::Said(Box::new(said)))
     }
@@ -63,16 +53,12 @@ impl Heard for News {
 }
 
 impl Heard for WakeNews {
-    const GAP: Self = Self::Gap;
-
     fn parse(message: &str) -> Option<Self> {
         news::parse_wake(message)
     }
 }
 
 impl Heard for JobNews {
-    const GAP: Self = Self::Gap;
-
     fn parse(message: &str) -> Option<Self> {
         news::parse_wish(message)
     }
@@ -80,52 +66,36 @@ impl Heard for JobNews {
 
 /// Who listens to a channel, whatever is heard there.
 trait Ear: Send {
-    /// Tells of the gap, if there is one; true when the listener is up to date.
-    fn settle(&mut self) -> bool;
-    /// Passes a message on; false when the listener is behind, and hears of a gap later instead.
-    fn hear(&mut self, message: &str) -> bool;
-    /// It has missed something.
+    /// Passes a message on.
+    fn hear(&mut self, message: &str);
+    /// It may have missed something.
     fn miss(&mut self);
     fn is_gone(&self) -> bool;
 }
 
 struct Listener<N> {
-    news: mailbox::Sender<N>,
-    /// It missed something, or its subscription is new: the next thing it hears is that.
-    gap: bool,
+    news: Publisher<N>,
     /// What this session does is no news to it.
     own: Option<SessionId>,
 }
 
 impl<N: Heard> Ear for Listener<N> {
-    fn settle(&mut self) -> bool {
-        if self.gap {
-            self.gap = self.news.try_send(N::GAP).is_err();
-        }
-        !self.gap
-    }
-
-    fn hear(&mut self, message: &str) -> bool {
+    fn hear(&mut self, message: &str) {
         if self.own.is_some_and(|own| N::is_of(message, own)) {
-            return true;
+            return;
         }
         match N::parse(message) {
-            Some(news) => {
-                if self.settle() {
-                    self.gap = self.news.try_send(news).is_err();
-                }
-            }
+            Some(news) => self.news.tell(news),
             None => tracing::debug!("a message on our channels is not ours"),
         }
-        !self.gap
     }
 
     fn miss(&mut self) {
-        self.gap = true;
+        self.news.tell_gap();
     }
 
     fn is_gone(&self) -> bool {
-        self.news.is_closed()
+        self.news.is_gone()
     }
 }
 
@@ -151,8 +121,6 @@ struct Unheard {
 pub(super) struct Listeners {
     channels: Mutex<HashMap<Arc<str>, Channel>>,
     changed: Notify,
-    /// A listener has left.
-    gone: Arc<Notify>,
     /// The connection may lead to a server to which nothing is published any more.
     suspect: Notify,
     /// The connection was of no use, and another to the same server may be dead as well.
@@ -168,22 +136,26 @@ impl Listeners {
         self.channels.lock()
     }
 
-    pub fn add<N: Heard>(&self, channel: String) -> mailbox::Receiver<N> {
+    pub fn add<N: Heard>(&self, channel: String) -> Subscription<N> {
         self.add_ear(channel, None)
     }
 
     /// The same for one to whom it is no news what its own session does.
-    pub fn add_but<N: Heard>(&self, channel: String, own: SessionId) -> mailbox::Receiver<N> {
+    pub fn add_but<N: Heard>(&self, channel: String, own: SessionId) -> Subscription<N> {
         self.add_ear(channel, Some(own))
     }
 
-    fn add_ear<N: Heard>(&self, channel: String, own: Option<SessionId>) -> mailbox::Receiver<N> {
-        let (news, listener) = mailbox::channel_of_many(LISTENER_BUFFER, Arc::clone(&self.gone));
+    fn add_ear<N: Heard>(&self, channel: String, own: Option<SessionId>) -> Subscription<N> {
+        let (mut news, listener) = Publisher::open();
         let mut channels = self.channels();
-        let ears = &mut channels.entry(channel.into()).or_default().ears;
+        let channel = channels.entry(channel.into()).or_default();
+        // Otherwise it hears of the gap when the channel is subscribed to.
+        if channel.subscribed {
+            news.tell_gap();
+        }
         // One, as a rule.
-        ears.reserve_exact(1);
-        ears.push(Box::new(Listener { news, gap: true, own }));
+        channel.ears.reserve_exact(1);
+        channel.ears.push(Box::new(Listener { news, own }));
         drop(channels);
         self.changed.notify_one();
         listener
@@ -243,10 +215,9 @@ impl Listeners {
         *present = refusal;
     }
 
-    /// A new connection, to this server process, is subscribed to nothing, and under no suspicion.
+    /// A new connection, to this server process, is under no suspicion.
     fn begin(&self, process: Option<String>) {
         *self.process.lock() = process;
-        self.channels().values_mut().for_each(|channel| channel.subscribed = false);
         let _ = self.suspect.notified().now_or_never();
     }
 
@@ -265,42 +236,37 @@ impl Listeners {
         Differences { new, old }
     }
 
-    /// The connection is subscribed to these.
+    /// The connection is subscribed to these: their listeners may have missed what came before.
     fn subscribed(&self, names: &[Arc<str>]) {
         let mut channels = self.channels();
         for name in names {
             if let Some(channel) = channels.get_mut(name) {
                 (channel.subscribed, channel.unheard) = (true, None);
+                channel.ears.iter_mut().for_each(|ear| ear.miss());
             }
         }
     }
 
-    /// Passes a message on; false when a listener is behind, and is to be looked after soon.
+    /// Passes a message on; false when a listener of it has gone.
     fn say(&self, channel: &str, message: &str) -> bool {
         let mut channels = self.channels();
         let Some(channel) = channels.get_mut(channel) else { return true };
         channel.unheard = None;
-        let mut all_well = true;
-        channel.ears.iter_mut().for_each(|ear| all_well &= ear.hear(message));
-        all_well
+        channel.ears.iter_mut().for_each(|ear| ear.hear(message));
+        !channel.ears.iter().any(|ear| ear.is_gone())
     }
 
-    /// Tells the listeners of subscribed channels of the gaps that they have not heard of; false when one is still
-    /// behind.
-    fn settle(&self) -> bool {
-        let mut channels = self.channels();
-        let subscribed = channels.values_mut().filter(|channel| channel.subscribed);
-        let mut all_well = true;
-        subscribed.flat_map(|channel| &mut channel.ears).for_each(|ear| all_well &= ear.settle());
-        all_well
-    }
-
-    /// From here on everybody has missed something.
-    fn mark_all(&self) {
-        for channel in self.channels().values_mut() {
+    /// Messages were lost on a connection that goes on.
+    fn lagged(&self) {
+        for channel in self.channels().values_mut().filter(|channel| channel.subscribed) {
             channel.unheard = None;
             channel.ears.iter_mut().for_each(|ear| ear.miss());
         }
+    }
+
+    /// The connection is gone: nothing is subscribed to.
+    fn ended(&self) {
+        self.channels().values_mut().for_each(|channel| channel.subscribed = false);
     }
 }
 
@@ -312,8 +278,7 @@ pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut 
                 // Who may not be asked is not known, and the others suffice.
                 let info = fetch_info(&link, settings.command_timeout).await.ok();
                 listeners.begin(info.as_ref().and_then(Info::process));
-                let mut session =
-                    Session { settings: &settings, listeners: &listeners, link, was_useful: false, tidy: true };
+                let mut session = Session { settings: &settings, listeners: &listeners, link, was_useful: false };
                 let ended = session.run().await;
                 if session.was_useful {
                     backoff.reset();
@@ -328,7 +293,7 @@ pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut 
             listeners.doubt.notify_one();
         }
         tracing::debug!(reason = %ended, "the subscription ended; replicas look by themselves meanwhile");
-        listeners.mark_all();
+        listeners.ended();
         tokio::time::sleep(backoff.next(settings.patience.pause_max())).await;
     }
 }
@@ -339,8 +304,6 @@ struct Session<'a> {
     listeners: &'a Listeners,
     link: Link,
     was_useful: bool,
-    /// No listener is behind, and none has left.
-    tidy: bool,
 }
 
 /// What a connection is to be subscribed to besides, and what no more.
@@ -357,7 +320,6 @@ impl Session<'_> {
         }
         // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
         let mut heartbeat = every(self.settings.patience.silence_max());
-        let mut tidying = tokio::time::interval(TIDY_AFTER);
         loop {
             // A reload that adds a role with a shorter lease has it subscribed to, and so comes by here.
             if heartbeat.period() != self.settings.patience.silence_max() {
@@ -368,29 +330,22 @@ impl Session<'_> {
                 why = self.link.ended() => return why,
                 () = self.listeners.suspect.notified() => return self.suspected(),
                 message = messages.recv() => Next::Message(message),
-                () = self.listeners.changed.notified() => Next::Tidy,
-                () = self.listeners.gone.notified(), if self.tidy => Next::Untidy,
-                _ = tidying.tick(), if !self.tidy => Next::Tidy,
+                () = self.listeners.changed.notified() => Next::Update,
                 _ = heartbeat.tick() => Next::Heartbeat,
             };
-            let was_tidy = self.tidy;
             let step = match next {
                 Next::Message(message) => {
                     heartbeat.reset();
-                    self.pass_on(message)
+                    self.pass_on(message).await
                 }
-                Next::Untidy => {
-                    self.tidy = false;
-                    Ok(())
-                }
-                Next::Tidy => self.update().await,
-                Next::Heartbeat => self.link.ping(self.settings.command_timeout).await,
+                Next::Update => self.update().await,
+                Next::Heartbeat => match self.update().await {
+                    Ok(()) => self.link.ping(self.settings.command_timeout).await,
+                    failed => failed,
+                },
             };
             if let Err(failure) = step {
                 return failure.error;
-            }
-            if was_tidy && !self.tidy {
-                tidying.reset();
             }
         }
     }
@@ -404,24 +359,23 @@ impl Session<'_> {
         StoreError::Unreachable { reason: reason.to_owned() }
     }
 
-    fn pass_on(&mut self, message: Result<Message, RecvError>) -> Result<(), Failure> {
+    async fn pass_on(&mut self, message: Result<Message, RecvError>) -> Result<(), Failure> {
         match message {
             Ok(message) => {
                 // What is no text is not ours.
                 let text = message.value.as_str();
-                self.tidy &= self.listeners.say(&message.channel, text.as_deref().unwrap_or_default());
-                Ok(())
+                let all_hear = self.listeners.say(&message.channel, text.as_deref().unwrap_or_default());
+                if all_hear { Ok(()) } else { self.update().await }
             }
             Err(broadcast::error::RecvError::Lagged(_)) => {
-                self.listeners.mark_all();
-                self.tidy &= self.listeners.settle();
+                self.listeners.lagged();
                 Ok(())
             }
             Err(broadcast::error::RecvError::Closed) => Err(Failure::unreachable("the connection was closed")),
         }
     }
 
-    /// Subscribes to what is new, unsubscribes from what nobody listens to any more, and tells of gaps.
+    /// Subscribes to what is new, and unsubscribes from what nobody listens to any more.
     async fn update(&mut self) -> Result<(), Failure> {
         let Differences { new, old } = self.listeners.differences();
         let timeout = self.settings.command_timeout;
@@ -432,9 +386,7 @@ impl Session<'_> {
         for new in new.chunks(SUBSCRIBE_MAX) {
             self.link.subscribe(new, timeout).await?;
             self.listeners.subscribed(new);
-            self.listeners.settle();
         }
-        self.tidy = self.listeners.settle();
         self.listeners.set_refusal(None);
         self.was_useful = true;
         Ok(())
@@ -451,15 +403,16 @@ fn every(period: Duration) -> Interval {
 
 enum Next {
     Message(Result<Message, RecvError>),
-    Untidy,
-    Tidy,
+    Update,
     Heartbeat,
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc::error::TryRecvError;
+
     use super::*;
-    use crate::base::mailbox::Nothing;
+    use crate::base::subscription::BEHIND_MAX;
     use crate::protocol::jobs::JobName;
     use crate::protocol::{LockId, LockName};
 
@@ -469,7 +422,6 @@ mod tests {
 
     fn subscribe(listeners: &Listeners) {
         listeners.subscribed(&listeners.differences().new);
-        listeners.settle();
     }
 
     fn heard(count: u64) -> News {
@@ -483,15 +435,17 @@ mod tests {
         subscribe(&listeners);
         assert_eq!((slow.try_recv(), quick.try_recv()), (Ok(News::Gap), Ok(News::Gap)));
         for count in 0..1_000 {
-            assert_eq!(listeners.say("a", &said(count)), count < LISTENER_BUFFER as u64, "{count}");
+            assert!(listeners.say("a", &said(count)), "nobody has gone");
             assert_eq!(quick.try_recv(), Ok(heard(count)));
         }
-        assert!(!listeners.settle(), "it is behind still");
-        for count in 0..LISTENER_BUFFER as u64 {
+        for count in 0..BEHIND_MAX as u64 {
             assert_eq!(slow.try_recv(), Ok(heard(count)));
         }
-        assert!(listeners.say("a", &said(1_000)) && listeners.settle());
-        assert_eq!((slow.try_recv(), slow.try_recv()), (Ok(News::Gap), Ok(heard(1_000))));
+        assert_eq!(slow.try_recv(), Ok(News::Gap));
+        assert!(listeners.say("a", &said(1_000)));
+        assert_eq!((slow.try_recv(), quick.try_recv()), (Ok(heard(1_000)), Ok(heard(1_000))));
+        drop(slow);
+        assert!(!listeners.say("a", &said(1_001)), "it has gone");
     }
 
     fn is_suspected(listeners: &Listeners) -> bool {
@@ -515,7 +469,7 @@ mod tests {
         assert!(listeners.say("a", &said(11)));
         assert!(!suspected(13, lease), "something was heard since");
         assert!(!suspected(2, lease) && !suspected(3, lease) && suspected(4, lease), "the record is another");
-        listeners.begin(None);
+        listeners.ended();
         assert!(!suspected(9, lease), "a new connection");
     }
 
@@ -576,7 +530,7 @@ mod tests {
         let (_one, _other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("b".to_owned()));
         subscribe(&listeners);
         assert!(listeners.differences().new.is_empty());
-        listeners.begin(None);
+        listeners.ended();
         assert_eq!(listeners.differences().new.len(), 2);
     }
 
@@ -589,7 +543,7 @@ mod tests {
         subscribe(&listeners);
         listeners.say("a", &said(5));
         listeners.say("a", "not ours at all");
-        assert_eq!((leader.try_recv(), leader.try_recv()), (Ok(News::Gap), Err(Nothing::Empty)));
+        assert_eq!((leader.try_recv(), leader.try_recv()), (Ok(News::Gap), Err(TryRecvError::Empty)));
         assert_eq!((other.try_recv(), other.try_recv()), (Ok(News::Gap), Ok(heard(5))));
     }
 }

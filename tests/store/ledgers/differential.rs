@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use baton::base::mailbox;
+use baton::base::Subscription;
 use baton::protocol::StoreTime;
 use baton::protocol::jobs::{LedgerCell, OpenReply, Revision, WriteReply, WriteRequest};
 use bytes::Bytes;
@@ -87,7 +87,7 @@ impl Behind for RedisServer {
 struct Pair<'a> {
     behind: &'a dyn Behind,
     desk: Desk,
-    news: &'a mut mailbox::Receiver<JobNews>,
+    news: &'a mut Subscription<JobNews>,
     cell: LedgerCell<Bytes>,
     /// Every revision so far.
     revisions: Vec<Revision>,
@@ -187,7 +187,7 @@ impl Pair<'_> {
 pub(super) async fn run(
     behind: &dyn Behind,
     store: Arc<dyn LedgerStore>,
-    news: &mut mailbox::Receiver<JobNews>,
+    news: &mut Subscription<JobNews>,
     seed: u64,
     seen: &mut BTreeMap<&'static str, usize>,
 ) {

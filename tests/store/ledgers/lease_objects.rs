@@ -34,7 +34,7 @@ fn desk_of(store: KubernetesStore) -> Desk {
 }
 
 /// Listens, and waits until that has begun.
-async fn ear_of(store: &dyn LedgerStore) -> mailbox::Receiver<JobNews> {
+async fn ear_of(store: &dyn LedgerStore) -> Subscription<JobNews> {
     let mut news = store.changes();
     assert_eq!(next(&mut news).await, JobNews::Gap);
     news

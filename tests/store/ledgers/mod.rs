@@ -8,8 +8,8 @@ mod servers;
 
 use std::sync::Arc;
 
+use baton::base::Subscription;
 use baton::base::clock::BootClock;
-use baton::base::mailbox;
 use baton::store::memory::MemoryStore;
 use baton::store::redis::RedisStore;
 use baton::store::{JobNews, LedgerStore};
@@ -31,7 +31,7 @@ fn key(desk: &Desk) -> String {
 }
 
 /// Listens, and waits until that has begun.
-async fn listening(store: &RedisStore) -> mailbox::Receiver<JobNews> {
+async fn listening(store: &RedisStore) -> Subscription<JobNews> {
     let mut news = store.changes();
     assert_eq!(next(&mut news).await, JobNews::Gap);
     news

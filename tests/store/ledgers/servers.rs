@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baton::base::mailbox;
+use baton::base::Subscription;
 use baton::config::AckMode;
 use baton::protocol::jobs::OpenReply;
 use baton::store::StoreError;
@@ -67,14 +67,14 @@ fn another(desk: &Desk) -> baton::protocol::jobs::JobName {
 }
 
 /// A ledger that counts, and who listens, as a failover finds them.
-async fn before_the_failover(store: &Arc<RedisStore>) -> (Desk, mailbox::Receiver<JobNews>) {
+async fn before_the_failover(store: &Arc<RedisStore>) -> (Desk, Subscription<JobNews>) {
     let (desk, news) = (desk(store), listening(store).await);
     wait_until_async(PATIENCE, "the ledger is opened", async || store.open(&desk.job, term(9)).await.is_ok()).await;
     desk.written(Some(9), None, "claimed").await;
     (desk, news)
 }
 
-async fn after_the_failover(store: &RedisStore, desk: &Desk, mut news: mailbox::Receiver<JobNews>) {
+async fn after_the_failover(store: &RedisStore, desk: &Desk, mut news: Subscription<JobNews>) {
     wait_until_async(PATIENCE, "the ledger is opened at the new master", async || {
         store.open(&desk.job, term(9)).await.is_ok()
     })

@@ -17,7 +17,7 @@ fn calls(redis: &RedisServer, command: &str) -> u64 {
 const WAITERS: u64 = 100;
 
 /// Waits for its turn as a sidecar's request does, and gives the lock back at once.
-async fn wait_for_turn(store: &RedisStore, request: AcquireRequest, mut wakes: mailbox::Receiver<WakeNews>) -> Token {
+async fn wait_for_turn(store: &RedisStore, request: AcquireRequest, mut wakes: Subscription<WakeNews>) -> Token {
     let number = u128::from_str_radix(&request.id.to_string(), 16).expect("hexadecimal");
     loop {
         assert_eq!(next(&mut wakes).await, wake("a", number), "nobody is woken for nothing");

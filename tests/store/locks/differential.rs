@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use baton::base::mailbox;
+use baton::base::Subscription;
 use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, Wake};
 use testkit::cluster::Cluster;
 use testkit::redis::RedisServer;
@@ -73,7 +73,7 @@ enum Operation {
 struct Pair<'a> {
     redis: &'a RedisServer,
     store: &'a RedisStore,
-    wakes: &'a mut [mailbox::Receiver<WakeNews>],
+    wakes: &'a mut [Subscription<WakeNews>],
     space: LockSpace,
     /// How far the reference's clock is ahead.
     passed_us: u64,
@@ -376,7 +376,7 @@ impl Pair<'_> {
 async fn run(
     redis: &RedisServer,
     store: &RedisStore,
-    wakes: &mut [mailbox::Receiver<WakeNews>],
+    wakes: &mut [Subscription<WakeNews>],
     seed: u64,
     seen: &mut BTreeMap<String, usize>,
 ) {
@@ -430,7 +430,7 @@ impl Drop for Trail {
     }
 }
 
-async fn ears(store: &RedisStore) -> Vec<mailbox::Receiver<WakeNews>> {
+async fn ears(store: &RedisStore) -> Vec<Subscription<WakeNews>> {
     let mut ears = Vec::new();
     for number in 1..=SESSIONS {
         ears.push(listening(store, number).await);

@@ -21,7 +21,7 @@ fn is_granted(handed: &HandedOver, number: u128) -> bool {
 }
 
 /// Nobody was woken: what is said last is heard first.
-async fn heard_nothing(store: &RedisStore, wakes: &mut mailbox::Receiver<WakeNews>, number: u128) {
+async fn heard_nothing(store: &RedisStore, wakes: &mut Subscription<WakeNews>, number: u128) {
     granted(store, ask("last", 1_000)).await;
     assert!(is_held(store, waiting("last", number)).await);
     release(store, "last", 1_000).await;

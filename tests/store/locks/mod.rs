@@ -11,7 +11,7 @@ mod steps;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::base::mailbox;
+use baton::base::Subscription;
 use baton::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
     LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,
@@ -108,13 +108,13 @@ fn is_extended(reply: &ExtendReply) -> bool {
 }
 
 /// Listens, and waits until that has begun.
-async fn listening(store: &RedisStore, number: u128) -> mailbox::Receiver<WakeNews> {
+async fn listening(store: &RedisStore, number: u128) -> Subscription<WakeNews> {
     let mut wakes = store.wakes(session(number));
     assert_eq!(next(&mut wakes).await, WakeNews::Gap);
     wakes
 }
 
-async fn next(wakes: &mut mailbox::Receiver<WakeNews>) -> WakeNews {
+async fn next(wakes: &mut Subscription<WakeNews>) -> WakeNews {
     within("a wake", wakes.recv()).await.expect("the store lives")
 }
 

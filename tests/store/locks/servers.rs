@@ -33,7 +33,7 @@ async fn give_back(store: &RedisStore) {
 }
 
 /// A lock that is held and one that waits for it, as the failover finds them.
-async fn before_the_failover(store: &RedisStore) -> (LockGrant, mailbox::Receiver<WakeNews>) {
+async fn before_the_failover(store: &RedisStore) -> (LockGrant, Subscription<WakeNews>) {
     let mut grant = None;
     wait_until_async(PATIENCE, "the lock is granted", async || {
         match answered(store, AcquireRequest { guard: Some(ms(1)), ..ask("a", 1) }).await {
@@ -48,7 +48,7 @@ async fn before_the_failover(store: &RedisStore) -> (LockGrant, mailbox::Receive
     (grant.expect("waited for"), wakes)
 }
 
-async fn after_the_failover(store: &RedisStore, grant: LockGrant, mut wakes: mailbox::Receiver<WakeNews>) {
+async fn after_the_failover(store: &RedisStore, grant: LockGrant, mut wakes: Subscription<WakeNews>) {
     let extend = ExtendRequest { restore: known(1, grant.token), ..extension("a", 1) };
     wait_until_async(PATIENCE, "the lock is extended at the new master", async || {
         match store.extend(extend.clone()).await {

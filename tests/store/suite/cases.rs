@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton::base::Subscription;
 use baton::base::clock::{BootClock, Clock, wall_time};
-use baton::base::mailbox;
 use baton::protocol::{
     Announcement, AnnouncementKind, Attempt, CampaignReply, CampaignRequest, GuardCause, Holder, Portion,
     PresenceRequest, ReleaseReply, RenewReply, RenewRequest, RoleName, SessionId, Stamped, Token,
@@ -409,12 +409,12 @@ async fn r8_grants_heartbeats_and_releases_are_heard_in_order(stage: &mut Stage)
     assert!(end.count > renewed || counts_apart, "and with a release");
 }
 
-async fn heard(news: &mut mailbox::Receiver<News>) -> News {
+async fn heard(news: &mut Subscription<News>) -> News {
     let heard = tokio::time::timeout(PATIENCE, news.recv()).await;
     heard.expect("news in time").expect("the store lives")
 }
 
-async fn said(news: &mut mailbox::Receiver<News>) -> Announcement {
+async fn said(news: &mut Subscription<News>) -> Announcement {
     match heard(news).await {
         News::Said(said) => *said,
         News::Gap => panic!("a gap where nothing broke"),

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use baton::base::mailbox;
+use baton::base::Subscription;
 use baton::protocol::Token;
 use baton::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use baton::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError};
@@ -68,7 +68,7 @@ pub fn stale(token: u64) -> WriteReply<Bytes> {
     WriteReply::Stale { fence: term(token) }
 }
 
-pub async fn next(news: &mut mailbox::Receiver<JobNews>) -> JobNews {
+pub async fn next(news: &mut Subscription<JobNews>) -> JobNews {
     within("news of jobs", news.recv()).await.expect("the store lives")
 }
 

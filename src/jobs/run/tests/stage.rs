@@ -70,7 +70,7 @@ impl LeaseStore for Cuttable {
         LeaseStore::release(&self.memory, role, request).await
     }
 
-    fn listen(&self, role: &RoleName) -> crate::base::mailbox::Receiver<News> {
+    fn listen(&self, role: &RoleName) -> crate::base::Subscription<News> {
         self.memory.listen(role)
     }
 

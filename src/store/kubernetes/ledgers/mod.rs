@@ -24,7 +24,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 pub(super) use self::object::{BODY_BYTES_MAX, name, read};
 pub(super) use self::wishes::{Wishes, name as wishes_name};
 use super::{DECISIONS_MAX, KubernetesStore, too_often, wall};
-use crate::base::mailbox;
+use crate::base::Subscription;
 use crate::kube::Failure;
 use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{Mono, Token};
@@ -131,7 +131,7 @@ impl LedgerStore for KubernetesStore {
         .await
     }
 
-    fn changes(&self) -> mailbox::Receiver<JobNews> {
+    fn changes(&self) -> Subscription<JobNews> {
         let (listener, first) = self.wishes.listen();
         if first {
             self.watch(Arc::clone(&self.wishes), "wishes");

@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use tokio::sync::Notify;
 
 use super::object::{REVISION, check_mark, garbage, named};
-use crate::base::mailbox;
+use crate::base::Subscription;
 use crate::protocol::Mono;
 use crate::protocol::jobs::{JobName, Revision};
 use crate::protocol::observed::Source;
@@ -61,12 +61,12 @@ struct State {
 
 impl Wishes {
     pub fn new(prefix: &str) -> Self {
-        let state = State { seen: None, listeners: Listeners::new(JobNews::Gap) };
+        let state = State { seen: None, listeners: Listeners::new() };
         Self { name: name(prefix), state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// A listener more; true when nobody watches yet and the caller shall.
-    pub fn listen(&self) -> (mailbox::Receiver<JobNews>, bool) {
+    pub fn listen(&self) -> (Subscription<JobNews>, bool) {
         self.state.lock().listeners.add()
     }
 }
@@ -125,6 +125,8 @@ impl Watched for Wishes {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc::error::TryRecvError;
+
     use super::*;
 
     fn wish(job: &str, version: u64) -> Sight {
@@ -134,7 +136,7 @@ mod tests {
         Sight::Object(Box::new(lease))
     }
 
-    fn changed(job: &str) -> Result<JobNews, mailbox::Nothing> {
+    fn changed(job: &str) -> Result<JobNews, TryRecvError> {
         Ok(JobNews::Changed(JobName::new(job).unwrap()))
     }
 

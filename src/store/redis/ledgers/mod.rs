@@ -17,7 +17,7 @@ use bytes::Bytes;
 use self::wire::{FORGET, LedgerKeys, OPEN, READ, Request, WRITE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
-use crate::base::mailbox;
+use crate::base::Subscription;
 use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};
@@ -67,7 +67,7 @@ impl LedgerStore for RedisStore {
         Ok(self.run_ledger(&FORGET, job, Request::default(), wire::forget_reply).await?.reply)
     }
 
-    fn changes(&self) -> mailbox::Receiver<JobNews> {
+    fn changes(&self) -> Subscription<JobNews> {
         self.listeners.add(LedgerKeys::new(&self.settings.namespace).wishes())
     }
 }

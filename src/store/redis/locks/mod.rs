@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use self::wire::{ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, HAND_OVER, INSPECT, LockKeys, RELEASE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
-use crate::base::mailbox;
+use crate::base::Subscription;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
     LockReleaseReply, LockReleaseRequest, SessionId,
@@ -88,7 +88,7 @@ impl LockStore for RedisStore {
         Ok(self.run_lock(&INSPECT, &[name], &[], wire::inspect_reply).await?.reply)
     }
 
-    fn wakes(&self, session: SessionId) -> mailbox::Receiver<WakeNews> {
+    fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {
         self.listeners.add(LockKeys::new(&self.settings.namespace).wakes_of(session))
     }
 }
