@@ -1,6 +1,5 @@
 //! Values in paths, queries and bodies, as every call of the app's listener reads them.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -82,21 +81,6 @@ pub fn decode_value(text: &str) -> Result<String, &'static str> {
 /// What a client sent, shortened: it may be anything.
 pub fn shown(text: &str) -> String {
     text.chars().take(40).collect()
-}
-
-/// A path in which the slash of a shard's name was percent-encoded (`/leader/scheduler%2F3`), as clients do that take
-/// the name for one segment, with that slash as it is. All other paths are left alone.
-pub(crate) fn shard_slash(path: &str) -> Cow<'_, str> {
-    // As good as every path.
-    if !path.as_bytes().contains(&b'%') {
-        return Cow::Borrowed(path);
-    }
-    let is_it = |at: &usize| matches!(path.as_bytes()[*at + 2..], [b'F' | b'f', b'0'..=b'9', ..]);
-    let of_role = path.starts_with("/leader/") || path.starts_with("/leading/");
-    match path.match_indices("%2").map(|(at, _)| at).find(is_it) {
-        Some(at) if of_role => Cow::Owned(format!("{}/{}", &path[..at], &path[at + 3..])),
-        _ => Cow::Borrowed(path),
-    }
 }
 
 #[cfg(test)]

@@ -3,147 +3,44 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures_util::StreamExt;
-use hyper::{Method, Response};
 
 use super::desk::JobDesk;
 use super::runner::Order;
 use super::{shapes, words};
-use crate::http::{Ask, Calls, Content, Problem, ProblemKind, no_content};
-
-/// Every path of jobs with its methods, as `Allow` lists them. `openapi.yaml` has the same; a test compares.
-pub const ROUTES: [(&str, &str); 8] = [
-    ("/jobs", "GET"),
-    ("/jobs/{name}", "GET"),
-    ("/jobs/{name}/run", "POST"),
-    ("/jobs/{name}/suspend", "POST"),
-    ("/jobs/{name}/resume", "POST"),
-    ("/jobs/{name}/runs", "GET"),
-    ("/jobs/{name}/runs/{id}/complete", "POST"),
-    ("/jobs/{name}/runs/{id}/heartbeat", "POST"),
-];
+use crate::http::{Ask, Problem, ProblemKind, Response, Routes, no_content};
 
 /// How many jobs are written before others get their turn: renewals are made on the same thread.
 const AT_ONCE: usize = 8;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Route<'a> {
-    All,
-    One(&'a str),
-    Run(&'a str),
-    Suspend(&'a str, bool),
-    Runs(&'a str),
-    Complete(&'a str, &'a str),
-    Heartbeat(&'a str, &'a str),
-}
-
-impl<'a> Route<'a> {
-    fn find(path: &'a str) -> Option<Self> {
-        let segments: Vec<&str> = path.strip_prefix("/jobs")?.split('/').collect();
-        Some(match segments[..] {
-            [""] => Self::All,
-            ["", name] => Self::One(name),
-            ["", name, "run"] => Self::Run(name),
-            ["", name, "suspend"] => Self::Suspend(name, true),
-            ["", name, "resume"] => Self::Suspend(name, false),
-            ["", name, "runs"] => Self::Runs(name),
-            ["", name, "runs", id, "complete"] => Self::Complete(name, id),
-            ["", name, "runs", id, "heartbeat"] => Self::Heartbeat(name, id),
-            _ => return None,
-        })
-    }
-
-    fn allow(self) -> &'static str {
-        match self {
-            Self::All | Self::One(_) | Self::Runs(_) => "GET",
-            Self::Run(_) | Self::Suspend(..) | Self::Complete(..) | Self::Heartbeat(..) => "POST",
-        }
-    }
-}
-
-/// The calls, over a desk, or the reason why there is none.
+/// What every call may use: a desk, or the reason why there is none.
 #[derive(Debug)]
-pub struct JobCalls {
+pub struct Context {
     desk: Result<Arc<JobDesk>, &'static str>,
 }
 
-impl JobCalls {
-    /// Calls that are answered by this desk.
-    pub fn new(desk: Arc<JobDesk>) -> Self {
-        Self { desk: Ok(desk) }
-    }
-
-    /// Calls that are all refused, for this reason.
-    pub fn disabled(reason: &'static str) -> Self {
-        Self { desk: Err(reason) }
+impl Context {
+    fn desk(&self) -> Result<&JobDesk, Problem> {
+        self.desk.as_deref().map_err(|reason| Problem::new(ProblemKind::JobsDisabled, *reason))
     }
 }
 
-#[async_trait]
-impl Calls for JobCalls {
-    fn allow(&self, path: &str) -> Option<&'static str> {
-        Route::find(path).map(Route::allow)
-    }
-
-    async fn answer(&self, ask: Ask) -> Result<Response<Content>, Problem> {
-        let desk = self.desk.as_ref().map_err(|reason| Problem::new(ProblemKind::JobsDisabled, *reason))?;
-        let Some(route) = Route::find(&ask.path) else {
-            return Err(Problem::new(ProblemKind::UnknownPath, "there is nothing here"));
-        };
-        debug_assert!(ask.method == Method::HEAD || route.allow().contains(ask.method.as_str()));
-        match route {
-            Route::All => {
-                words::no_parameters(&ask.query)?;
-                list(desk).await
-            }
-            Route::One(name) => {
-                words::no_parameters(&ask.query)?;
-                Ok(shapes::one(&desk.view(&words::segment(name)?).await.map_err(shapes::refused)?))
-            }
-            Route::Run(name) => {
-                words::no_body(&ask.body)?;
-                let run = desk.ask(&words::segment(name)?).await.map_err(shapes::refused)?;
-                Ok(shapes::asked(&run))
-            }
-            Route::Suspend(name, suspend) => {
-                words::no_body(&ask.body)?;
-                desk.suspend(&words::segment(name)?, suspend).await.map_err(shapes::refused)?;
-                Ok(no_content())
-            }
-            Route::Runs(name) => {
-                let page = words::page(&ask.query)?;
-                let view = desk.view(&words::segment(name)?).await.map_err(shapes::refused)?;
-                Ok(shapes::runs(&view, &page))
-            }
-            Route::Complete(name, id) => {
-                let (attempt, word) = words::completion(&ask.body)?;
-                self.order(desk, name, id, attempt, Order::Complete(word)).await
-            }
-            Route::Heartbeat(name, id) => {
-                let attempt = words::heartbeat(&ask.body)?;
-                self.order(desk, name, id, attempt, Order::Heartbeat).await
-            }
-        }
-    }
+/// The calls of jobs: answered by this desk, or all refused for this reason.
+pub fn routes(desk: Result<Arc<JobDesk>, &'static str>) -> Routes<Context> {
+    Routes::new(Context { desk })
+        .get("/jobs", list)
+        .get("/jobs/{name}", one)
+        .post_json("/jobs/{name}/run", run)
+        .post_json("/jobs/{name}/suspend", |context, ask| suspend(context, ask, true))
+        .post_json("/jobs/{name}/resume", |context, ask| suspend(context, ask, false))
+        .get("/jobs/{name}/runs", runs)
+        .post_json("/jobs/{name}/runs/{id}/complete", complete)
+        .post_json("/jobs/{name}/runs/{id}/heartbeat", heartbeat)
 }
 
-impl JobCalls {
-    async fn order(
-        &self,
-        desk: &JobDesk,
-        name: &str,
-        id: &str,
-        attempt: Option<u32>,
-        order: Order,
-    ) -> Result<Response<Content>, Problem> {
-        let (name, id) = (words::segment(name)?, words::segment(id)?);
-        desk.order(&name, &id, attempt, order).await.map_err(shapes::refused)?;
-        Ok(no_content())
-    }
-}
-
-async fn list(desk: &JobDesk) -> Result<Response<Content>, Problem> {
+async fn list(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let desk = context.desk()?;
+    words::no_parameters(&ask.query)?;
     let mut views = pin!(desk.all().enumerate());
     let mut list = shapes::List::default();
     while let Some((at, view)) = views.next().await {
@@ -155,29 +52,47 @@ async fn list(desk: &JobDesk) -> Result<Response<Content>, Problem> {
     Ok(list.end())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+async fn one(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let desk = context.desk()?;
+    words::no_parameters(&ask.query)?;
+    Ok(shapes::one(&desk.view(&words::segment(ask.segment("name"))?).await.map_err(shapes::refused)?))
+}
 
-    #[test]
-    fn every_listed_path_is_routed_with_the_methods_listed() {
-        for (template, allow) in ROUTES {
-            let path = template.replace("{name}", "nightly").replace("{id}", "nightly-1763690400");
-            assert_eq!(Route::find(&path).map(Route::allow), Some(allow), "{template}");
-        }
-    }
+async fn run(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let desk = context.desk()?;
+    words::no_body(&ask.body)?;
+    let run = desk.ask(&words::segment(ask.segment("name"))?).await.map_err(shapes::refused)?;
+    Ok(shapes::asked(&run))
+}
 
-    #[test]
-    fn nothing_is_found_beside_the_listed_paths() {
-        for path in
-            ["", "/job", "/jobsx", "/jobs/a/b", "/jobs/a/runs/x", "/jobs/a/runs/x/other", "/jobs/a/run/", "/Jobs"]
-        {
-            assert_eq!(Route::find(path), None, "{path:?}");
-        }
-        assert_eq!(
-            Route::find("/jobs/"),
-            Some(Route::One("")),
-            "the empty name is unknown, and the known ones are told"
-        );
-    }
+async fn suspend(context: Arc<Context>, ask: Ask, suspend: bool) -> Result<Response, Problem> {
+    let desk = context.desk()?;
+    words::no_body(&ask.body)?;
+    desk.suspend(&words::segment(ask.segment("name"))?, suspend).await.map_err(shapes::refused)?;
+    Ok(no_content())
+}
+
+async fn runs(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let desk = context.desk()?;
+    let page = words::page(&ask.query)?;
+    let view = desk.view(&words::segment(ask.segment("name"))?).await.map_err(shapes::refused)?;
+    Ok(shapes::runs(&view, &page))
+}
+
+async fn complete(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let desk = context.desk()?;
+    let (attempt, word) = words::completion(&ask.body)?;
+    order(desk, &ask, attempt, Order::Complete(word)).await
+}
+
+async fn heartbeat(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let desk = context.desk()?;
+    let attempt = words::heartbeat(&ask.body)?;
+    order(desk, &ask, attempt, Order::Heartbeat).await
+}
+
+async fn order(desk: &JobDesk, ask: &Ask, attempt: Option<u32>, order: Order) -> Result<Response, Problem> {
+    let (name, id) = (words::segment(ask.segment("name"))?, words::segment(ask.segment("id"))?);
+    desk.order(&name, &id, attempt, order).await.map_err(shapes::refused)?;
+    Ok(no_content())
 }

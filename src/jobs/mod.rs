@@ -2,7 +2,7 @@
 //!
 //! * [`JobDesk`] runs the jobs of this replica, one task each. What a job does next is decided by its
 //!   [`crate::protocol::jobs::JobController`], for as long as this replica leads the job's role.
-//! * [`JobCalls`] is the HTTP side of it, plugged into the app's listener.
+//! * [`routes`] are its HTTP side, mounted on the app's listener.
 //!
 //! | file | what |
 //! |---|---|
@@ -22,4 +22,4 @@ mod words;
 
 pub use codec::CodecError;
 pub use desk::{JobDesk, JobView, Refusal};
-pub use http::{JobCalls, ROUTES};
+pub use http::routes;

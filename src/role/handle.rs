@@ -12,7 +12,6 @@ use tokio::sync::{oneshot, watch};
 
 use super::pulse::Heartbeat;
 use super::status::{Snapshot, Status};
-use super::text::{AnswerText, Written};
 use super::words::{name, number, text, text_if_any, word};
 use crate::base::clock::SharedClock;
 use crate::base::mailbox;
@@ -93,7 +92,6 @@ struct Shared {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mailbox::Sender<Command>,
     heartbeat: Arc<Heartbeat>,
-    written: Written,
 }
 
 /// A role of this replica, seen from outside. Cheap to clone, readable from any thread.
@@ -113,8 +111,7 @@ impl RoleHandle {
         commands: mailbox::Sender<Command>,
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
-        let written = Written::default();
-        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat, written }) }
+        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat }) }
     }
 
     /// The role's name.
@@ -127,7 +124,8 @@ impl RoleHandle {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody.
+    /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody, and
+    /// when the answer is written: how long it is good for is counted from now.
     pub fn answer(&self) -> Answer {
         // The snapshot first: a term that ends in between then shows as not leading, never as leading without a
         // promise.
@@ -135,17 +133,6 @@ impl RoleHandle {
         let now = self.shared.clock.now();
         let promise = self.shared.standing.promise(now);
         self.describe(&snapshot, now, promise)
-    }
-
-    /// The same in JSON, and as much of a promise.
-    pub fn answer_text(&self) -> AnswerText {
-        // In this order for the reason above. Nobody publishes while it is borrowed, which is for less than a
-        // microsecond.
-        let snapshot = self.shared.snapshots.borrow();
-        let now = self.shared.clock.now();
-        let promise = self.shared.standing.promise(now);
-        let holder_known = snapshot.view.holder.as_ref().is_some_and(|(_, until)| now < *until);
-        self.shared.written.text(&snapshot, promise, holder_known, || self.describe(&snapshot, now, promise))
     }
 
     /// Tells somebody who only looks. It promises nothing, so no handover waits for it.
@@ -315,7 +302,7 @@ impl Drop for Work {
     }
 }
 
-pub(super) fn whole_ms(span: Duration) -> u64 {
+fn whole_ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 

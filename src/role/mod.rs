@@ -7,7 +7,6 @@ mod pulse;
 mod shards;
 mod status;
 mod team;
-mod text;
 mod words;
 
 pub use app_check::watch_app;
@@ -16,4 +15,3 @@ pub use handle::{Answer, Command, CommandError, RoleHandle, Roles, Work};
 pub use pulse::Heartbeat;
 pub use status::{CHANGES_MAX, Change, Snapshot, Status, any_changed};
 pub use team::{Broken, Membership, Team};
-pub use text::AnswerText;

@@ -1,30 +1,26 @@
 //! The listener's calls.
 
-use std::future::Pending;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use futures_util::stream;
+use hyper::header::{ALLOW, HeaderValue};
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Pulse, Sources};
-use crate::http::{Answer, Answers, Problem, ProblemKind, shard_slash};
+use crate::http::{Ask, BoxError, Content, Door, Problem, ProblemKind, Response, Router, Routes, document, json};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
-use crate::telemetry::{Metrics, Reading, Scrape, TermReading};
+use crate::telemetry::{Reading, TermReading};
 
-const METHODS: &str = "GET, HEAD, OPTIONS";
-const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-struct State {
+/// What every call may use.
+struct Context {
     sources: Sources,
     /// Set once the store has answered; a later outage is no reason to take the pod out of its Service.
     store_reached: Arc<AtomicBool>,
@@ -35,24 +31,36 @@ pub(super) async fn serve(listener: TcpListener, sources: Sources, shutdown: imp
     let store_reached = Arc::new(AtomicBool::new(false));
     let watching = tokio::spawn(note_first_contact(sources.store.clone(), Arc::clone(&store_reached)));
     let (limits, clock) = (sources.limits, Arc::clone(&sources.clock));
-    let state = Arc::new(State { sources, store_reached });
-    let make_answers = |_ends| Desk(Arc::clone(&state));
-    crate::http::serve(listener, limits, clock, make_answers, shutdown).await;
+    let router = Router::new("there are /metrics, /livez, /readyz and /leading");
+    let router = router.mount(routes(Context { sources, store_reached }));
+    Door::new(router, limits, clock).serve(listener, shutdown).await;
     watching.abort();
 }
 
-/// Answers one connection.
-struct Desk(Arc<State>);
+fn routes(context: Context) -> Routes<Context> {
+    let probes = [Method::GET, Method::HEAD, Method::OPTIONS];
+    let (looks, options_only) = (&probes[..2], &probes[2..]);
+    Routes::new(context)
+        .at(looks, "/metrics", metrics)
+        .at(options_only, "/metrics", options)
+        .at(looks, "/livez", livez)
+        .at(options_only, "/livez", options)
+        .at(looks, "/readyz", readyz)
+        .at(options_only, "/readyz", options)
+        .at(&probes, "/leading", leading)
+        .at(&probes, "/leading/{role}", leading)
+}
 
-impl Answers for Desk {
-    type Body = Text;
-    // There is nothing to wait for.
-    type Later = Pending<Response<Text>>;
+async fn options(_: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+    let mut response = Response::new(Content::Whole(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+    Ok(response)
+}
 
-    fn answer(&self, request: Request<Incoming>) -> Answer<Text, Self::Later> {
-        let response = answer(&self.0, request.method(), request.uri().path());
-        Answer::Now(response.unwrap_or_else(|problem| whole(problem.into_response())))
-    }
+/// An answer whose status says whether all is well.
+fn verdict(well: bool, value: &impl Serialize) -> Response {
+    json(if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, value)
 }
 
 async fn note_first_contact(mut store: watch::Receiver<StoreHealth>, reached: Arc<AtomicBool>) {
@@ -62,98 +70,27 @@ async fn note_first_contact(mut store: watch::Receiver<StoreHealth>, reached: Ar
     }
 }
 
-fn answer(state: &State, method: &Method, path: &str) -> Result<Response<Text>, Problem> {
-    let path = &*shard_slash(path);
-    let role = path.strip_prefix("/leading/");
-    let known = role.is_some() || matches!(path, "/metrics" | "/livez" | "/readyz" | "/leading");
-    if !known {
-        let shown: String = path.chars().take(100).collect();
-        let detail = format!("there is nothing at {shown:?}; there are /metrics, /livez, /readyz and /leading");
-        return Err(Problem::new(ProblemKind::UnknownPath, detail));
-    }
-    if !METHODS.split(", ").any(|allowed| allowed == method.as_str()) {
-        return Err(Problem::method_not_allowed(METHODS));
-    }
-    match path {
-        "/leading" => leading(state, None).map(whole),
-        _ if role.is_some() => leading(state, role).map(whole),
-        _ if *method == Method::OPTIONS => Ok(whole(options())),
-        "/metrics" => metrics(state),
-        "/livez" => Ok(whole(livez(state))),
-        _ => Ok(whole(readyz(state))),
-    }
-}
-
-/// An answer's text.
-enum Text {
-    Whole(Full<Bytes>),
-    /// Made as it is sent, for it would be large.
-    Pieces(Scrape, Arc<Metrics>),
-}
-
-fn whole(response: Response<Bytes>) -> Response<Text> {
-    response.map(|text| Text::Whole(Full::new(text)))
-}
-
-impl Body for Text {
-    type Data = Bytes;
-    type Error = prometheus::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Whole(text) => Pin::new(text).poll_frame(context).map_err(|never| match never {}),
-            Self::Pieces(scrape, metrics) => {
-                let piece = scrape.next_piece(metrics).inspect_err(cannot_be_written);
-                Poll::Ready(piece.transpose().map(|piece| piece.map(|text| Frame::data(text.into()))))
-            }
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(text) => text.size_hint(),
-            Self::Pieces(..) => SizeHint::default(),
-        }
-    }
-}
-
-fn cannot_be_written(error: &prometheus::Error) {
-    tracing::error!(%error, "the metrics cannot be written");
-}
-
-fn options() -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
-    response
-}
-
-fn json(fine: bool, value: &impl Serialize) -> Response<Bytes> {
-    // Strings and numbers: writing them into memory does not fail.
-    let mut response = Response::new(serde_json::to_vec(value).unwrap_or_default().into());
-    *response.status_mut() = if fine { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-fn metrics(state: &State) -> Result<Response<Text>, Problem> {
-    let roles = state.sources.roles.all();
+async fn metrics(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+    let roles = context.sources.roles.all();
     let readings: Vec<_> = roles.iter().map(reading).collect();
-    let store_up = *state.sources.store.borrow() == StoreHealth::Up;
+    let store_up = *context.sources.store.borrow() == StoreHealth::Up;
+    let metrics = Arc::clone(&context.sources.metrics);
+    let cannot_be_written = |error: &prometheus::Error| tracing::error!(%error, "the metrics cannot be written");
     let failed = |error: prometheus::Error| {
         cannot_be_written(&error);
         Problem::new(ProblemKind::Internal, "the metrics cannot be written; the log says why")
     };
-    let metrics = &state.sources.metrics;
     let scrape = metrics.scrape(readings, store_up).map_err(failed)?;
-    let mut response = if scrape.is_long() {
-        Response::new(Text::Pieces(scrape, Arc::clone(metrics)))
+    let content = if scrape.is_long() {
+        // Made as it is sent, for it would be large.
+        Content::Stream(Box::pin(stream::unfold((scrape, metrics), move |(mut scrape, metrics)| async move {
+            let piece = scrape.next_piece(&metrics).inspect_err(cannot_be_written).transpose()?;
+            Some((piece.map(Bytes::from).map_err(BoxError::from), (scrape, metrics)))
+        })))
     } else {
-        whole(Response::new(scrape.text(metrics).map_err(failed)?.into()))
+        Content::Whole(scrape.text(&metrics).map_err(failed)?.into())
     };
-    response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
-    Ok(response)
+    Ok(document(METRICS_TYPE, content))
 }
 
 fn reading(role: &RoleHandle) -> Reading {
@@ -174,11 +111,11 @@ struct Stuck {
     allowed_ms: u64,
 }
 
-fn livez(state: &State) -> Response<Bytes> {
-    let now = state.sources.clock.now();
+async fn livez(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+    let now = context.sources.clock.now();
     let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let is_stuck = |pulse: &Pulse| now.since(pulse.last) > pulse.within;
-    let stuck: Vec<_> = state
+    let stuck: Vec<_> = context
         .sources
         .progress
         .pulses()
@@ -190,7 +127,7 @@ fn livez(state: &State) -> Response<Bytes> {
             allowed_ms: ms(pulse.within),
         })
         .collect();
-    json(stuck.is_empty(), &Live { alive: stuck.is_empty(), stuck })
+    Ok(verdict(stuck.is_empty(), &Live { alive: stuck.is_empty(), stuck }))
 }
 
 #[derive(Serialize)]
@@ -199,25 +136,25 @@ struct Ready {
     reasons: Vec<String>,
 }
 
-fn readyz(state: &State) -> Response<Bytes> {
+async fn readyz(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
     let mut reasons = Vec::new();
-    let pulses = state.sources.progress.pulses();
+    let pulses = context.sources.progress.pulses();
     if pulses.is_empty() {
         reasons.push("no role runs yet".to_owned());
     }
     // Whoever leads is found without the stores that locks or jobs have for themselves, and there is nothing that this
     // pod could do about them: who waits for a lock, or for a run, is told by the answer to that.
     // The watching task may be a moment behind.
-    let health = state.sources.store.borrow().clone();
+    let health = context.sources.store.borrow().clone();
     if health == StoreHealth::Up {
-        state.store_reached.store(true, Ordering::Relaxed);
+        context.store_reached.store(true, Ordering::Relaxed);
     }
-    if let (StoreHealth::Down { reason }, false) = (health, state.store_reached.load(Ordering::Relaxed)) {
+    if let (StoreHealth::Down { reason }, false) = (health, context.store_reached.load(Ordering::Relaxed)) {
         reasons.push(format!("the store was not reached yet: {reason}"));
     }
     let unsettled = pulses.iter().filter(|pulse| !pulse.knows_state);
     reasons.extend(unsettled.map(|pulse| format!("role {} does not know its state yet", pulse.role)));
-    json(reasons.is_empty(), &Ready { ready: reasons.is_empty(), reasons })
+    Ok(verdict(reasons.is_empty(), &Ready { ready: reasons.is_empty(), reasons }))
 }
 
 #[derive(Serialize)]
@@ -227,8 +164,9 @@ struct Leading<'a> {
 }
 
 /// For probes: what is true now, promising nothing beyond.
-fn leading(state: &State, name: Option<&str>) -> Result<Response<Bytes>, Problem> {
-    let roles = &state.sources.roles;
+async fn leading(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let name = ask.param("role");
+    let roles = &context.sources.roles;
     let found = name.map_or_else(|| roles.default_role(), |name| roles.get(name));
     let Some(role) = found else {
         let known: Vec<_> = roles.all().iter().map(|role| role.name().to_string()).collect();
@@ -239,5 +177,5 @@ fn leading(state: &State, name: Option<&str>) -> Result<Response<Bytes>, Problem
         return Err(Problem::new(kind, detail).with_known(known));
     };
     let leading = role.leads();
-    Ok(json(leading, &Leading { role: role.name().as_str(), leading }))
+    Ok(verdict(leading, &Leading { role: role.name().as_str(), leading }))
 }

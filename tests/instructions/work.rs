@@ -106,8 +106,11 @@ pub fn answers(times: u64) {
         let roles = Roles::default();
         roles.replace(vec![leading.handle.clone()], None);
         let clock = Arc::clone(&leading.clock) as SharedClock;
+        let router = api::router();
+        let stopping = router.stopping();
+        let router = router.mount(api::role_routes(roles, Arc::clone(&clock), api::HEARTBEAT, stopping));
         let options = ApiOptions::new(None, clock, leading.telemetry.clone());
-        tokio::spawn(api::serve(listener, roles, options, std::future::pending()));
+        tokio::spawn(api::serve(listener, router, options, std::future::pending()));
         let mut client = TcpStream::connect(address).await.expect("the listener listens");
         // As clients do: a few headers, of which one counts.
         let request = format!(
