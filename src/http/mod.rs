@@ -31,4 +31,4 @@ pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use router::{Answering, Answers, Ask, Found, Router, Routes, Stopping, wants_page};
 pub use serve::{Ends, Limits, serve};
 pub use thread::{ListenerThread, Stopped};
-pub use words::{bad_body, bad_parameter, decode_segment, decode_value, duration, read_body, shown};
+pub use words::{bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};

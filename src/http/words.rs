@@ -1,7 +1,5 @@
 //! Values in paths, queries and bodies, as every call of the app's listener reads them.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 
 use super::problem::{Problem, ProblemKind};
@@ -25,25 +23,6 @@ pub fn read_body<'a, T: Default + Deserialize<'a>>(body: &'a [u8]) -> Result<T, 
         return Ok(T::default());
     }
     serde_json::from_slice(body).map_err(|error| bad_body(error.to_string()))
-}
-
-/// A duration: a whole number and its unit, such as `500ms`, `30s`, `5m` or `1h`.
-///
-/// # Errors
-/// What is wanted, in words.
-pub fn duration(text: &str) -> Result<Duration, &'static str> {
-    const WANTED: &str = "a whole number and its unit is wanted, such as 500ms, 30s, 5m or 1h";
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| WANTED)?;
-    let unit_ms = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(WANTED),
-    };
-    Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
 }
 
 /// A segment of a path without its percent-encoding.
