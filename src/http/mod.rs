@@ -7,6 +7,7 @@
 //! * [`Router`], [`Routes`]: which handler that is. Parts bring their own; none lives here.
 //! * [`ListenerThread`]: where a listener runs.
 //! * [`Response`]: an answer; [`json`], [`no_content`] and [`read_body`] are the shape of most.
+//! * [`client`]: requests to others.
 //! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
 //!
 //! hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a bound on stalled writes,
@@ -14,6 +15,7 @@
 
 mod activity;
 mod answer;
+pub mod client;
 mod door;
 mod problem;
 mod refuse;
