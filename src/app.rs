@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::admin::{self, Pulse, Sources};
 use crate::api::{self, ApiOptions};
 use crate::base::clock::{BootClock, SharedClock, wall_time};
 use crate::base::process::{Entropy, Exit, StallWatch};
@@ -25,12 +26,11 @@ use crate::http::{ListenerThread, Router};
 use crate::jobs::{self, JobDesk};
 use crate::k8s::{Departures, Extras, Will};
 use crate::locks::{self, LockDesk, LockSettings};
-use crate::role::{Membership, Roles, Surroundings, Team};
+use crate::role::{self, Membership, Roles, Surroundings, Team};
 use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::redis::SetupError;
 use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
-use crate::telemetry_http::{self, Pulse, Sources};
 
 use stores::lease_min;
 pub use stores::{Opened, Stores, open_store, open_stores};
@@ -493,9 +493,9 @@ fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<ListenerT
         store: replica.health(),
         progress: Arc::new(move || roles.all().iter().map(pulse).collect::<Vec<_>>()),
         clock: Arc::clone(&replica.clock),
-        limits: telemetry_http::default_limits(),
+        limits: admin::default_limits(),
     };
-    telemetry_http::spawn_telemetry(listener, sources).map_err(|error| StartError::System { what: "a thread", error })
+    admin::spawn(listener, sources).map_err(|error| StartError::System { what: "a thread", error })
 }
 
 /// What the app's listener answers.
@@ -513,7 +513,7 @@ fn routes(replica: &Replica, locks: &Option<Locks>, jobs: &Option<Jobs>) -> Rout
     let router = api::router();
     let stopping = router.stopping();
     let router = router
-        .mount(api::role_routes(replica.roles(), Arc::clone(clock), api::HEARTBEAT, stopping))
+        .mount(role::http::routes(replica.roles(), Arc::clone(clock), role::http::HEARTBEAT, stopping))
         .mount(locks::routes(lock_desk.clone().ok_or_else(no_locks), Arc::clone(clock)).on(&here))
         .mount(jobs::routes(job_desk.ok_or_else(no_jobs)).on(&here));
     match lock_desk {

@@ -9,14 +9,8 @@
 //! `openapi.yaml` beside this file describes all calls of all parts and is served as it is.
 
 mod browser;
-mod control;
-mod events;
 mod gate;
-mod leader;
 mod page;
-mod params;
-mod roles;
-mod status;
 mod token;
 
 use std::future::Future;
@@ -33,10 +27,6 @@ use crate::telemetry::Telemetry;
 
 use gate::Gate;
 use token::TokenCheck;
-
-pub use params::{COOLDOWN_MAX, WAIT_DEFAULT, WAIT_MAX};
-use roles::Context;
-pub use roles::{HEARTBEAT, routes as role_routes};
 
 const OPENAPI: &str = include_str!("openapi.yaml");
 

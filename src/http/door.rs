@@ -1,4 +1,5 @@
-//! The one way into a listener: warp takes a request apart, the [`Router`] finds its handler, and warp sends the answer.
+//! The one way into a listener: warp takes a request apart, the [`Router`] finds its handler, and warp sends the
+//! answer.
 
 use std::convert::Infallible;
 use std::future::{Future, ready};

@@ -7,11 +7,11 @@
 //! * [`Router`], [`Routes`]: which handler that is. Parts bring their own; none lives here.
 //! * [`ListenerThread`]: where a listener runs.
 //! * [`Response`]: an answer; [`json`], [`no_content`] and [`read_body`] are the shape of most.
-//! * [`client`]: requests to others.
+//! * [`client`]: requests to others, [`tls`] under them.
 //! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
 //!
-//! hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a bound on stalled writes,
-//! a bound on connections, a shutdown that ends) is added around it. warp is named here only.
+//! hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a bound on stalled
+//! writes, a bound on connections, a shutdown that ends) is added around it. warp is named here only.
 
 mod activity;
 mod answer;
@@ -22,7 +22,8 @@ mod refuse;
 mod router;
 mod serve;
 mod thread;
-mod words;
+pub mod tls;
+mod values;
 
 /// One of Server-Sent Events: its text is what is sent.
 pub use warp::sse::Event as ServerEvent;
@@ -33,4 +34,4 @@ pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use router::{Answering, Answers, Ask, Found, Router, Routes, Stopping, wants_page};
 pub use serve::{Ends, Limits, serve};
 pub use thread::{ListenerThread, Stopped};
-pub use words::{bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
+pub use values::{bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};

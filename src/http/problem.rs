@@ -13,7 +13,7 @@ use super::answer::{Content, Response};
 /// The media type of every error.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// One table: the kinds, the words that end their `type`, their statuses and titles. A kind is not there without its row.
+/// One table: the kinds, the words that end their `type`, their statuses and titles. No kind is there without its row.
 macro_rules! problems {
     ($($(#[$doc:meta])* $kind:ident = $word:literal, $status:ident, $title:literal;)*) => {
         /// Every kind of error that either listener answers. Its word is the stable end of `type`: clients may branch

@@ -3,6 +3,7 @@
 mod app_check;
 mod driver;
 mod handle;
+pub mod http;
 mod pulse;
 mod shards;
 mod status;

@@ -18,7 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("store", 2),
     ("role", 3),
     ("api", 4),
-    ("telemetry_http", 4),
+    ("admin", 4),
     ("k8s", 4),
     ("jobs", 4),
     ("locks", 4),

@@ -16,7 +16,7 @@ use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, RecordVersion, ReleaseReply, RenewReply,
     RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
 };
-use baton::role::{Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
+use baton::role::{self, Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
 use tokio::net::TcpListener;
@@ -350,12 +350,12 @@ impl Server {
         let (desk, attendant) = lock_desk(&telemetry);
         let (jobs, [wishes, app]) = job_desk(&telemetry, &roles).await;
         let options = ApiOptions::new(None, clock(), telemetry);
-        let mut plan = Plan { api: options, heartbeat: api::HEARTBEAT, no_locks: None, no_jobs: None };
+        let mut plan = Plan { api: options, heartbeat: role::http::HEARTBEAT, no_locks: None, no_jobs: None };
         tweak(&mut plan);
         let router = api::router();
         let stopping = router.stopping();
         let mut router = router
-            .mount(api::role_routes(roles.clone(), Arc::clone(&plan.api.clock), plan.heartbeat, stopping))
+            .mount(role::http::routes(roles.clone(), Arc::clone(&plan.api.clock), plan.heartbeat, stopping))
             .mount(locks::routes(plan.no_locks.map_or_else(|| Ok(Arc::clone(&desk)), Err), clock()))
             .mount(jobs::routes(plan.no_jobs.map_or_else(|| Ok(Arc::clone(&jobs)), Err)));
         if plan.no_locks.is_none() {

@@ -10,7 +10,7 @@ use baton::api::{self, ApiOptions};
 use baton::base::clock::{Clock, SharedClock};
 use baton::base::process::StallWatch;
 use baton::protocol::{Mono, RoleName, SessionId, Timing};
-use baton::role::{Command, RoleHandle, RoleSpec, Roles, Surroundings, role};
+use baton::role::{self, Command, RoleHandle, RoleSpec, Roles, Surroundings, role};
 use baton::store::measured::Measured;
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
@@ -108,7 +108,7 @@ pub fn answers(times: u64) {
         let clock = Arc::clone(&leading.clock) as SharedClock;
         let router = api::router();
         let stopping = router.stopping();
-        let router = router.mount(api::role_routes(roles, Arc::clone(&clock), api::HEARTBEAT, stopping));
+        let router = router.mount(role::http::routes(roles, Arc::clone(&clock), role::http::HEARTBEAT, stopping));
         let options = ApiOptions::new(None, clock, leading.telemetry.clone());
         tokio::spawn(api::serve(listener, router, options, std::future::pending()));
         let mut client = TcpStream::connect(address).await.expect("the listener listens");

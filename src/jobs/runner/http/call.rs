@@ -15,9 +15,9 @@ use url::Url;
 use super::super::Assignment;
 use super::fault::Fault;
 use super::request::request;
-use super::tls::secure;
 use crate::config::HttpRun;
 use crate::http::client::{self, AnswerBody};
+use crate::http::tls::secure;
 
 /// How much of an answer is kept for the note; the rest is read and forgotten.
 const TEXT_BYTES_MAX: usize = 4 << 10;

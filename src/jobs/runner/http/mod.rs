@@ -3,7 +3,6 @@
 mod call;
 mod fault;
 mod request;
-mod tls;
 
 use std::pin::pin;
 
@@ -13,6 +12,7 @@ use self::call::{Answer, call};
 use super::post::Post;
 use super::{Assignment, Ended, Order, next_order};
 use crate::config::HttpRun;
+use crate::http::tls::system_roots;
 
 /// What the app said by `complete`.
 type Word = Result<Option<String>, String>;
@@ -27,7 +27,7 @@ pub async fn run(
 ) -> Ended {
     let mut word: Option<Word> = None;
     let answer = {
-        let mut answer = pin!(call(http, assignment, tls::system_roots));
+        let mut answer = pin!(call(http, assignment, system_roots));
         loop {
             tokio::select! {
                 biased;

@@ -8,25 +8,32 @@
 //! | `status` | `/status` |
 //! | `params` | what queries and bodies say |
 
+mod control;
+mod events;
+mod leader;
+mod params;
+mod status;
+
 use std::time::Duration;
 
 use hyper::Method;
 
-use super::{control, events, leader, status};
 use crate::base::clock::SharedClock;
 use crate::http::{Routes, Stopping};
 use crate::role::Roles;
+
+pub use params::{COOLDOWN_MAX, WAIT_DEFAULT, WAIT_MAX};
 
 /// How often a stream of events says something when nothing happens.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// What every call may use.
 pub struct Context {
-    pub(super) roles: Roles,
+    roles: Roles,
     /// Times repeats.
-    pub(super) clock: SharedClock,
-    pub(super) heartbeat: Duration,
-    pub(super) stopping: Stopping,
+    clock: SharedClock,
+    heartbeat: Duration,
+    stopping: Stopping,
 }
 
 /// The calls. `heartbeat`: [`HEARTBEAT`], unless there is a reason.

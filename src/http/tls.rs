@@ -1,4 +1,4 @@
-//! TLS to apps: whom to trust, and why not.
+//! TLS to others: whom to trust, and why not.
 
 use std::io;
 use std::sync::Arc;
