@@ -124,8 +124,8 @@ impl RoleHandle {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody, and
-    /// when the answer is written: how long it is good for is counted from now.
+    /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody,
+    /// and when the answer is written: how long it is good for is counted from now.
     pub fn answer(&self) -> Answer {
         // The snapshot first: a term that ends in between then shows as not leading, never as leading without a
         // promise.
