@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::admin::{self, Pulse, Sources};
 use crate::api::{self, ApiOptions};
 use crate::base::clock::{BootClock, SharedClock, wall_time};
 use crate::base::process::{Entropy, Exit, StallWatch};
@@ -21,16 +22,15 @@ use crate::base::signals::Signals;
 use crate::config::{
     Changes, Config, Environment, Guard, LiveChanges, Loaded, Reload, RoleConfig, StoreConfig, StoreUse, Watcher,
 };
-use crate::http::{Calls, CallsOn, ListenerThread};
-use crate::jobs::{JobCalls, JobService};
-use crate::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
+use crate::http::{ListenerThread, Router};
+use crate::jobs::{self, JobService};
+use crate::locks::{self, LockDesk, LockSettings};
 use crate::pod::{Departures, Extras, Will};
-use crate::role::{Membership, Roles, Surroundings, Team};
+use crate::role::{self, Membership, Roles, Surroundings, Team};
 use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::redis::SetupError;
 use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
-use crate::telemetry_http::{self, Pulse, Sources};
 
 use stores::lease_min;
 pub use stores::{Opened, Stores, open_store, open_stores};
@@ -338,15 +338,11 @@ impl App {
         };
         let telemetry_server = serve_telemetry(telemetry_listener, &replica)?;
         let mut options = ApiOptions::new(token, Arc::clone(&replica.clock), replica.telemetry.clone());
-        let parts = lock_calls(&locks, &replica).into_iter().chain([job_calls(&jobs, &replica)]);
-        // They ask the store, whose connections stay on this thread.
-        let here = Handle::current();
-        options.parts.extend(parts.map(|calls| Arc::new(CallsOn::new(here.clone(), calls)) as Arc<dyn Calls>));
         if locks.is_some() {
             // A request that waits has a connection to itself, and must not take one from those who ask who leads.
             options.limits.connections += replica.config.locks.max_waiters as usize;
         }
-        let api = api::spawn(api_listener, replica.roles(), options)
+        let api = api::spawn(api_listener, routes(&replica, &locks, &jobs), options)
             .map_err(|error| StartError::System { what: "a thread", error })?;
         Ok(Self { replica, api, telemetry_server, locks, jobs, lease_min, jobs_change: None })
     }
@@ -497,31 +493,35 @@ fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<ListenerT
         store: replica.health(),
         progress: Arc::new(move || roles.all().iter().map(pulse).collect::<Vec<_>>()),
         clock: Arc::clone(&replica.clock),
-        limits: telemetry_http::default_limits(),
+        limits: admin::default_limits(),
     };
-    telemetry_http::spawn_telemetry(listener, sources).map_err(|error| StartError::System { what: "a thread", error })
+    admin::spawn(listener, sources).map_err(|error| StartError::System { what: "a thread", error })
 }
 
-fn lock_calls(locks: &Option<Locks>, replica: &Replica) -> Vec<Arc<dyn Calls>> {
-    const NOT_THERE: &str = "the store of this replica has no locks";
-    let (config, clock) = (&replica.config, Arc::clone(&replica.clock));
-    let Some(locks) = locks else {
-        let why = config.store_of(StoreUse::Locks).without_locks().unwrap_or(NOT_THERE);
-        return vec![Arc::new(LockCalls::disabled(why, clock))];
+/// What the app's listener answers.
+fn routes(replica: &Replica, locks: &Option<Locks>, jobs: &Option<Jobs>) -> Router {
+    let (config, clock) = (&replica.config, &replica.clock);
+    // Locks and jobs ask their stores, whose connections stay on this thread.
+    let here = Handle::current();
+    let no_locks =
+        || config.store_of(StoreUse::Locks).without_locks().unwrap_or("the store of this replica has no locks");
+    let no_jobs = || {
+        config.store_of(StoreUse::Jobs).without_jobs().unwrap_or("the store of this replica has no ledgers for jobs")
     };
-    let mut calls: Vec<Arc<dyn Calls>> = vec![Arc::new(LockCalls::new(Arc::clone(&locks.desk), clock))];
-    if !config.locks.dapr_stores.is_empty() {
-        calls.push(Arc::new(DaprCalls::new(Arc::clone(&locks.desk), config.locks.dapr_stores.clone())));
+    let lock_desk = locks.as_ref().map(|locks| Arc::clone(&locks.desk));
+    let job_desk = jobs.as_ref().map(|jobs| Arc::clone(&jobs.service));
+    let router = api::router();
+    let stopping = router.stopping();
+    let router = router
+        .mount(role::http::routes(replica.roles(), Arc::clone(clock), role::http::HEARTBEAT, stopping))
+        .mount(locks::routes(lock_desk.clone().ok_or_else(no_locks), Arc::clone(clock)).on(&here))
+        .mount(jobs::routes(job_desk.ok_or_else(no_jobs)).on(&here));
+    match lock_desk {
+        Some(desk) if !config.locks.dapr_stores.is_empty() => {
+            router.mount(locks::dapr_routes(desk, config.locks.dapr_stores.clone()).on(&here))
+        }
+        _ => router,
     }
-    calls
-}
-
-fn job_calls(jobs: &Option<Jobs>, replica: &Replica) -> Arc<dyn Calls> {
-    const NOT_THERE: &str = "the store of this replica has no ledgers for jobs";
-    Arc::new(match jobs {
-        Some(jobs) => JobCalls::new(Arc::clone(&jobs.service)),
-        None => JobCalls::disabled(replica.config.store_of(StoreUse::Jobs).without_jobs().unwrap_or(NOT_THERE)),
-    })
 }
 
 async fn listener_ended(jobs: &mut Option<Jobs>) -> String {

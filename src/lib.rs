@@ -9,12 +9,13 @@
 //! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`], [`kube`] | `config::Config::load` |
 //! | 2 | [`store`]: one trait, its adapters for Redis and for this process | `store::LeaseStore` |
 //! | 3 | [`role`]: the task that drives one election, and its handle | `role::RoleHandle::answer` |
-//! | 4 | [`api`], [`telemetry_http`]: listeners; [`locks`], [`jobs`], [`pod`] | `api::serve`, `locks::LockDesk` |
+//! | 4 | [`api`], [`admin`]: listeners; [`locks`], [`jobs`], [`pod`] | `api::serve`, `locks::LockDesk` |
 //! | 5 | [`app`]: the only file that knows all parts | `app::run` |
 //! | 6 | `main.rs`, `cli/`: thin commands | |
 //!
-//! One answer, from the socket to the promise: `api` asks a [`role::RoleHandle`], which reads the clock and the
-//! [`protocol::Standing`] that the election keeps; nothing waits and nothing is remembered.
+//! One answer, from the socket to the promise: [`http`] finds the handler, [`role::http`] asks a [`role::RoleHandle`],
+//! which reads the clock and the [`protocol::Standing`] that the election keeps; nothing waits, and nothing is
+//! remembered.
 #![warn(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -24,6 +25,7 @@
     clippy::await_holding_lock
 )]
 
+pub mod admin;
 pub mod api;
 pub mod app;
 pub mod base;
@@ -38,4 +40,3 @@ pub mod role;
 pub mod schedule;
 pub mod store;
 pub mod telemetry;
-pub mod telemetry_http;

@@ -15,11 +15,6 @@ const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// A form cannot send it, and a script on another origin may not without asking first, which is refused.
 const MARK: HeaderName = HeaderName::from_static("x-baton-request");
 
-/// Whether a header is one that makes a request a browser's. [`check`] has nothing to say of a request without any.
-pub(super) fn is_browsers(name: &HeaderName) -> bool {
-    *name == ORIGIN || *name == FETCH_SITE
-}
-
 /// Refuses what another site had a browser ask, and what would change something without the mark of a page of ours.
 /// `is_ours`: whether what follows `http://` in an origin is one of this listener's names.
 pub(super) fn check(

@@ -4,62 +4,40 @@
 //! a name that resolves there (DNS rebinding) even read the answers. Such requests carry a foreign `Origin` or `Host`,
 //! or say otherwise where they come from: see [`browser`].
 
-use std::cell::OnceCell;
-use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::Pin;
-use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::FutureExt;
-use futures_util::future::Map;
-use http_body_util::Full;
-use hyper::body::{Body, Incoming};
-use hyper::header::{HOST, HeaderValue};
-use hyper::service::Service;
-use hyper::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::header::HOST;
+use hyper::{Request, Version};
 
 use super::token::TokenCheck;
-use super::{Context, browser, router};
-use crate::http::{Answer, Answers, Ends, Problem, ProblemKind};
+use super::{browser, page};
+use crate::http::{Ends, Guard, Problem, ProblemKind};
 
 const HTTP_PORT: u16 = 80;
 
-/// The longest `Host` that is remembered; ours are shorter.
-const HOST_KEPT_BYTES: usize = 64;
-
-/// An answer: made at the gate, or the filter's.
-type Sent<W> = http_body_util::Either<Full<Bytes>, W>;
-
-/// One connection's door.
-pub(super) struct Gate<S> {
-    service: S,
-    context: Arc<Context>,
-    ends: Ends,
-    token: Option<Arc<TokenCheck>>,
-    /// The first `Host` that was found to be ours. A client says the same with every request.
-    host: OnceCell<Box<[u8]>>,
+/// Lets in what comes from our app, and carries the token if there is one.
+pub(super) struct Gate {
+    token: Option<TokenCheck>,
 }
 
-impl<S> Gate<S> {
-    pub(super) fn new(service: S, context: Arc<Context>, ends: Ends, token: Option<Arc<TokenCheck>>) -> Self {
-        Self { service, context, ends, token, host: OnceCell::new() }
+impl Gate {
+    pub(super) fn new(token: Option<TokenCheck>) -> Self {
+        Self { token }
     }
+}
 
-    fn check(&self, request: &Request<Incoming>) -> Result<(), Problem> {
-        let headers = request.headers();
-        // One walk, and no search for what programs do not send.
-        let (mut host, mut hosts, mut is_browsers) = (None, 0, false);
-        for (name, value) in headers {
-            if *name == HOST {
-                (host, hosts) = (Some(value), hosts + 1);
-            } else {
-                is_browsers |= browser::is_browsers(name);
+impl Guard for Gate {
+    fn check(&self, request: &Request<Incoming>, ends: Ends) -> Result<(), Problem> {
+        let (headers, path) = (request.headers(), request.uri().path());
+        let is_ours = |host: &str| is_ours(host, ends);
+        let mut hosts = headers.get_all(HOST).into_iter();
+        match (hosts.next(), hosts.next()) {
+            (Some(host), None) => {
+                let host = host.to_str().unwrap_or("");
+                is_ours(host).then_some(()).ok_or_else(|| foreign_host(host))?;
             }
-        }
-        match (host, hosts) {
-            (Some(host), 1) => self.check_host(host)?,
-            (Some(_), _) => {
+            (Some(_), Some(_)) => {
                 return Err(Problem::new(ProblemKind::BadHost, "the request has more than one Host header"));
             }
             // HTTP/1.0 has none, and no browser speaks it.
@@ -68,36 +46,16 @@ impl<S> Gate<S> {
         }
         // The absolute form of a request target goes before the header (RFC 9112 §3.2.2).
         if let Some(authority) = request.uri().authority()
-            && !is_ours(authority.as_str(), self.ends)
+            && !is_ours(authority.as_str())
         {
             return Err(foreign_host(authority.as_str()));
         }
-        // CONNECT names a host and no path. warp's path filters panic on that, and a panic ends the process.
-        if request.uri().path_and_query().is_none() {
-            return Err(Problem::new(ProblemKind::UnknownPath, "this is no proxy: a path is wanted"));
-        }
-        if is_browsers {
-            browser::check(request.method(), request.uri().path(), headers, |host| is_ours(host, self.ends))?;
-        }
+        browser::check(request.method(), path, headers, is_ours)?;
         match &self.token {
             // A browser has no token to open the page with: the page asks for it, and needs it for all it shows.
-            Some(token) if !router::is_page(request.method(), request.uri().path(), headers) => token.check(headers),
+            Some(token) if !page::is_asked_for(request.method(), path, headers) => token.check(headers),
             _ => Ok(()),
         }
-    }
-
-    fn check_host(&self, host: &HeaderValue) -> Result<(), Problem> {
-        if self.host.get().is_some_and(|known| **known == *host.as_bytes()) {
-            return Ok(());
-        }
-        let text = host.to_str().unwrap_or("");
-        if !is_ours(text, self.ends) {
-            return Err(foreign_host(text));
-        }
-        if text.len() <= HOST_KEPT_BYTES {
-            self.host.get_or_init(|| text.as_bytes().into());
-        }
-        Ok(())
     }
 }
 
@@ -128,41 +86,6 @@ fn is_ours(host: &str, ends: Ends) -> bool {
     literal
         .parse::<IpAddr>()
         .is_ok_and(|address| canonical(address).is_loopback() || canonical(address) == canonical(ends.local.ip()))
-}
-
-fn filtered<W>(answer: Result<Response<W>, Infallible>) -> Response<Sent<W>> {
-    match answer {
-        Ok(response) => response.map(Sent::Right),
-        Err(never) => match never {},
-    }
-}
-
-/// The answer of a filter, on its way to the client.
-type Filtered<F, W> = Map<F, fn(Result<Response<W>, Infallible>) -> Response<Sent<W>>>;
-
-impl<S, W> Answers for Gate<S>
-where
-    S: Service<Request<Incoming>, Response = Response<W>, Error = Infallible> + Send + 'static,
-    S::Future: Send + 'static,
-    W: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
-{
-    type Body = Sent<W>;
-    // Boxed: hyper keeps room for it in every connection, and moves all of it with every poll that needs none of it.
-    type Later = Pin<Box<Filtered<S::Future, W>>>;
-
-    fn answer(&self, mut request: Request<Incoming>) -> Answer<Self::Body, Self::Later> {
-        let answer = match self.check(&request) {
-            Ok(()) => match router::at_once(&self.context, request.method(), request.uri()) {
-                Some(answer) => answer,
-                None => return Answer::Later(Box::pin(self.service.call(request).map(filtered))),
-            },
-            Err(problem) => Err(problem),
-        };
-        Answer::Now(match answer {
-            Ok(told) => told.into_response(request.headers_mut(), |json| Sent::Left(Full::new(json))),
-            Err(problem) => problem.into_response().map(|json| Sent::Left(Full::new(json))),
-        })
-    }
 }
 
 #[cfg(test)]

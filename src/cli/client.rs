@@ -6,16 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use serde::Deserialize;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use baton::base::process::Exit;
+use baton::http::client::{self, AnswerBody};
 
 use super::Code;
 
@@ -163,28 +160,25 @@ impl Api {
         Ok(Lines { address: self.authority.clone(), body: response.into_body(), read: Vec::new() })
     }
 
-    async fn send(&self, method: Method, path: &str, body: String) -> Result<Response<Incoming>, ClientError> {
-        let stream = TcpStream::connect(&self.authority).await.map_err(|error| self.silent(error))?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.silent(error))?;
-        // It ends with the body, or with an error that the request's answer shows as well.
-        tokio::spawn(connection);
+    async fn send(&self, method: Method, path: &str, body: String) -> Result<Response<AnswerBody>, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, &self.authority)
             .header(ACCEPT, "application/json, text/event-stream")
-            .header(USER_AGENT, concat!("baton/", env!("CARGO_PKG_VERSION")));
+            .header(USER_AGENT, client::USER_AGENT);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         if let Some(bearer) = &self.bearer {
             request = request.header(AUTHORIZATION, bearer);
         }
-        let request = request
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|_| ClientError::Address { given: self.authority.clone() })?;
-        let response = sender.send_request(request).await.map_err(|error| self.silent(error))?;
+        let no_address = || ClientError::Address { given: self.authority.clone() };
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|_| no_address())?;
+        let (host, port) = self.authority.rsplit_once(':').ok_or_else(no_address)?;
+        let port = port.parse().map_err(|_| no_address())?;
+        let stream = client::connect(host, port, PATIENCE).await.map_err(|error| self.silent(error))?;
+        let response = client::send(stream, request).await.map_err(|error| self.silent(error))?;
         if response.status() == StatusCode::UNAUTHORIZED {
             return Err(ClientError::Unauthorized { address: self.authority.clone() });
         }
@@ -204,7 +198,7 @@ impl Api {
 /// The lines of an answer that does not end.
 pub struct Lines {
     address: String,
-    body: Incoming,
+    body: AnswerBody,
     read: Vec<u8>,
 }
 

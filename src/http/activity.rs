@@ -140,7 +140,7 @@ impl Activity {
         self.head_since.store(NONE, Ordering::Relaxed);
     }
 
-    /// A request is being answered, for longer than this turn; the guard lasts until its answer is complete.
+    /// A request is being answered; the guard lasts until its answer is complete.
     pub(super) fn begin_answer(self: &Arc<Self>) -> InService {
         self.in_service.store(self.in_service.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         InService(Arc::clone(self))
@@ -206,17 +206,12 @@ impl Drop for InService {
 /// A response body that keeps its request in service until hyper has taken all of it.
 pub(super) struct WatchedBody<B> {
     body: B,
-    _in_service: Option<InService>,
+    _in_service: InService,
 }
 
 impl<B> WatchedBody<B> {
     pub(super) fn new(body: B, in_service: InService) -> Self {
-        Self { body, _in_service: Some(in_service) }
-    }
-
-    /// Of a body that nothing has to be waited for.
-    pub(super) fn whole(body: B) -> Self {
-        Self { body, _in_service: None }
+        Self { body, _in_service: in_service }
     }
 }
 

@@ -1,27 +1,37 @@
-//! What both HTTP listeners share: an accept loop that slow or many clients cannot wear down, and the shape of errors.
+//! What both HTTP listeners share: one way in that slow or many clients cannot wear down, and the shape of answers and
+//! errors.
 //!
 //! * [`serve`]: accepts, bounds and watches connections, and ends within a bound.
 //! * [`Limits`]: what one client may cost.
+//! * [`Door`]: a request on its way to its handler, and a [`Guard`] before that.
+//! * [`Router`], [`Routes`]: which handler that is. Parts bring their own; none lives here.
 //! * [`ListenerThread`]: where a listener runs.
+//! * [`Response`]: an answer; [`json`], [`no_content`] and [`read_body`] are the shape of most.
+//! * [`client`]: requests to others, [`tls`] under them.
 //! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
-//! * [`Calls`]: what another part answers on a listener; [`json`], [`no_content`] and [`read_body`] are their shape.
 //!
-//! No route lives here. hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a
-//! bound on stalled writes, a bound on connections, a shutdown that ends) is added around it.
+//! hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a bound on stalled
+//! writes, a bound on connections, a shutdown that ends) is added around it. warp is named here only.
 
 mod activity;
 mod answer;
-mod part;
+pub mod client;
+mod door;
 mod problem;
 mod refuse;
+mod router;
 mod serve;
 mod thread;
-mod words;
+pub mod tls;
+mod values;
 
-pub use answer::{answer, json, no_content};
-pub use part::{Ask, Calls, CallsOn, Content};
+/// One of Server-Sent Events: its text is what is sent.
+pub use warp::sse::Event as ServerEvent;
+
+pub use answer::{BoxError, Content, Response, answer, document, json, no_content};
+pub use door::{BODY_BYTES_MAX, BODY_TIMEOUT, Door, Guard};
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
-pub use serve::{Answer, Answers, Ends, Limits, serve};
+pub use router::{Answering, Answers, Ask, Found, Router, Routes, Stopping, wants_page};
+pub use serve::{Ends, Limits, serve};
 pub use thread::{ListenerThread, Stopped};
-pub(crate) use words::shard_slash;
-pub use words::{bad_body, bad_parameter, decode_segment, decode_value, duration, read_body, shown};
+pub use values::{bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};

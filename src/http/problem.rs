@@ -3,222 +3,99 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use hyper::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
+
+use super::answer::{Content, Response};
 
 /// The media type of every error.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Every kind of error that either listener answers. Its word is the stable end of `type`: clients may branch on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProblemKind {
+/// One table: the kinds, the words that end their `type`, their statuses and titles. No kind is there without its row.
+macro_rules! problems {
+    ($($(#[$doc:meta])* $kind:ident = $word:literal, $status:ident, $title:literal;)*) => {
+        /// Every kind of error that either listener answers. Its word is the stable end of `type`: clients may branch
+        /// on it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ProblemKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl ProblemKind {
+            /// Every kind, for the documentation's tests.
+            pub const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            const fn describe(self) -> (&'static str, StatusCode, &'static str) {
+                match self {
+                    $(Self::$kind => (concat!("urn:baton:problem:", $word), StatusCode::$status, $title),)*
+                }
+            }
+        }
+    };
+}
+
+problems! {
     /// A query parameter is unknown, malformed or out of range.
-    BadParameter,
-    /// The request's body is not what the call takes.
-    BadBody,
-    /// No role was named, there are several, and none of them is the default.
-    AmbiguousRole,
+    BadParameter = "bad-parameter", BAD_REQUEST, "a query parameter is not usable";
+    BadBody = "bad-body", BAD_REQUEST, "the body is not usable";
+    AmbiguousRole = "ambiguous-role", BAD_REQUEST, "several roles, and none is the default";
     /// HTTP/1.1 without a `Host`, or more than one.
-    BadHost,
-    /// The bearer token is missing or wrong.
-    Unauthorized,
+    BadHost = "bad-host", BAD_REQUEST, "not exactly one Host";
+    Unauthorized = "unauthorized", UNAUTHORIZED, "the bearer token is missing or wrong";
     /// The `Host` is not one of this listener's names.
-    ForeignHost,
+    ForeignHost = "foreign-host", FORBIDDEN, "the Host is not ours";
     /// The request comes from a web page that is not ours.
-    ForeignOrigin,
+    ForeignOrigin = "foreign-origin", FORBIDDEN, "the Origin is not ours";
     /// It would change something, comes from a browser, and lacks what only a page of ours sends.
-    UnmarkedRequest,
-    /// This replica has no such role.
-    UnknownRole,
-    /// There is nothing at this path.
-    UnknownPath,
+    UnmarkedRequest = "unmarked-request", FORBIDDEN, "a browser's request lacks X-Baton-Request";
+    UnknownRole = "unknown-role", NOT_FOUND, "unknown role";
+    UnknownPath = "unknown-path", NOT_FOUND, "unknown path";
     /// The path exists, but not with this method.
-    MethodNotAllowed,
+    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "method not allowed";
     /// The request did not arrive in time.
-    RequestTimeout,
+    RequestTimeout = "request-timeout", REQUEST_TIMEOUT, "the request came too slowly";
     /// Only the leader can do this, and this replica does not lead.
-    NotLeading,
-    /// Nothing is being drained.
-    NotDraining,
-    /// The body is larger than any call takes.
-    BodyTooLarge,
-    /// The body is not JSON.
-    UnsupportedMediaType,
-    /// This listener has as many connections as it may.
-    TooManyConnections,
+    NotLeading = "not-leading", CONFLICT, "this replica does not lead";
+    NotDraining = "not-draining", CONFLICT, "nothing is draining";
+    BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "the body is too large";
+    UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "the body is not JSON";
+    TooManyConnections = "too-many-connections", SERVICE_UNAVAILABLE, "too many connections";
     /// The file with the bearer token cannot be read, so nobody can be let in.
-    TokenUnavailable,
+    TokenUnavailable = "token-unavailable", SERVICE_UNAVAILABLE, "the token cannot be read";
     /// The role's task has ended: the process is going down, or a reload removed the role.
-    RoleStopped,
+    RoleStopped = "role-stopped", SERVICE_UNAVAILABLE, "the role has stopped";
     /// The role's task did not answer in time.
-    RoleUnresponsive,
+    RoleUnresponsive = "role-unresponsive", SERVICE_UNAVAILABLE, "the role does not respond";
     /// Others hold the lock, or came first.
-    LockHeld,
+    LockHeld = "lock-held", CONFLICT, "the lock is held";
     /// Others use the lock with another number of permits.
-    PermitsDiffer,
-    /// The lock is not held under this id, or no longer.
-    LockLost,
+    PermitsDiffer = "permits-differ", CONFLICT, "others use another number of permits";
+    LockLost = "lock-lost", GONE, "the lock is not held under this id";
     /// What stands in the path cannot be a lock.
-    UnknownLock,
+    UnknownLock = "unknown-lock", NOT_FOUND, "no such lock";
     /// As many requests wait for locks, or hold one, as may.
-    TooManyWaiters,
-    /// The store gave no usable answer.
-    StoreUnavailable,
+    TooManyWaiters = "too-many-waiters", SERVICE_UNAVAILABLE, "too many requests wait";
+    StoreUnavailable = "store-unavailable", SERVICE_UNAVAILABLE, "the store does not answer";
     /// The store may have forgotten locks that still stand (R5).
-    StoreGuarded,
-    /// The store of this replica has no locks.
-    LocksDisabled,
+    StoreGuarded = "store-guarded", SERVICE_UNAVAILABLE, "the store may have forgotten locks";
+    LocksDisabled = "locks-disabled", NOT_IMPLEMENTED, "there are no locks here";
     /// The configuration has no such job.
-    UnknownJob,
+    UnknownJob = "unknown-job", NOT_FOUND, "unknown job";
     /// The job has no such run, or has forgotten it.
-    UnknownRun,
+    UnknownRun = "unknown-run", NOT_FOUND, "unknown run";
     /// The attempt does not go on, or not on this replica.
-    RunOver,
+    RunOver = "run-over", GONE, "the attempt does not go on here";
     /// As many runs as may have been asked for and have not begun.
-    TooManyRuns,
-    /// The store of this replica has no jobs.
-    JobsDisabled,
+    TooManyRuns = "too-many-runs", TOO_MANY_REQUESTS, "enough runs were asked for";
+    JobsDisabled = "jobs-disabled", NOT_IMPLEMENTED, "there are no jobs here";
     /// The process is ending and takes on nothing new.
-    ShuttingDown,
-    /// A bug.
-    Internal,
+    ShuttingDown = "shutting-down", SERVICE_UNAVAILABLE, "the process is ending";
+    Internal = "internal", INTERNAL_SERVER_ERROR, "a bug in Baton";
 }
 
 impl ProblemKind {
-    /// Every kind, for the documentation's tests.
-    pub const ALL: [Self; 35] = [
-        Self::BadParameter,
-        Self::BadBody,
-        Self::AmbiguousRole,
-        Self::BadHost,
-        Self::Unauthorized,
-        Self::ForeignHost,
-        Self::ForeignOrigin,
-        Self::UnmarkedRequest,
-        Self::UnknownRole,
-        Self::UnknownPath,
-        Self::MethodNotAllowed,
-        Self::RequestTimeout,
-        Self::NotLeading,
-        Self::NotDraining,
-        Self::BodyTooLarge,
-        Self::UnsupportedMediaType,
-        Self::TooManyConnections,
-        Self::TokenUnavailable,
-        Self::RoleStopped,
-        Self::RoleUnresponsive,
-        Self::LockHeld,
-        Self::PermitsDiffer,
-        Self::LockLost,
-        Self::UnknownLock,
-        Self::TooManyWaiters,
-        Self::StoreUnavailable,
-        Self::StoreGuarded,
-        Self::LocksDisabled,
-        Self::UnknownJob,
-        Self::UnknownRun,
-        Self::RunOver,
-        Self::TooManyRuns,
-        Self::JobsDisabled,
-        Self::ShuttingDown,
-        Self::Internal,
-    ];
-
-    const fn describe(self) -> (&'static str, StatusCode, &'static str) {
-        match self {
-            Self::BadParameter => {
-                ("urn:baton:problem:bad-parameter", StatusCode::BAD_REQUEST, "a query parameter is not usable")
-            }
-            Self::BadBody => ("urn:baton:problem:bad-body", StatusCode::BAD_REQUEST, "the body is not usable"),
-            Self::AmbiguousRole => {
-                ("urn:baton:problem:ambiguous-role", StatusCode::BAD_REQUEST, "several roles, and none is the default")
-            }
-            Self::BadHost => ("urn:baton:problem:bad-host", StatusCode::BAD_REQUEST, "not exactly one Host"),
-            Self::Unauthorized => {
-                ("urn:baton:problem:unauthorized", StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong")
-            }
-            Self::ForeignHost => ("urn:baton:problem:foreign-host", StatusCode::FORBIDDEN, "the Host is not ours"),
-            Self::ForeignOrigin => {
-                ("urn:baton:problem:foreign-origin", StatusCode::FORBIDDEN, "the Origin is not ours")
-            }
-            Self::UnmarkedRequest => (
-                "urn:baton:problem:unmarked-request",
-                StatusCode::FORBIDDEN,
-                "a browser's request lacks X-Baton-Request",
-            ),
-            Self::UnknownRole => ("urn:baton:problem:unknown-role", StatusCode::NOT_FOUND, "unknown role"),
-            Self::UnknownPath => ("urn:baton:problem:unknown-path", StatusCode::NOT_FOUND, "unknown path"),
-            Self::MethodNotAllowed => {
-                ("urn:baton:problem:method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
-            }
-            Self::RequestTimeout => {
-                ("urn:baton:problem:request-timeout", StatusCode::REQUEST_TIMEOUT, "the request came too slowly")
-            }
-            Self::NotLeading => ("urn:baton:problem:not-leading", StatusCode::CONFLICT, "this replica does not lead"),
-            Self::NotDraining => ("urn:baton:problem:not-draining", StatusCode::CONFLICT, "nothing is draining"),
-            Self::BodyTooLarge => {
-                ("urn:baton:problem:body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")
-            }
-            Self::UnsupportedMediaType => {
-                ("urn:baton:problem:unsupported-media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
-            }
-            Self::TooManyConnections => {
-                ("urn:baton:problem:too-many-connections", StatusCode::SERVICE_UNAVAILABLE, "too many connections")
-            }
-            Self::TokenUnavailable => {
-                ("urn:baton:problem:token-unavailable", StatusCode::SERVICE_UNAVAILABLE, "the token cannot be read")
-            }
-            Self::RoleStopped => {
-                ("urn:baton:problem:role-stopped", StatusCode::SERVICE_UNAVAILABLE, "the role has stopped")
-            }
-            Self::RoleUnresponsive => {
-                ("urn:baton:problem:role-unresponsive", StatusCode::SERVICE_UNAVAILABLE, "the role does not respond")
-            }
-            _ => self.describe_rest(),
-        }
-    }
-
-    /// The kinds of locks, and of what concerns the whole process.
-    const fn describe_rest(self) -> (&'static str, StatusCode, &'static str) {
-        match self {
-            Self::LockHeld => ("urn:baton:problem:lock-held", StatusCode::CONFLICT, "the lock is held"),
-            Self::PermitsDiffer => {
-                ("urn:baton:problem:permits-differ", StatusCode::CONFLICT, "others use another number of permits")
-            }
-            Self::LockLost => ("urn:baton:problem:lock-lost", StatusCode::GONE, "the lock is not held under this id"),
-            Self::UnknownLock => ("urn:baton:problem:unknown-lock", StatusCode::NOT_FOUND, "no such lock"),
-            Self::TooManyWaiters => {
-                ("urn:baton:problem:too-many-waiters", StatusCode::SERVICE_UNAVAILABLE, "too many requests wait")
-            }
-            Self::StoreUnavailable => {
-                ("urn:baton:problem:store-unavailable", StatusCode::SERVICE_UNAVAILABLE, "the store does not answer")
-            }
-            Self::StoreGuarded => (
-                "urn:baton:problem:store-guarded",
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the store may have forgotten locks",
-            ),
-            Self::LocksDisabled => {
-                ("urn:baton:problem:locks-disabled", StatusCode::NOT_IMPLEMENTED, "there are no locks here")
-            }
-            Self::UnknownJob => ("urn:baton:problem:unknown-job", StatusCode::NOT_FOUND, "unknown job"),
-            Self::UnknownRun => ("urn:baton:problem:unknown-run", StatusCode::NOT_FOUND, "unknown run"),
-            Self::RunOver => ("urn:baton:problem:run-over", StatusCode::GONE, "the attempt does not go on here"),
-            Self::TooManyRuns => {
-                ("urn:baton:problem:too-many-runs", StatusCode::TOO_MANY_REQUESTS, "enough runs were asked for")
-            }
-            Self::JobsDisabled => {
-                ("urn:baton:problem:jobs-disabled", StatusCode::NOT_IMPLEMENTED, "there are no jobs here")
-            }
-            Self::ShuttingDown => {
-                ("urn:baton:problem:shutting-down", StatusCode::SERVICE_UNAVAILABLE, "the process is ending")
-            }
-            _ => ("urn:baton:problem:internal", StatusCode::INTERNAL_SERVER_ERROR, "a bug in Baton"),
-        }
-    }
-
     /// The stable identifier in `type`.
     pub const fn uri(self) -> &'static str {
         self.describe().0
@@ -264,18 +141,21 @@ impl Serialize for Members<'_> {
 impl Problem {
     /// An error of this kind; `detail` says in words what was wrong with this request. It never holds a secret.
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
-        let headers = match kind {
-            ProblemKind::Unauthorized => vec![(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"baton\""))],
-            ProblemKind::TooManyConnections => vec![(RETRY_AFTER, HeaderValue::from_static("1"))],
-            _ => Vec::new(),
-        };
+        let mut headers = Vec::new();
+        if kind == ProblemKind::Unauthorized {
+            headers.push((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"baton\"")));
+        }
+        if kind == ProblemKind::TooManyConnections {
+            headers.push((RETRY_AFTER, HeaderValue::from_static("1")));
+        }
         Self { kind, detail: detail.into(), known: None, members: Vec::new(), headers }
     }
 
     /// A wrong method; `allow` lists the right ones as the `Allow` header does.
-    pub fn method_not_allowed(allow: &'static str) -> Self {
+    pub fn method_not_allowed(allow: &str) -> Self {
         let mut problem = Self::new(ProblemKind::MethodNotAllowed, format!("this path takes {allow}"));
-        problem.headers.push((ALLOW, HeaderValue::from_static(allow)));
+        // Names of methods are fit for headers.
+        problem.headers.extend(HeaderValue::from_str(allow).map(|allow| (ALLOW, allow)));
         problem
     }
 
@@ -317,8 +197,8 @@ impl Problem {
     }
 
     /// The whole response.
-    pub fn into_response(self) -> Response<Bytes> {
-        let mut response = Response::new(self.to_json());
+    pub fn into_response(self) -> Response {
+        let mut response = Response::new(Content::Whole(self.to_json()));
         *response.status_mut() = self.kind.status();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, PROBLEM_JSON);

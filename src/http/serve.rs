@@ -3,7 +3,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::Either;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::activity::{Activity, Order, Overdue, WatchedBody, WatchedStream};
+use super::answer::BoxError;
 use super::problem::{Problem, ProblemKind};
 use super::refuse::refuse;
 use crate::base::clock::SharedClock;
@@ -77,36 +77,18 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 /// The shortest pause between two looks at the connections' notes.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(5);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Answers the requests of one connection.
-pub trait Answers: Send + 'static {
-    /// What its answers consist of.
-    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
-    /// An answer that something has to be waited for.
-    type Later: Future<Output = Response<Self::Body>> + Send + 'static;
-
-    /// Answers one request.
-    fn answer(&self, request: Request<Incoming>) -> Answer<Self::Body, Self::Later>;
-}
-
-/// See [`Answers`].
-pub enum Answer<B, L> {
-    /// There is nothing to wait for. Cheaper: nobody need know that the request is being answered.
-    Now(Response<B>),
-    /// It takes its time.
-    Later(L),
-}
-
 /// Serves HTTP/1.1 on `listener` until `shutdown` completes, then lets the open connections finish for `limits.grace`
-/// at the most. `make_answers` is called once for each connection. Returns when every connection is closed.
-pub async fn serve<A: Answers>(
+/// at the most. `make_service` is called once for each connection. Returns when every connection is closed.
+pub async fn serve<S, B>(
     listener: TcpListener,
     limits: Limits,
     clock: SharedClock,
-    make_answers: impl Fn(Ends) -> A,
+    make_service: impl Fn(Ends) -> S,
     shutdown: impl Future<Output = ()>,
-) {
+) where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
     let open = Arc::new(Open::default());
     let mut tasks = JoinSet::new();
     let mut refusals = JoinSet::new();
@@ -127,7 +109,7 @@ pub async fn serve<A: Answers>(
                     if open.has_room(&limits, &clock) {
                         let activity = Activity::new(Arc::clone(&clock));
                         let place = Place::take(&open, Arc::clone(&activity));
-                        let conversation = converse(stream, make_answers(ends), limits, activity);
+                        let conversation = converse(stream, make_service(ends), limits, activity);
                         tasks.spawn(async move {
                             conversation.await;
                             drop(place);
@@ -163,24 +145,17 @@ fn prepare(stream: &TcpStream, peer: SocketAddr) -> Option<Ends> {
 }
 
 /// One connection, from its first byte to its close.
-async fn converse<A: Answers>(stream: TcpStream, answers: A, limits: Limits, activity: Arc<Activity>) {
+async fn converse<S, B>(stream: TcpStream, service: S, limits: Limits, activity: Arc<Activity>)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
     let noted = Arc::clone(&activity);
     let watched = service_fn(move |request| {
         noted.head_is_complete();
-        match answers.answer(request) {
-            // What is whole is written in this very turn, or found to stall.
-            Answer::Now(response) if response.body().size_hint().exact().is_some() => {
-                Either::Left(ready(Ok::<_, Infallible>(response.map(WatchedBody::whole))))
-            }
-            Answer::Now(response) => {
-                let in_service = noted.begin_answer();
-                Either::Left(ready(Ok(response.map(|body| WatchedBody::new(body, in_service)))))
-            }
-            Answer::Later(answer) => {
-                let in_service = noted.begin_answer();
-                Either::Right(async move { Ok(answer.await.map(|body| WatchedBody::new(body, in_service))) })
-            }
-        }
+        let in_service = noted.begin_answer();
+        let answer = service.call(request);
+        async move { answer.await.map(|response| response.map(|body| WatchedBody::new(body, in_service))) }
     });
     let io = TokioIo::new(WatchedStream::new(stream, Arc::clone(&activity)));
     let mut builder = http1::Builder::new();

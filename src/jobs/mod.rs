@@ -2,7 +2,7 @@
 //!
 //! * [`JobService`] runs the jobs of this replica, one task each. What a job does next is decided by its
 //!   [`crate::protocol::jobs::JobController`], for as long as this replica leads the job's role.
-//! * [`JobCalls`] is the HTTP side of it, plugged into the app's listener.
+//! * [`routes`] are its HTTP side, mounted on the app's listener.
 //!
 //! | file | what |
 //! |---|---|
@@ -18,6 +18,6 @@ pub mod run;
 mod service;
 mod task;
 
-pub use http::{JobCalls, ROUTES};
+pub use http::routes;
 pub use ledger_store::LedgerError;
 pub use service::{JobError, JobService, JobView};

@@ -3,7 +3,7 @@
 //! * [`LockDesk`] carries the app's requests to a [`crate::store::LockStore`] and waits for it. What a request means is
 //!   decided by the store's side ([`crate::protocol::LockSpace`]); here is what it takes to be patient, and to leave
 //!   nothing behind when a client, an answer or the process goes away.
-//! * [`LockCalls`] is the HTTP side of it, plugged into the app's listener; [`DaprCalls`] is another.
+//! * [`routes`] are its HTTP side, mounted on the app's listener; [`dapr_routes`] are another.
 //!
 //! | file | what |
 //! |---|---|
@@ -38,10 +38,10 @@ mod words;
 use crate::protocol::LockName;
 
 pub use acquire::{Claim, Want};
-pub use dapr::{DAPR_ROUTES, DaprCalls};
+pub use dapr::routes as dapr_routes;
 pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal, Used};
 pub use hold::{Hold, HoldState};
-pub use http::{LockCalls, ROUTES};
+pub use http::routes;
 pub use upkeep::ByOwner;
 pub use words::WAIT_MAX;
 

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::desk::{Extended, Granted, Refusal, Used};
 use super::hold::HoldState;
 use super::owner;
-use crate::http::{Content, Problem, ProblemKind, answer, json, no_content};
+use crate::http::{Content, Problem, ProblemKind, Response, answer, json, no_content};
 use crate::protocol::{LockHolder, LockInsight, LockName, Mono};
 
 const VALID_FOR: HeaderName = HeaderName::from_static("baton-valid-for-ms");
@@ -41,12 +41,12 @@ impl GrantShape {
 }
 
 /// 201
-pub(super) fn granted(granted: &Granted, now: Mono) -> Response<Content> {
+pub(super) fn granted(granted: &Granted, now: Mono) -> Response {
     json(StatusCode::CREATED, &GrantShape::new(granted, now))
 }
 
 /// 204 with the header that says for how long.
-pub(super) fn extended(extended: Extended, now: Mono) -> Response<Content> {
+pub(super) fn extended(extended: Extended, now: Mono) -> Response {
     let mut response = no_content();
     let left = ms(extended.valid_until.since(now));
     response.headers_mut().insert(VALID_FOR, HeaderValue::from(left));
@@ -54,7 +54,7 @@ pub(super) fn extended(extended: Extended, now: Mono) -> Response<Content> {
 }
 
 /// 200 with lines that follow each other as things happen.
-pub(super) fn lines(content: Content) -> Response<Content> {
+pub(super) fn lines(content: Content) -> Response {
     answer(StatusCode::OK, "application/x-ndjson", content)
 }
 
@@ -123,7 +123,7 @@ impl<'a> InsightShape<'a> {
 }
 
 /// A lock as it stands.
-pub(super) fn insight(name: &LockName, insight: &LockInsight) -> Response<Content> {
+pub(super) fn insight(name: &LockName, insight: &LockInsight) -> Response {
     json(StatusCode::OK, &InsightShape::new(name, insight))
 }
 
@@ -142,7 +142,7 @@ struct ListShape<'a> {
 }
 
 /// 200: the locks that are used here, out of `all`.
-pub(super) fn list(seen: &[(Used, LockInsight)], all: usize) -> Response<Content> {
+pub(super) fn list(seen: &[(Used, LockInsight)], all: usize) -> Response {
     let locks = seen.iter().map(|(used, insight)| UsedShape {
         lock: InsightShape::new(&used.name, insight),
         held_here: used.held,

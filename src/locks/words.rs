@@ -7,10 +7,9 @@ use serde::Deserialize;
 
 use super::acquire::Want;
 use super::desk::LockSettings;
+use crate::base::duration;
 use crate::config::LOCK_LEASE_MIN;
-use crate::http::{
-    Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, duration, read_body, shown,
-};
+use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
 use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX};
 
 /// The longest that a request waits for a lock.
@@ -146,12 +145,12 @@ fn want(names: Vec<LockName>, body: AcquireBody, settings: &LockSettings) -> Res
 }
 
 fn wait(text: &str) -> Result<Duration, String> {
-    let given = duration(text).map_err(|why| format!("wait {:?}: {why}", shown(text)))?;
+    let given = duration::parse(text).map_err(|why| format!("wait {:?} {why}", shown(text)))?;
     if given > WAIT_MAX { Err(format!("wait {:?}: at most 1h", shown(text))) } else { Ok(given) }
 }
 
 fn lease(text: &str, settings: &LockSettings) -> Result<Duration, String> {
-    let given = duration(text).map_err(|why| format!("lease {:?}: {why}", shown(text)))?;
+    let given = duration::parse(text).map_err(|why| format!("lease {:?} {why}", shown(text)))?;
     let max = settings.lease_max;
     if given < LOCK_LEASE_MIN || given > max {
         return Err(format!("lease {:?}: from {LOCK_LEASE_MIN:?} to {max:?} (locks.maxLease)", shown(text)));
@@ -195,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_body_says_all_there_is_to_say() {
-        let body = br#"{"owner":"worker-7","wait":"5s","lease":"10s","fair":true,"permits":3}"#;
+        let body = br#"{"owner":"worker-7","wait":"0m5s","lease":"10.0s","fair":true,"permits":3}"#;
         let wanted = Want {
             names: vec![lock("a")],
             owner: Some("worker-7".into()),

@@ -2,22 +2,19 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join_all;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::Request;
-use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, USER_AGENT};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::handle::{Command, RoleHandle};
 use crate::config::AppCheck;
+use crate::http::client;
 
 /// Checks for as long as the task of one of the roles runs, and tells them of every change: the shards of a role have
-/// one check together. The app counts as unwell until the first
-/// check succeeds, after `failure_threshold` failures in a row, and as well again after one success.
+/// one check together. The app counts as unwell until the first check succeeds, after `failure_threshold` failures in a
+/// row, and as well again after one success.
 pub async fn watch_app(check: AppCheck, roles: Vec<RoleHandle>) {
     let mut ticks = interval(check.period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -54,21 +51,14 @@ async fn ask(check: &AppCheck) -> Result<(), String> {
 }
 
 async fn get(check: &AppCheck) -> Result<(), String> {
-    let stream = TcpStream::connect((check.host.as_str(), check.port)).await.map_err(|error| error.to_string())?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
     let request = Request::get(&check.path)
         .header(HOST, format!("{}:{}", check.host, check.port))
-        .header(USER_AGENT, concat!("baton/", env!("CARGO_PKG_VERSION")))
+        .header(USER_AGENT, client::USER_AGENT)
         .header(CONNECTION, "close")
-        .body(Empty::<Bytes>::new())
+        .body(Full::default())
         .map_err(|error| error.to_string())?;
-    let mut answer = std::pin::pin!(sender.send_request(request));
-    let answer = tokio::select! {
-        answer = &mut answer => answer,
-        // The end of the connection often comes with the whole answer, which is there to be taken then.
-        _ = connection => answer.await,
-    };
-    let status = answer.map_err(|error| error.to_string())?.status();
+    let stream = client::connect(&check.host, check.port, check.timeout).await.map_err(|error| error.to_string())?;
+    let status = client::send(stream, request).await.map_err(|error| error.to_string())?.status();
     if (200..400).contains(&status.as_u16()) { Ok(()) } else { Err(format!("status {status}")) }
 }
 

@@ -12,7 +12,6 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::status::{Snapshot, Status, name, number, text, text_if_any, word};
-use super::text::{AnswerText, Written};
 use crate::base::clock::SharedClock;
 use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token};
 
@@ -124,7 +123,6 @@ struct Shared {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
     heartbeat: Arc<Heartbeat>,
-    written: Written,
 }
 
 /// A role of this replica, seen from outside. Cheap to clone, readable from any thread.
@@ -144,8 +142,7 @@ impl RoleHandle {
         commands: mpsc::Sender<Command>,
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
-        let written = Written::default();
-        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat, written }) }
+        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat }) }
     }
 
     /// The role's name.
@@ -158,7 +155,8 @@ impl RoleHandle {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody.
+    /// Answers an app. `leader: true` is a promise, and is recorded as one (R7), so call this only to tell somebody,
+    /// and when the answer is written: how long it is good for is counted from now.
     pub fn answer(&self) -> Answer {
         // The snapshot first: a term that ends in between then shows as not leading, never as leading without a
         // promise.
@@ -166,17 +164,6 @@ impl RoleHandle {
         let now = self.shared.clock.now();
         let promise = self.shared.standing.promise(now);
         self.describe(&snapshot, now, promise)
-    }
-
-    /// The same in JSON, and as much of a promise.
-    pub fn answer_text(&self) -> AnswerText {
-        // In this order for the reason above. Nobody publishes while it is borrowed, which is for less than a
-        // microsecond.
-        let snapshot = self.shared.snapshots.borrow();
-        let now = self.shared.clock.now();
-        let promise = self.shared.standing.promise(now);
-        let holder_known = snapshot.view.holder.as_ref().is_some_and(|(_, until)| now < *until);
-        self.shared.written.text(&snapshot, promise, holder_known, || self.describe(&snapshot, now, promise))
     }
 
     /// Tells somebody who only looks. It promises nothing, so no handover waits for it.
@@ -346,7 +333,7 @@ impl Drop for Work {
     }
 }
 
-pub(super) fn whole_ms(span: Duration) -> u64 {
+fn whole_ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 

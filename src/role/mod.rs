@@ -3,10 +3,10 @@
 mod app_check;
 mod driver;
 mod handle;
+pub mod http;
 mod shards;
 mod status;
 mod team;
-mod text;
 mod work;
 
 pub use app_check::watch_app;
@@ -14,5 +14,4 @@ pub use driver::{RoleSpec, Surroundings, role};
 pub use handle::{Answer, Command, CommandError, Heartbeat, RoleHandle, Roles};
 pub use status::{CHANGES_MAX, Change, Snapshot, Status, any_changed};
 pub use team::{Broken, Membership, Team};
-pub use text::AnswerText;
 pub use work::{WorkGuard, WorkTerm};

@@ -18,7 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("store", 2),
     ("role", 3),
     ("api", 4),
-    ("telemetry_http", 4),
+    ("admin", 4),
     ("pod", 4),
     ("jobs", 4),
     ("locks", 4),
@@ -46,7 +46,7 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ("opentelemetry_otlp", &["src/telemetry/traces/"], "as opentelemetry"),
     ("opentelemetry_sdk", &["src/telemetry/traces/"], "as opentelemetry"),
     ("rustix::time", &["src/base/clock"], "clocks are read in one place"),
-    ("warp", &["src/api/", "src/telemetry_http"], "so that the web framework can be replaced"),
+    ("warp", &["src/http/"], "so that the web framework can be replaced"),
 ];
 
 /// What the protocol must not touch even of std: time, threads and the world.

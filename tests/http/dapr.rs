@@ -1,10 +1,7 @@
 //! Dapr's lock API: its bodies, its numbers and its errors, on the locks that everybody has.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use baton::base::clock::{BootClock, SharedClock};
-use baton::locks::LockCalls;
 use serde_json::{Value, json};
 
 use crate::client::{Reply, ask, ask_until, ask_with};
@@ -141,11 +138,7 @@ async fn clients_find_the_sidecar_well_until_it_ends() {
 #[tokio::test]
 async fn without_being_asked_for_nothing_of_dapr_is_there() {
     let role = Staged::new("scheduler", Duration::from_secs(3), Cue::Grant);
-    let server = Server::start_with(&[&role], |options| {
-        let clock: SharedClock = Arc::new(BootClock);
-        options.parts = vec![Arc::new(LockCalls::disabled("not here", clock))];
-    })
-    .await;
+    let server = Server::start_with(&[&role], |plan| plan.no_locks = Some("not here")).await;
     for line in ["POST /v1.0-alpha1/lock/lockstore", "GET /v1.0/metadata", "GET /v1.0/healthz"] {
         assert_eq!(ask(server.address, line).await.problem(), "unknown-path", "{line}");
     }

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use baton::api::ROUTES;
 use baton::http::ProblemKind;
 
-use crate::stage::{Cue, Staged};
+use crate::stage::{Cue, Staged, leader_fixture};
 use crate::telemetry::Watched;
 
 const METRICS: &str = include_str!("../../docs/metrics.md");
@@ -42,11 +41,11 @@ async fn every_metric_is_documented_with_its_labels_and_every_documented_one_exi
     assert_eq!(first_column(METRICS), exposed);
 }
 
-#[test]
-fn every_call_and_every_problem_is_documented() {
+#[tokio::test]
+async fn every_call_and_every_problem_is_documented() {
     let documented = first_column(HTTP_API);
-    let parts = baton::locks::ROUTES.into_iter().chain(baton::locks::DAPR_ROUTES).chain(baton::jobs::ROUTES);
-    for (path, allow) in ROUTES.into_iter().chain(parts) {
+    let (_role, server) = leader_fixture().await;
+    for (path, allow) in &server.routes {
         assert!(documented.contains(&format!("{allow} {path}")), "{allow} {path} is not in {documented:?}");
     }
     for kind in ProblemKind::ALL {

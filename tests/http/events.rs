@@ -134,7 +134,7 @@ async fn a_leader_that_was_named_is_taken_back_when_what_is_known_of_it_has_expi
 async fn a_client_that_comes_back_is_told_only_what_it_missed() {
     let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Rival("web-2"));
     role.until(|snapshot| snapshot.view.holder.is_some()).await;
-    let server = Server::start_with(&[&role], |options| options.heartbeat = Duration::from_millis(50)).await;
+    let server = Server::start_with(&[&role], |plan| plan.heartbeat = Duration::from_millis(50)).await;
     let (_, id) = Events::open(&server, &[]).await.role().await;
     let id = id.unwrap();
     let mut again = Events::open(&server, &[("Last-Event-ID", &id)]).await;
@@ -162,7 +162,7 @@ async fn a_leader_that_comes_back_is_told_its_promise_whatever_it_knows() {
 async fn a_quiet_stream_has_heartbeats() {
     let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Rival("web-2"));
     role.until(|snapshot| snapshot.view.holder.is_some()).await;
-    let server = Server::start_with(&[&role], |options| options.heartbeat = Duration::from_millis(50)).await;
+    let server = Server::start_with(&[&role], |plan| plan.heartbeat = Duration::from_millis(50)).await;
     let mut events = Events::open(&server, &[]).await;
     events.role().await;
     for _ in 0..3 {

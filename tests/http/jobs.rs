@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
-use baton::http::{Ask, Calls, Content};
-use baton::jobs::{JobCalls, JobService};
+use baton::http::{Content, Router};
+use baton::jobs::{self, JobService};
 use baton::role::Roles;
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
-use hyper::Method;
+use hyper::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use crate::client::{Reply, ask, ask_until, ask_with};
@@ -191,10 +191,7 @@ async fn no_more_runs_are_asked_for_than_may_wait() {
 async fn without_ledgers_every_call_says_so() {
     let openapi = openapi();
     let role = Staged::new("scheduler", Duration::from_secs(3), Cue::Grant);
-    let server = Server::start_with(&[&role], |options| {
-        options.parts = vec![Arc::new(JobCalls::disabled("there is no place for ledgers"))];
-    })
-    .await;
+    let server = Server::start_with(&[&role], |plan| plan.no_jobs = Some("there is no place for ledgers")).await;
     for (template, method) in [
         ("/jobs", "get"),
         ("/jobs/{name}", "get"),
@@ -220,8 +217,8 @@ async fn a_long_list_of_jobs_lets_others_have_their_turn() {
     roles.replace(vec![role.handle.clone()], None);
     let job =
         |n| format!("  - {{ name: job-{n:03}, schedule: '@yearly', run: {{ exec: {{ command: ['true'] }} }} }}\n");
-    let jobs: String = (0..JOBS).map(job).collect();
-    let text = format!("identity: web-0\nstore: {{ memory: {{}} }}\nroles: [{{ name: scheduler }}]\njobs:\n{jobs}");
+    let wanted: String = (0..JOBS).map(job).collect();
+    let text = format!("identity: web-0\nstore: {{ memory: {{}} }}\nroles: [{{ name: scheduler }}]\njobs:\n{wanted}");
     let config = check_text(&text, "jobs.yaml", &Environment::new(|_| None, None)).unwrap().config;
     let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::now())));
     let store = Arc::new(MemoryStore::new(clock()));
@@ -235,9 +232,10 @@ async fn a_long_list_of_jobs_lets_others_have_their_turn() {
             tokio::task::yield_now().await;
         }
     });
-    let ask = Ask { method: Method::GET, path: "/jobs".to_owned(), query: String::new(), body: Vec::new() };
+    let router = Router::new("").mount(jobs::routes(Ok(desk)));
+    let list = router.find(&Method::GET, "/jobs", &HeaderMap::new()).unwrap();
     let before = turns.load(Ordering::Relaxed);
-    let answer = JobCalls::new(desk).answer(ask).await.unwrap();
+    let answer = list.answer(String::new(), HeaderMap::new(), Vec::new()).await.unwrap();
     let turns = turns.load(Ordering::Relaxed) - before;
     other.abort();
     let Content::Whole(body) = answer.into_body() else { panic!("a body in one piece") };

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use baton::api::BODY_BYTES_MAX;
-use baton::http::Limits;
+use baton::http::{BODY_BYTES_MAX, Limits};
 
 use crate::client::{Client, PATIENCE, ask, ask_until, ask_with};
 use crate::stage::{Cue, Server, Staged, leader_fixture};
@@ -13,7 +12,7 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 async fn limited(tweak: impl FnOnce(&mut Limits)) -> (Staged, Server) {
     let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Grant);
     role.until_leading().await;
-    let server = Server::start_with(&[&role], |options| tweak(&mut options.limits)).await;
+    let server = Server::start_with(&[&role], |plan| tweak(&mut plan.api.limits)).await;
     (role, server)
 }
 
@@ -69,7 +68,7 @@ async fn a_head_that_dribbles_in_is_answered_408_and_holds_nobody_up() {
 async fn a_body_that_never_comes_is_answered_408() {
     let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Grant);
     role.until_leading().await;
-    let server = Server::start_with(&[&role], |options| options.body_timeout = Duration::from_millis(100)).await;
+    let server = Server::start_with(&[&role], |plan| plan.api.body_timeout = Duration::from_millis(100)).await;
     let mut client = Client::connect(server.address).await;
     let head = client.head("POST /leader/scheduler/resign", &[JSON, ("Content-Length", "20")]);
     client.send(format!("{head}{{").as_bytes()).await;

@@ -1,11 +1,8 @@
 //! Locks over HTTP: each call, and each way to ask for too much.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use baton::base::clock::{BootClock, SharedClock};
-use baton::locks::LockCalls;
 use serde_json::{Value, json};
 
 use crate::client::{Client, PATIENCE, Reply, ask, ask_until, ask_with};
@@ -239,11 +236,7 @@ async fn what_cannot_be_asked_for_is_refused_for_what_it_is() {
 #[tokio::test]
 async fn a_store_without_locks_says_why_there_are_none() {
     let role = Staged::new("scheduler", Duration::from_secs(3), Cue::Grant);
-    let server = Server::start_with(&[&role], |options| {
-        let clock: SharedClock = Arc::new(BootClock);
-        options.parts = vec![Arc::new(LockCalls::disabled("a quorum has no queue", clock))];
-    })
-    .await;
+    let server = Server::start_with(&[&role], |plan| plan.no_locks = Some("a quorum has no queue")).await;
     for line in ["POST /locks", "POST /locks/a", "GET /locks/a", "GET /locks/a/hold", "PUT /locks/a/7"] {
         let reply = ask(server.address, line).await;
         assert_eq!((reply.status, reply.problem().as_str()), (501, "locks-disabled"), "{line}");

@@ -52,7 +52,7 @@ async fn a_browser_gets_a_page_that_may_load_only_its_own_two_files() {
 async fn with_a_token_the_page_opens_without_it_and_shows_nothing_without_it() {
     let role = Staged::new("scheduler", Duration::from_secs(60), Cue::Grant);
     let secret = Secret::Value(SecretString::from("correct horse"));
-    let server = Server::start_with(&[&role], |options| options.token = Some(secret)).await;
+    let server = Server::start_with(&[&role], |plan| plan.api.token = Some(secret)).await;
     for line in ["GET /", "GET /page.js", "GET /page.css"] {
         assert_eq!(ask_with(server.address, line, &[HTML], b"").await.status, 200, "{line}");
     }

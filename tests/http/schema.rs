@@ -102,10 +102,7 @@ fn matches(pattern: &str, text: &str) -> bool {
         "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(/(0|[1-9][0-9]{0,2}))?$" => {
             text.parse::<baton::protocol::RoleName>().is_ok_and(|name| name.shard_number().is_none_or(|n| n < 1_000))
         }
-        "^[0-9]+(ms|s|m|h)$" => {
-            let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-            unit.len() < text.len() && ["ms", "s", "m", "h"].contains(&unit)
-        }
+        "^([0-9]+([.][0-9]+)?(ms|s|m|h))+$" => baton::base::duration::parse(text).is_ok(),
         "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$" => baton::protocol::jobs::JobName::new(text).is_ok(),
         "^(manual-)?[0-9]+$" => {
             let digits = text.strip_prefix("manual-").unwrap_or(text);

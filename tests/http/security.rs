@@ -122,7 +122,7 @@ async fn a_request_needs_exactly_one_host() {
 async fn with_a_token_every_call_needs_it() {
     let role = Staged::new("scheduler", std::time::Duration::from_secs(60), Cue::Grant);
     let secret = Secret::Value(SecretString::from("correct horse"));
-    let server = Server::start_with(&[&role], |options| options.token = Some(secret)).await;
+    let server = Server::start_with(&[&role], |plan| plan.api.token = Some(secret)).await;
     for line in EVERY_CALL {
         let bare = ask(server.address, line).await;
         assert_eq!((bare.status, bare.problem().as_str()), (401, "unauthorized"), "{line}");
@@ -147,9 +147,9 @@ async fn a_rotated_token_file_is_read_anew_and_an_unusable_one_lets_nobody_in() 
     let secret = Secret::File(file.path().to_owned());
     let clock = std::sync::Arc::new(Leaping::default());
     let hands = std::sync::Arc::clone(&clock);
-    let server = Server::start_with(&[&role], |options| {
-        options.token = Some(secret);
-        options.clock = clock;
+    let server = Server::start_with(&[&role], |plan| {
+        plan.api.token = Some(secret);
+        plan.api.clock = clock;
     })
     .await;
     let with = async |token: &str| {

@@ -5,17 +5,17 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use baton::api::ApiOptions;
+use baton::api::{self, ApiOptions};
 use baton::base::clock::{BootClock, SharedClock};
 use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
-use baton::jobs::{JobCalls, JobService};
-use baton::locks::{DaprCalls, LockCalls, LockDesk, LockSettings};
+use baton::jobs::{self, JobService};
+use baton::locks::{self, LockDesk, LockSettings};
 use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, RecordVersion, ReleaseReply, RenewReply,
     RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
 };
-use baton::role::{Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
+use baton::role::{self, Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
 use tokio::net::TcpListener;
@@ -270,7 +270,7 @@ jobs:
 ";
 
 /// Jobs over a store in memory, with an app that answers `slow` with 202.
-async fn jobs(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobService>, [JoinHandle<()>; 2]) {
+async fn job_desk(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobService>, [JoinHandle<()>; 2]) {
     let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = app.local_addr().unwrap().port();
     let text = JOBS.replace(":1/", &format!(":{port}/"));
@@ -293,11 +293,22 @@ async fn accept_all(app: TcpListener) {
     }
 }
 
+/// How a listener is set up.
+pub struct Plan {
+    pub api: ApiOptions,
+    pub heartbeat: Duration,
+    /// Why there are none, where there are none.
+    pub no_locks: Option<&'static str>,
+    pub no_jobs: Option<&'static str>,
+}
+
 /// The app's listener on a free port.
 pub struct Server {
     pub address: SocketAddr,
     pub roles: Roles,
     pub desk: Arc<LockDesk>,
+    /// Every path with its methods, as `Allow` lists them.
+    pub routes: Vec<(&'static str, String)>,
     /// Kept, so that its jobs go on.
     _jobs: Arc<JobService>,
     stop: Option<oneshot::Sender<()>>,
@@ -313,7 +324,7 @@ impl Drop for Server {
 }
 
 /// Locks over a store in memory, with room for a few who wait.
-fn locks(telemetry: &Telemetry) -> (Arc<LockDesk>, JoinHandle<()>) {
+fn lock_desk(telemetry: &Telemetry) -> (Arc<LockDesk>, JoinHandle<()>) {
     let settings = LockSettings {
         identity: IDENTITY.into(),
         lease: Duration::from_secs(30),
@@ -330,26 +341,34 @@ impl Server {
         Self::start_with(staged, |_| {}).await
     }
 
-    pub async fn start_with(staged: &[&Staged], tweak: impl FnOnce(&mut ApiOptions)) -> Self {
+    pub async fn start_with(staged: &[&Staged], tweak: impl FnOnce(&mut Plan)) -> Self {
         let roles = Roles::default();
         roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
         let telemetry = Telemetry::new(metrics);
-        let (desk, attendant) = locks(&telemetry);
-        let (jobs, [wishes, app]) = jobs(&telemetry, &roles).await;
-        let mut options = ApiOptions::new(None, clock(), telemetry);
-        options.parts.push(Arc::new(LockCalls::new(Arc::clone(&desk), clock())));
-        options.parts.push(Arc::new(JobCalls::new(Arc::clone(&jobs))));
-        options.parts.push(Arc::new(DaprCalls::new(Arc::clone(&desk), vec![LOCK_STORE.to_owned()])));
-        tweak(&mut options);
+        let (desk, attendant) = lock_desk(&telemetry);
+        let (jobs, [wishes, app]) = job_desk(&telemetry, &roles).await;
+        let options = ApiOptions::new(None, clock(), telemetry);
+        let mut plan = Plan { api: options, heartbeat: role::http::HEARTBEAT, no_locks: None, no_jobs: None };
+        tweak(&mut plan);
+        let router = api::router();
+        let stopping = router.stopping();
+        let mut router = router
+            .mount(role::http::routes(roles.clone(), Arc::clone(&plan.api.clock), plan.heartbeat, stopping))
+            .mount(locks::routes(plan.no_locks.map_or_else(|| Ok(Arc::clone(&desk)), Err), clock()))
+            .mount(jobs::routes(plan.no_jobs.map_or_else(|| Ok(Arc::clone(&jobs)), Err)));
+        if plan.no_locks.is_none() {
+            router = router.mount(locks::dapr_routes(Arc::clone(&desk), vec![LOCK_STORE.to_owned()]));
+        }
+        let routes = router.list();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = baton::api::serve(listener, roles.clone(), options, async {
+        let serving = api::serve(listener, router, plan.api, async {
             let _ = stopped.await;
         });
-        let helpers = vec![attendant, wishes, app];
-        Self { address, roles, desk, _jobs: jobs, stop: Some(stop), task: tokio::spawn(serving), helpers }
+        let (helpers, task) = (vec![attendant, wishes, app], tokio::spawn(serving));
+        Self { address, roles, desk, routes, _jobs: jobs, stop: Some(stop), task, helpers }
     }
 
     /// Asks the listener to stop and waits until it has.

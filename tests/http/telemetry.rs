@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use baton::admin::{self, Pulse, Sources, default_limits};
 use baton::config::LiveChanges;
 use baton::config::StoreUse;
 use baton::http::ListenerThread;
@@ -13,7 +14,6 @@ use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseRea
 use baton::role::Roles;
 use baton::store::StoreHealth;
 use baton::telemetry::{KubernetesKind, Metrics, SystemEvent, Telemetry};
-use baton::telemetry_http::{Pulse, Sources, default_limits, spawn_telemetry};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -56,7 +56,7 @@ impl Watched {
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let server = spawn_telemetry(listener, sources).unwrap();
+        let server = admin::spawn(listener, sources).unwrap();
         let telemetry = Telemetry::new(metrics);
         telemetry.add_job(&JobName::new("nightly-report").unwrap());
         // As where everything of `kubernetes:` is on.

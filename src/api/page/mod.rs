@@ -1,11 +1,14 @@
 //! The status page: three files, embedded as they are. They hold nothing of this replica, so they need no token; what
 //! the page shows, it asks for.
 
+use std::future::ready;
+
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
+    CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use warp::reply::Response;
+use hyper::{Method, StatusCode};
+
+use crate::http::{Content, Response, Routes, answer, wants_page};
 
 /// Only the page's own script and style, and only this listener to talk to; nothing inline, framed or posted. The image
 /// is the empty icon, without which browsers ask for one.
@@ -14,9 +17,25 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// The same for what is no page: nothing at all.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// One of the files.
+const PATH: &str = "/";
+const SCRIPT_PATH: &str = "/page.js";
+const STYLE_PATH: &str = "/page.css";
+
+/// The three files.
+pub(super) fn routes() -> Routes<()> {
+    Routes::new(())
+        .page(PATH, |_, _| ready(Ok(File::Page.response())))
+        .get(STYLE_PATH, |_, _| ready(Ok(File::Style.response())))
+        .get(SCRIPT_PATH, |_, _| ready(Ok(File::Script.response())))
+}
+
+/// Whether a request is for one of them.
+pub(super) fn is_asked_for(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    *method == Method::GET && (path == PATH && wants_page(headers) || path == SCRIPT_PATH || path == STYLE_PATH)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum File {
+enum File {
     Page,
     Script,
     Style,
@@ -31,15 +50,12 @@ impl File {
         }
     }
 
-    /// 200
-    pub(super) fn response(self) -> Response {
+    /// 200. Not to be kept: a newer sidecar's page must not run an older one's script.
+    fn response(self) -> Response {
         let (media_type, policy, text) = self.parts();
-        let mut response = Response::new(text.into());
+        let mut response = answer(StatusCode::OK, media_type, Content::Whole(text.into()));
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-        // A newer sidecar's page must not run an older one's script.
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         for name in ["cross-origin-resource-policy", "cross-origin-opener-policy"] {

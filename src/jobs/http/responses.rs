@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION};
-use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::service::{JobError, JobView};
 use super::requests::Page;
-use crate::http::{Content, Problem, ProblemKind, answer, json};
+use crate::http::{Content, Problem, ProblemKind, Response, answer, json};
 use crate::protocol::jobs::{Attempt, Concurrency, Gap, Phase, Run, RunId, Slot, Timetable, Wall};
 
 /// How soon to ask again when nothing better is known.
@@ -162,19 +162,19 @@ impl List {
     }
 
     /// 200: every job.
-    pub(super) fn end(mut self) -> Response<Content> {
+    pub(super) fn end(mut self) -> Response {
         self.0.extend_from_slice(if self.0.is_empty() { b"[]" } else { b"]" });
         answer(StatusCode::OK, "application/json", Content::Whole(self.0.into()))
     }
 }
 
 /// 200: one job.
-pub(super) fn one(view: &JobView) -> Response<Content> {
+pub(super) fn one(view: &JobView) -> Response {
     json(StatusCode::OK, &JobShape::new(view))
 }
 
 /// 200: the runs that are remembered, newest first, a page at a time.
-pub(super) fn runs(view: &JobView, page: &Page) -> Response<Content> {
+pub(super) fn runs(view: &JobView, page: &Page) -> Response {
     // Newest first, whatever asked for them; the id settles which of two of the same moment comes first.
     let key = |slot: Slot| (slot.at(), slot);
     let mut slots: Vec<(&Slot, &Run)> = view.ledger.iter().flat_map(|ledger| &ledger.runs).collect();
@@ -188,7 +188,7 @@ pub(super) fn runs(view: &JobView, page: &Page) -> Response<Content> {
 }
 
 /// 202: a run will begin.
-pub(super) fn asked(run: &RunId) -> Response<Content> {
+pub(super) fn asked(run: &RunId) -> Response {
     let mut response = json(StatusCode::ACCEPTED, &AskedShape { run: run.to_string() });
     // Names of jobs are fit for headers.
     if let Ok(location) = HeaderValue::try_from(format!("/jobs/{}/runs", run.job)) {

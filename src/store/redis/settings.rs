@@ -22,6 +22,7 @@ use super::nodes::{Node, Nodes};
 use super::sentinels::Sentinels;
 use crate::base::Backoff;
 use crate::config::{Guard, RedisConfig, Secret, TlsConfig};
+use crate::http::tls::system_roots;
 use crate::store::{ShortestLease, StoreError};
 
 /// How many messages may wait for the subscriber's task before it must assume a gap. fred reserves that many places in
@@ -298,20 +299,14 @@ fn connector(tls: &TlsConfig) -> Result<TlsConnector, String> {
 }
 
 fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
+    let Some(path) = ca_file else {
+        let store = system_roots();
+        let none = || "the system has no certificate authorities: set caFile".to_owned();
+        return if store.is_empty() { Err(none()) } else { Ok(store) };
+    };
     let mut store = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            for certificate in certificates(path)? {
-                store.add(certificate).map_err(|error| format!("{}: {error}", path.display()))?;
-            }
-        }
-        None => {
-            // One bad file among the system's must not keep us from the others.
-            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if store.is_empty() {
-                return Err("the system has no certificate authorities: set caFile".to_owned());
-            }
-        }
+    for certificate in certificates(path)? {
+        store.add(certificate).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(store)
 }

@@ -1,4 +1,4 @@
-//! One request with spans, on a connection of its own, by the HTTP client that Baton has anyway.
+//! One request with spans, by the HTTP client that Baton has anyway.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, Uri};
-use hyper_util::rt::TokioIo;
 use opentelemetry_http::{HttpClient, HttpError};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use crate::http::client;
 
 /// From the connection to the end of the answer; the default of OpenTelemetry's own exporters.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -69,11 +68,8 @@ async fn exchange(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError>
     // A user and password, if the URL has them, are no part of it.
     head.headers.insert(HOST, HeaderValue::try_from(format!("{host}:{port}"))?);
     head.uri = head.uri.path_and_query().map_or_else(|| Uri::from_static("/"), |path| Uri::from(path.clone()));
-    let stream = TcpStream::connect((host.trim_matches(['[', ']']), port)).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the runtime, at the latest; what goes wrong with it, the answer tells.
-    tokio::spawn(async move { drop(connection.await) });
-    let (head, body) = sender.send_request(Request::from_parts(head, Full::new(body))).await?.into_parts();
+    let stream = client::connect(&host, port, ANSWER_MAX).await?;
+    let (head, body) = client::send(stream, Request::from_parts(head, Full::new(body))).await?.into_parts();
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
     Ok(Response::from_parts(head, body))
 }

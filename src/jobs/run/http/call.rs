@@ -1,29 +1,23 @@
-//! One request and its answer, on a connection of its own: it belongs to the future, so that dropping one closes the
-//! other at once. No redirect is followed, and no proxy asked: a run goes where the configuration says, or nowhere.
+//! One request and its answer. Whoever drops the future closes the connection.
 
-use std::pin::{Pin, pin};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper::header::LOCATION;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
-use url::{Host, Url};
+use url::Url;
 
 use super::super::Assignment;
 use super::fault::Fault;
 use super::request::request;
-use super::tls::secure;
 use crate::config::HttpRun;
+use crate::http::client::{self, AnswerBody};
+use crate::http::tls::secure;
 
 /// How much of an answer is kept for the note; the rest is read and forgotten.
 const TEXT_BYTES_MAX: usize = 4 << 10;
@@ -49,12 +43,6 @@ struct Reached {
     status: OnceLock<StatusCode>,
 }
 
-type Stream = Pin<Box<dyn Duplex>>;
-
-trait Duplex: AsyncRead + AsyncWrite + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
-
 /// Asks, and waits for the answer for as long as the configuration says, its body included.
 ///
 /// # Errors
@@ -63,12 +51,7 @@ pub async fn call(http: &HttpRun, assignment: &Assignment, roots: fn() -> RootCe
     let (request, secrets) = request(http, assignment)?;
     let at = authority(&http.url);
     let reached = Reached::default();
-    let exchange = async {
-        let stream = connect(http, &at, roots).await?;
-        let _ = reached.connected.set(());
-        exchange(stream, request, &at, &reached).await
-    };
-    let outcome = timeout(http.timeout, exchange).await;
+    let outcome = timeout(http.timeout, exchange(http, request, &at, roots, &reached)).await;
     let after = http.timeout;
     match (outcome, reached.status.get()) {
         // Its word was accepted; what becomes of the rest of its answer says nothing.
@@ -87,66 +70,38 @@ fn authority(url: &Url) -> String {
     url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-async fn connect(http: &HttpRun, at: &str, roots: fn() -> RootCertStore) -> Result<Stream, Fault> {
-    let port = http.url.port_or_known_default().unwrap_or(80);
-    let (host, addresses) = match http.url.host() {
-        None => return Err(Fault::Request { why: "the URL names no host".to_owned() }),
-        Some(Host::Ipv4(address)) => (address.to_string(), vec![(address, port).into()]),
-        Some(Host::Ipv6(address)) => (address.to_string(), vec![(address, port).into()]),
-        Some(Host::Domain(name)) => {
-            let found = lookup_host((name, port)).await;
-            let found = found.map_err(|error| Fault::Resolve { host: name.to_owned(), error })?;
-            (name.to_owned(), found.collect())
-        }
-    };
-    let mut fault = Fault::Request { why: format!("{host} has no address") };
-    // Each address has its share of the time, so that a dead one does not hide a live one.
-    let share = http.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-    for address in addresses {
-        match timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                // Costs a little speed at the worst.
-                let _ = stream.set_nodelay(true);
-                return match http.url.scheme() {
-                    "https" => Ok(Box::pin(secure(stream, &host, at, roots).await?)),
-                    _ => Ok(Box::pin(stream)),
-                };
-            }
-            Ok(Err(error)) => fault = Fault::connecting(at, error),
-            Err(_) => fault = Fault::ConnectTimeout { at: at.to_owned(), after: share },
-        }
-    }
-    Err(fault)
-}
-
-/// Sends the request, and reads the answer to its end.
+/// Sends the request on a connection of its own, and reads the answer to its end.
 async fn exchange(
-    stream: Stream,
+    http: &HttpRun,
     request: Request<Full<Bytes>>,
     at: &str,
+    roots: fn() -> RootCertStore,
     reached: &Reached,
 ) -> Result<(Response<()>, Option<String>), Fault> {
     let broken = |error: hyper::Error| Fault::exchanging(at, error);
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    let mut talk = pin!(async {
-        let (head, mut body) = sender.send_request(request).await.map_err(broken)?.into_parts();
-        let _ = reached.status.set(head.status);
-        let text = match head.status {
-            StatusCode::ACCEPTED => timeout(ACCEPTED_BODY, read(&mut body)).await.unwrap_or(Ok(None)),
-            _ => read(&mut body).await,
-        };
-        Ok((Response::from_parts(head, ()), text.map_err(broken)?))
-    });
-    tokio::select! {
-        biased;
-        said = &mut talk => said,
-        // The end of the connection often comes with the whole answer, which is there to be taken then.
-        _ = connection => talk.await,
-    }
+    let host = http.url.host_str().ok_or_else(|| Fault::Request { why: "the URL names no host".to_owned() })?;
+    let port = http.url.port_or_known_default().unwrap_or(80);
+    let stream = client::connect(host, port, http.timeout).await.map_err(|error| Fault::connecting(at, error))?;
+    let answer = if http.url.scheme() == "https" {
+        let stream = secure(stream, host, roots).await;
+        let stream = stream.map_err(|error| Fault::Tls { at: at.to_owned(), why: error.to_string() })?;
+        let _ = reached.connected.set(());
+        client::send(stream, request).await
+    } else {
+        let _ = reached.connected.set(());
+        client::send(stream, request).await
+    };
+    let (head, mut body) = answer.map_err(broken)?.into_parts();
+    let _ = reached.status.set(head.status);
+    let text = match head.status {
+        StatusCode::ACCEPTED => timeout(ACCEPTED_BODY, read(&mut body)).await.unwrap_or(Ok(None)),
+        _ => read(&mut body).await,
+    };
+    Ok((Response::from_parts(head, ()), text.map_err(broken)?))
 }
 
 /// Reads a body to its end, and keeps its beginning if that is text.
-async fn read(body: &mut Incoming) -> Result<Option<String>, hyper::Error> {
+async fn read(body: &mut AnswerBody) -> Result<Option<String>, hyper::Error> {
     let mut kept = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };

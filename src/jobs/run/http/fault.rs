@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use crate::http::client::ConnectError;
+
 /// See the module. `at` is `host:port`; no text holds a secret, or the URL, which may.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
@@ -46,11 +48,14 @@ pub enum Fault {
 
 impl Fault {
     /// Why there is no connection.
-    pub fn connecting(at: &str, error: io::Error) -> Self {
+    pub fn connecting(at: &str, error: ConnectError) -> Self {
         let at = at.to_owned();
-        match error.kind() {
-            io::ErrorKind::ConnectionRefused => Self::Refused { at },
-            _ => Self::Connect { at, error },
+        match error {
+            ConnectError::Resolve { host, error } => Self::Resolve { host, error },
+            ConnectError::NoAddress { .. } => Self::Request { why: error.to_string() },
+            ConnectError::Refused(error) if error.kind() == io::ErrorKind::ConnectionRefused => Self::Refused { at },
+            ConnectError::Refused(error) => Self::Connect { at, error },
+            ConnectError::Timeout { after } => Self::ConnectTimeout { at, after },
         }
     }
 

@@ -3,7 +3,6 @@
 mod call;
 mod fault;
 mod request;
-mod tls;
 
 use std::pin::pin;
 
@@ -12,6 +11,7 @@ use tokio::sync::mpsc;
 use self::call::{Answer, call};
 use super::{Assignment, Ended, Order, next_order};
 use crate::config::HttpRun;
+use crate::http::tls::system_roots;
 use crate::role::WorkGuard;
 
 /// What the app said by `complete`.
@@ -27,7 +27,7 @@ pub async fn run(
 ) -> Ended {
     let mut word: Option<Word> = None;
     let answer = {
-        let mut answer = pin!(call(http, assignment, tls::system_roots));
+        let mut answer = pin!(call(http, assignment, system_roots));
         loop {
             tokio::select! {
                 biased;

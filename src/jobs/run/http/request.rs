@@ -13,6 +13,7 @@ use super::super::Assignment;
 use super::super::template::{fill, rfc3339};
 use super::fault::Fault;
 use crate::config::HttpRun;
+use crate::http::client;
 
 /// The request of an attempt, and the secrets in it. Those of the configuration's files are read here.
 ///
@@ -23,7 +24,7 @@ pub fn request(http: &HttpRun, assignment: &Assignment) -> Result<(Request<Full<
     let body = http.body.as_ref().map(|template| fill(template, assignment));
     let (mut headers, secrets) = configured(http)?;
     default(&mut headers, HOST, host(&http.url))?;
-    default(&mut headers, USER_AGENT, concat!("baton/", env!("CARGO_PKG_VERSION")).to_owned())?;
+    default(&mut headers, USER_AGENT, client::USER_AGENT.to_owned())?;
     if let Some(body) = &body {
         default(&mut headers, CONTENT_TYPE, content_type(body).to_owned())?;
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::http::{Problem, ProblemKind, duration, shown};
+use crate::base::duration;
+use crate::http::{Problem, bad_body, bad_parameter, read_body, shown};
 
 /// The longest long poll. Longer ones gain nothing and meet the idle bounds of proxies.
 pub const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
@@ -25,29 +26,30 @@ pub(super) struct LongPoll {
 impl LongPoll {
     /// Reads a query. None when it is empty: an answer is wanted at once.
     pub(super) fn parse(query: &str) -> Result<Option<Self>, Problem> {
-        let bad = |detail: String| Problem::new(ProblemKind::BadParameter, detail);
         let (mut wait, mut index) = (None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let twice = match name {
                 "wait" => {
-                    let given = duration(value).map_err(|why| bad(format!("wait={}: {why}", shown(value))))?;
+                    let given = duration::parse(value);
+                    let given = given.map_err(|why| bad_parameter(format!("wait={} {why}", shown(value))))?;
                     if given > WAIT_MAX {
-                        return Err(bad(format!("wait={}: at most {WAIT_MAX:?}", shown(value))));
+                        return Err(bad_parameter(format!("wait={}: at most {WAIT_MAX:?}", shown(value))));
                     }
                     wait.replace(given).is_some()
                 }
                 "index" => {
                     let given = value.parse::<u64>();
-                    let given = given.map_err(|_| bad(format!("index={}: a number is wanted", shown(value))))?;
+                    let given =
+                        given.map_err(|_| bad_parameter(format!("index={}: a number is wanted", shown(value))))?;
                     index.replace(given).is_some()
                 }
                 other => {
-                    return Err(bad(format!("{}: unknown; there are wait and index", shown(other))));
+                    return Err(bad_parameter(format!("{}: unknown; there are wait and index", shown(other))));
                 }
             };
             if twice {
-                return Err(bad(format!("{name} is given twice")));
+                return Err(bad_parameter(format!("{name} is given twice")));
             }
         }
         Ok(match (wait, index) {
@@ -72,16 +74,13 @@ impl EventView {
         match query {
             "" => Ok(Self::Answers),
             "view=status" => Ok(Self::Status),
-            other => {
-                let detail = format!("{}: unknown; there is view=status", shown(other));
-                Err(Problem::new(ProblemKind::BadParameter, detail))
-            }
+            other => Err(bad_parameter(format!("{}: unknown; there is view=status", shown(other)))),
         }
     }
 }
 
 /// The body of `resign`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResignBody {
     cooldown: Option<String>,
@@ -89,15 +88,10 @@ struct ResignBody {
 
 /// The cooldown that a body asks for; none leaves it to the role. An empty body is `{}`.
 pub(super) fn cooldown(body: &[u8]) -> Result<Option<Duration>, Problem> {
-    if body.trim_ascii().is_empty() {
-        return Ok(None);
-    }
-    let bad = |detail: String| Problem::new(ProblemKind::BadBody, detail);
-    let body: ResignBody = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
-    let Some(text) = body.cooldown else { return Ok(None) };
-    let given = duration(&text).map_err(|why| bad(format!("cooldown {:?}: {why}", shown(&text))))?;
+    let Some(text) = read_body::<ResignBody>(body)?.cooldown else { return Ok(None) };
+    let given = duration::parse(&text).map_err(|why| bad_body(format!("cooldown {:?} {why}", shown(&text))))?;
     if given > COOLDOWN_MAX {
-        return Err(bad(format!("cooldown {:?}: at most 24h", shown(&text))));
+        return Err(bad_body(format!("cooldown {:?}: at most 24h", shown(&text))));
     }
     Ok(Some(given))
 }
@@ -105,6 +99,7 @@ pub(super) fn cooldown(body: &[u8]) -> Result<Option<Duration>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::ProblemKind;
 
     #[test]
     fn a_query_is_a_wait_and_an_index_and_nothing_else() {
@@ -114,13 +109,16 @@ mod tests {
         assert_eq!(parsed("wait=30s&index=17"), poll(30_000, Some(17)));
         assert_eq!(parsed("index=17&wait=250ms"), poll(250, Some(17)));
         assert_eq!(parsed("wait=5m"), poll(300_000, None));
+        assert_eq!(parsed("wait=1m30s"), poll(90_000, None));
+        assert_eq!(parsed("wait=1.5s"), poll(1_500, None));
         assert_eq!(parsed("index=0"), poll(30_000, Some(0)));
         for bad in [
             "wait",
             "wait=",
             "wait=30",
             "wait=-1s",
-            "wait=1.5s",
+            "wait=1.5.1s",
+            "wait=1s30m",
             "wait=301s",
             "wait=1d",
             "wait=%33s",

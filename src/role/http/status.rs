@@ -1,11 +1,12 @@
 //! `GET /status`: the roles for those who only look. It promises nothing, so no handover waits for who looked.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use serde::Serialize;
-use warp::reply::Response;
 
 use super::Context;
-use super::leader::json;
+use crate::http::{Ask, Problem, Response, json};
 use crate::role::{RoleHandle, Status};
 
 #[derive(Serialize)]
@@ -15,7 +16,7 @@ struct Shape {
 }
 
 /// 200
-pub(super) fn status(context: &Context) -> Response {
+pub(super) async fn status(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
     let roles = context.roles.all().iter().map(RoleHandle::status).collect();
-    json(StatusCode::OK, &Shape { version: env!("CARGO_PKG_VERSION"), roles })
+    Ok(json(StatusCode::OK, &Shape { version: env!("CARGO_PKG_VERSION"), roles }))
 }

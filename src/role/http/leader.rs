@@ -1,67 +1,14 @@
 //! Who leads: the answers that an app acts upon. Each `leader: true` is a promise, recorded when it is made (R7).
 
-use bytes::Bytes;
+use std::sync::Arc;
+
 use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::Serialize;
-use warp::reply::Response;
 
 use super::Context;
 use super::params::LongPoll;
-use crate::http::{Problem, ProblemKind};
-use crate::role::{AnswerText, RoleHandle};
-
-/// More than any answer is long, so that writing one allocates once.
-const ANSWER_BYTES: usize = 384;
-/// More headers than this have a table that is not worth keeping for the connection's next request.
-const HEADERS_KEPT: usize = 32;
-
-/// A JSON answer that nobody may keep.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
-    let mut text = Vec::with_capacity(ANSWER_BYTES);
-    // Writing strings and numbers into memory does not fail.
-    if serde_json::to_writer(&mut text, value).is_err() {
-        return problem(Problem::new(ProblemKind::Internal, "an answer could not be written"));
-    }
-    whole(Told { status, json: text.into() })
-}
-
-/// JSON that is to be answered.
-pub(super) struct Told {
-    status: StatusCode,
-    json: Bytes,
-}
-
-impl Told {
-    fn from(status: StatusCode, text: AnswerText) -> Self {
-        Self { status, json: text.json.into() }
-    }
-
-    /// An answer that nobody may keep. `spent`: the request's headers, which nobody looks at any more. Their table
-    /// becomes that of the answer's, since a new one would have to be allocated.
-    pub(super) fn into_response<B>(self, spent: &mut HeaderMap, body: impl FnOnce(Bytes) -> B) -> hyper::Response<B> {
-        let mut response = hyper::Response::new(body(self.json));
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        if spent.capacity() <= HEADERS_KEPT {
-            std::mem::swap(headers, spent);
-            headers.clear();
-        }
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        response
-    }
-}
-
-/// An answer of the filter's kind.
-pub(super) fn whole(told: Told) -> Response {
-    told.into_response(&mut HeaderMap::new(), Into::into)
-}
-
-/// An error.
-pub(super) fn problem(problem: Problem) -> Response {
-    problem.into_response().map(Into::into)
-}
+use crate::http::{Ask, Problem, ProblemKind, Response, json};
+use crate::role::RoleHandle;
 
 /// The role that a path names, or that is meant by naming none.
 pub(super) fn find(context: &Context, name: Option<&str>) -> Result<RoleHandle, Problem> {
@@ -97,18 +44,13 @@ pub(super) fn find(context: &Context, name: Option<&str>) -> Result<RoleHandle, 
     })
 }
 
-/// `GET /leader[/{role}]` without a query.
-pub(super) fn now(context: &Context, name: Option<&str>) -> Result<Told, Problem> {
-    Ok(Told::from(StatusCode::OK, find(context, name)?.answer_text()))
-}
-
 /// `GET /leader[/{role}]`
-pub(super) async fn leader(context: &Context, name: Option<&str>, query: &str) -> Result<Response, Problem> {
-    let role = find(context, name)?;
-    if let Some(poll) = LongPoll::parse(query)? {
-        wait(context, &role, poll).await;
+pub(super) async fn leader(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let role = find(&context, ask.param("role"))?;
+    if let Some(poll) = LongPoll::parse(&ask.query)? {
+        wait(&context, &role, poll).await;
     }
-    Ok(whole(Told::from(StatusCode::OK, role.answer_text())))
+    Ok(json(StatusCode::OK, &role.answer()))
 }
 
 /// Waits for what a long poll waits for. The answer is made afterwards: its validity begins when it is sent.
@@ -120,22 +62,22 @@ async fn wait(context: &Context, role: &RoleHandle, poll: LongPoll) {
     }
     tokio::select! {
         () = role.changed_past(now_at) => {}
-        () = context.stopped() => {}
+        () = context.stopping.begins() => {}
         () = tokio::time::sleep(poll.wait) => {}
     }
 }
 
 /// `GET, HEAD, OPTIONS /leading[/{role}]`. A script acts on a 200 as on `leader: true`, so it is as much of a promise.
-pub(super) fn leading(context: &Context, name: Option<&str>) -> Result<Told, Problem> {
-    let answer = find(context, name)?.answer_text();
+pub(super) async fn leading(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let answer = find(&context, ask.param("role"))?.answer();
     let status = if answer.leader { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(Told::from(status, answer))
+    Ok(json(status, &answer))
 }
 
 /// `GET /roles`
-pub(super) fn roles(context: &Context) -> Response {
+pub(super) async fn roles(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
     let answers: Vec<_> = context.roles.all().iter().map(RoleHandle::answer).collect();
-    json(StatusCode::OK, &answers)
+    Ok(json(StatusCode::OK, &answers))
 }
 
 /// What the Kubernetes leader-elector sidecar answers on `/`: the holder's name, empty when it is not known.
@@ -146,8 +88,8 @@ struct Named<'a> {
 
 /// `GET /` for everyone but browsers. An app that finds its own name there takes itself for the leader, so that is a
 /// promise too, and its name is left out when none can be made: while draining, or when another pod has the same name.
-pub(super) fn named(context: &Context) -> Result<Response, Problem> {
-    let answer = find(context, None)?.answer();
+pub(super) async fn named(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+    let answer = find(&context, None)?.answer();
     let holder = answer.holder.as_ref().filter(|holder| answer.leader || **holder != answer.identity);
     Ok(json(StatusCode::OK, &Named { name: holder.map_or("", |holder| holder) }))
 }
@@ -159,7 +101,7 @@ struct IsLeader {
 }
 
 /// `GET /isLeader`
-pub(super) fn is_leader(context: &Context) -> Result<Response, Problem> {
-    let answer = find(context, None)?.answer();
+pub(super) async fn is_leader(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+    let answer = find(&context, None)?.answer();
     Ok(json(StatusCode::OK, &IsLeader { is_leader: answer.leader }))
 }

@@ -74,6 +74,6 @@ pub fn default_limits() -> Limits {
 ///
 /// # Errors
 /// When the thread, its runtime or the listener cannot be set up.
-pub fn spawn_telemetry(listener: TcpListener, sources: Sources) -> io::Result<ListenerThread> {
+pub fn spawn(listener: TcpListener, sources: Sources) -> io::Result<ListenerThread> {
     ListenerThread::spawn("telemetry", listener, |listener, stopped| routes::serve(listener, sources, stopped))
 }

@@ -1,8 +1,5 @@
 //! Values in paths, queries and bodies, as every call of the app's listener reads them.
 
-use std::borrow::Cow;
-use std::time::Duration;
-
 use serde::Deserialize;
 
 use super::problem::{Problem, ProblemKind};
@@ -26,25 +23,6 @@ pub fn read_body<'a, T: Default + Deserialize<'a>>(body: &'a [u8]) -> Result<T, 
         return Ok(T::default());
     }
     serde_json::from_slice(body).map_err(|error| bad_body(error.to_string()))
-}
-
-/// A duration: a whole number and its unit, such as `500ms`, `30s`, `5m` or `1h`.
-///
-/// # Errors
-/// What is wanted, in words.
-pub fn duration(text: &str) -> Result<Duration, &'static str> {
-    const WANTED: &str = "a whole number and its unit is wanted, such as 500ms, 30s, 5m or 1h";
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| WANTED)?;
-    let unit_ms = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(WANTED),
-    };
-    Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
 }
 
 /// A segment of a path without its percent-encoding.
@@ -82,21 +60,6 @@ pub fn decode_value(text: &str) -> Result<String, &'static str> {
 /// What a client sent, shortened: it may be anything.
 pub fn shown(text: &str) -> String {
     text.chars().take(40).collect()
-}
-
-/// A path in which the slash of a shard's name was percent-encoded (`/leader/scheduler%2F3`), as clients do that take
-/// the name for one segment, with that slash as it is. All other paths are left alone.
-pub(crate) fn shard_slash(path: &str) -> Cow<'_, str> {
-    // As good as every path.
-    if !path.as_bytes().contains(&b'%') {
-        return Cow::Borrowed(path);
-    }
-    let is_it = |at: &usize| matches!(path.as_bytes()[*at + 2..], [b'F' | b'f', b'0'..=b'9', ..]);
-    let of_role = path.starts_with("/leader/") || path.starts_with("/leading/");
-    match path.match_indices("%2").map(|(at, _)| at).find(is_it) {
-        Some(at) if of_role => Cow::Owned(format!("{}/{}", &path[..at], &path[at + 3..])),
-        _ => Cow::Borrowed(path),
-    }
 }
 
 #[cfg(test)]

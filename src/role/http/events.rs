@@ -11,7 +11,6 @@
 //! time has come; what it does for all of them it does once, and after a reload.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::convert::Infallible;
 use std::hash::Hasher;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,18 +18,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
-use hyper::header::{CACHE_CONTROL, HeaderValue};
+use hyper::StatusCode;
+use hyper::header::HeaderName;
 use jiff::Timestamp;
 use tokio::sync::watch;
-use warp::Reply;
-use warp::reply::Response;
-use warp::sse::Event;
 
 use super::Context;
 use super::params::EventView;
+use crate::http::{Ask, Content, Problem, Response, ServerEvent, answer};
 use crate::protocol::{Mono, RoleName};
 use crate::role::{Answer, RoleHandle, Snapshot, Status};
 
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How soon a client should come back when the stream breaks.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often to look whether a reload has added or removed roles.
@@ -41,18 +40,16 @@ const STATUS_REPEAT: Duration = Duration::from_secs(1);
 const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Answers with the stream. It ends when the client goes, or when the listener shuts down.
-pub(super) fn stream(context: &Arc<Context>, view: EventView, last_event_id: Option<&HeaderValue>) -> Response {
+pub(super) async fn events(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+    let view = EventView::parse(&ask.query)?;
     // Who looks wants to see all of it each time.
-    let last_event_id = last_event_id.filter(|_| view == EventView::Answers);
-    let known = last_event_id.and_then(|id| id.to_str().ok());
-    let feed = Feed::new(Arc::clone(context), view, known);
+    let last_event_id = ask.headers.get(LAST_EVENT_ID).filter(|_| view == EventView::Answers);
+    let feed = Feed::new(context, view, last_event_id.and_then(|id| id.to_str().ok()));
     let events = stream::unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
-        Some((Ok::<_, Infallible>(event), feed))
+        Some((event.to_string().into(), feed))
     });
-    let mut response = warp::sse::reply(events).into_response();
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    Ok(answer(StatusCode::OK, "text/event-stream", Content::stream(events)))
 }
 
 /// What a client was told last of a role.
@@ -127,7 +124,7 @@ struct Feed {
     context: Arc<Context>,
     view: EventView,
     /// Made before anything of a role is told: the greeting, and the names for who looks.
-    first: VecDeque<Event>,
+    first: VecDeque<ServerEvent>,
     /// By name. Places in it are numbers below.
     followed: Vec<Followed>,
     /// [`Roles::generation`](crate::role::Roles::generation) of those.
@@ -149,8 +146,8 @@ impl Feed {
     /// A client that comes back with the identifier of what is still so need not be told again: only who leads, because
     /// that promise runs out.
     fn new(context: Arc<Context>, view: EventView, known: Option<&str>) -> Self {
-        let heard_at = context.options.clock.now();
-        let first = VecDeque::from([Event::default().retry(RETRY).comment(" baton")]);
+        let heard_at = context.clock.now();
+        let first = VecDeque::from([ServerEvent::default().retry(RETRY).comment(" baton")]);
         let (followed, changes, times, looks, due) = Default::default();
         let mut feed =
             Self { context, view, first, followed, generation: 0, changes, times, looks, due, digest: 0, heard_at };
@@ -163,9 +160,9 @@ impl Feed {
     }
 
     /// The next event, as soon as there is one.
-    async fn next(&mut self) -> Option<Event> {
+    async fn next(&mut self) -> Option<ServerEvent> {
         loop {
-            if *self.context.stopping.borrow() {
+            if self.context.stopping.has_begun() {
                 return None;
             }
             if self.generation != self.context.roles.generation() {
@@ -185,7 +182,7 @@ impl Feed {
             let heartbeat_at = self.heard_at + self.heartbeat();
             if self.now() >= heartbeat_at {
                 self.heard_at = self.now();
-                return Some(Event::default().comment(" alive"));
+                return Some(ServerEvent::default().comment(" alive"));
             }
             self.wait(heartbeat_at).await;
         }
@@ -193,12 +190,12 @@ impl Feed {
 
     /// Who looks wants to know soon that there is nobody left to look at.
     fn heartbeat(&self) -> Duration {
-        let heartbeat = self.context.options.heartbeat;
+        let heartbeat = self.context.heartbeat;
         if self.view == EventView::Status { heartbeat.min(STATUS_REPEAT) } else { heartbeat }
     }
 
     fn now(&self) -> Mono {
-        self.context.options.clock.now()
+        self.context.clock.now()
     }
 
     /// Follows the roles that there are now. A role that a reload removed and added again is another one.
@@ -240,7 +237,7 @@ impl Feed {
         if self.view == EventView::Status {
             let words: Vec<_> = self.followed.iter().map(|followed| followed.role.name().as_str()).collect();
             // Words can always be written.
-            self.first.extend(Event::default().event("roles").json_data(&words));
+            self.first.extend(ServerEvent::default().event("roles").json_data(&words));
         }
     }
 
@@ -283,17 +280,17 @@ impl Feed {
     }
 
     /// What is to be told of the first role that is due.
-    fn tell_next(&mut self) -> Option<Event> {
+    fn tell_next(&mut self) -> Option<ServerEvent> {
         let at = self.due.pop_front()?;
-        let (role, clock) = (&self.followed[at].role, &self.context.options.clock);
+        let (role, clock) = (&self.followed[at].role, &self.context.clock);
         let (told, event) = match self.view {
             EventView::Answers => {
                 let answer = role.answer();
-                (told(&answer, clock.now()), Event::default().event("role").json_data(&answer))
+                (told(&answer, clock.now()), ServerEvent::default().event("role").json_data(&answer))
             }
             EventView::Status => {
                 let status = role.status();
-                (shown(&status, clock.now()), Event::default().event("status").json_data(&status))
+                (shown(&status, clock.now()), ServerEvent::default().event("status").json_data(&status))
             }
         };
         self.note(at, told);
@@ -321,7 +318,7 @@ impl Feed {
                 self.changes.extend(changes.map(|changes| change(at, changes)));
             }
             () = tokio::time::sleep(rest) => {}
-            () = self.context.stopped() => {}
+            () = self.context.stopping.begins() => {}
         }
     }
 

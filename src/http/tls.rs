@@ -1,4 +1,4 @@
-//! TLS to apps: whom to trust, and why not.
+//! TLS to others: whom to trust, and why not.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::fault::Fault;
+/// Why a host is not trusted.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct TlsError(String);
 
 /// The authorities that the system trusts, or those of the file that SSL_CERT_FILE names: read for each attempt, so
 /// that new ones count without a restart. Blocks on files.
@@ -23,30 +26,28 @@ pub fn system_roots() -> RootCertStore {
 /// Speaks TLS on a connection to `host`, whom one of the authorities must vouch for.
 ///
 /// # Errors
-/// [`Fault::Tls`]
+/// See [`TlsError`].
 pub async fn secure(
     stream: TcpStream,
     host: &str,
-    at: &str,
     roots: fn() -> RootCertStore,
-) -> Result<TlsStream<TcpStream>, Fault> {
-    let fault = |why: String| Fault::Tls { at: at.to_owned(), why };
+) -> Result<TlsStream<TcpStream>, TlsError> {
     // Reading and parsing a hundred certificates would hold up renewals.
-    let roots = tokio::task::spawn_blocking(roots).await.map_err(|error| fault(error.to_string()))?;
+    let roots = tokio::task::spawn_blocking(roots).await.map_err(|error| TlsError(error.to_string()))?;
     if roots.is_empty() {
-        return Err(fault(
-            "the system has no certificate authorities: name a file of them by SSL_CERT_FILE".to_owned(),
-        ));
+        let why = "the system has no certificate authorities: name a file of them by SSL_CERT_FILE";
+        return Err(TlsError(why.to_owned()));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| fault(error.to_string()))?
+        .map_err(|error| TlsError(error.to_string()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| fault(error.to_string()))?;
+    let name =
+        ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|error| TlsError(error.to_string()))?;
     let connector = TlsConnector::from(Arc::new(config));
-    connector.connect(name, stream).await.map_err(|error| fault(in_words(&error)))
+    connector.connect(name, stream).await.map_err(|error| TlsError(in_words(&error)))
 }
 
 /// Why a handshake failed.

@@ -1,0 +1,54 @@
+//! What is asked about roles, and said to them, over HTTP.
+//!
+//! | file | calls |
+//! |---|---|
+//! | `leader` | `/leader`, `/leading`, `/roles` and the leader-elector shapes |
+//! | `events` | `/events` |
+//! | `control` | `/leader/{role}/resign`, `/leader/{role}/drained` |
+//! | `status` | `/status` |
+//! | `params` | what queries and bodies say |
+
+mod control;
+mod events;
+mod leader;
+mod params;
+mod status;
+
+use std::time::Duration;
+
+use hyper::Method;
+
+use crate::base::clock::SharedClock;
+use crate::http::{Routes, Stopping};
+use crate::role::Roles;
+
+pub use params::{COOLDOWN_MAX, WAIT_DEFAULT, WAIT_MAX};
+
+/// How often a stream of events says something when nothing happens.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// What every call may use.
+pub struct Context {
+    roles: Roles,
+    /// Times repeats.
+    clock: SharedClock,
+    heartbeat: Duration,
+    stopping: Stopping,
+}
+
+/// The calls. `heartbeat`: [`HEARTBEAT`], unless there is a reason.
+pub fn routes(roles: Roles, clock: SharedClock, heartbeat: Duration, stopping: Stopping) -> Routes<Context> {
+    let probes = [Method::GET, Method::HEAD, Method::OPTIONS];
+    Routes::new(Context { roles, clock, heartbeat, stopping })
+        .get("/leader", leader::leader)
+        .get("/leader/{role}", leader::leader)
+        .at(&probes, "/leading", leader::leading)
+        .at(&probes, "/leading/{role}", leader::leading)
+        .get("/roles", leader::roles)
+        .get("/", leader::named)
+        .get("/isLeader", leader::is_leader)
+        .get("/events", events::events)
+        .get("/status", status::status)
+        .post_json("/leader/{role}/resign", control::resign)
+        .post("/leader/{role}/drained", control::drained)
+}
