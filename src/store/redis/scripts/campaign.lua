@@ -2,7 +2,7 @@
 --   granted token count | held VERSION token remaining_ms session identity | guarded VERSION remaining_us cause
 --   | look VERSION span_ms | stale token count | exhausted
 -- each after its name with the store's clock. VERSION: token count and writer, which is a session or empty.
--- protocol/lease.rs is the reference for what happens when.
+-- protocol/reference/lease.rs is the reference for what happens when.
 --
 -- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_writer known_age_ms
 -- known_unchanged_for_ms known_remaining_ms (the last six empty when nothing is known; guard is 0, 1, or 2: on, and

@@ -1,5 +1,5 @@
--- What every script about the ledgers of jobs begins with. protocol/jobs/cell.rs is the reference for what happens
--- when.
+-- What every script about the ledgers of jobs begins with. protocol/reference/ledger.rs is the reference for what
+-- happens when.
 --
 -- KEYS[1]  the job's ledger: a hash without a TTL
 -- ARGV[1]  when the sender gives this request up, in microseconds of this clock

@@ -1,5 +1,5 @@
--- What every script about locks begins with, after generation.lua. protocol/locks/space.rs is the reference for what
--- happens when.
+-- What every script about locks begins with, after generation.lua. protocol/reference/locks.rs is the reference for
+-- what happens when.
 --
 -- KEYS[1]  the store: a hash, which generation of the server the locks were written under
 -- KEYS[2]  the sessions: a sorted set, until when each sidecar's tickets stand

@@ -1,4 +1,4 @@
--- The layout of a Redis that is one member of a quorum. The reference is protocol/quorum/member.rs.
+-- The layout of a Redis that is one member of a quorum. The reference is protocol/reference/quorum_member.rs.
 -- v: what tells its keys from others'; in_lease: 1 once the lease was raised or renewed, so that its candidate may
 -- lead, else 0; in_record: the numbers that only its records have. over: the greatest token of
 -- a term that its holder gave back; confirmed: the greatest that was confirmed here; lease_ms and until: as in

@@ -3,7 +3,8 @@
 --   renewed count reasserted(0/1) listeners [generation] | lost token [session identity]
 -- each after its name with the store's clock; or as member_renew_again.lua, which comes first.
 --
--- ARGV: channel session attempt lease_ms token count next_count message guard lists generation (message as in renew.lua)
+-- ARGV: channel session attempt lease_ms token count next_count message guard lists generation
+-- (message as in renew.lua)
 local session, attempt, lease_ms = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local token, count = tonumber(ARGV[5]), tonumber(ARGV[6])
 local audience, identity = string.match(ARGV[8], '^v1 heartbeat %d+ %d+ (%d+) %x+ (.*)$')
