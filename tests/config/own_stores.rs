@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use baton::config::{Config, Guard, LiveChanges, RedisConfig, Secret, StoreConfig, StoreUse, check_text};
 
-use crate::support::{check, environment, good, good_with, problems};
+use crate::support::{check, environment, good, good_with, refused};
 
 const LEASES: &str = "identity: web-0\nroles: [{ name: scheduler }]\nstore: { kubernetes: {} }\n";
 const QUORUM: &str = "identity: web-0\nroles: [{ name: scheduler }]\nstore: { quorum: { members: \
@@ -83,16 +83,6 @@ fn the_timeout_of_locks_is_bounded_by_their_lease_and_that_of_jobs_by_nothing() 
     );
     let text = file(StoreUse::Jobs, "      url: redis://own\n      commandTimeout: 1m\n");
     assert_eq!(own(&good(&text), StoreUse::Jobs).command_timeout, Duration::from_secs(60));
-}
-
-/// Problems as line, path and a part of the message.
-fn refused(text: &str, expected: &[(usize, &str, &str)]) {
-    let told = problems(text, &[]);
-    assert_eq!(told.len(), expected.len(), "{text}\nmakes {told:#?}");
-    for ((line, path, message), (line_expected, path_expected, fragment)) in told.iter().zip(expected) {
-        assert_eq!((line, path.as_str()), (line_expected, *path_expected), "{message}");
-        assert!(message.contains(fragment), "{message:?} lacks {fragment:?}");
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use baton::config::{Guard, QuorumConfig, Required, Secret, StoreConfig};
 use baton::protocol::Seats;
 use secrecy::ExposeSecret;
 
-use crate::support::{check, good, problems};
+use crate::support::{check, good, refused};
 
 const ROLES: &str = "roles:\n  - name: scheduler\n";
 
@@ -50,16 +50,6 @@ fn members_share_what_is_given_once_and_have_defaults_for_the_rest() {
         _ => None,
     };
     assert_eq!((password(0).as_deref(), password(1), password(2)), (Some("1"), None, None));
-}
-
-/// Problems as line, path and a part of the message.
-fn refused(text: &str, expected: &[(usize, &str, &str)]) {
-    let told = problems(text, &[]);
-    assert_eq!(told.len(), expected.len(), "{text}\nmakes {told:#?}");
-    for ((line, path, message), (line_expected, path_expected, fragment)) in told.iter().zip(expected) {
-        assert_eq!((line, path.as_str()), (line_expected, *path_expected), "{message}");
-        assert!(message.contains(fragment), "{message:?} lacks {fragment:?}");
-    }
 }
 
 #[test]

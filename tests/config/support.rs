@@ -58,3 +58,13 @@ pub fn samples() -> Vec<(String, String)> {
     assert!(samples.len() >= 8, "only {} samples in {directory}", samples.len());
     samples
 }
+
+/// Problems as line, path and a part of the message.
+pub fn refused(text: &str, expected: &[(usize, &str, &str)]) {
+    let told = problems(text, &[]);
+    assert_eq!(told.len(), expected.len(), "{text}\nmakes {told:#?}");
+    for ((line, path, message), (line_expected, path_expected, fragment)) in told.iter().zip(expected) {
+        assert_eq!((line, path.as_str()), (line_expected, *path_expected), "{message}");
+        assert!(message.contains(fragment), "{message:?} lacks {fragment:?}");
+    }
+}

@@ -19,6 +19,7 @@ mod watching;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -91,6 +92,8 @@ struct Panel {
     /// For how long a member's answer is waited for.
     patience: Duration,
     refusals: Refusals,
+    /// How long each one's last answer took, in microseconds.
+    took_us: Vec<AtomicU64>,
 }
 
 impl Panel {
@@ -115,6 +118,16 @@ impl Panel {
         Some(StoreError::Refused { reason })
     }
 
+    /// An answer of this member took so long.
+    fn note_pace(&self, member: usize, took: Duration) {
+        self.took_us[member].store(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether its last answer took longer than this.
+    fn is_slower(&self, member: usize, than: Duration) -> bool {
+        Duration::from_micros(self.took_us[member].load(Ordering::Relaxed)) > than
+    }
+
     /// An error with the member's name, for people.
     fn told(&self, member: usize, error: &StoreError) -> String {
         let name = self.members[member].name();
@@ -137,7 +150,8 @@ impl QuorumStore {
     pub fn new(members: Vec<Arc<dyn Member>>, seats: Seats, patience: Duration, clock: SharedClock) -> Self {
         assert_eq!(members.len(), seats.places(), "a seat for each member");
         let refusals = Refusals::new(seats.places());
-        let panel = Arc::new(Panel { members, seats, patience, refusals });
+        let took_us = members.iter().map(|_| AtomicU64::new(0)).collect();
+        let panel = Arc::new(Panel { members, seats, patience, refusals, took_us });
         let shown = Arc::new(Shown::new(seats.places()));
         let watcher = tokio::spawn(watching::run(Arc::clone(&panel), Arc::clone(&shown))).abort_handle();
         Self { panel, clock, shown, watcher }

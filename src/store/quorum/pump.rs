@@ -1,5 +1,6 @@
 //! Carries a round's questions to the members and their answers back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,13 +27,15 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
     let mut answers = FuturesUnordered::new();
     let mut some_are_silent = false;
     let began = BootClock.now();
-    let (mut late_at, mut hurried) = (None, false);
+    let (mut quorum_took, mut hurried) = (None, false);
+    let mut out = BTreeSet::new();
     loop {
         while let Some(step) = round.poll() {
             match step {
                 Step::Ask { ballot, to, ask } => {
                     let ask = Arc::new(ask);
                     for member in to {
+                        out.insert(member);
                         let asked = question(panel, role, member, &ask);
                         let patience = panel.patience;
                         answers.push(async move { (ballot, member, answer(asked, patience).await) });
@@ -50,12 +53,20 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
                 Step::Done(Err(Failure { reason })) => return Err(StoreError::Refused { reason }),
             }
         }
-        if late_at.is_none() && round.has_a_quorum() {
-            let now = BootClock.now();
-            late_at = Some(now + (now.since(began) * SLOW).max(SLOW_MIN));
+        let mut late_at = None;
+        if !hurried && round.has_a_quorum() {
+            let took = *quorum_took.get_or_insert_with(|| BootClock.now().since(began));
+            let patience = took + (took * SLOW).max(SLOW_MIN);
+            // Who was late the last time is not waited for.
+            if out.iter().all(|member| panel.is_slower(*member, patience)) {
+                hurried = true;
+                round.hurry();
+                continue;
+            }
+            late_at = Some(began + patience);
         }
         let next = match late_at {
-            Some(at) if !hurried => match tokio::time::timeout(at.since(BootClock.now()), answers.next()).await {
+            Some(at) => match tokio::time::timeout(at.since(BootClock.now()), answers.next()).await {
                 Ok(next) => next,
                 Err(_) => {
                     hurried = true;
@@ -63,12 +74,13 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
                     continue;
                 }
             },
-            _ => answers.next().await,
+            None => answers.next().await,
         };
         let Some((ballot, member, vote)) = next else {
             // Only a round that asks nobody and does not end either; nobody shall wait for it.
             return Err(StoreError::Unreachable { reason: "no member is left to answer".to_owned() });
         };
+        out.remove(&member);
         some_are_silent |= matches!(vote, Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }));
         round.answered(ballot, member, vote.map_err(|error| Failure { reason: panel.told(member, &error) }));
     }
@@ -86,7 +98,9 @@ fn question(
         match panel.twin(member) {
             Some(error) => Err(error),
             None => {
+                let began = BootClock.now();
                 let answer = panel.members[member].ask(&role, &ask).await;
+                panel.note_pace(member, BootClock.now().since(began));
                 panel.refusals.note(member, &role, &ask, &answer);
                 answer
             }
