@@ -13,7 +13,7 @@ use testkit::sidecars::claims::Claim;
 use testkit::sidecars::wait::{last_for, until};
 
 use crate::elector::{self, Campaign, ClientGo, Elector};
-use crate::group::{Group, LEASE_NAME, TIMINGS};
+use crate::group::{self, Group, LEASE_NAME, TIMINGS};
 
 const REPLICAS: usize = 5;
 const SECONDS_DEFAULT: u64 = 100;
@@ -82,7 +82,7 @@ impl Chaos {
         let seed = from_environment("BATON_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..));
         println!("BATON_CHAOS_SEED={seed}");
         Self {
-            group: Group::start(Cluster::start().await, REPLICAS).await,
+            group: group::start(Cluster::start().await, REPLICAS).await,
             elector: None,
             dice: fastrand::Rng::with_seed(seed),
             ills: Vec::new(),

@@ -10,7 +10,7 @@ use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
 use testkit::sidecars::wait::{last_for, until, until_some};
 
 use crate::elector::{self, Campaign, ClientGo, Elector, Record, read_record};
-use crate::group::{Group, LEASE_NAME, TIMINGS, settings};
+use crate::group::{self, Group, LEASE_NAME, TIMINGS, settings};
 
 /// What a busy machine may add to what the protocols take.
 const SLACK: Duration = Duration::from_secs(4);
@@ -22,7 +22,7 @@ fn is_recent(time: Timestamp) -> bool {
 
 #[tokio::test]
 async fn a_reader_built_on_client_go_sees_who_leads_a_handover_and_a_release() {
-    let mut group = Group::start(Cluster::start().await, 2).await;
+    let mut group = group::start(Cluster::start().await, 2).await;
     let read = |group: &Group| read_record(&group.cluster, &group.client_config, LEASE_NAME);
     let first = group.leader();
     let leads = read(&group);
@@ -51,7 +51,7 @@ async fn a_reader_built_on_client_go_sees_who_leads_a_handover_and_a_release() {
 
 #[tokio::test]
 async fn an_elector_built_on_client_go_waits_for_batons_release_and_is_waited_for() {
-    let mut group = Group::start(Cluster::start().await, 1).await;
+    let mut group = group::start(Cluster::start().await, 1).await;
     let first = group.leader();
     let mut elector = Elector::start(&Campaign::new(&group.cluster, &group.client_config, LEASE_NAME, "theirs"));
     until("it knows who leads", || elector.leader().as_deref() == Some("web-0"));
@@ -87,10 +87,10 @@ async fn an_elector_built_on_client_go_waits_for_batons_release_and_is_waited_fo
 
 #[tokio::test]
 async fn an_elector_that_dies_is_followed_after_its_lease_and_not_before() {
-    let mut group = Group::prepare(Cluster::start().await, 2).await;
+    let mut group = group::prepare(Cluster::start().await, 2).await;
     let mut elector = Elector::start(&Campaign::new(&group.cluster, &group.client_config, LEASE_NAME, "theirs"));
     until("it leads", || elector.leads());
-    group.start_all();
+    group::start_all(&mut group);
     let now = Instant::now();
     for replica in 0..2 {
         group.answer_after(replica, now, "it is known", |seen| seen.told.holder.as_deref() == Some("theirs"));
@@ -108,7 +108,7 @@ async fn an_elector_that_dies_is_followed_after_its_lease_and_not_before() {
 
 /// A leader that is well, beside an elector with a lease of its own that is shorter than the time between two renewals.
 async fn beside_a_shorter_lease(built_on: ClientGo) -> (Group, Elector) {
-    let mut group = Group::prepare(Cluster::start().await, 1).await;
+    let mut group = group::prepare(Cluster::start().await, 1).await;
     let seldom = Lease { renew: 1_400, ..TIMINGS };
     let usual = settings(0, group.cluster.namespace(), &group.sidecar_config);
     let replica = Replica::start(0, Settings { roles: seldom.role(ROLE, ""), ..usual });
@@ -151,7 +151,7 @@ async fn an_elector_of_1_26_goes_by_its_own_shorter_lease_and_baton_warns_of_it(
 
 #[tokio::test]
 async fn kubectl_shows_the_holder_and_the_age() {
-    let group = Group::start(Cluster::start().await, 1).await;
+    let group = group::start(Cluster::start().await, 1).await;
     group.leader();
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{LEASE_NAME}", group.cluster.namespace());
     // What kubectl asks for.

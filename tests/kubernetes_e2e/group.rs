@@ -1,16 +1,13 @@
 //! Sidecars on the API server, each with an account that may do just what the documentation says, and their apps.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease as LeaseObject;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
 use testkit::apiserver::{Cluster, lease_rule};
 use testkit::place::Place;
-use testkit::sidecars::apps::{Apps, Seen};
-use testkit::sidecars::claims::Term;
-use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::until_some;
+use testkit::sidecars::group;
+use testkit::sidecars::replica::{Lease, Settings};
 
 /// The Lease of the role that every scenario is about.
 pub const LEASE_NAME: &str = "baton-scheduler";
@@ -47,11 +44,9 @@ pub fn store_section(namespace: &str) -> String {
     format!("{{ kubernetes: {{ namespace: {namespace}, commandTimeout: 800ms }} }}")
 }
 
-/// See the module. Fields end in this order: the replicas before what they use.
-pub struct Group {
-    pub replicas: Vec<Replica>,
+/// What the replicas keep their leases in.
+pub struct OnKubernetes {
     count: usize,
-    pub apps: Apps,
     pub cluster: Cluster,
     /// The kubeconfig of the replicas.
     pub sidecar_config: PathBuf,
@@ -59,77 +54,34 @@ pub struct Group {
     pub client_config: PathBuf,
 }
 
-impl Group {
-    /// Replicas named web-0, web-1, …
-    pub async fn start(cluster: Cluster, replicas: usize) -> Self {
-        let mut group = Self::prepare(cluster, replicas).await;
-        group.start_all();
-        group
-    }
-
-    /// The same, but for the replicas, which [`Self::start_all`] starts.
-    pub async fn prepare(cluster: Cluster, replicas: usize) -> Self {
-        let sidecar_config = cluster.account("sidecar", documented_rules()).await;
-        let client_config = cluster.account("client-go", vec![lease_rule(&["get", "create", "update"], &[])]).await;
-        let apps = Apps::start(replicas, ROLE);
-        Self { replicas: Vec::new(), count: replicas, apps, cluster, sidecar_config, client_config }
-    }
-
-    /// Starts the replicas.
-    pub fn start_all(&mut self) {
-        for number in 0..self.count {
-            let replica = Replica::start(number, settings(number, self.cluster.namespace(), &self.sidecar_config));
-            self.apps.ask_at(&replica);
-            self.replicas.push(replica);
-        }
-    }
-
-    /// Starts a replica's next process, and tells its app.
-    pub fn start_again(&mut self, replica: usize) {
-        self.replicas[replica].start_again();
-        self.apps.ask_at(&self.replicas[replica]);
-    }
-
-    /// Waits until somebody leads.
-    pub fn leader(&self) -> Term {
-        self.leader_that("somebody leads", |_| true)
-    }
-
-    /// Waits until somebody leads with a later token than this term's.
-    pub fn leader_after(&self, earlier: &Term) -> Term {
-        self.leader_that("a later term begins", |term| term.token > earlier.token)
-    }
-
-    /// Waits for a leader like this.
-    pub fn leader_that(&self, what: &str, wanted: impl Fn(&Term) -> bool) -> Term {
-        until_some(what, || self.apps.leader().filter(|term| wanted(term)))
-    }
-
-    /// Waits until a replica answers like this to a question asked after `moment`.
-    pub fn answer_after(&self, replica: usize, moment: Instant, what: &str, wanted: impl Fn(&Seen) -> bool) -> Seen {
-        until_some(what, || self.apps.last_after(replica, moment).filter(|seen| wanted(seen)))
-    }
-
-    /// Waits until this term's holder says, `later` from now, that it still leads with the same token.
-    pub fn still_leads(&self, term: &Term, later: Duration) {
-        let moment = Instant::now() + later;
-        self.answer_after(term.who.replica, moment, "the leader keeps its token", |seen| {
-            assert!(!seen.told.leader || seen.told.token == Some(term.token), "another token: {seen:?}");
-            seen.told.leader
-        });
-    }
-
+impl OnKubernetes {
     /// The Lease as it is.
     pub async fn lease(&self) -> LeaseObject {
         self.cluster.leases().get(LEASE_NAME).await.expect("the Lease is there")
     }
+}
 
-    /// Ends all, checks the promises, and prints what was measured.
-    pub fn finish(mut self, scenario: &str, measured: &str) {
-        self.replicas.iter_mut().for_each(Replica::kill);
-        let report = self.apps.finish();
-        let (answers, terms, leaderless) = (report.answers, report.terms.len(), report.leaderless.as_millis());
-        println!("{scenario}: {measured}{answers} answers, {terms} terms, leaderless {leaderless} ms");
+pub type Group = group::Group<OnKubernetes>;
+
+/// Replicas named web-0, web-1, …
+pub async fn start(cluster: Cluster, replicas: usize) -> Group {
+    let mut group = prepare(cluster, replicas).await;
+    start_all(&mut group);
+    group
+}
+
+/// The same, but for the replicas, which [`start_all`] starts.
+pub async fn prepare(cluster: Cluster, replicas: usize) -> Group {
+    let sidecar_config = cluster.account("sidecar", documented_rules()).await;
+    let client_config = cluster.account("client-go", vec![lease_rule(&["get", "create", "update"], &[])]).await;
+    Group::new(OnKubernetes { count: replicas, cluster, sidecar_config, client_config }, replicas)
+}
+
+/// Starts the replicas.
+pub fn start_all(group: &mut Group) {
+    for number in 0..group.count {
+        let settings = settings(number, group.cluster.namespace(), &group.sidecar_config);
+        group.add(settings);
     }
 }
 

@@ -9,11 +9,11 @@ use serde_json::json;
 use testkit::apiserver::Cluster;
 use testkit::sidecars::wait::last_for;
 
-use crate::group::{Group, LEASE_NAME, TIMINGS};
+use crate::group::{self, LEASE_NAME, TIMINGS};
 
 #[tokio::test]
 async fn who_takes_a_lease_by_hand_for_a_second_shortens_nobodys_promise() {
-    let group = Group::start(Cluster::start().await, 2).await;
+    let group = group::start(Cluster::start().await, 2).await;
     let first = group.leader();
     let leader = &group.replicas[first.who.replica];
     leader.signal(Signal::STOP);
@@ -34,7 +34,7 @@ async fn who_takes_a_lease_by_hand_for_a_second_shortens_nobodys_promise() {
 
 #[tokio::test]
 async fn a_lease_that_is_deleted_under_its_leader_is_put_back_with_its_token() {
-    let group = Group::start(Cluster::start().await, 3).await;
+    let group = group::start(Cluster::start().await, 3).await;
     let first = group.leader();
     let before = group.lease().await;
     group.cluster.leases().delete(LEASE_NAME, &DeleteParams::default()).await.expect("it is there");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use testkit::apiserver::{Cluster, client, lease_rule};
 use testkit::{BOUND, wait_until_async};
 
-use crate::group::{Group, LEASE_NAME};
+use crate::group::{self, LEASE_NAME};
 
 /// Makes what this page says, for a namespace and an account of the cluster's.
 async fn make_documented(page: &str, cluster: &Cluster, account: &str) {
@@ -44,7 +44,7 @@ fn refused<T: std::fmt::Debug>(done: Result<T, kube::Error>) -> bool {
 
 #[tokio::test]
 async fn leases_of_baton_are_written_by_its_account_alone_under_the_documented_policy() {
-    let mut group = Group::prepare(Cluster::start_own().await, 2).await;
+    let mut group = group::prepare(Cluster::start_own().await, 2).await;
     let others =
         group.cluster.account("others", vec![lease_rule(&["get", "create", "update", "patch", "delete"], &[])]);
     let others = client(Kubeconfig::read_from(others.await).expect("a kubeconfig")).await;
@@ -56,7 +56,7 @@ async fn leases_of_baton_are_written_by_its_account_alone_under_the_documented_p
     // The server learns of a policy a moment after it was made.
     wait_until_async(BOUND, "the policy is in force", async || refused(leases.create(&dry, &ours).await)).await;
 
-    group.start_all();
+    group::start_all(&mut group);
     let first = group.leader();
     let edit = |value: Value| Patch::Merge(value);
     let patch = PatchParams::default();

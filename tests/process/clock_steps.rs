@@ -7,7 +7,7 @@ use testkit::sidecars::clock::{self, ClockControl};
 use testkit::sidecars::replica::Lease;
 use testkit::sidecars::wait::until;
 
-use crate::group::{Group, LEASE_KEY};
+use crate::group::{self, LEASE_KEY};
 
 fn store_seconds(redis: &RedisServer) -> i64 {
     let Reply::List(parts) = redis.command(&["TIME"]) else { panic!("TIME answers a list") };
@@ -24,7 +24,7 @@ fn a_stepped_redis_clock_makes_no_second_leader_and_is_reported() {
     let environment = control.environment(library);
     let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
     let redis = RedisServer::start_at(&Place::here(), &environment, &[]);
-    let group = Group::start_on(redis, 3, Lease::LONG);
+    let group = group::start_on(redis, 3, Lease::LONG);
     let mut term = group.leader();
     for (offset, by_s) in [(30, 30), (-30, -60), (0, 30), (-3_600, -3_600), (86_400, 90_000)] {
         let steps = |replica: usize| group.replicas[replica].role_metric("baton_store_clock_steps_total", &[]);

@@ -7,11 +7,11 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::replica::{Lease, Settings};
 use testkit::sidecars::wait::{SLACK, last_for, until};
 
-use crate::group::{Group, ROLE, ms_between};
+use crate::group::{self, ROLE, ms_between};
 
 #[test]
 fn a_killed_leader_is_followed_by_another_with_a_greater_token() {
-    let mut group = Group::start(3, Lease::SHORT);
+    let mut group = group::start(3, Lease::SHORT);
     let first = group.leader();
     let name = format!("web-{}", first.who.replica);
     for follower in (0..3).filter(|replica| *replica != first.who.replica) {
@@ -34,7 +34,7 @@ fn a_killed_leader_is_followed_by_another_with_a_greater_token() {
 
 #[test]
 fn a_leader_paused_for_longer_than_its_lease_never_answers_with_its_old_token_again() {
-    let group = Group::start(3, Lease::SHORT);
+    let group = group::start(3, Lease::SHORT);
     let first = group.leader();
     let paused = &group.replicas[first.who.replica];
     let paused_at = Instant::now();
@@ -55,7 +55,7 @@ fn a_leader_paused_for_longer_than_its_lease_never_answers_with_its_old_token_ag
 
 #[test]
 fn a_leader_paused_for_less_than_its_lease_keeps_role_and_token() {
-    let group = Group::start(3, Lease::LONG);
+    let group = group::start(3, Lease::LONG);
     let first = group.leader();
     let paused = &group.replicas[first.who.replica];
     paused.signal(Signal::STOP);
@@ -72,7 +72,7 @@ fn a_leader_paused_for_less_than_its_lease_keeps_role_and_token() {
 
 #[test]
 fn a_terminated_leader_says_no_at_once_and_is_followed_when_its_promises_have_run_out() {
-    let mut group = Group::start(3, Lease::SHORT);
+    let mut group = group::start(3, Lease::SHORT);
     let first = group.leader();
     let told_at = Instant::now();
     group.replicas[first.who.replica].signal(Signal::TERM);
@@ -95,7 +95,7 @@ const LONG_PROMISES: Lease = Lease { validity: 3_000, ..Lease::LONG };
 
 #[test]
 fn an_app_that_says_drained_ends_the_wait_for_its_promises() {
-    let mut group = Group::start(3, LONG_PROMISES);
+    let mut group = group::start(3, LONG_PROMISES);
     let first = group.leader();
     let told_at = Instant::now();
     let old = &group.replicas[first.who.replica];
@@ -116,7 +116,7 @@ fn an_app_that_says_drained_ends_the_wait_for_its_promises() {
 
 #[test]
 fn a_second_signal_ends_a_leader_at_once_and_leaves_its_lease_to_run_out() {
-    let mut group = Group::start(3, LONG_PROMISES);
+    let mut group = group::start(3, LONG_PROMISES);
     let first = group.leader();
     let told_at = Instant::now();
     group.replicas[first.who.replica].signal(Signal::TERM);
@@ -136,7 +136,7 @@ fn a_second_signal_ends_a_leader_at_once_and_leaves_its_lease_to_run_out() {
 
 #[test]
 fn a_leader_terminated_without_redis_ends_well_and_not_before_its_promises() {
-    let mut group = Group::start(1, LONG_PROMISES);
+    let mut group = group::start(1, LONG_PROMISES);
     let first = group.leader();
     group.redis.kill();
     let told_at = Instant::now();
@@ -157,7 +157,7 @@ fn two_replicas_with_one_identity_share_no_lease_and_are_warned() {
     let redis = RedisServer::start();
     let twin = |number| Settings { identity: "twin".to_owned(), ..Settings::new(number, redis.url(), Lease::LONG) };
     let settings = vec![twin(0), twin(1)];
-    let mut group = Group::start_with(redis, settings);
+    let mut group = group::start_with(redis, settings);
     let first = group.leader();
     let other = 1 - first.who.replica;
     until("the follower is warned", || {

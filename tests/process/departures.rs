@@ -12,7 +12,7 @@ use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, Settings};
 use testkit::sidecars::wait::until;
 
-use crate::group::{Group, ms_between};
+use crate::group::{self, Group, ms_between};
 
 /// So long that nobody is next because of it while a test looks.
 const LONG: Lease = Lease { duration: 60_000, renew: 1_000, margin: 1_200, validity: 700 };
@@ -47,7 +47,7 @@ impl Pods {
             }
         });
         let settings = settings.collect();
-        Self { group: Group::start_with(redis, settings), api, dir }
+        Self { group: group::start_with(redis, settings), api, dir }
     }
 
     fn message_path(&self, number: usize) -> PathBuf {

@@ -8,7 +8,7 @@ use testkit::sidecars::apps::Told;
 use testkit::sidecars::http::Connection;
 use testkit::sidecars::replica::Lease;
 
-use crate::group::{Group, ROLE, ms_between};
+use crate::group::{self, ROLE, ms_between};
 
 /// Follows by long poll until this replica leads; when, and with which token.
 fn follow_by_long_poll(address: SocketAddr, mut index: u64) -> (Instant, u64) {
@@ -40,7 +40,7 @@ fn follow_by_events(address: SocketAddr) -> (Instant, u64) {
 
 #[test]
 fn a_resignation_is_heard_by_long_poll_and_by_events_on_the_successor() {
-    let mut group = Group::start(2, Lease::SHORT);
+    let mut group = group::start(2, Lease::SHORT);
     let first = group.leader();
     let (old, heir) = (first.who.replica, 1 - first.who.replica);
     let standby = group.answer_after(heir, first.from, "the other stands by", |seen| seen.told.state == "standby");

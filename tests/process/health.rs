@@ -10,7 +10,7 @@ use std::time::Instant;
 use testkit::redis::RedisServer;
 use testkit::sidecars::replica::{Lease, Settings};
 
-use crate::group::{Group, ROLE, ms_between};
+use crate::group::{self, ROLE, ms_between};
 
 /// How an app answers its health check.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ fn an_app_that_hangs_or_fails_loses_the_role_to_another_replica() {
         Settings { roles, ..Settings::new(number, redis.url(), Lease::SHORT) }
     };
     let settings = (0..2).map(settings).collect();
-    let group = Group::start_with(redis, settings);
+    let group = group::start_with(redis, settings);
     let mut measured = String::new();
     let mut term = group.leader();
     for mood in [Mood::Hanging, Mood::Failing] {

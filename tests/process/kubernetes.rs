@@ -11,7 +11,7 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
 use testkit::sidecars::wait::{last_for, until, until_some};
 
-use crate::group::Group;
+use crate::group::{self, Group};
 
 const LABEL: &str = "baton.dev/role-scheduler";
 const MIRROR: &str = "baton-scheduler";
@@ -46,7 +46,7 @@ fn group_with(api: &FakeApi, replicas: usize, what: &[&str], guarded: bool) -> G
         plain.telling(what, api.kubeconfig(), NAMESPACE, &uid(number))
     };
     let settings = (0..replicas).map(settings).collect();
-    Group::start_with(redis, settings)
+    group::start_with(redis, settings)
 }
 
 /// Whether a pod has the label, and the token beside it.
@@ -306,7 +306,7 @@ fn without_an_api_server_to_tell_the_sidecar_leads_and_ends_as_ever() {
     let redis = RedisServer::start();
     let nowhere = "/there/is/no/kubeconfig".into();
     let settings = Settings::new(0, redis.url(), Lease::SHORT).telling(&ALL, nowhere, NAMESPACE, &uid(0));
-    let mut group = Group::start_with(redis, vec![settings]);
+    let mut group = group::start_with(redis, vec![settings]);
     group.leader();
     until("it says what is missing", || {
         group.replicas[0].has_logged(&["WARN", "there are no credentials", "the election goes on without it"])

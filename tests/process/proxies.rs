@@ -8,7 +8,7 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::replica::{Lease, Settings};
 use tokio::sync::oneshot;
 
-use crate::group::Group;
+use crate::group::{self, Group};
 
 /// A proxy for each of `replicas`, on a thread that ends with this.
 pub struct Proxies {
@@ -45,5 +45,5 @@ pub fn behind_proxies(redis: RedisServer, replicas: usize, lease: Lease, redis_m
         ..Settings::new(number, proxies.each[number].url(), lease)
     };
     let settings = (0..replicas).map(settings).collect();
-    (Group::start_with(redis, settings), proxies)
+    (group::start_with(redis, settings), proxies)
 }

@@ -8,7 +8,7 @@ use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::Lease;
 use testkit::sidecars::wait::{SLACK, last_for, until, until_some};
 
-use crate::group::{Group, LEASE_KEY, ms_between};
+use crate::group::{self, Group, LEASE_KEY, ms_between};
 
 fn renewals(group: &Group, term: &Term, outcome: &str) -> f64 {
     group.replicas[term.who.replica].role_metric("baton_renewals_total", &[("outcome", outcome)])
@@ -16,7 +16,7 @@ fn renewals(group: &Group, term: &Term, outcome: &str) -> f64 {
 
 #[test]
 fn a_redis_that_restarts_empty_within_the_lease_costs_neither_the_leader_nor_its_token() {
-    let mut group = Group::start(3, Lease::LONG);
+    let mut group = group::start(3, Lease::LONG);
     let first = group.leader();
     let restarted_at = Instant::now();
     group.redis.restart(Data::Lost);
@@ -32,7 +32,7 @@ fn a_redis_that_restarts_empty_within_the_lease_costs_neither_the_leader_nor_its
 #[test]
 fn a_redis_that_restarts_with_its_data_costs_neither_the_leader_nor_its_token() {
     let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut group = Group::start_on(redis, 3, Lease::LONG);
+    let mut group = group::start_on(redis, 3, Lease::LONG);
     let first = group.leader();
     until("it has renewed", || renewals(&group, &first, "ok") >= 1.0);
     group.redis.kill();
@@ -48,7 +48,7 @@ fn a_redis_that_restarts_with_its_data_costs_neither_the_leader_nor_its_token() 
 
 #[test]
 fn without_redis_the_leader_stops_by_its_deadline_and_says_why_and_the_next_token_is_greater() {
-    let mut group = Group::start(3, Lease::SHORT);
+    let mut group = group::start(3, Lease::SHORT);
     let first = group.leader();
     let killed_at = Instant::now();
     group.redis.stop(Data::Lost);
@@ -73,7 +73,7 @@ fn without_redis_the_leader_stops_by_its_deadline_and_says_why_and_the_next_toke
 
 #[test]
 fn a_redis_that_hangs_for_longer_than_a_lease_makes_no_second_leader() {
-    let group = Group::start(3, Lease::SHORT);
+    let group = group::start(3, Lease::SHORT);
     let first = group.leader();
     let paused_at = Instant::now();
     group.redis.pause();
@@ -96,7 +96,7 @@ fn meddle(redis: &RedisServer, words: &[&str]) -> Reply {
 #[test]
 fn meddling_with_redis_during_leadership_makes_no_second_leader() {
     let redis = RedisServer::start_with(&["--enable-debug-command", "yes"]);
-    let group = Group::start_on(redis, 3, Lease::LONG);
+    let group = group::start_on(redis, 3, Lease::LONG);
     let mut kept = Vec::new();
     let meddling: [&[&str]; 8] = [
         &["FLUSHALL"],
@@ -127,7 +127,7 @@ fn meddling_with_redis_during_leadership_makes_no_second_leader() {
 
 #[test]
 fn a_redis_that_goes_on_and_off_makes_no_second_leader() {
-    let group = Group::start(3, Lease::SHORT);
+    let group = group::start(3, Lease::SHORT);
     let first = group.leader();
     for pause_ms in [300, 900, 1_300, 500, 1_500] {
         group.redis.pause();

@@ -7,11 +7,11 @@ use testkit::resp::Reply;
 use testkit::sidecars::replica::{Lease, Settings};
 use testkit::sidecars::wait::until;
 
-use crate::group::{Group, LEASE_KEY, RECORD_KEY};
+use crate::group::{self, Group, LEASE_KEY, RECORD_KEY};
 
 /// One replica that is pointed at this URL.
 fn alone(redis: RedisServer, redis_url: String) -> Group {
-    Group::start_with(redis, vec![Settings::new(0, redis_url, Lease::SHORT)])
+    group::start_with(redis, vec![Settings::new(0, redis_url, Lease::SHORT)])
 }
 
 /// Waits until the only replica says so to its app, with these words, and in its log.
@@ -84,7 +84,7 @@ fn a_read_only_replica_is_named_and_used_once_it_is_promoted() {
 #[test]
 fn a_master_that_becomes_a_replica_under_a_leader_is_named() {
     let other = RedisServer::start();
-    let group = Group::start(1, Lease::SHORT);
+    let group = group::start(1, Lease::SHORT);
     group.leader();
     group.redis.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
     until("the leader says that it is a read-only replica", || {
@@ -125,7 +125,7 @@ fn garbage_in_a_key_is_named_and_left_as_it_is() {
 
 #[test]
 fn garbage_that_appears_under_a_leader_ends_its_term_and_is_left_as_it_is() {
-    let mut group = Group::start(2, Lease::SHORT);
+    let mut group = group::start(2, Lease::SHORT);
     let first = group.leader();
     let moment = Instant::now();
     group.redis.command(&["SET", LEASE_KEY, "somebody else's"]);

@@ -11,7 +11,7 @@ use testkit::resp::Reply;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
 use testkit::sidecars::wait::{last_for, until};
 
-use crate::group::{Group, LEASE_KEY, ROLE};
+use crate::group::{self, Group, LEASE_KEY, ROLE};
 
 /// For drains that last longer than it takes to see two changes of a configuration.
 const PATIENT: Lease = Lease { duration: 12_000, renew: 3_000, margin: 300, validity: 8_000 };
@@ -59,7 +59,7 @@ fn leads(replica: &Replica, role: &str) -> bool {
 
 #[test]
 fn roles_come_and_go_while_another_roles_leader_keeps_its_token() {
-    let group = Group::start(2, Lease::LONG);
+    let group = group::start(2, Lease::LONG);
     let first = group.leader();
     group.replicas.iter().for_each(mount);
     let scheduler = Lease::LONG.role(ROLE, "");
@@ -89,7 +89,7 @@ fn roles_come_and_go_while_another_roles_leader_keeps_its_token() {
 /// Two replicas with roles of these entries, of which the first leads: its campaign for a role that was given back is
 /// granted at once, so that it is the first of its process.
 fn pair(roles: &str) -> Group {
-    let mut group = Group::start(2, Lease::SHORT);
+    let mut group = group::start(2, Lease::SHORT);
     group.leader();
     for replica in &mut group.replicas {
         replica.signal(Signal::TERM);

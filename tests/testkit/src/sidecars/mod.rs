@@ -3,6 +3,7 @@
 pub mod apps;
 pub mod claims;
 pub mod clock;
+pub mod group;
 pub mod http;
 pub mod jobs;
 pub mod replica;
