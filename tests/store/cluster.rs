@@ -10,7 +10,7 @@ use testkit::resp::Reply;
 use testkit::{wait_until, wait_until_async};
 
 use super::audit::{report, severity};
-use super::live::{Live, acknowledged, long_timing, make_free, short_timing};
+use super::live::{Live, acknowledged, long_timing, short_timing};
 use super::refusals::{LEAST_RIGHTS, rights_for};
 use super::*;
 
@@ -80,12 +80,7 @@ async fn the_audit_of_a_cluster_looks_at_a_master_with_its_replicas() {
 #[tokio::test]
 async fn the_incumbent_keeps_its_token_through_failovers_of_its_node() {
     let mut cluster = Cluster::start(&[]).await;
-    let config = acknowledged(&cluster.url());
-    let store = store_with(&config);
-    until_up(&store).await;
-    make_free(&store).await;
-    let live = Live::start(&config, long_timing(), 3, 1);
-    let token = live.led().await;
+    let (live, token) = Live::led_on(&acknowledged(&cluster.url()), long_timing(), 1).await;
     let slot = cluster.slot_of(LEASE_KEY);
 
     wait_until(PATIENCE, "the replica is fit to take over", || cluster.owners(slot).len() == 2).await;
@@ -110,12 +105,7 @@ async fn the_incumbent_keeps_its_token_through_failovers_of_its_node() {
 #[tokio::test]
 async fn a_master_that_is_paused_until_its_replica_took_over_makes_no_second_leader() {
     let cluster = Cluster::start(&[]).await;
-    let config = acknowledged(&cluster.url());
-    let store = store_with(&config);
-    until_up(&store).await;
-    make_free(&store).await;
-    let live = Live::start(&config, long_timing(), 3, 1);
-    let token = live.led().await;
+    let (live, token) = Live::led_on(&acknowledged(&cluster.url()), long_timing(), 1).await;
     let slot = cluster.slot_of(LEASE_KEY);
     for round in 0..2 {
         wait_until(PATIENCE, "the replica is fit to take over", || cluster.owners(slot).len() == 2).await;
@@ -136,13 +126,8 @@ async fn a_master_that_is_paused_until_its_replica_took_over_makes_no_second_lea
 #[tokio::test]
 async fn a_leader_that_is_lost_while_its_master_is_paused_is_followed_under_a_greater_token() {
     let cluster = Cluster::start(&[]).await;
-    let config = acknowledged(&cluster.url());
-    let store = store_with(&config);
-    until_up(&store).await;
-    make_free(&store).await;
     // The lease ends in the pause, so the role is led anew after it.
-    let live = Live::start(&config, short_timing(), 3, 1);
-    let token = live.led().await;
+    let (live, token) = Live::led_on(&acknowledged(&cluster.url()), short_timing(), 1).await;
     let slot = cluster.slot_of(LEASE_KEY);
     wait_until(PATIENCE, "the replica is fit to take over", || cluster.owners(slot).len() == 2).await;
     let paused = cluster.owners(slot)[0];
@@ -159,12 +144,7 @@ async fn a_leader_that_is_lost_while_its_master_is_paused_is_followed_under_a_gr
 #[tokio::test]
 async fn a_slot_moves_under_a_live_role_which_keeps_its_token() {
     let cluster = Cluster::start(&[]).await;
-    let config = acknowledged(&cluster.url());
-    let store = store_with(&config);
-    until_up(&store).await;
-    make_free(&store).await;
-    let live = Live::start(&config, long_timing(), 3, 1);
-    let token = live.led().await;
+    let (live, token) = Live::led_on(&acknowledged(&cluster.url()), long_timing(), 1).await;
     let slot = cluster.slot_of(LEASE_KEY);
     let from = cluster.owners(slot)[0];
     let to = (from + 1) % 3;

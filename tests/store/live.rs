@@ -42,7 +42,17 @@ impl Live {
         Self::start_each(move |_| config.clone(), timing, count, seed)
     }
 
-    /// The same with a configuration for each.
+    /// Three replicas on a store whose role was made free, once one of them leads; and its token.
+    pub async fn led_on(config: &RedisConfig, timing: Timing, seed: u64) -> (Self, Token) {
+        let store = store_with(config);
+        until_up(&store).await;
+        make_free(&store).await;
+        let live = Self::start(config, timing, 3, seed);
+        let token = live.led().await;
+        (live, token)
+    }
+
+    /// As [`Self::start`], with a configuration for each.
     pub fn start_each(
         config_of: impl Fn(u64) -> RedisConfig + Send + 'static,
         timing: Timing,
@@ -210,7 +220,7 @@ fn check(handles: &[RoleHandle], seen: &Mutex<Seen>, stop: &AtomicBool) {
 
 /// One term under a lease that is over at once, and given back: the role is free from now on for whoever asks, as in a
 /// deployment that has run before. Without it the first term waits for a lease and a half.
-pub async fn make_free(store: &RedisStore) {
+async fn make_free(store: &RedisStore) {
     let mut knowledge = None;
     testkit::wait_until_async(Duration::from_secs(60), "a first term", async || {
         let request = CampaignRequest { lease_duration: ms(100), knowledge, ..ask(1, 1) };

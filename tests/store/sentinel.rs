@@ -8,7 +8,7 @@ use testkit::resp::Reply;
 use testkit::sentinel::{Sentinel, SentinelSet};
 use testkit::{wait_until, wait_until_async};
 
-use super::live::{Live, Seen, acknowledged, default_lease, long_timing, make_free, short_timing};
+use super::live::{Live, Seen, acknowledged, default_lease, long_timing, short_timing};
 use super::refusals::{LEAST_RIGHTS, rights_for};
 use super::*;
 
@@ -26,12 +26,7 @@ async fn renewed(set: &SentinelSet, token: Token, live: &Live) {
 #[tokio::test]
 async fn the_incumbent_keeps_its_token_when_the_master_is_replaced_killed_or_paused() {
     let mut set = SentinelSet::start().await;
-    let config = acknowledged(&set.url());
-    let store = store_with(&config);
-    until_up(&store).await;
-    make_free(&store).await;
-    let live = Live::start(&config, long_timing(), 3, 1);
-    let token = live.led().await;
+    let (live, token) = Live::led_on(&acknowledged(&set.url()), long_timing(), 1).await;
 
     let first = set.master();
     set.fail_over().await;
@@ -96,12 +91,7 @@ struct Series {
 async fn failovers_of(seed: u64, count: u64, faults: &[Fault], timing: Timing) -> Series {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut set = SentinelSet::start().await;
-    let config = acknowledged(&set.url());
-    let store = store_with(&config);
-    until_up(&store).await;
-    make_free(&store).await;
-    let live = Live::start(&config, timing, 3, seed);
-    live.led().await;
+    let (live, _) = Live::led_on(&acknowledged(&set.url()), timing, seed).await;
     let (mut kept, mut took_max, mut lost_after) = (0, Duration::ZERO, Vec::new());
     for number in 0..count {
         let fault = faults[dice.usize(0..faults.len())];
