@@ -73,11 +73,13 @@ async fn metrics(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> 
     let roles = context.sources.roles.all();
     let readings: Vec<_> = roles.iter().map(reading).collect();
     let store_up = *context.sources.store.borrow() == StoreHealth::Up;
-    let text = context.sources.metrics.render(&readings, store_up).map_err(|error| {
+    let broken = |error: prometheus::Error| {
         tracing::error!(%error, "the metrics cannot be written");
         Problem::new(ProblemKind::Internal, "the metrics cannot be written; the log says why")
-    })?;
-    Ok(document(METRICS_TYPE, Content::Whole(text.into())))
+    };
+    let pieces = context.sources.metrics.pieces(readings, store_up).map_err(broken)?;
+    let pieces = pieces.map(|text| Ok(Bytes::from(text?)));
+    Ok(document(METRICS_TYPE, Content::Stream(Box::pin(futures_util::stream::iter(pieces)))))
 }
 
 fn reading(role: &RoleHandle) -> Reading {

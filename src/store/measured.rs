@@ -194,7 +194,7 @@ mod tests {
             let store = Measured::new(Arc::new(Failing(error.clone())), Arc::clone(&metrics), Arc::new(BootClock));
             let role = RoleName::new("scheduler").unwrap();
             assert_eq!(store.purge(&role).await, error.map_or(Ok(Purge::Purged), Err));
-            let exposed = metrics.render(&[], true).unwrap();
+            let exposed = metrics.render(Vec::new(), true).unwrap();
             let counted: Vec<_> = exposed.lines().filter(|l| l.contains("_count{") && l.ends_with(" 1")).collect();
             let series =
                 format!("baton_store_command_duration_seconds_count{{command=\"purge\",outcome=\"{word}\"}} 1");

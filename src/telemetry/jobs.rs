@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn lines(telemetry: &Telemetry) -> Vec<String> {
-        let text = telemetry.metrics().render(&[], true).unwrap();
+        let text = telemetry.metrics().render(Vec::new(), true).unwrap();
         text.lines().filter(|line| line.starts_with("baton_job_")).map(str::to_owned).collect()
     }
 

@@ -163,7 +163,7 @@ mod tests {
         let text = logged(config, || telemetry.record_lock(&event));
         let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!((&line["level"], &line["lock"], text.lines().count()), (&"WARN".into(), &"orders".into(), 1));
-        let metrics = telemetry.metrics().render(&[], true).unwrap();
+        let metrics = telemetry.metrics().render(Vec::new(), true).unwrap();
         assert!(metrics.contains("baton_locks_lost_total 1") && metrics.contains("baton_locks_restored_total 0"));
     }
 }

@@ -184,24 +184,37 @@ impl Metrics {
         self.config_is_good.set(i64::from(outcome == ReloadOutcome::Ok));
     }
 
-    /// Everything, in Prometheus' text format. `readings` says who leads now, `store_up` whether the store answers.
+    /// Everything, in Prometheus' text format, in pieces that are written as they are taken: of a thousand roles all of
+    /// it is several megabytes. `readings` says who leads now, `store_up` whether the store answers.
     ///
     /// # Errors
     /// Only when two families of one name disagree, which is a bug.
-    pub fn render(&self, readings: &[Reading], store_up: bool) -> prometheus::Result<String> {
+    pub fn pieces(
+        &self,
+        readings: Vec<Reading>,
+        store_up: bool,
+    ) -> prometheus::Result<impl Iterator<Item = prometheus::Result<String>> + Send + Sync + use<>> {
         let mut families = self.registry.gather();
         families.extend(of_this_build(store_up)?);
         families.extend(process::families(self.started_at_s));
-        let mut text = TextEncoder::new().encode_to_string(&families)?;
+        let of_process = TextEncoder::new().encode_to_string(&families);
         // A copy, so that no role waits for a scrape.
         let roles = self.roles.lock().clone();
         let leading: BTreeMap<_, _> =
-            readings.iter().filter_map(|reading| Some((&reading.role, reading.leading?))).collect();
+            readings.into_iter().filter_map(|reading| Some((reading.role, reading.leading?))).collect();
         // The encoder refuses families with nothing in them.
-        for family in RoleFamily::ALL.into_iter().filter(|_| !roles.is_empty()) {
-            TextEncoder::new().encode_utf8(&[roles.family(family, &leading)], &mut text)?;
-        }
-        Ok(text)
+        let of_roles: &[RoleFamily] = if roles.is_empty() { &[] } else { &RoleFamily::ALL };
+        let of_roles =
+            of_roles.iter().map(move |family| TextEncoder::new().encode_to_string(&[roles.family(*family, &leading)]));
+        Ok(std::iter::once(of_process).chain(of_roles))
+    }
+
+    /// All pieces as one text.
+    ///
+    /// # Errors
+    /// As [`Self::pieces`].
+    pub fn render(&self, readings: Vec<Reading>, store_up: bool) -> prometheus::Result<String> {
+        self.pieces(readings, store_up)?.collect()
     }
 }
 
@@ -231,7 +244,7 @@ mod tests {
     fn every_series_of_a_role_is_there_at_zero_before_anything_happens() {
         let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         metrics.add_role(&role("a"));
-        let text = metrics.render(&[], false).unwrap();
+        let text = metrics.render(Vec::new(), false).unwrap();
         for (series, count) in [
             ("baton_campaigns_total{", 4),
             ("baton_renewals_total{", 4),
@@ -260,7 +273,7 @@ mod tests {
     fn a_store_of_their_own_is_told_of_where_there_is_one() {
         let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         let told = |family: &str| {
-            let text = metrics.render(&[], true).unwrap();
+            let text = metrics.render(Vec::new(), true).unwrap();
             lines(&text, family).first().map(|line| (*line).to_owned())
         };
         metrics.own_store_up(StoreUse::Leases, false);
@@ -280,7 +293,7 @@ mod tests {
         metrics.add_role(&role("gone"));
         metrics.add_role(&role("kept"));
         metrics.remove_role(&role("gone"));
-        let text = metrics.render(&[], true).unwrap();
+        let text = metrics.render(Vec::new(), true).unwrap();
         assert!(!text.contains("\"gone\"") && text.contains("\"kept\""), "{text}");
     }
 
@@ -295,13 +308,13 @@ mod tests {
             since: Timestamp::from_millisecond(1_763_680_000_250).unwrap(),
         };
         let reading = Reading { role: role("a"), leading: Some(term) };
-        let text = metrics.render(&[reading], true).unwrap();
+        let text = metrics.render(vec![reading], true).unwrap();
         assert_eq!(lines(&text, "baton_fencing_token{"), ["baton_fencing_token{role=\"a\"} 9007199254740991"]);
         assert_eq!(lines(&text, "baton_lease_remaining"), ["baton_lease_remaining_seconds{role=\"a\"} 1.5"]);
         assert_eq!(lines(&text, "baton_leader{"), ["baton_leader{role=\"a\"} 1"]);
         let since = "baton_leader_since_timestamp_seconds";
         assert_eq!(lines(&text, since), [format!("{since}{{role=\"a\"}} 1763680000.25")]);
-        let text = metrics.render(&[], true).unwrap();
+        let text = metrics.render(Vec::new(), true).unwrap();
         assert_eq!(lines(&text, "baton_leader{"), ["baton_leader{role=\"a\"} 0"]);
     }
 
@@ -312,7 +325,7 @@ mod tests {
         for token in [5, 5, 7, 6, 7] {
             metrics.count(&role("a"), RoleCount::Term(Token::new(token).unwrap()));
         }
-        let text = metrics.render(&[], true).unwrap();
+        let text = metrics.render(Vec::new(), true).unwrap();
         assert_eq!(lines(&text, "baton_transitions_total{"), ["baton_transitions_total{role=\"a\"} 2"]);
     }
 }

@@ -124,7 +124,7 @@ impl RoleTable {
     }
 
     /// One family, with a metric or several for each role. `leading`: the terms of this replica at this moment.
-    pub(super) fn family(&self, family: RoleFamily, leading: &BTreeMap<&RoleName, TermReading>) -> MetricFamily {
+    pub(super) fn family(&self, family: RoleFamily, leading: &BTreeMap<RoleName, TermReading>) -> MetricFamily {
         let (name, help, kind) = family.describe();
         let mut metrics = Vec::new();
         for (role, counts) in &self.0 {

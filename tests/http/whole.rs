@@ -70,7 +70,7 @@ async fn a_resignation_over_http_makes_the_other_replica_lead_with_a_greater_tok
     let second = ask_until(servers[1].address, "GET /leader", |reply| reply.json()["leader"] == true).await.json();
     assert!(second["token"].as_u64() > first["token"].as_u64(), "{first} then {second}");
     ask_until(servers[0].address, "GET /", |reply| reply.json()["name"] == "web-1").await;
-    let text = metrics.render(&[], true).unwrap();
+    let text = metrics.render(Vec::new(), true).unwrap();
     for (series, at_least) in [
         ("baton_transitions_total{role=\"scheduler\"} ", 2),
         ("baton_releases_total{reason=\"resigned\",role=\"scheduler\"} ", 1),

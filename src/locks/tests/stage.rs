@@ -232,7 +232,7 @@ impl Stage {
 
     /// The value of a metric.
     pub fn metric(&self, series: &str) -> f64 {
-        let text = self.telemetry.metrics().render(&[], true).unwrap();
+        let text = self.telemetry.metrics().render(Vec::new(), true).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {series}")).parse().unwrap()
     }

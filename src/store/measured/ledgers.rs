@@ -67,7 +67,7 @@ mod tests {
         let count = |word: &str, outcome: &str| {
             let series =
                 format!("baton_store_command_duration_seconds_count{{command=\"{word}\",outcome=\"{outcome}\"}} ");
-            let text = metrics.render(&[], true).unwrap();
+            let text = metrics.render(Vec::new(), true).unwrap();
             text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<u64>().ok())
         };
         assert!(words.iter().all(|word| count(word, "ok") == Some(0)), "present at zero from the start");

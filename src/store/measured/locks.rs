@@ -79,7 +79,7 @@ mod tests {
         let count = |word: &str| {
             let series =
                 format!("baton_store_command_duration_seconds_count{{command=\"lock_{word}\",outcome=\"ok\"}} ");
-            let text = metrics.render(&[], true).unwrap();
+            let text = metrics.render(Vec::new(), true).unwrap();
             text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<u64>().ok())
         };
         assert!(words.iter().all(|word| count(word) == Some(0)), "present at zero from the start");

@@ -42,9 +42,10 @@ impl Connection {
         self.send(line, body)?;
         let (status, length) = self.head()?;
         // 204 has no body, and says nothing of its length.
-        let length = length.or((status == 204).then_some(0));
-        let mut bytes = vec![0; length.ok_or_else(|| malformed("an answer without a length"))?];
-        self.reader.read_exact(&mut bytes)?;
+        let bytes = match length.or((status == 204).then_some(0)) {
+            Some(length) => self.read(length)?,
+            None => self.chunks()?,
+        };
         Ok(Answer { status, body: String::from_utf8(bytes).map_err(|_| malformed("not UTF-8"))? })
     }
 
@@ -74,6 +75,25 @@ impl Connection {
                 && name.eq_ignore_ascii_case("content-length")
             {
                 length = value.trim().parse().ok();
+            }
+        }
+    }
+
+    fn read(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.reader.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A body that comes in pieces, each after its length.
+    fn chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let length = usize::from_str_radix(&self.line()?, 16).map_err(|_| malformed("the length of a piece"))?;
+            body.extend(self.read(length)?);
+            self.line()?;
+            if length == 0 {
+                return Ok(body);
             }
         }
     }
