@@ -27,7 +27,6 @@ use crate::jobs::{self, JobService};
 use crate::locks::{self, LockDesk, LockSettings};
 use crate::pod::{Departures, Extras, Will};
 use crate::role::{self, Membership, Roles, Surroundings, Team};
-use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::redis::SetupError;
 use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
@@ -113,9 +112,7 @@ impl Replica {
     pub async fn start(config: Config, store: Arc<dyn LeaseStore>, ground: &Ground) -> Self {
         let metrics = Arc::new(Metrics::new(wall_time()));
         let traces = Traces::from_env(&config.identity);
-        let telemetry = Telemetry::new(Arc::clone(&metrics)).with_traces(traces.clone());
-        let store = Measured::new(store, Arc::clone(&metrics), Arc::clone(&ground.clock)).with_traces(traces);
-        let store: Arc<dyn LeaseStore> = Arc::new(store);
+        let telemetry = Telemetry::new(Arc::clone(&metrics)).with_traces(traces);
         let (health, store_health) = (store.health(), store.health());
         metrics.store_members(&store.members().borrow());
         tokio::spawn(count_members(store.members(), Arc::clone(&metrics)));
@@ -269,8 +266,6 @@ impl Locks {
             waiters_max: config.locks.max_waiters as usize,
         };
         let clock = Arc::clone(&replica.clock);
-        let metrics = Arc::clone(replica.telemetry.metrics());
-        let store = Arc::new(MeasuredLocks::new(store, metrics, Arc::clone(&clock)));
         let (desk, attendant) =
             LockDesk::open(store, settings, clock, replica.telemetry.clone(), Entropy::from_system());
         Self { desk, attendant }
@@ -294,8 +289,6 @@ impl Jobs {
     async fn open(store: Arc<dyn LedgerStore>, replica: &Replica) -> Self {
         let identity = Arc::clone(&replica.config.identity);
         let (clock, telemetry) = (Arc::clone(&replica.clock), replica.telemetry.clone());
-        let store = MeasuredLedgers::new(store, Arc::clone(telemetry.metrics()), Arc::clone(&clock));
-        let store: Arc<dyn LedgerStore> = Arc::new(store);
         let (service, listener) = JobService::open(store, identity, clock, telemetry, Entropy::from_system());
         let jobs = Self { service, listener };
         jobs.follow(replica).await;

@@ -18,11 +18,11 @@ use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealt
 /// An opened store: one connection to it, seen from its sides.
 #[derive(Clone)]
 pub struct Opened {
-    /// Its leases, not measured yet.
+    /// Its leases.
     pub leases: Arc<dyn LeaseStore>,
     /// Its locks, if it has any.
     pub locks: Option<Arc<dyn LockStore>>,
-    /// Its ledgers of jobs, if it has any; not measured yet.
+    /// Its ledgers of jobs, if it has any.
     pub ledgers: Option<Arc<dyn LedgerStore>>,
 }
 
@@ -42,11 +42,11 @@ impl Opened {
 /// All that a replica keeps anything in.
 #[derive(Clone)]
 pub struct Stores {
-    /// The leases of roles, not measured yet.
+    /// The leases of roles.
     pub leases: Arc<dyn LeaseStore>,
     /// Locks, if there are any.
     pub locks: Option<Arc<dyn LockStore>>,
-    /// Ledgers of jobs, if there are any; not measured yet.
+    /// Ledgers of jobs, if there are any.
     pub ledgers: Option<Arc<dyn LedgerStore>>,
     /// How those stores are that locks or ledgers have for themselves.
     pub own: Vec<(StoreUse, watch::Receiver<StoreHealth>)>,

@@ -18,7 +18,7 @@ use crate::protocol::{
     Balance, Dice, Member, Mine, Mono, Orders, Portion, PresenceRequest, RoleName, SessionId, State, Timing,
 };
 use crate::store::{StoreError, StoreHealth};
-use crate::telemetry::SystemEvent;
+use crate::telemetry::{StoreCommand, SystemEvent};
 
 /// After a change, how long to wait for others that come with it. At random, so that the replicas do not all ask in
 /// one moment.
@@ -123,7 +123,8 @@ impl Spreader {
     async fn ask(&self, portion: Option<Portion>) -> Result<Vec<Member>, StoreError> {
         let span = Balance::span(&self.spec.timing);
         let request = PresenceRequest { session: self.spec.session, portion, span };
-        self.surroundings.store.presence(&self.spec.role, request).await
+        let (role, via) = (&self.spec.role, &self.surroundings);
+        via.timed(StoreCommand::Presence, role, via.store.presence(role, request)).await
     }
 
     /// Logs why the store refuses, once for each reason. A store that is down is logged already.

@@ -4,10 +4,10 @@
 //! itself: a request that got no answer in time is [`StoreError::Unknown`], and the election decides what follows.
 
 pub mod kubernetes;
-pub mod measured;
 pub mod memory;
 pub mod quorum;
 pub mod redis;
+mod timed;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +16,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
+
+pub use timed::timed;
 
 use crate::base::Subscription;
 use crate::base::subscription::Lossy;
