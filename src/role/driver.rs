@@ -149,7 +149,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         Arc::clone(&heartbeat),
     );
     let mut driver = Driver {
-        news: surroundings.store.listen_but(&spec.name, spec.session),
+        news: surroundings.store.subscribe(&spec.name, Some(spec.session)),
         name: spec.name,
         election,
         surroundings,

@@ -7,26 +7,23 @@ mod locks;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use self::ledgers::Ledgers;
 use self::locks::Locks;
-use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use super::{LeaseStore, News, PresenceStore, Purge, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::base::subscription::Subscribers;
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
+    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, SessionId, Stamped, StoreTime, TokensExhausted,
 };
 
 /// There is one server process, and this is its name.
 const GENERATION: &str = "memory";
-/// Nothing here waits, but the contract asks for a bound.
-const COMMAND_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// See the module.
 #[derive(Debug)]
@@ -118,12 +115,20 @@ impl LeaseStore for MemoryStore {
         }))
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
+    fn subscribe(&self, role: &RoleName, _but: Option<SessionId>) -> Subscription<News> {
         self.roles().entry(role.clone()).or_insert_with(Place::new).listeners.add(true)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
         self.health.subscribe()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn rules(&self) -> Rules {
+        Rules::REDIS
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
@@ -138,14 +143,13 @@ impl LeaseStore for MemoryStore {
             }
         })
     }
+}
 
+#[async_trait]
+impl PresenceStore for MemoryStore {
     async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
         let now = StoreTime(self.clock.now().as_nanos() / 1_000);
         let mut presences = self.presences.lock();
         Ok(presences.entry(role.clone()).or_default().note(now, &request))
-    }
-
-    fn command_timeout(&self) -> Duration {
-        COMMAND_TIMEOUT
     }
 }

@@ -72,50 +72,33 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Gives a lease back (R7).
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError>;
 
-    /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses messages, then
-    /// hears [`News::Gap`]. May be called before the store is reachable.
-    fn listen(&self, role: &RoleName) -> Subscription<News>;
-
-    /// The same for one to whom it is no news what its own session does: a store may leave that out.
-    fn listen_but(&self, role: &RoleName, _own: SessionId) -> Subscription<News> {
-        self.listen(role)
-    }
+    /// Begins to hear of a role (R8) until the receiver is dropped. A slow receiver loses messages, then hears
+    /// [`News::Gap`]. May be called before the store is reachable. What the session `but` does is no news to whoever
+    /// asks, so that a store may leave it out.
+    fn subscribe(&self, role: &RoleName, but: Option<SessionId>) -> Subscription<News>;
 
     /// What is known of the store's well-being; changes are pushed.
     fn health(&self) -> watch::Receiver<StoreHealth>;
 
-    /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
-    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
-
-    /// Says that this replica takes part in a role that is split over shards, and what it leads of it, and asks who
-    /// else does: in the order of their sessions, this replica included. A hint for [`crate::protocol::Balance`];
-    /// nothing that must be safe rests on it.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`] by a store that keeps nothing of the kind (`StoreConfig::without_shards` in the
-    /// configuration).
-    async fn presence(&self, role: &RoleName, _request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
-        Err(StoreError::Refused { reason: format!("it does not tell who takes part in the shards of {role}") })
-    }
-
     /// What works, but not as well as it should: for people, and without secrets. It is told beside every reason for
     /// not leading.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Which members of a quorum count at the moment; empty where there are none. Changes are pushed.
-    fn members(&self) -> watch::Receiver<Vec<bool>> {
-        watch::Sender::default().subscribe()
-    }
+    fn notes(&self) -> Vec<String>;
 
     /// The rules under which an election runs on this store.
-    fn rules(&self) -> Rules {
-        Rules::REDIS
-    }
+    fn rules(&self) -> Rules;
 
-    /// How long a request may take at the most. Shorter than every renewal period.
-    fn command_timeout(&self) -> Duration;
+    /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
+}
+
+/// A store in which the replicas of a role that is split over shards find each other. Not every store is one
+/// (`StoreConfig::without_shards` in the configuration). Futures end as a [`LeaseStore`]'s do.
+#[async_trait]
+pub trait PresenceStore: Send + Sync + 'static {
+    /// Says that this replica takes part in a role, and what it leads of it, and asks who else does: in the order of
+    /// their sessions, this replica included. A hint for [`crate::protocol::Balance`]; nothing that must be safe rests
+    /// on it.
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError>;
 }
 
 /// What both halves of a handover came to.

@@ -50,11 +50,6 @@ impl Api {
         self.health.subscribe()
     }
 
-    /// How long one request may take.
-    pub const fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
     /// When a request that begins now counts as unanswered.
     pub fn deadline(&self) -> Mono {
         self.client.deadline()

@@ -4,7 +4,7 @@
 //! ```text
 //!   KubernetesStore ── campaign, renew, release ──> decide on what was seen ──> Api: GET, POST, PUT on that version
 //!         │                                              ▲        conflict: look again │
-//!         └── listen ──> watch, one per role ──> ObservedLease (known, since when) ◄┘
+//!         └── subscribe ──> watch, one per role ──> ObservedLease (known, since when) ◄┘
 //! ```
 //!
 //! The rules are in [`observed`](crate::protocol::observed); here are the requests. Three properties:
@@ -51,7 +51,7 @@ use crate::kube::Failure;
 use crate::protocol::observed::{self as rules, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
-    Stamped, StoreTime, TokensExhausted,
+    SessionId, Stamped, StoreTime, TokensExhausted,
 };
 
 /// How often one request decides anew after conflicts. Each means that somebody else got through.
@@ -337,7 +337,7 @@ impl LeaseStore for KubernetesStore {
             .await
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
+    fn subscribe(&self, role: &RoleName, _but: Option<SessionId>) -> Subscription<News> {
         let lease = self.lease(role);
         let (listener, first) = lease.listen();
         if first {
@@ -383,10 +383,6 @@ impl LeaseStore for KubernetesStore {
 
     fn rules(&self) -> Rules {
         Rules::KUBERNETES
-    }
-
-    fn command_timeout(&self) -> Duration {
-        self.api.timeout()
     }
 }
 

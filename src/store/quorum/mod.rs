@@ -3,14 +3,14 @@
 //! ```text
 //!   QuorumStore ── campaign, renew, release ──> pump ── one task for each question ──> Member 0 … N-1
 //!       │                                        └── a Round (protocol/quorum) counts, and says what to ask next
-//!       ├── listen ──> one task for each listener, which puts the members' news together (Chorus)
+//!       ├── subscribe ──> one task for each listener, which puts the members' news together (Chorus)
 //!       └── health, notes <── one task that watches the members
 //! ```
 //!
 //! Which answers make a leader is decided by the rounds; this only carries questions and answers. A question runs to
 //! its own end, whoever waits for it, so that nothing is sent twice; but nobody waits for it longer than the members'
-//! command timeout. So a member that is slow, frozen or gone holds up a campaign for that long, and a renewal not at
-//! all.
+//! command timeout. So a member that is slow, frozen or gone holds up a campaign, which asks every member twice, for
+//! that long each time, and a renewal not at all.
 
 mod listening;
 mod pump;
@@ -33,7 +33,7 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::{
     Answer, Ask, CampaignReply, CampaignRequest, CampaignRound, ReleaseReply, ReleaseRequest, ReleaseRound, RenewReply,
-    RenewRequest, RenewRound, RoleName, Round, Rules, Seats, Stamped, StoreTime,
+    RenewRequest, RenewRound, RoleName, Round, Rules, Seats, SessionId, Stamped, StoreTime,
 };
 
 /// One of the stores. Every future returned here ends by itself within the command timeout.
@@ -45,8 +45,8 @@ pub trait Member: Send + Sync + 'static {
     /// One atomic step there.
     async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError>;
 
-    /// As [`LeaseStore::listen`].
-    fn listen(&self, role: &RoleName) -> Subscription<News>;
+    /// As [`LeaseStore::subscribe`], to all that is said.
+    fn subscribe(&self, role: &RoleName) -> Subscription<News>;
 
     /// As [`LeaseStore::health`].
     fn health(&self) -> watch::Receiver<StoreHealth>;
@@ -157,6 +157,11 @@ impl QuorumStore {
         Self { panel, clock, shown, watcher }
     }
 
+    /// Which members count at the moment, in the order of the configuration. Changes are pushed.
+    pub fn members(&self) -> watch::Receiver<Vec<bool>> {
+        self.shown.members.subscribe()
+    }
+
     async fn decide<R: Round>(&self, role: &RoleName, round: R) -> Result<Stamped<R::Reply>, StoreError> {
         let reply = pump::drive(&self.panel, role, round).await?;
         // Each member has a clock of its own, of which nobody is to conclude anything; this one never steps.
@@ -178,17 +183,12 @@ impl LeaseStore for QuorumStore {
         self.decide(role, ReleaseRound::new(self.panel.seats, request)).await
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
-        listening::listen(self.panel.members.iter().map(|member| member.listen(role)).collect(), self.panel.seats)
+    fn subscribe(&self, role: &RoleName, _but: Option<SessionId>) -> Subscription<News> {
+        listening::listen(self.panel.members.iter().map(|member| member.subscribe(role)).collect(), self.panel.seats)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
         self.shown.health.subscribe()
-    }
-
-    /// Every member must answer: what one that is away remembers would come back with it.
-    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        pump::purge(&self.panel, role).await
     }
 
     fn notes(&self) -> Vec<String> {
@@ -199,16 +199,12 @@ impl LeaseStore for QuorumStore {
         self.shown.missing().into_iter().chain(theirs).collect()
     }
 
-    fn members(&self) -> watch::Receiver<Vec<bool>> {
-        self.shown.members.subscribe()
-    }
-
     fn rules(&self) -> Rules {
         Rules::QUORUM
     }
 
-    /// A campaign asks every member twice.
-    fn command_timeout(&self) -> Duration {
-        self.panel.patience * 2
+    /// Every member must answer: what one that is away remembers would come back with it.
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        pump::purge(&self.panel, role).await
     }
 }

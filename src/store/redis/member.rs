@@ -83,8 +83,8 @@ impl Member for RedisMember {
         Ok(self.ask_stamped(role, ask).await?.reply)
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
-        self.store.listen(role)
+    fn subscribe(&self, role: &RoleName) -> Subscription<News> {
+        self.store.subscribe(role, None)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   RedisStore ── commands ──> Routes ──> Link (one connection) <── opened, checked, replaced by a supervisor
 //!       │                                 EVALSHA campaign | renew | release | …, then WAIT if asked for
-//!       └── listen ──────────> Listeners <── fed by the subscriber, over a Link of its own
+//!       └── subscribe ───────> Listeners <── fed by the subscriber, over a Link of its own
 //! ```
 //!
 //! Three properties everything else rests on:
@@ -65,13 +65,13 @@ use self::routes::Routes;
 use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script};
 use self::settings::{Patience, Settings};
 use self::subscriber::Listeners;
-use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
+use super::{LeaseStore, News, PresenceStore, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{AckMode, RedisConfig, Replication};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, RecordVersion, ReleaseReply, ReleaseRequest,
-    RenewReply, RenewRequest, RoleName, SessionId, Stamped,
+    RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
 };
 
 /// See the module.
@@ -394,27 +394,13 @@ impl LeaseStore for RedisStore {
         Ok(self.run(role, &RELEASE, args, scripts::release_reply).await?.reply)
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
-        self.listeners.add(scripts::news(&self.settings.namespace, role.as_str()))
-    }
-
-    /// A leader hears each of its own renewals otherwise.
-    fn listen_but(&self, role: &RoleName, own: SessionId) -> Subscription<News> {
-        self.listeners.add_but(scripts::news(&self.settings.namespace, role.as_str()), own)
+    /// Without `but` a leader hears each of its own renewals.
+    fn subscribe(&self, role: &RoleName, but: Option<SessionId>) -> Subscription<News> {
+        self.listeners.add(scripts::news(&self.settings.namespace, role.as_str()), but)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
         self.routes.base.health.subscribe()
-    }
-
-    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        Ok(self.run(role, &PURGE, Vec::new(), scripts::purge_reply).await?.reply)
-    }
-
-    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
-        let deadline = Deadline::after(self.settings.command_timeout);
-        let done = self.call(presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;
-        Ok(done.read(presence::reply)?.reply)
     }
 
     /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
@@ -423,7 +409,20 @@ impl LeaseStore for RedisStore {
         self.routes.common.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
-    fn command_timeout(&self) -> Duration {
-        self.settings.command_timeout
+    fn rules(&self) -> Rules {
+        Rules::REDIS
+    }
+
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        Ok(self.run(role, &PURGE, Vec::new(), scripts::purge_reply).await?.reply)
+    }
+}
+
+#[async_trait]
+impl PresenceStore for RedisStore {
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+        let deadline = Deadline::after(self.settings.command_timeout);
+        let done = self.call(presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;
+        Ok(done.read(presence::reply)?.reply)
     }
 }

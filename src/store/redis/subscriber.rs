@@ -136,16 +136,8 @@ impl Listeners {
         self.channels.lock()
     }
 
-    pub fn add<N: Heard>(&self, channel: String) -> Subscription<N> {
-        self.add_ear(channel, None)
-    }
-
-    /// The same for one to whom it is no news what its own session does.
-    pub fn add_but<N: Heard>(&self, channel: String, own: SessionId) -> Subscription<N> {
-        self.add_ear(channel, Some(own))
-    }
-
-    fn add_ear<N: Heard>(&self, channel: String, own: Option<SessionId>) -> Subscription<N> {
+    /// One more, to whom it is no news what the session `own` does.
+    pub fn add<N: Heard>(&self, channel: String, own: Option<SessionId>) -> Subscription<N> {
         let (mut news, listener) = Publisher::open();
         let mut channels = self.channels();
         let channel = channels.entry(channel.into()).or_default();
@@ -431,7 +423,8 @@ mod tests {
     #[test]
     fn a_slow_listener_hears_of_a_gap_and_the_others_hear_everything() {
         let listeners = Listeners::default();
-        let (mut slow, mut quick) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("a".to_owned()));
+        let (mut slow, mut quick) =
+            (listeners.add::<News>("a".to_owned(), None), listeners.add::<News>("a".to_owned(), None));
         subscribe(&listeners);
         assert_eq!((slow.try_recv(), quick.try_recv()), (Ok(News::Gap), Ok(News::Gap)));
         for count in 0..1_000 {
@@ -455,7 +448,7 @@ mod tests {
     #[test]
     fn what_rises_unheard_for_a_lease_is_proof_and_nothing_less() {
         let (listeners, lease) = (Listeners::default(), Duration::ZERO);
-        let _news = listeners.add::<News>("a".to_owned());
+        let _news = listeners.add::<News>("a".to_owned(), None);
         let suspected = |count, lease| {
             listeners.compare("a", count, lease);
             is_suspected(&listeners)
@@ -489,9 +482,9 @@ mod tests {
     #[test]
     fn each_channel_is_heard_in_its_own_language() {
         let listeners = Listeners::default();
-        let mut wakes = listeners.add::<WakeNews>("a".to_owned());
-        let mut news = listeners.add::<News>("b".to_owned());
-        let mut wishes = listeners.add::<JobNews>("c".to_owned());
+        let mut wakes = listeners.add::<WakeNews>("a".to_owned(), None);
+        let mut news = listeners.add::<News>("b".to_owned(), None);
+        let mut wishes = listeners.add::<JobNews>("c".to_owned(), None);
         subscribe(&listeners);
         let wake = format!("v1 {:032x} orders 42", 5);
         for message in [said(1), wake, "v1 nightly".to_owned()] {
@@ -509,7 +502,7 @@ mod tests {
     #[test]
     fn a_channel_without_listeners_is_not_wanted() {
         let listeners = Listeners::default();
-        let (one, other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("a".to_owned()));
+        let (one, other) = (listeners.add::<News>("a".to_owned(), None), listeners.add::<News>("a".to_owned(), None));
         subscribe(&listeners);
         drop(one);
         let Differences { new, old } = listeners.differences();
@@ -517,7 +510,7 @@ mod tests {
         drop(other);
         let Differences { new, old } = listeners.differences();
         assert!(new.is_empty() && *old == [Arc::from("a")]);
-        let again = listeners.add::<News>("a".to_owned());
+        let again = listeners.add::<News>("a".to_owned(), None);
         let Differences { new, old } = listeners.differences();
         assert!(*new == [Arc::from("a")] && old.is_empty(), "it was unsubscribed from");
         drop(again);
@@ -527,7 +520,7 @@ mod tests {
     #[test]
     fn a_new_connection_is_to_be_subscribed_to_everything() {
         let listeners = Listeners::default();
-        let (_one, _other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("b".to_owned()));
+        let (_one, _other) = (listeners.add::<News>("a".to_owned(), None), listeners.add::<News>("b".to_owned(), None));
         subscribe(&listeners);
         assert!(listeners.differences().new.is_empty());
         listeners.ended();
@@ -538,8 +531,8 @@ mod tests {
     fn what_its_own_session_does_is_no_news_to_a_listener() {
         let listeners = Listeners::default();
         let (own, another) = (SessionId::from_u128(1), SessionId::from_u128(2));
-        let mut leader = listeners.add_but::<News>("a".to_owned(), own);
-        let mut other = listeners.add_but::<News>("a".to_owned(), another);
+        let mut leader = listeners.add::<News>("a".to_owned(), Some(own));
+        let mut other = listeners.add::<News>("a".to_owned(), Some(another));
         subscribe(&listeners);
         listeners.say("a", &said(5));
         listeners.say("a", "not ours at all");

@@ -68,6 +68,6 @@ impl LedgerStore for RedisStore {
     }
 
     fn changes(&self) -> Subscription<JobNews> {
-        self.listeners.add(LedgerKeys::new(&self.settings.namespace).wishes())
+        self.listeners.add(LedgerKeys::new(&self.settings.namespace).wishes(), None)
     }
 }

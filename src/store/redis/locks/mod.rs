@@ -89,6 +89,6 @@ impl LockStore for RedisStore {
     }
 
     fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {
-        self.listeners.add(LockKeys::new(&self.settings.namespace).wakes_of(session))
+        self.listeners.add(LockKeys::new(&self.settings.namespace).wakes_of(session), None)
     }
 }
