@@ -11,7 +11,7 @@ use crate::config::{Config, QuorumConfig, RoleConfig, StoreConfig, StoreUse};
 use crate::protocol::LEASE_DURATION_MIN;
 use crate::store::kubernetes::KubernetesStore;
 use crate::store::memory::MemoryStore;
-use crate::store::quorum::{Member, QuorumStore};
+use crate::store::quorum::{QuorumMember, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
 use crate::store::{LeaseStore, LedgerStore, LockStore, PresenceStore, ShortestLease, StoreHealth};
 
@@ -132,6 +132,6 @@ fn open_quorum(
     let lists: Arc<str> = config.lists().into();
     let connect = |member| RedisMember::connect(member, Arc::clone(&lists), lease_min.clone(), entropy.seed());
     let members: Vec<RedisMember> = config.members.iter().map(connect).collect::<Result<_, _>>()?;
-    let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn Member>).collect();
+    let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn QuorumMember>).collect();
     Ok(QuorumStore::new(members, config.seats(), config.command_timeout(), Arc::clone(clock)))
 }

@@ -1,7 +1,15 @@
-//! Where leases are kept: one trait, and its adapters.
+//! Where leases, locks and the ledgers of jobs are kept: what is asked of a store, and the stores.
 //!
-//! An adapter carries requests to its store and brings the replies back; it decides nothing. It never retries by
-//! itself: a request that got no answer in time is [`StoreError::Unknown`], and the election decides what follows.
+//! | | [`LeaseStore`] | [`PresenceStore`] | [`LockStore`] | [`LedgerStore`] |
+//! |---|---|---|---|---|
+//! | [`redis`]: one Redis, those behind Sentinels, a cluster | yes | yes | yes | yes |
+//! | [`quorum`]: several of them that know nothing of each other | yes | | | |
+//! | [`kubernetes`]: Lease objects | yes | | | yes |
+//! | [`memory`]: this process | yes | yes | yes | yes |
+//!
+//! A store carries requests to where things are kept and brings the replies back; it decides nothing, and says by no
+//! default which rules it keeps. It never retries by itself: a request that got no answer in time is
+//! [`StoreError::Unknown`], and who asked decides what follows. [`timed`] counts requests, where they are awaited.
 
 pub mod kubernetes;
 pub mod memory;

@@ -8,7 +8,7 @@ use baton::protocol::{
     Server, StoreTime,
 };
 use baton::store::News;
-use baton::store::quorum::Member;
+use baton::store::quorum::QuorumMember;
 use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;

@@ -8,7 +8,7 @@ use baton::base::clock::BootClock;
 use baton::config::Secret;
 use baton::protocol::{Seats, Stamped};
 use baton::store::Purge;
-use baton::store::quorum::{Member, QuorumStore};
+use baton::store::quorum::{QuorumMember, QuorumStore};
 use baton::store::redis::RedisMember;
 use testkit::place::Place as Here;
 use testkit::quorum::Members;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 fn quorum_of(configs: &[RedisConfig]) -> QuorumStore {
     let connect = |config| {
         let member = RedisMember::connect(config, Arc::from(""), LEASE, 7).expect("the configuration is good");
-        Arc::new(member) as Arc<dyn Member>
+        Arc::new(member) as Arc<dyn QuorumMember>
     };
     let members: Vec<_> = configs.iter().map(connect).collect();
     let seats = Seats::majority(members.len());

@@ -11,7 +11,7 @@ use baton::protocol::{
     MemberReply, Portion, PresenceRequest, Queueing, RaiseReply, RaiseRequest, ReleaseRequest, RenewReply,
     RenewRequest, RoleName, SessionId, Token,
 };
-use baton::store::quorum::Member;
+use baton::store::quorum::QuorumMember;
 use baton::store::redis::{RedisMember, RedisStore};
 use baton::store::{LeaseStore, LedgerStore, LockStore, News, PresenceStore, StoreHealth};
 use bytes::Bytes;

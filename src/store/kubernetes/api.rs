@@ -18,7 +18,7 @@ use crate::store::{ShortestLease, StoreError, StoreHealth};
 const WATCH_SECONDS: u32 = 280;
 
 /// See the module.
-pub(super) struct Api {
+pub(super) struct LeaseApi {
     client: KubeClient,
     timeout: Duration,
     health: watch::Sender<StoreHealth>,
@@ -32,7 +32,7 @@ const fn lease(name: &str) -> Object<'_> {
     Object { resource: Resource::LEASES, name }
 }
 
-impl Api {
+impl LeaseApi {
     /// `seed` spreads the replicas' rests.
     pub fn new(
         kubeconfig: Option<PathBuf>,

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fred::types::Value;
 use serde::Serialize;
 
-use super::audit_words::{Words, words};
-use super::errors::Failure;
+use super::audit_words::{FaultWords, words};
+use super::errors::CommandFailure;
 use super::info::{Info, Untold, VERSION_MIN, Version};
 use super::link::Link;
 use super::nodes::Target;
@@ -89,14 +89,14 @@ const PINGS: usize = 12;
 
 /// What a server is to Baton.
 #[derive(Clone, Copy)]
-pub(super) enum Subject<'u> {
+pub(super) enum AuditedAs<'u> {
     /// A member of a quorum.
     Member,
     /// The whole store of these, of which the first names its faults.
     StoreOf(&'u [StoreUse]),
 }
 
-impl Subject<'_> {
+impl AuditedAs<'_> {
     fn main(self) -> StoreUse {
         match self {
             Self::Member => StoreUse::Leases,
@@ -123,7 +123,7 @@ pub async fn audit(
     uses: &[StoreUse],
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
-    let subject = Subject::StoreOf(uses);
+    let subject = AuditedAs::StoreOf(uses);
     let settings = Settings::new(config, LEASE_ASSUMED.into()).map_err(|error| {
         let reason = error.in_section(subject.main().redis_key(), "url").to_string();
         StoreError::Refused { reason }
@@ -143,7 +143,7 @@ pub(super) async fn look(
     config: &RedisConfig,
     settings: &Settings,
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
-    subject: Subject<'_>,
+    subject: AuditedAs<'_>,
 ) -> Result<(AuditReport, Facts), StoreError> {
     let words = words(subject.main());
     let keys = trial_keys(&settings.namespace);
@@ -180,7 +180,7 @@ fn version(info: &Info) -> Finding {
     }
 }
 
-fn role(info: &Info, words: &Words) -> Finding {
+fn role(info: &Info, words: &FaultWords) -> Finding {
     match info.get("role") {
         Some("master") => finding(Severity::Ok, "it is a master", "it takes writes", ""),
         Some(_) => finding(
@@ -193,7 +193,7 @@ fn role(info: &Info, words: &Words) -> Finding {
     }
 }
 
-fn mode(info: &Info, words: &Words) -> Finding {
+fn mode(info: &Info, words: &FaultWords) -> Finding {
     match info.mode() {
         Some("standalone") => finding(Severity::Ok, "it runs alone, or with replicas", "the ordinary case", ""),
         Some("cluster") => finding(
@@ -275,7 +275,7 @@ fn generation(info: &Info, guard: Guard, acks: u32) -> Finding {
     }
 }
 
-fn memory(info: &Info, words: &Words) -> Finding {
+fn memory(info: &Info, words: &FaultWords) -> Finding {
     let (used, max) = (info.number("used_memory"), info.number("maxmemory"));
     match (info.get("maxmemory_policy"), info.evicting_policy()) {
         (None, _) => finding(
@@ -305,7 +305,7 @@ fn memory(info: &Info, words: &Words) -> Finding {
     }
 }
 
-fn replicas(info: &Info, acks: u32, words: &Words) -> Finding {
+fn replicas(info: &Info, acks: u32, words: &FaultWords) -> Finding {
     let Some(connected) = info.number("connected_slaves") else {
         return finding(
             Severity::Unknown,
@@ -356,7 +356,7 @@ fn no_replicas(info: &Info) -> Finding {
     }
 }
 
-fn writes_need_replicas(setting: Option<&str>, words: &Words) -> Finding {
+fn writes_need_replicas(setting: Option<&str>, words: &FaultWords) -> Finding {
     let what = |n: &str| format!("min-replicas-to-write is {n}");
     match setting {
         None => finding(
@@ -421,7 +421,9 @@ fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>, of: StoreUse
     let tell = |problem, severity, means| match problem {
         // Each refusal says what would help.
         StoreError::Refused { reason } => finding(severity, reason, means, ""),
-        other => finding(Severity::Unknown, other.to_string(), "what the user may do was not found out", ""),
+        StoreError::Unknown { .. } | StoreError::Unreachable { .. } | StoreError::Garbage { .. } => {
+            finding(Severity::Unknown, problem.to_string(), "what the user may do was not found out", "")
+        }
     };
     let problems = problems.into_iter().map(|p| tell(p, Severity::Problem, "Baton cannot work, or cannot listen"));
     let (grade, means) = match of {
@@ -432,7 +434,7 @@ fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>, of: StoreUse
     problems.chain(of_locks).collect()
 }
 
-fn neighbours(info: &Info, words: &Words) -> Finding {
+fn neighbours(info: &Info, words: &FaultWords) -> Finding {
     let keys = |line: &str| line.split(',').find_map(|part| part.strip_prefix("keys=")?.parse::<u64>().ok());
     let total: u64 = (0..16).filter_map(|db| info.get(&format!("db{db}")).and_then(keys)).sum();
     if total > 1_000 {
@@ -453,7 +455,7 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
+    async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, CommandFailure> {
         self.link.command(command, args, self.timeout).await
     }
 

@@ -15,7 +15,7 @@ use super::scripts::{
 use crate::base::Subscription;
 use crate::config::RedisConfig;
 use crate::protocol::{Answer, Ask, RoleName, Stamped};
-use crate::store::quorum::Member;
+use crate::store::quorum::QuorumMember;
 use crate::store::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 
 /// See the module.
@@ -43,7 +43,7 @@ impl RedisMember {
         Ok(Self { store, lists })
     }
 
-    /// As [`Member::ask`], with the server's clock when it answered.
+    /// As [`QuorumMember::ask`], with the server's clock when it answered.
     ///
     /// # Errors
     /// As there.
@@ -74,7 +74,7 @@ impl RedisMember {
 }
 
 #[async_trait]
-impl Member for RedisMember {
+impl QuorumMember for RedisMember {
     fn name(&self) -> &str {
         &self.store.settings.endpoint
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fred::types::Value;
 
-use super::errors::Failure;
+use super::errors::CommandFailure;
 use super::link::Link;
 use super::namespace::Namespace;
 use super::scripts::{
@@ -123,7 +123,7 @@ impl<'a> Trial<'a> {
     }
 
     async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, StoreError> {
-        self.link.command(command, args, self.timeout).await.map_err(|failure: Failure| failure.error)
+        self.link.command(command, args, self.timeout).await.map_err(|failure: CommandFailure| failure.error)
     }
 
     /// One whole term, then none of it is left.

@@ -15,7 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::errors::Failure;
+use super::errors::CommandFailure;
 use super::info::Info;
 use super::link::Link;
 use super::news;
@@ -32,7 +32,7 @@ use crate::store::{JobNews, News, StoreError, WakeNews};
 const SUBSCRIBE_MAX: usize = 500;
 
 /// What is heard on one kind of channel.
-pub(super) trait Heard: Lossy + Send + 'static {
+pub(super) trait ChannelMessage: Lossy + Send + 'static {
     /// What a message says; none when it is not one of ours.
     fn parse(message: &str) -> Option<Self>;
 
@@ -42,7 +42,7 @@ pub(super) trait Heard: Lossy + Send + 'static {
     }
 }
 
-impl Heard for News {
+impl ChannelMessage for News {
     fn parse(message: &str) -> Option<Self> {
         news::parse(message).map(|said| Self::Said(Box::new(said)))
     }
@@ -52,20 +52,20 @@ impl Heard for News {
     }
 }
 
-impl Heard for WakeNews {
+impl ChannelMessage for WakeNews {
     fn parse(message: &str) -> Option<Self> {
         news::parse_wake(message)
     }
 }
 
-impl Heard for JobNews {
+impl ChannelMessage for JobNews {
     fn parse(message: &str) -> Option<Self> {
         news::parse_wish(message)
     }
 }
 
 /// Who listens to a channel, whatever is heard there.
-trait Ear: Send {
+trait AnyListener: Send {
     /// Passes a message on.
     fn hear(&mut self, message: &str);
     /// It may have missed something.
@@ -79,7 +79,7 @@ struct Listener<N> {
     own: Option<SessionId>,
 }
 
-impl<N: Heard> Ear for Listener<N> {
+impl<N: ChannelMessage> AnyListener for Listener<N> {
     fn hear(&mut self, message: &str) {
         if self.own.is_some_and(|own| N::is_of(message, own)) {
             return;
@@ -102,7 +102,7 @@ impl<N: Heard> Ear for Listener<N> {
 /// Who listens to one channel.
 #[derive(Default)]
 struct Channel {
-    ears: Vec<Box<dyn Ear>>,
+    listeners: Vec<Box<dyn AnyListener>>,
     /// Whether the present connection is subscribed to it.
     subscribed: bool,
     /// What was told of the record first since something was heard.
@@ -137,7 +137,7 @@ impl Listeners {
     }
 
     /// One more, to whom it is no news what the session `own` does.
-    pub fn add<N: Heard>(&self, channel: String, own: Option<SessionId>) -> Subscription<N> {
+    pub fn add<N: ChannelMessage>(&self, channel: String, own: Option<SessionId>) -> Subscription<N> {
         let (mut news, listener) = Publisher::open();
         let mut channels = self.channels();
         let channel = channels.entry(channel.into()).or_default();
@@ -146,8 +146,8 @@ impl Listeners {
             news.tell_gap();
         }
         // One, as a rule.
-        channel.ears.reserve_exact(1);
-        channel.ears.push(Box::new(Listener { news, own }));
+        channel.listeners.reserve_exact(1);
+        channel.listeners.push(Box::new(Listener { news, own }));
         drop(channels);
         self.changed.notify_one();
         listener
@@ -217,13 +217,13 @@ impl Listeners {
     fn differences(&self) -> Differences {
         let (mut new, mut old) = (Vec::new(), Vec::new());
         self.channels().retain(|name, channel| {
-            channel.ears.retain(|ear| !ear.is_gone());
-            match (channel.ears.is_empty(), channel.subscribed) {
+            channel.listeners.retain(|listener| !listener.is_gone());
+            match (channel.listeners.is_empty(), channel.subscribed) {
                 (true, true) => old.push(Arc::clone(name)),
                 (false, false) => new.push(Arc::clone(name)),
                 _ => {}
             }
-            !channel.ears.is_empty()
+            !channel.listeners.is_empty()
         });
         Differences { new, old }
     }
@@ -234,7 +234,7 @@ impl Listeners {
         for name in names {
             if let Some(channel) = channels.get_mut(name) {
                 (channel.subscribed, channel.unheard) = (true, None);
-                channel.ears.iter_mut().for_each(|ear| ear.miss());
+                channel.listeners.iter_mut().for_each(|listener| listener.miss());
             }
         }
     }
@@ -244,15 +244,15 @@ impl Listeners {
         let mut channels = self.channels();
         let Some(channel) = channels.get_mut(channel) else { return true };
         channel.unheard = None;
-        channel.ears.iter_mut().for_each(|ear| ear.hear(message));
-        !channel.ears.iter().any(|ear| ear.is_gone())
+        channel.listeners.iter_mut().for_each(|listener| listener.hear(message));
+        !channel.listeners.iter().any(|listener| listener.is_gone())
     }
 
     /// Messages were lost on a connection that goes on.
     fn lagged(&self) {
         for channel in self.channels().values_mut().filter(|channel| channel.subscribed) {
             channel.unheard = None;
-            channel.ears.iter_mut().for_each(|ear| ear.miss());
+            channel.listeners.iter_mut().for_each(|listener| listener.miss());
         }
     }
 
@@ -286,7 +286,7 @@ pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut 
         }
         tracing::debug!(reason = %ended, "the subscription ended; replicas look by themselves meanwhile");
         listeners.ended();
-        tokio::time::sleep(backoff.next(settings.patience.pause_max())).await;
+        tokio::time::sleep(backoff.next(settings.timeouts.pause_max())).await;
     }
 }
 
@@ -311,11 +311,11 @@ impl Session<'_> {
             return failure.error;
         }
         // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
-        let mut heartbeat = every(self.settings.patience.silence_max());
+        let mut heartbeat = every(self.settings.timeouts.silence_max());
         loop {
             // A reload that adds a role with a shorter lease has it subscribed to, and so comes by here.
-            if heartbeat.period() != self.settings.patience.silence_max() {
-                heartbeat = every(self.settings.patience.silence_max());
+            if heartbeat.period() != self.settings.timeouts.silence_max() {
+                heartbeat = every(self.settings.timeouts.silence_max());
             }
             // None of these futures sends anything, so that dropping the others is harmless.
             let next = tokio::select! {
@@ -351,7 +351,7 @@ impl Session<'_> {
         StoreError::Unreachable { reason: reason.to_owned() }
     }
 
-    async fn pass_on(&mut self, message: Result<Message, RecvError>) -> Result<(), Failure> {
+    async fn pass_on(&mut self, message: Result<Message, RecvError>) -> Result<(), CommandFailure> {
         match message {
             Ok(message) => {
                 // What is no text is not ours.
@@ -363,12 +363,12 @@ impl Session<'_> {
                 self.listeners.lagged();
                 Ok(())
             }
-            Err(broadcast::error::RecvError::Closed) => Err(Failure::unreachable("the connection was closed")),
+            Err(broadcast::error::RecvError::Closed) => Err(CommandFailure::unreachable("the connection was closed")),
         }
     }
 
     /// Subscribes to what is new, and unsubscribes from what nobody listens to any more.
-    async fn update(&mut self) -> Result<(), Failure> {
+    async fn update(&mut self) -> Result<(), CommandFailure> {
         let Differences { new, old } = self.listeners.differences();
         let timeout = self.settings.command_timeout;
         if !old.is_empty() {

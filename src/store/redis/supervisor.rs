@@ -21,7 +21,7 @@ use crate::store::{StoreError, StoreHealth};
 pub(super) type Health = watch::Receiver<StoreHealth>;
 
 /// The connection for commands, or why there is none.
-pub(super) enum Slot {
+pub(super) enum LinkState {
     /// Connected, and checked.
     Up(Arc<Link>),
     /// Not, and this is what commands are answered with.
@@ -29,9 +29,9 @@ pub(super) enum Slot {
 }
 
 /// What the supervisor and the store share.
-pub(super) struct Shared {
+pub(super) struct Connection {
     /// Swapped as a whole, read by every command.
-    pub slot: ArcSwap<Slot>,
+    pub state: ArcSwap<LinkState>,
     /// The same for people.
     pub health: watch::Sender<StoreHealth>,
     known: Mutex<Known>,
@@ -86,18 +86,18 @@ impl Common {
     }
 }
 
-impl Shared {
+impl Connection {
     pub fn new() -> Self {
         let error = StoreError::Unreachable { reason: "not connected yet".to_owned() };
         let (health, _) = watch::channel(StoreHealth::Down { reason: error.to_string() });
-        Self { slot: ArcSwap::from_pointee(Slot::Down(error)), health, known: Mutex::default() }
+        Self { state: ArcSwap::from_pointee(LinkState::Down(error)), health, known: Mutex::default() }
     }
 
     /// What commands are answered with while there is no connection.
     pub fn trouble(&self) -> Option<StoreError> {
-        match &**self.slot.load() {
-            Slot::Up(_) => None,
-            Slot::Down(error) => Some(error.clone()),
+        match &**self.state.load() {
+            LinkState::Up(_) => None,
+            LinkState::Down(error) => Some(error.clone()),
         }
     }
 
@@ -122,13 +122,13 @@ impl Shared {
 
     fn up(&self, link: &Arc<Link>, found: Known) {
         *self.known() = found;
-        self.slot.store(Arc::new(Slot::Up(Arc::clone(link))));
+        self.state.store(Arc::new(LinkState::Up(Arc::clone(link))));
         self.health.send_replace(StoreHealth::Up);
     }
 
     fn down(&self, error: StoreError) {
         let reason = error.to_string();
-        self.slot.store(Arc::new(Slot::Down(error)));
+        self.state.store(Arc::new(LinkState::Down(error)));
         let health = StoreHealth::Down { reason };
         // Told once per reason, not once per attempt.
         self.health.send_if_modified(|present| {
@@ -146,7 +146,7 @@ impl Shared {
 pub(super) async fn run(
     settings: Arc<Settings>,
     target: Target,
-    shared: Arc<Shared>,
+    connection: Arc<Connection>,
     common: Arc<Common>,
     mut backoff: Backoff,
 ) {
@@ -159,7 +159,7 @@ pub(super) async fn run(
                 if let (None, Some(process)) = (&settings.nodes, &found.run_id) {
                     common.listeners.follow(process);
                 }
-                shared.up(&link, found);
+                connection.up(&link, found);
                 // In a cluster the two need not be at the same node.
                 let doubt = settings.nodes.is_none().then_some(&common.listeners.doubt);
                 let why = link.kept(doubt).await;
@@ -170,14 +170,14 @@ pub(super) async fn run(
                 if link.is_replaced() {
                     // Only commands are told, until the next connection is there or cannot be made.
                     tracing::debug!(reason = %why, "the connection is replaced");
-                    shared.slot.store(Arc::new(Slot::Down(why)));
+                    connection.state.store(Arc::new(LinkState::Down(why)));
                 } else {
-                    shared.down(why);
+                    connection.down(why);
                 }
             }
-            Err(error) => shared.down(error),
+            Err(error) => connection.down(error),
         }
-        tokio::time::sleep(backoff.next(settings.patience.pause_max())).await;
+        tokio::time::sleep(backoff.next(settings.timeouts.pause_max())).await;
     }
 }
 

@@ -14,7 +14,7 @@ mod wire;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use self::wire::{FORGET, LedgerKeys, OPEN, READ, Request, WRITE};
+use self::wire::{FORGET, LedgerKeys, LedgerRequest, OPEN, READ, WRITE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
 use crate::base::Subscription;
@@ -29,7 +29,7 @@ impl RedisStore {
         &self,
         script: &Script,
         job: &JobName,
-        request: Request,
+        request: LedgerRequest,
         read: fn(Fields) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
         let keys = LedgerKeys::new(&self.settings.namespace);
@@ -60,11 +60,11 @@ impl LedgerStore for RedisStore {
     }
 
     async fn read(&self, job: &JobName) -> Result<Option<Stored<Bytes>>, StoreError> {
-        Ok(self.run_ledger(&READ, job, Request::default(), wire::read_reply).await?.reply)
+        Ok(self.run_ledger(&READ, job, LedgerRequest::default(), wire::read_reply).await?.reply)
     }
 
     async fn forget(&self, job: &JobName) -> Result<bool, StoreError> {
-        Ok(self.run_ledger(&FORGET, job, Request::default(), wire::forget_reply).await?.reply)
+        Ok(self.run_ledger(&FORGET, job, LedgerRequest::default(), wire::forget_reply).await?.reply)
     }
 
     fn changes(&self) -> Subscription<JobNews> {

@@ -31,7 +31,7 @@ impl<'a> LedgerKeys<'a> {
     }
 
     /// A script on this job's ledger, which shall be executed no later than `latest`.
-    pub fn call<'s>(&self, script: &'s Script, job: &JobName, request: &Request, latest: StoreTime) -> Call<'s> {
+    pub fn call<'s>(&self, script: &'s Script, job: &JobName, request: &LedgerRequest, latest: StoreTime) -> Call<'s> {
         let mut args = vec![latest.0.to_string()];
         args.extend_from_slice(&request.args);
         let keys = vec![format!("{}ledger:{job}", self.base)];
@@ -43,22 +43,22 @@ impl<'a> LedgerKeys<'a> {
         fred::util::redis_keyslot(self.base.as_bytes())
     }
 
-    pub fn write_request(&self, job: &JobName, request: WriteRequest<Bytes>) -> Request {
+    pub fn write_request(&self, job: &JobName, request: WriteRequest<Bytes>) -> LedgerRequest {
         let token = request.token.map_or_else(String::new, |token| token.to_string());
         let base = request.base.map_or_else(String::new, |base| base.get().to_string());
-        Request { args: vec![token, base, self.wishes(), job.to_string()], body: Some(request.body) }
+        LedgerRequest { args: vec![token, base, self.wishes(), job.to_string()], body: Some(request.body) }
     }
 }
 
 /// What a script is told besides the ledger and the time.
 #[derive(Default)]
-pub(super) struct Request {
+pub(super) struct LedgerRequest {
     pub args: Vec<String>,
     pub body: Option<Bytes>,
 }
 
-pub(super) fn open_request(token: Token) -> Request {
-    Request { args: vec![token.to_string()], body: None }
+pub(super) fn open_request(token: Token) -> LedgerRequest {
+    LedgerRequest { args: vec![token.to_string()], body: None }
 }
 
 fn revision(fields: &mut Fields) -> Result<Revision, StoreError> {

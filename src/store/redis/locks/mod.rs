@@ -37,7 +37,9 @@ impl RedisStore {
                 let confirm = LockKeys::new(&self.settings.namespace).call(&CONFIRM, &[], &[], None);
                 self.confirmed(confirm, guard.is_some(), done).await
             }
-            _ => Ok(done.reply),
+            AcquireReply::Held { .. } | AcquireReply::Guarded { .. } | AcquireReply::PermitsDiffer { .. } => {
+                Ok(done.reply)
+            }
         }
     }
 }
