@@ -19,7 +19,7 @@ use crate::base::clock::SharedClock;
 use crate::base::subscription::Subscribers;
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, SessionId, Stamped, StoreTime, TokensExhausted,
+    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, SessionId, Stamped, StoreTime,
 };
 
 /// There is one server process, and this is its name.
@@ -80,21 +80,15 @@ impl MemoryStore {
     }
 }
 
-fn exhausted(_: TokensExhausted) -> StoreError {
-    StoreError::Refused {
-        reason: "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned(),
-    }
-}
-
 #[async_trait]
 impl LeaseStore for MemoryStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
         let Stamped { reply, store_time } = self.step(role, |role, server| {
             let (reply, news) = role.cell.campaign(server, &request)?;
             news.map(|news| role.publish(&news));
-            Ok(reply)
+            Ok::<_, StoreError>(reply)
         });
-        Ok(Stamped { reply: reply.map_err(exhausted)?, store_time })
+        Ok(Stamped { reply: reply?, store_time })
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {

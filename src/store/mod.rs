@@ -34,7 +34,7 @@ use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
     ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Member,
     PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
-    Token,
+    Token, TokensExhausted,
 };
 
 /// How long a command that is run once waits for a connection: longer than any connect that succeeds.
@@ -245,6 +245,15 @@ pub enum StoreHealth {
     Up,
 }
 
+/// Pushes what is another than before, and says whether it was.
+fn push_change<T: PartialEq>(to: &watch::Sender<T>, value: T) -> bool {
+    to.send_if_modified(|present| {
+        let changed = *present != value;
+        *present = value;
+        changed
+    })
+}
+
 /// The outcome of [`LeaseStore::purge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purge {
@@ -285,4 +294,12 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+/// Where tokens are made of this machine's clock.
+impl From<TokensExhausted> for StoreError {
+    fn from(TokensExhausted: TokensExhausted) -> Self {
+        let reason = "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned();
+        Self::Refused { reason }
+    }
 }

@@ -12,7 +12,7 @@ use super::{SERVER_REST, SILENCE_REST};
 use crate::base::clock::{BootClock, Clock};
 use crate::kube::{Failure, KubeClient, Object, Resource, Verb, Watch};
 use crate::protocol::Mono;
-use crate::store::{ShortestLease, StoreError, StoreHealth};
+use crate::store::{ShortestLease, StoreError, StoreHealth, push_change};
 
 /// How long a watch lasts before it is opened anew: the server's own bound is a little more.
 const WATCH_SECONDS: u32 = 280;
@@ -121,11 +121,7 @@ impl LeaseApi {
                 self.rest.lock().begin(BootClock.now(), error, asked, self.lease_min.get() / part);
             }
         }
-        self.health.send_if_modified(|present| {
-            let changed = *present != health;
-            present.clone_from(&health);
-            changed
-        });
+        push_change(&self.health, health);
         outcome
     }
 }

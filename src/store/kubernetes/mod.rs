@@ -194,7 +194,7 @@ impl KubernetesStore {
                 }
                 view => view?,
             };
-            let step = decide(&view, now, wall()).map_err(|TokensExhausted| exhausted())?;
+            let step = decide(&view, now, wall())?;
             match step {
                 Step::Reply(reply) if looked || quick(&view, &reply) => return Ok(stamped(reply)),
                 Step::Reply(_) => {}
@@ -263,11 +263,6 @@ async fn look_until(api: &LeaseApi, object: &impl WatchedObject, deadline: Mono)
     Ok(())
 }
 
-fn exhausted() -> StoreError {
-    let reason = "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned();
-    StoreError::Refused { reason }
-}
-
 /// This machine's time of day in µs: raises tokens (R3) and tells people, and nothing is timed by it.
 fn wall() -> StoreTime {
     StoreTime(u64::try_from(wall_time().as_microsecond()).unwrap_or(0))
@@ -300,7 +295,7 @@ impl LeaseStore for KubernetesStore {
         let settled = settled.await;
         match &settled {
             // What ails the server as a whole, its own rest is for; and what ails this machine, no rest helps.
-            Err(error) if self.api.resting().is_none() && *error != exhausted() => {
+            Err(error) if self.api.resting().is_none() && *error != TokensExhausted.into() => {
                 lease.failed(Asks::Campaign, error, self.lease_min.get() / CAMPAIGN_REST);
             }
             Err(_) => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{GENERATION, MemoryStore, exhausted};
+use super::{GENERATION, MemoryStore};
 use crate::base::Subscription;
 use crate::base::subscription::Subscribers;
 use crate::protocol::{
@@ -69,7 +69,7 @@ impl LockStore for MemoryStore {
     async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError> {
         self.lock_step(|space, server| match space.acquire(server, &request) {
             Ok((reply, wakes)) => (Ok(reply), wakes),
-            Err(error) => (Err(exhausted(error)), Vec::new()),
+            Err(error) => (Err(error.into()), Vec::new()),
         })
     }
 
@@ -84,7 +84,7 @@ impl LockStore for MemoryStore {
     async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
         Ok(self.lock_step(|space, server| {
             let (released, acquired, wakes) = space.hand_over(server, &request);
-            (HandedOver { released, acquired: acquired.map_err(exhausted) }, wakes)
+            (HandedOver { released, acquired: acquired.map_err(StoreError::from) }, wakes)
         }))
     }
 

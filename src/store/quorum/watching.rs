@@ -7,7 +7,8 @@ use futures_util::future::select_all;
 use tokio::sync::watch;
 
 use super::Quorum;
-use crate::store::{StoreError, StoreHealth};
+use crate::base::{Complaint, Turn};
+use crate::store::{StoreError, StoreHealth, push_change};
 
 /// What is known of the quorum.
 pub(super) struct QuorumStatus {
@@ -15,7 +16,7 @@ pub(super) struct QuorumStatus {
     /// Which members count.
     pub(super) members: watch::Sender<Vec<bool>>,
     /// Who is missing although there is a quorum.
-    missing: Mutex<Option<String>>,
+    missing: Mutex<Complaint>,
 }
 
 impl QuorumStatus {
@@ -29,29 +30,22 @@ impl QuorumStatus {
     }
 
     pub(super) fn missing(&self) -> Option<String> {
-        self.missing.lock().clone()
+        self.missing.lock().reason().map(str::to_owned)
     }
 
     /// Logged once per change.
     fn miss(&self, missing: Option<String>) {
-        let mut present = self.missing.lock();
-        match &missing {
-            Some(note) if *present != missing => tracing::warn!(note, "the quorum works, with a reservation"),
-            None if present.is_some() => tracing::info!("every member of the quorum is back"),
-            _ => {}
+        match self.missing.lock().note(missing) {
+            Some(Turn::Wrong(note)) => tracing::warn!(note, "the quorum works, with a reservation"),
+            Some(Turn::Well) => tracing::info!("every member of the quorum is back"),
+            None => {}
         }
-        *present = missing;
     }
 
     fn update(&self, quorum: &Quorum, troubles: &[Option<StoreError>], settled: bool) {
         let members = quorum.seats.places();
         let up = || (0..members).filter(|member| quorum.cannot_count(*member).is_none());
-        self.members.send_if_modified(|present| {
-            let now: Vec<bool> = troubles.iter().map(Option::is_none).collect();
-            let changed = *present != now;
-            *present = now;
-            changed
-        });
+        push_change(&self.members, troubles.iter().map(Option::is_none).collect());
         let told: Vec<String> = troubles
             .iter()
             .enumerate()
@@ -72,11 +66,7 @@ impl QuorumStatus {
         } else {
             return;
         };
-        self.health.send_if_modified(|present| {
-            let changed = *present != health;
-            *present = health;
-            changed
-        });
+        push_change(&self.health, health);
     }
 }
 

@@ -24,7 +24,7 @@ use super::settings::Settings;
 use super::supervisor::fetch_info;
 use crate::base::clock::{BootClock, Clock};
 use crate::base::subscription::{Lossy, Publisher};
-use crate::base::{Backoff, Subscription};
+use crate::base::{Backoff, Complaint, Subscription, Turn};
 use crate::protocol::{Mono, SessionId};
 use crate::store::{JobNews, News, StoreError, WakeNews};
 
@@ -128,7 +128,7 @@ pub(super) struct Listeners {
     /// Which server process the connection leads to, as far as it told.
     process: Mutex<Option<String>>,
     /// Why Redis does not let us listen, while it does not.
-    refusal: Mutex<Option<String>>,
+    refusal: Mutex<Complaint>,
 }
 
 impl Listeners {
@@ -193,18 +193,13 @@ impl Listeners {
 
     /// Why nothing is heard although Redis is reached: for people.
     pub fn refusal(&self) -> Option<String> {
-        self.refusal.lock().clone()
+        self.refusal.lock().reason().map(str::to_owned)
     }
 
     fn set_refusal(&self, refusal: Option<String>) {
-        let mut present = self.refusal.lock();
-        // Once per reason, not once per attempt.
-        if let Some(reason) = &refusal
-            && *present != refusal
-        {
+        if let Some(Turn::Wrong(reason)) = self.refusal.lock().note(refusal) {
             tracing::warn!(reason, "Redis does not let us listen; replicas look by themselves");
         }
-        *present = refusal;
     }
 
     /// A new connection, to this server process, is under no suspicion.

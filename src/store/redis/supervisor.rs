@@ -15,7 +15,7 @@ use super::nodes::Target;
 use super::settings::{PAUSE_MAX, Settings};
 use super::subscriber::Listeners;
 use crate::base::Backoff;
-use crate::store::{StoreError, StoreHealth};
+use crate::store::{StoreError, StoreHealth, push_change};
 
 /// How a connection is, as it changes.
 pub(super) type Health = watch::Receiver<StoreHealth>;
@@ -129,16 +129,10 @@ impl Connection {
     fn down(&self, error: StoreError) {
         let reason = error.to_string();
         self.state.store(Arc::new(LinkState::Down(error)));
-        let health = StoreHealth::Down { reason };
         // Told once per reason, not once per attempt.
-        self.health.send_if_modified(|present| {
-            let changed = *present != health;
-            if changed {
-                tracing::debug!(?health, "Redis cannot be used");
-                present.clone_from(&health);
-            }
-            changed
-        });
+        if push_change(&self.health, StoreHealth::Down { reason: reason.clone() }) {
+            tracing::debug!(reason, "Redis cannot be used");
+        }
     }
 }
 
