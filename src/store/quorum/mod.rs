@@ -1,7 +1,7 @@
 //! Leases on several independent stores that know nothing of each other: a quorum of them is the store.
 //!
 //! ```text
-//!   QuorumStore ── campaign, renew, release ──> pump ── one task for each question ──> Member 0 … N-1
+//!   QuorumStore ── campaign, renew, release ──> round ─ one task for each question ──> Member 0 … N-1
 //!       │                                        └── a Round (protocol/quorum) counts, and says what to ask next
 //!       ├── subscribe ──> one task for each listener, which puts the members' news together (Chorus)
 //!       └── health, notes <── one task that watches the members
@@ -12,10 +12,10 @@
 //! command timeout. So a member that is slow, frozen or gone holds up a campaign, which asks every member twice, for
 //! that long each time, and a renewal not at all.
 
-mod listening;
-mod pump;
+mod health;
+mod listen;
 mod refusals;
-mod watching;
+mod round;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use self::health::QuorumStatus;
 use self::refusals::Refusals;
-use self::watching::QuorumStatus;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
@@ -156,7 +156,7 @@ impl QuorumStore {
         let took_us = members.iter().map(|_| AtomicU64::new(0)).collect();
         let quorum = Arc::new(Quorum { members, seats, timeout, refusals, took_us });
         let status = Arc::new(QuorumStatus::new(seats.places()));
-        let watcher = tokio::spawn(watching::run(Arc::clone(&quorum), Arc::clone(&status))).abort_handle();
+        let watcher = tokio::spawn(health::run(Arc::clone(&quorum), Arc::clone(&status))).abort_handle();
         Self { quorum, clock, status, watcher }
     }
 
@@ -166,7 +166,7 @@ impl QuorumStore {
     }
 
     async fn decide<R: Round>(&self, role: &RoleName, round: R) -> Result<Stamped<R::Reply>, StoreError> {
-        let reply = pump::drive(&self.quorum, role, round).await?;
+        let reply = round::drive(&self.quorum, role, round).await?;
         // Each member has a clock of its own, of which nobody is to conclude anything; this one never steps.
         Ok(Stamped { reply, store_time: StoreTime(self.clock.now().as_nanos() / 1_000) })
     }
@@ -187,7 +187,7 @@ impl LeaseStore for QuorumStore {
     }
 
     fn subscribe(&self, role: &RoleName, _but: Option<SessionId>) -> Subscription<News> {
-        listening::listen(self.quorum.members.iter().map(|member| member.subscribe(role)).collect(), self.quorum.seats)
+        listen::listen(self.quorum.members.iter().map(|member| member.subscribe(role)).collect(), self.quorum.seats)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
@@ -208,6 +208,6 @@ impl LeaseStore for QuorumStore {
 
     /// Every member must answer: what one that is away remembers would come back with it.
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        pump::purge(&self.quorum, role).await
+        round::purge(&self.quorum, role).await
     }
 }

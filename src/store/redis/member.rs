@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::RedisStore;
-use super::errors::SetupError;
+use super::connection::SetupError;
 use super::scripts::{
     self, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, member_campaign_reply,
     purge_reply, raise_reply, release_reply,

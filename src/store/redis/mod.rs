@@ -20,26 +20,15 @@
 //! them to that. Nothing of fred leaves this folder.
 
 mod audit;
-mod audit_quorum;
-mod audit_words;
-mod errors;
+mod connection;
 mod in_time;
-mod info;
 mod ledgers;
-mod link;
 mod locks;
 mod member;
+mod messages;
 mod namespace;
-mod news;
-mod nodes;
-mod presence;
-mod rights;
-mod routes;
 mod scripts;
-mod sentinels;
-mod settings;
 mod subscriber;
-mod supervisor;
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,20 +39,13 @@ use fred::types::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-pub use audit::{AuditReport, Finding, Severity, audit};
-pub use audit_quorum::{QuorumReport, audit_quorum};
-pub use errors::SetupError;
+pub use audit::{AuditReport, Finding, QuorumReport, Severity, audit, audit_quorum};
+pub use connection::{SetupError, check_files};
 pub use member::RedisMember;
-pub use settings::check_files;
 
-use self::errors::CommandFailure;
+use self::connection::{CommandFailure, CommandRoutes, Info, Link, NodeAddress, Settings, Timeouts};
 use self::in_time::StoreClock;
-use self::info::Info;
-use self::link::Link;
-use self::nodes::NodeAddress;
-use self::routes::CommandRoutes;
 use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script};
-use self::settings::{Settings, Timeouts};
 use self::subscriber::Listeners;
 use super::{LeaseStore, News, PresenceStore, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::Subscription;
@@ -431,7 +413,8 @@ impl LeaseStore for RedisStore {
 impl PresenceStore for RedisStore {
     async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
         let deadline = Deadline::after(self.settings.command_timeout);
-        let done = self.call(presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;
-        Ok(done.read(presence::reply)?.reply)
+        let done =
+            self.call(scripts::presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;
+        Ok(done.read(scripts::presence::reply)?.reply)
     }
 }

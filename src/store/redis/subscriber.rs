@@ -15,13 +15,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::errors::CommandFailure;
-use super::info::Info;
-use super::link::Link;
-use super::news;
-use super::nodes::Target;
-use super::settings::Settings;
-use super::supervisor::fetch_info;
+use super::connection::{CommandFailure, Info, Link, Settings, Target, fetch_info};
+use super::messages;
 use crate::base::clock::{BootClock, Clock};
 use crate::base::subscription::{Lossy, Publisher};
 use crate::base::{Backoff, Complaint, Subscription, Turn};
@@ -44,23 +39,23 @@ pub(super) trait ChannelMessage: Lossy + Send + 'static {
 
 impl ChannelMessage for News {
     fn parse(message: &str) -> Option<Self> {
-        news::parse(message).map(|said| Self::Said(Box::new(said)))
+        messages::parse(message).map(|said| Self::Said(Box::new(said)))
     }
 
     fn is_of(message: &str, session: SessionId) -> bool {
-        news::session(message) == Some(session)
+        messages::session(message) == Some(session)
     }
 }
 
 impl ChannelMessage for WakeNews {
     fn parse(message: &str) -> Option<Self> {
-        news::parse_wake(message)
+        messages::parse_wake(message)
     }
 }
 
 impl ChannelMessage for JobNews {
     fn parse(message: &str) -> Option<Self> {
-        news::parse_wish(message)
+        messages::parse_wish(message)
     }
 }
 

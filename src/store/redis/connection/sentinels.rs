@@ -6,13 +6,13 @@ use fred::types::config::ServerConfig;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::cluster::NodeAddress;
 use super::link::Link;
-use super::nodes::NodeAddress;
 use super::settings::Settings;
 use crate::store::StoreError;
 
 /// The Sentinels of a URL.
-pub(super) struct Sentinels {
+pub struct Sentinels {
     nodes: Vec<NodeAddress>,
     service: String,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fred::error::{Error, ErrorKind};
 
-use super::nodes::NodeAddress;
+use super::cluster::NodeAddress;
 use crate::store::StoreError;
 
 /// Why a [`RedisStore`](super::RedisStore) cannot be made at all. Everything else is tried again in the background.
@@ -47,7 +47,7 @@ impl SetupError {
 
 /// A failed command, and what follows from it for the connection.
 #[derive(Clone, Debug)]
-pub(super) struct CommandFailure {
+pub struct CommandFailure {
     /// What the caller is told.
     pub error: StoreError,
     /// The server does not know the script (any more).

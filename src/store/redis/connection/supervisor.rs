@@ -9,19 +9,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use super::cluster::Target;
 use super::info::Info;
 use super::link::Link;
-use super::nodes::Target;
 use super::settings::{PAUSE_MAX, Settings};
-use super::subscriber::Listeners;
 use crate::base::Backoff;
+use crate::store::redis::subscriber::Listeners;
 use crate::store::{StoreError, StoreHealth, push_change};
 
 /// How a connection is, as it changes.
-pub(super) type Health = watch::Receiver<StoreHealth>;
+pub type Health = watch::Receiver<StoreHealth>;
 
 /// The connection for commands, or why there is none.
-pub(super) enum LinkState {
+pub enum LinkState {
     /// Connected, and checked.
     Up(Arc<Link>),
     /// Not, and this is what commands are answered with.
@@ -29,7 +29,7 @@ pub(super) enum LinkState {
 }
 
 /// What the supervisor and the store share.
-pub(super) struct Connection {
+pub struct Connection {
     /// Swapped as a whole, read by every command.
     pub state: ArcSwap<LinkState>,
     /// The same for people.
@@ -47,7 +47,7 @@ struct Known {
 
 /// What all connections of a store share.
 #[derive(Default)]
-pub(super) struct Common {
+pub struct Common {
     pub listeners: Arc<Listeners>,
     /// What was noticed at the last connect of each that works, but not as well as it should: by the words, for as a
     /// rule there is nothing, and every role asks at every turn.
@@ -190,7 +190,7 @@ async fn open(settings: &Settings, target: Target) -> Result<(Link, Known, Vec<S
 }
 
 /// Asks a server who it is.
-pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, StoreError> {
+pub async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, StoreError> {
     let reply = link.command("INFO", Vec::new(), timeout).await.map_err(|failure| failure.error)?;
     let text: String = reply.convert().map_err(|_| StoreError::Refused { reason: "INFO has no text".to_owned() })?;
     Ok(Info::parse(&text))

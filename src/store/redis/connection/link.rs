@@ -14,8 +14,8 @@ use futures_util::future::OptionFuture;
 use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::task::AbortHandle;
 
+use super::cluster::{NodeAddress, Target};
 use super::errors::{CommandFailure, explain};
-use super::nodes::{NodeAddress, Target};
 use super::settings::{Settings, Timeouts};
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
@@ -33,7 +33,7 @@ const PING_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 const OUT_MAX: usize = 256;
 
 /// One connection. Closed when dropped.
-pub(super) struct Link {
+pub struct Link {
     client: Client,
     endpoint: String,
     task: AbortHandle,
@@ -318,7 +318,7 @@ fn keys(channels: &[Arc<str>]) -> Vec<Key> {
 
 /// Whose turn it is to bring a script's text to a server that does not know it.
 #[derive(Default)]
-pub(super) struct Texts {
+pub struct Texts {
     turn: Mutex<()>,
     brought: AtomicU32,
 }

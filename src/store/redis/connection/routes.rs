@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use super::cluster::Target;
 use super::link::Link;
-use super::nodes::Target;
 use super::settings::{Settings, Timeouts};
 use super::supervisor::{self, Common, Connection, LinkState};
 use crate::base::clock::{BootClock, Clock};
@@ -18,7 +18,7 @@ use crate::protocol::Mono;
 use crate::store::StoreError;
 
 /// The connections for commands.
-pub(super) struct CommandRoutes {
+pub struct CommandRoutes {
     settings: Arc<Settings>,
     seed: u64,
     /// The only connection; in a cluster one to any node, which tells whether there is a cluster at all.

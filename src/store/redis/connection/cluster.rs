@@ -15,7 +15,7 @@ use crate::store::StoreError;
 
 /// Where one node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NodeAddress {
+pub struct NodeAddress {
     pub host: String,
     pub port: u16,
 }
@@ -28,7 +28,7 @@ impl fmt::Display for NodeAddress {
 
 /// Which node a connection shall lead to. Without a cluster there is only one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
+pub enum Target {
     /// Any: they all know the map, and pass messages on.
     AnyNode,
     /// The master of this slot.
@@ -36,7 +36,7 @@ pub(super) enum Target {
 }
 
 /// The nodes to ask for the map, the last that answered first.
-pub(super) struct Nodes {
+pub struct Nodes {
     seeds: Vec<NodeAddress>,
     known: Mutex<Vec<NodeAddress>>,
 }

@@ -16,13 +16,13 @@ use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret, SecretString};
 use socket2_fred::TcpKeepalive;
 
+use super::cluster::{NodeAddress, Nodes};
 use super::errors::SetupError;
-use super::namespace::Namespace;
-use super::nodes::{NodeAddress, Nodes};
 use super::sentinels::Sentinels;
 use crate::base::Backoff;
 use crate::config::{Guard, RedisConfig, Secret, TlsConfig};
 use crate::http::tls::system_roots;
+use crate::store::redis::namespace::Namespace;
 use crate::store::{ShortestLease, StoreError};
 
 /// How many messages may wait for the subscriber's task before it must assume a gap. fred reserves that many places in
@@ -45,7 +45,7 @@ const CONNECT_TIMEOUT_MIN: Duration = Duration::from_millis(500);
 const KERNEL_SECOND: Duration = Duration::from_secs(1);
 
 /// What it takes to open a connection.
-pub(super) struct Settings {
+pub struct Settings {
     /// The URL without TLS in its scheme: fred would then read the system's certificates, and fail without any.
     url: SecretString,
     tls: Option<TlsConfig>,
@@ -73,7 +73,7 @@ pub(super) struct Settings {
 
 /// How long connections may do what, as the shortest lease is at that moment. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Timeouts {
+pub struct Timeouts {
     lease_min: ShortestLease,
     /// For how long a server may be silent because it was asked to wait.
     wait: Duration,

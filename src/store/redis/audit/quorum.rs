@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::audit::{AuditReport, AuditedAs, Facts, Finding, LEASE_ASSUMED, Severity, finding, look};
-use super::settings::Settings;
+use super::{AuditReport, AuditedAs, Facts, Finding, LEASE_ASSUMED, Severity, finding, look};
 use crate::config::RedisConfig;
 use crate::protocol::Seats;
+use crate::store::redis::connection::Settings;
 
 /// Clocks further apart than this are worth a word.
 const APART_MS: u64 = 1_000;

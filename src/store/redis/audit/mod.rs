@@ -4,20 +4,21 @@
 //! good. The rights are tried out with the scripts themselves on keys that no role can have, and that are removed
 //! again.
 
+mod quorum;
+mod rights;
+mod words;
+
+pub use quorum::{QuorumReport, audit_quorum};
+
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fred::types::Value;
 use serde::Serialize;
 
-use super::audit_words::{FaultWords, words};
-use super::errors::CommandFailure;
-use super::info::{Info, Untold, VERSION_MIN, Version};
-use super::link::Link;
-use super::nodes::Target;
-use super::rights::{Trial, trial_keys};
-use super::settings::Settings;
-use super::supervisor::fetch_info;
+use self::rights::{Trial, trial_keys};
+use self::words::{FaultWords, words};
+use super::connection::{CommandFailure, Info, Link, Settings, Target, Untold, VERSION_MIN, Version, fetch_info};
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{Guard, RedisConfig, StoreUse};
 use crate::store::StoreError;
@@ -79,17 +80,17 @@ impl AuditReport {
     }
 }
 
-pub(super) fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
+fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
     Finding { severity, what: what.into(), cost: cost.to_owned(), remedy: remedy.to_owned() }
 }
 
 /// Nothing here depends on a role's lease; this only bounds how long a silent connection is waited for.
-pub(super) const LEASE_ASSUMED: Duration = Duration::from_secs(15);
+const LEASE_ASSUMED: Duration = Duration::from_secs(15);
 const PINGS: usize = 12;
 
 /// What a server is to Baton.
 #[derive(Clone, Copy)]
-pub(super) enum AuditedAs<'u> {
+enum AuditedAs<'u> {
     /// A member of a quorum.
     Member,
     /// The whole store of these, of which the first names its faults.
@@ -132,14 +133,14 @@ pub async fn audit(
 }
 
 /// What the members of a quorum are compared by.
-pub(super) struct Facts {
+struct Facts {
     pub run_id: Option<String>,
     pub version: Option<Version>,
     pub clock_offset_ms: Option<i64>,
 }
 
 /// Looks at one server, which is the whole store or a member of a quorum.
-pub(super) async fn look(
+async fn look(
     config: &RedisConfig,
     settings: &Settings,
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
