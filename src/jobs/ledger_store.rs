@@ -298,7 +298,7 @@ mod tests {
         let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
         let ledgers = Ledgers::new(store, telemetry.clone(), clock);
         let counts = || {
-            let text = telemetry.metrics().render(&[], true).unwrap();
+            let text = telemetry.metrics().render(Default::default(), true).unwrap();
             ["job_open", "job_write", "job_read"].map(|word| {
                 let series =
                     format!("baton_store_command_duration_seconds_count{{command=\"{word}\",outcome=\"ok\"}} ");

@@ -407,7 +407,7 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(30), settled).await.expect("it ends");
         assert_eq!(team.roles().all().len(), after.len());
-        let text = team.surroundings.telemetry.metrics().render(&[], true).expect("it can be shown");
+        let text = team.surroundings.telemetry.metrics().render(Default::default(), true).expect("it can be shown");
         let series = "baton_store_command_duration_seconds_count{command=\"presence\",outcome=\"ok\"} ";
         let count = text.lines().find_map(|line| line.strip_prefix(series)?.parse::<u64>().ok());
         assert!(count.is_some_and(|count| count > 0), "the old one's word is counted: {count:?}");

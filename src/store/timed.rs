@@ -68,7 +68,7 @@ mod tests {
             let answer = error.map_or(Ok(7), Err);
             let request = std::future::ready(answer.clone());
             assert_eq!(timed(&telemetry, &clock, StoreCommand::Purge, None, request).await, answer);
-            let exposed = telemetry.metrics().render(&[], true).unwrap();
+            let exposed = telemetry.metrics().render(Default::default(), true).unwrap();
             let changed = |family: &str| {
                 let lines = exposed.lines().filter(|line| line.starts_with(family) && !line.ends_with(" 0"));
                 lines.map(str::to_owned).collect::<Vec<_>>()

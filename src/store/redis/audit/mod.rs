@@ -134,9 +134,9 @@ pub async fn audit(
 
 /// What the members of a quorum are compared by.
 struct Facts {
-    pub run_id: Option<String>,
-    pub version: Option<Version>,
-    pub clock_offset_ms: Option<i64>,
+    run_id: Option<String>,
+    version: Option<Version>,
+    clock_offset_ms: Option<i64>,
 }
 
 /// Looks at one server, which is the whole store or a member of a quorum.

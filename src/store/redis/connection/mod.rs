@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   CommandRoutes ──> Connection, one for each slot ──> Link, one client of fred
-//!                         └── supervisor: opens the next, at a master that Nodes or Sentinels name, and checks its Info
+//!                      └── supervisor: opens the next, where Nodes or Sentinels say, and checks its Info
 //! ```
 
 mod cluster;
