@@ -9,7 +9,7 @@
 //!
 //! A store carries requests to where things are kept and brings the replies back; it decides nothing, and says by no
 //! default which rules it keeps. It never retries by itself: a request that got no answer in time is
-//! [`StoreError::Unknown`], and who asked decides what follows. [`timed`] counts requests, where they are awaited.
+//! [`StoreError::Unknown`], and who asked decides what follows. [`timed()`] counts requests, where they are awaited.
 
 pub mod kubernetes;
 pub mod memory;
