@@ -27,9 +27,8 @@ use crate::jobs::{self, JobService};
 use crate::locks::{self, LockDesk, LockSettings};
 use crate::pod::{Departures, Extras, Will};
 use crate::role::{self, Membership, Roles, Surroundings, Team};
-use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::redis::SetupError;
-use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
+use crate::store::{LedgerStore, LockStore, ShortestLease, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
 
 use stores::lease_min;
@@ -109,18 +108,18 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Starts to campaign for the roles of `config` in `store`.
-    pub async fn start(config: Config, store: Arc<dyn LeaseStore>, ground: &Ground) -> Self {
+    /// Starts to campaign for the roles of `config` in this store.
+    pub async fn start(config: Config, store: &Opened, ground: &Ground) -> Self {
         let metrics = Arc::new(Metrics::new(wall_time()));
         let traces = Traces::from_env(&config.identity);
-        let telemetry = Telemetry::new(Arc::clone(&metrics)).with_traces(traces.clone());
-        let store = Measured::new(store, Arc::clone(&metrics), Arc::clone(&ground.clock)).with_traces(traces);
-        let store: Arc<dyn LeaseStore> = Arc::new(store);
-        let (health, store_health) = (store.health(), store.health());
-        metrics.store_members(&store.members().borrow());
-        tokio::spawn(count_members(store.members(), Arc::clone(&metrics)));
+        let telemetry = Telemetry::new(Arc::clone(&metrics)).with_traces(traces);
+        let (health, store_health) = (store.leases.health(), store.leases.health());
+        if let Some(members) = &store.members {
+            metrics.store_members(&members.borrow());
+            tokio::spawn(count_members(members.clone(), metrics));
+        }
         let surroundings = Surroundings {
-            store,
+            store: Arc::clone(&store.leases),
             clock: Arc::clone(&ground.clock),
             telemetry: telemetry.clone(),
             stall: Arc::clone(&ground.stall),
@@ -128,7 +127,8 @@ impl Replica {
         let mut entropy = Entropy::from_system();
         let session = entropy.session();
         let guard = guards(&config.store);
-        let membership = Membership { identity: Arc::clone(&config.identity), session, guard };
+        let (identity, presence) = (Arc::clone(&config.identity), store.presence.clone());
+        let membership = Membership { identity, session, guard, presence };
         // Before it campaigns: whoever leads has left it.
         let will = Will::leave(&config, session);
         let departures = Departures::start(&config, &ground.clock, entropy.seed());
@@ -269,8 +269,6 @@ impl Locks {
             waiters_max: config.locks.max_waiters as usize,
         };
         let clock = Arc::clone(&replica.clock);
-        let metrics = Arc::clone(replica.telemetry.metrics());
-        let store = Arc::new(MeasuredLocks::new(store, metrics, Arc::clone(&clock)));
         let (desk, attendant) =
             LockDesk::open(store, settings, clock, replica.telemetry.clone(), Entropy::from_system());
         Self { desk, attendant }
@@ -294,8 +292,6 @@ impl Jobs {
     async fn open(store: Arc<dyn LedgerStore>, replica: &Replica) -> Self {
         let identity = Arc::clone(&replica.config.identity);
         let (clock, telemetry) = (Arc::clone(&replica.clock), replica.telemetry.clone());
-        let store = MeasuredLedgers::new(store, Arc::clone(telemetry.metrics()), Arc::clone(&clock));
-        let store: Arc<dyn LedgerStore> = Arc::new(store);
         let (service, listener) = JobService::open(store, identity, clock, telemetry, Entropy::from_system());
         let jobs = Self { service, listener };
         jobs.follow(replica).await;
@@ -325,14 +321,14 @@ impl App {
         let api_listener = bind("api.listen", config.api.listen)?;
         let telemetry_listener = bind("telemetry.listen", config.telemetry.listen)?;
         let token = config.api.token.clone();
-        let lease_min = stores.lease_min;
-        let replica = Replica::start(config, stores.leases, ground).await;
-        for (of, health) in stores.own {
+        let Stores { opened, own, lease_min } = stores;
+        let replica = Replica::start(config, &opened, ground).await;
+        for (of, health) in own {
             replica.telemetry.metrics().own_store_up(of, *health.borrow() == StoreHealth::Up);
             tokio::spawn(tell_health(of, health, replica.telemetry.clone()));
         }
-        let locks = stores.locks.map(|store| Locks::open(store, &replica));
-        let jobs = match stores.ledgers {
+        let locks = opened.locks.map(|store| Locks::open(store, &replica));
+        let jobs = match opened.ledgers {
             Some(store) => Some(Jobs::open(store, &replica).await),
             None => None,
         };

@@ -7,7 +7,7 @@
 //! | 0 | [`protocol`]: who leads, until when, under which token; pure | the page of the module is the specification |
 //! | 1 | [`base`]: what every room needs | `base::clock::Clock` |
 //! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`], [`kube`] | `config::Config::load` |
-//! | 2 | [`store`]: one trait, its adapters for Redis and for this process | `store::LeaseStore` |
+//! | 2 | [`store`]: what is asked of a store, and the four there are | `store::LeaseStore` |
 //! | 3 | [`role`]: the task that drives one election, and its handle | `role::RoleHandle::answer` |
 //! | 4 | [`api`], [`admin`]: listeners; [`locks`], [`jobs`], [`pod`] | `api::serve`, `locks::LockDesk` |
 //! | 5 | [`app`]: the only file that knows all parts | `app::run` |

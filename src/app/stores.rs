@@ -11,43 +11,44 @@ use crate::config::{Config, QuorumConfig, RoleConfig, StoreConfig, StoreUse};
 use crate::protocol::LEASE_DURATION_MIN;
 use crate::store::kubernetes::KubernetesStore;
 use crate::store::memory::MemoryStore;
-use crate::store::quorum::{Member, QuorumStore};
+use crate::store::quorum::{QuorumMember, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
-use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
+use crate::store::{LeaseStore, LedgerStore, LockStore, PresenceStore, ShortestLease, StoreHealth};
 
 /// An opened store: one connection to it, seen from its sides.
 #[derive(Clone)]
 pub struct Opened {
-    /// Its leases, not measured yet.
+    /// Its leases.
     pub leases: Arc<dyn LeaseStore>,
-    /// Its locks, if it has any.
+    /// Which members of a quorum count at the moment; none of other stores.
+    pub members: Option<watch::Receiver<Vec<bool>>>,
+    /// Who takes part in roles that are split; none of a store that [`StoreConfig::without_shards`] tells of.
+    pub presence: Option<Arc<dyn PresenceStore>>,
+    /// Its locks; none of a store that [`StoreConfig::without_locks`] tells of.
     pub locks: Option<Arc<dyn LockStore>>,
-    /// Its ledgers of jobs, if it has any; not measured yet.
+    /// Its ledgers of jobs; none of a store that [`StoreConfig::without_jobs`] tells of.
     pub ledgers: Option<Arc<dyn LedgerStore>>,
 }
 
 impl Opened {
-    fn new<S: LeaseStore + LockStore + LedgerStore>(store: S) -> Self {
+    /// A store that has everything.
+    fn whole<S: LeaseStore + PresenceStore + LockStore + LedgerStore>(store: S) -> Self {
         let store = Arc::new(store);
-        let locks = Some(Arc::clone(&store) as Arc<dyn LockStore>);
-        Self { leases: Arc::clone(&store) as Arc<dyn LeaseStore>, locks, ledgers: Some(store) }
-    }
-
-    /// Of a store that [`StoreConfig::without_locks`] and [`StoreConfig::without_jobs`] tell of.
-    fn of_leases<S: LeaseStore>(store: S) -> Self {
-        Self { leases: Arc::new(store), locks: None, ledgers: None }
+        Self {
+            leases: Arc::clone(&store) as _,
+            members: None,
+            presence: Some(Arc::clone(&store) as _),
+            locks: Some(Arc::clone(&store) as _),
+            ledgers: Some(store),
+        }
     }
 }
 
 /// All that a replica keeps anything in.
 #[derive(Clone)]
 pub struct Stores {
-    /// The leases of roles, not measured yet.
-    pub leases: Arc<dyn LeaseStore>,
-    /// Locks, if there are any.
-    pub locks: Option<Arc<dyn LockStore>>,
-    /// Ledgers of jobs, if there are any; not measured yet.
-    pub ledgers: Option<Arc<dyn LedgerStore>>,
+    /// Each where it is kept.
+    pub opened: Opened,
     /// How those stores are that locks or ledgers have for themselves.
     pub own: Vec<(StoreUse, watch::Receiver<StoreHealth>)>,
     /// What connections go by.
@@ -62,18 +63,18 @@ pub struct Stores {
 /// A URL or a TLS file that cannot be used.
 pub fn open_stores(config: &Config, clock: &SharedClock) -> Result<Stores, SetupError> {
     let lease_min = ShortestLease::from(lease_min(&config.roles));
-    let Opened { leases, locks, ledgers } = open(config, StoreUse::Leases, &lease_min, clock)?;
-    let mut stores = Stores { leases, locks, ledgers, own: Vec::new(), lease_min };
+    let mut opened = open(config, StoreUse::Leases, &lease_min, clock)?;
+    let mut own = Vec::new();
     for (of, _) in config.stores().skip(1) {
-        let opened = open(config, of, &stores.lease_min, clock)?;
-        stores.own.push((of, opened.leases.health()));
+        let store = open(config, of, &lease_min, clock)?;
+        own.push((of, store.leases.health()));
         match of {
             StoreUse::Leases => {}
-            StoreUse::Locks => stores.locks = opened.locks,
-            StoreUse::Jobs => stores.ledgers = opened.ledgers,
+            StoreUse::Locks => opened.locks = store.locks,
+            StoreUse::Jobs => opened.ledgers = store.ledgers,
         }
     }
-    Ok(stores)
+    Ok(Stores { opened, own, lease_min })
 }
 
 /// The store that these are in, for who needs no other.
@@ -95,15 +96,19 @@ fn open(config: &Config, of: StoreUse, roles: &ShortestLease, clock: &SharedCloc
     Ok(match config.store_of(of) {
         StoreConfig::Redis(redis) => {
             let connected = RedisStore::connect(redis, lease_min, seed);
-            Opened::new(connected.map_err(|error| error.in_section(section(config, of), "url"))?)
+            Opened::whole(connected.map_err(|error| error.in_section(section(config, of), "url"))?)
         }
-        StoreConfig::Quorum(quorum) => Opened::of_leases(open_quorum(quorum, &lease_min, clock)?),
+        StoreConfig::Quorum(quorum) => {
+            let store = open_quorum(quorum, &lease_min, clock)?;
+            let members = Some(store.members());
+            Opened { leases: Arc::new(store), members, presence: None, locks: None, ledgers: None }
+        }
         StoreConfig::Kubernetes(leases) => {
             let store = Arc::new(KubernetesStore::new(leases, lease_min, seed));
-            let ledgers = Some(Arc::clone(&store) as Arc<dyn LedgerStore>);
-            Opened { leases: store, locks: None, ledgers }
+            let leases = Arc::clone(&store) as _;
+            Opened { leases, members: None, presence: None, locks: None, ledgers: Some(store) }
         }
-        StoreConfig::Memory => Opened::new(MemoryStore::new(Arc::clone(clock))),
+        StoreConfig::Memory => Opened::whole(MemoryStore::new(Arc::clone(clock))),
     })
 }
 
@@ -127,6 +132,6 @@ fn open_quorum(
     let lists: Arc<str> = config.lists().into();
     let connect = |member| RedisMember::connect(member, Arc::clone(&lists), lease_min.clone(), entropy.seed());
     let members: Vec<RedisMember> = config.members.iter().map(connect).collect::<Result<_, _>>()?;
-    let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn Member>).collect();
+    let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn QuorumMember>).collect();
     Ok(QuorumStore::new(members, config.seats(), config.command_timeout(), Arc::clone(clock)))
 }

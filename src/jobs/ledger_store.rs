@@ -15,12 +15,14 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base::Subscription;
+use crate::base::clock::SharedClock;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
     Attempt, Ending, Failure, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, Slot, Stored, Suspension, Wall,
     WriteReply, WriteRequest,
 };
-use crate::store::{JobNews, LedgerStore, StoreError};
+use crate::store::{JobNews, LedgerStore, StoreError, timed};
+use crate::telemetry::{StoreCommand, Telemetry};
 
 /// What this release writes. It reads nothing else.
 const VERSION: u32 = 1;
@@ -42,16 +44,29 @@ pub enum LedgerError {
 }
 
 /// Every ledger of the store.
-pub(super) struct Ledgers(Arc<dyn LedgerStore>);
+pub(super) struct Ledgers {
+    store: Arc<dyn LedgerStore>,
+    telemetry: Telemetry,
+    clock: SharedClock,
+}
 
 impl Ledgers {
-    pub(super) fn new(store: Arc<dyn LedgerStore>) -> Self {
-        Self(store)
+    /// Those in `store`; requests are timed by `clock`.
+    pub(super) fn new(store: Arc<dyn LedgerStore>, telemetry: Telemetry, clock: SharedClock) -> Self {
+        Self { store, telemetry, clock }
+    }
+
+    async fn timed<T>(
+        &self,
+        command: StoreCommand,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timed(&self.telemetry, &self.clock, command, None, request).await
     }
 
     /// A leader's first look in its term: shuts the ledger to every earlier term.
     pub(super) async fn open(&self, job: &JobName, term: Token) -> Result<OpenReply<Ledger>, LedgerError> {
-        self.0.open(job, term).await?.try_map(|body| decode(job, &body))
+        self.timed(StoreCommand::JobOpen, self.store.open(job, term)).await?.try_map(|body| decode(job, &body))
     }
 
     /// Puts a ledger in the place of the one that the writer knows.
@@ -62,17 +77,19 @@ impl Ledgers {
     ) -> Result<WriteReply<Ledger>, LedgerError> {
         let WriteRequest { token, base, body } = request;
         let request = WriteRequest { token, base, body: encode(body) };
-        self.0.write(job, request).await?.try_map(|body| decode(job, &body))
+        let written = self.timed(StoreCommand::JobWrite, self.store.write(job, request)).await?;
+        written.try_map(|body| decode(job, &body))
     }
 
     /// The ledger as it stands.
     pub(super) async fn read(&self, job: &JobName) -> Result<Option<Stored<Ledger>>, LedgerError> {
-        self.0.read(job).await?.map(|stored| stored.try_map(|body| decode(job, &body))).transpose()
+        let read = self.timed(StoreCommand::JobRead, self.store.read(job)).await?;
+        read.map(|stored| stored.try_map(|body| decode(job, &body))).transpose()
     }
 
     /// See [`LedgerStore::changes`].
     pub(super) fn changes(&self) -> Subscription<JobNews> {
-        self.0.changes()
+        self.store.changes()
     }
 }
 
@@ -270,6 +287,35 @@ fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Err
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::BootClock;
+    use crate::store::memory::MemoryStore;
+    use crate::telemetry::Metrics;
+
+    #[tokio::test]
+    async fn every_request_to_the_store_is_counted_under_its_own_word() {
+        let clock: SharedClock = Arc::new(BootClock);
+        let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH)));
+        let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
+        let ledgers = Ledgers::new(store, telemetry.clone(), clock);
+        let counts = || {
+            let text = telemetry.metrics().render(Default::default(), true).unwrap();
+            ["job_open", "job_write", "job_read"].map(|word| {
+                let series =
+                    format!("baton_store_command_duration_seconds_count{{command=\"{word}\",outcome=\"ok\"}} ");
+                text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<u64>().ok())
+            })
+        };
+        assert_eq!(counts(), [Some(0); 3], "present at zero from the start");
+        let ledger = ledger();
+        let term = Token::new(7).unwrap();
+        assert_eq!(ledgers.open(&job(), term).await, Ok(OpenReply::Opened(None)));
+        assert_eq!(counts(), [Some(1), Some(0), Some(0)]);
+        let write = WriteRequest { token: Some(term), base: None, body: &ledger };
+        assert!(matches!(ledgers.write(&job(), write).await, Ok(WriteReply::Written { .. })));
+        assert_eq!(counts(), [Some(1), Some(1), Some(0)]);
+        assert_eq!(ledgers.read(&job()).await.unwrap().unwrap().body, ledger);
+        assert_eq!(counts(), [Some(1); 3]);
+    }
 
     fn at(ms: u64) -> Wall {
         Wall::from_millis(ms)

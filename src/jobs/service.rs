@@ -101,7 +101,7 @@ impl JobService {
         telemetry: Telemetry,
         entropy: Entropy,
     ) -> (Arc<Self>, JoinHandle<()>) {
-        let ledgers = Ledgers::new(store);
+        let ledgers = Ledgers::new(store, telemetry.clone(), Arc::clone(&clock));
         let context = Arc::new(Context { ledgers, clock, telemetry, identity });
         let entropy = Mutex::new(entropy);
         let service = Arc::new(Self { context, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });

@@ -11,7 +11,7 @@ use super::waiting::Bell;
 use super::{is_exclusive, owner};
 use crate::protocol::{AcquireReply, AcquireRequest, LockGrant, LockId, LockName, Mono, Queueing, valid_span};
 use crate::store::StoreError;
-use crate::telemetry::{AcquireOutcome, LockEvent};
+use crate::telemetry::{AcquireOutcome, LockEvent, StoreCommand};
 
 /// The longest that the first in the queue goes without looking by itself. The others look later: somebody before them
 /// is to be woken first.
@@ -277,7 +277,7 @@ impl Pursuit {
         self.has_asked = true;
         let request = AcquireRequest { floor: self.core.floor(), ..(*self.request).clone() };
         let sent_at = self.core.now();
-        let reply = self.core.store.acquire(request).await;
+        let reply = self.core.timed(StoreCommand::LockAcquire, self.core.store.acquire(request)).await;
         self.judge(Offered { reply, sent_at, turn: Turn::begin(sent_at) })
     }
 

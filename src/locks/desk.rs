@@ -19,8 +19,8 @@ use crate::base::process::Entropy;
 use crate::protocol::{
     AcquireReply, Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, TICKET_SPAN, Token,
 };
-use crate::store::{LockStore, StoreError, WakeNews};
-use crate::telemetry::Telemetry;
+use crate::store::{LockStore, StoreError, WakeNews, timed};
+use crate::telemetry::{StoreCommand, Telemetry};
 
 /// How often the attendant looks after what nobody waits for, while there is anything: with nothing asked for and
 /// nothing held it sleeps.
@@ -213,7 +213,8 @@ impl LockDesk {
     /// [`Refusal::Store`].
     pub async fn inspect(&self, name: LockName) -> Result<LockInsight, Refusal> {
         let core = Arc::clone(&self.core);
-        let insight = self.core.chore(async move { core.store.inspect(name).await }).await?.map_err(Refusal::Store)?;
+        let look = async move { core.timed(StoreCommand::LockInspect, core.store.inspect(name)).await };
+        let insight = self.core.chore(look).await?.map_err(Refusal::Store)?;
         insight.holders.iter().for_each(|holder| self.core.saw(holder.token));
         Ok(insight)
     }
@@ -255,6 +256,15 @@ impl LockDesk {
 impl Core {
     pub(super) fn now(&self) -> Mono {
         self.clock.now()
+    }
+
+    /// Awaits a request to the store, and counts it.
+    pub(super) async fn timed<T>(
+        &self,
+        command: StoreCommand,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timed(&self.telemetry, &self.clock, command, None, request).await
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
@@ -417,7 +427,7 @@ impl Signs {
         self.beaten_at = now;
         let (keeper, seen_at) = (Arc::clone(core), Arc::clone(&self.seen_at));
         core.start(async move {
-            if keeper.store.beat(keeper.session).await.is_err() {
+            if keeper.timed(StoreCommand::LockBeat, keeper.store.beat(keeper.session)).await.is_err() {
                 return;
             }
             let seen = Mono::from_nanos(seen_at.swap(keeper.now().as_nanos(), Ordering::Relaxed));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::desk::Core;
 use crate::protocol::{AcquireReply, AcquireRequest, HandOverRequest, LockReleaseReply, LockReleaseRequest, Mono};
 use crate::store::{HandedOver, StoreError};
+use crate::telemetry::StoreCommand;
 
 /// How often in a row a lock is handed over here while others may wait for it elsewhere.
 pub(super) const TURN_MAX: u32 = 32;
@@ -53,7 +54,7 @@ impl Core {
         let acquire = AcquireRequest { floor: self.floor(), ..(*offer.request).clone() };
         let sent_at = self.now();
         let request = HandOverRequest { release: release.clone(), acquire, yields: turn.is_over(sent_at) };
-        let (released, reply) = match self.store.hand_over(request).await {
+        let (released, reply) = match self.timed(StoreCommand::LockHandOver, self.store.hand_over(request)).await {
             Ok(HandedOver { released, acquired }) => (Some(released), acquired),
             // It asks again by itself: it may have it.
             Err(error) => (None, Err(error)),

@@ -14,7 +14,7 @@ use crate::protocol::{
     TICKET_SPAN, valid_span,
 };
 use crate::store::StoreError;
-use crate::telemetry::LockEvent;
+use crate::telemetry::{LockEvent, StoreCommand};
 
 /// How long an app waits for the answer to an extension or a release while the store does not answer.
 const ANSWER_SPAN: Duration = Duration::from_secs(5);
@@ -142,7 +142,8 @@ impl Core {
         let names = known.as_ref().map_or_else(|| vec![name.clone()], |entry| entry.names.clone());
         let restore = known.as_ref().map(|entry| entry.restore(self.session, &self.settings.identity));
         let guard = self.settings.guard;
-        match self.store.extend(ExtendRequest { names, id, lease, restore, guard }).await {
+        let request = ExtendRequest { names, id, lease, restore, guard };
+        match self.timed(StoreCommand::LockExtend, self.store.extend(request)).await {
             Ok(ExtendReply::Extended { token, holds, lease, restored }) => {
                 self.saw(token);
                 let valid_until = sent_at + valid_span(lease);
@@ -185,7 +186,10 @@ impl Core {
         };
         let reply = match handed {
             Some(reply) => reply,
-            None => self.insist(until, || self.store.release(request.clone())).await.map_err(Refusal::Store)?,
+            None => {
+                let release = || self.timed(StoreCommand::LockRelease, self.store.release(request.clone()));
+                self.insist(until, release).await.map_err(Refusal::Store)?
+            }
         };
         match reply {
             LockReleaseReply::Released { holds } => {
@@ -215,14 +219,15 @@ impl Core {
         self.start(async move {
             let until = core.now() + lease.max(TICKET_SPAN);
             let request = CancelRequest { names, session: core.session, id };
+            let cancel = || core.timed(StoreCommand::LockCancel, core.store.cancel(request.clone()));
             // What cannot be cancelled ends by its lease.
-            let _ = core.insist(until, || core.store.cancel(request.clone())).await;
+            let _ = core.insist(until, cancel).await;
             if unsure {
                 tokio::select! {
                     () = tokio::time::sleep(STRAY_SPAN) => {}
                     () = core.stopping() => {}
                 }
-                let _ = core.insist(until, || core.store.cancel(request.clone())).await;
+                let _ = core.insist(until, cancel).await;
             }
             core.represent(&request.names);
             core.count_held();

@@ -17,8 +17,8 @@ use crate::base::{Complaint, Subscription, Turn};
 use crate::protocol::{
     Action, Attempts, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
 };
-use crate::store::{LeaseStore, News, StoreError, StoreHealth};
-use crate::telemetry::{SystemEvent, Telemetry};
+use crate::store::{LeaseStore, News, StoreError, StoreHealth, timed};
+use crate::telemetry::{StoreCommand, SystemEvent, Telemetry};
 
 /// How many commands may wait for the task.
 const COMMANDS: usize = 64;
@@ -70,6 +70,18 @@ pub struct Surroundings {
     pub telemetry: Telemetry,
     /// Whether the process stood still.
     pub stall: Arc<StallWatch>,
+}
+
+impl Surroundings {
+    /// Awaits a request about a role, and counts it.
+    pub(super) async fn timed<T>(
+        &self,
+        command: StoreCommand,
+        role: &RoleName,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timed(&self.telemetry, &self.clock, command, Some(role), request).await
+    }
 }
 
 /// An answer for the election, and why the store refused, if it did.
@@ -137,7 +149,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         Arc::clone(&heartbeat),
     );
     let mut driver = Driver {
-        news: surroundings.store.listen_but(&spec.name, spec.session),
+        news: surroundings.store.subscribe(&spec.name, Some(spec.session)),
         name: spec.name,
         election,
         surroundings,
@@ -177,20 +189,20 @@ impl Driver {
     /// time.
     fn obey(&mut self, now: Mono) {
         while let Some(action) = self.election.poll_action() {
-            let (store, role) = (Arc::clone(&self.surroundings.store), self.name.clone());
+            let (via, role) = (self.surroundings.clone(), self.name.clone());
             match action {
                 Action::Campaign { id, request } => self.replies.push(Box::pin(async move {
-                    let reply = store.campaign(&role, request).await;
+                    let reply = via.timed(StoreCommand::Campaign, &role, via.store.campaign(&role, request)).await;
                     let refusal = refusal(&reply);
                     (Input::Campaigned { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Renew { id, request } => self.replies.push(Box::pin(async move {
-                    let reply = store.renew(&role, request).await;
+                    let reply = via.timed(StoreCommand::Renew, &role, via.store.renew(&role, request)).await;
                     let refusal = refusal(&reply);
                     (Input::Renewed { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Release { id, request } => self.replies.push(Box::pin(async move {
-                    let reply = store.release(&role, request).await;
+                    let reply = via.timed(StoreCommand::Release, &role, via.store.release(&role, request)).await;
                     let refusal = refusal(&reply);
                     (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),

@@ -17,8 +17,8 @@ use crate::base::{Complaint, Turn};
 use crate::protocol::{
     Balance, Dice, Member, Mine, Mono, Orders, Portion, PresenceRequest, RoleName, SessionId, State, Timing,
 };
-use crate::store::{StoreError, StoreHealth};
-use crate::telemetry::SystemEvent;
+use crate::store::{PresenceStore, StoreError, StoreHealth};
+use crate::telemetry::{StoreCommand, SystemEvent};
 
 /// After a change, how long to wait for others that come with it. At random, so that the replicas do not all ask in
 /// one moment.
@@ -45,6 +45,8 @@ pub(super) struct SpreadSpec {
     pub timing: Timing,
     /// Seeds the spreading of requests.
     pub seed: u64,
+    /// Where the replicas find each other.
+    pub presence: Arc<dyn PresenceStore>,
 }
 
 struct Spreader {
@@ -123,7 +125,8 @@ impl Spreader {
     async fn ask(&self, portion: Option<Portion>) -> Result<Vec<Member>, StoreError> {
         let span = Balance::span(&self.spec.timing);
         let request = PresenceRequest { session: self.spec.session, portion, span };
-        self.surroundings.store.presence(&self.spec.role, request).await
+        let SpreadSpec { role, presence, .. } = &self.spec;
+        self.surroundings.timed(StoreCommand::Presence, role, presence.presence(role, request)).await
     }
 
     /// Logs why the store refuses, once for each reason. A store that is down is logged already.

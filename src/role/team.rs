@@ -15,9 +15,10 @@ use super::shards::{Shards, SpreadSpec, spread};
 use crate::base::process::Entropy;
 use crate::config::{AppCheck, RoleConfig};
 use crate::protocol::{Attempts, Balance, RoleName, SessionId, Timing};
+use crate::store::PresenceStore;
 
 /// What all roles of a replica have in common.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Membership {
     /// This replica's name for people.
     pub identity: Arc<str>,
@@ -25,6 +26,8 @@ pub struct Membership {
     pub session: SessionId,
     /// False for `guard: off`.
     pub guard: bool,
+    /// Where the replicas of a role that is split find each other; none where roles cannot be split.
+    pub presence: Option<Arc<dyn PresenceStore>>,
 }
 
 /// How many roles are told something before others get their turn.
@@ -210,6 +213,7 @@ impl Team {
 
     /// Has the shards of every role that is split spread over the replicas.
     fn split(&mut self, new: &[RoleConfig]) {
+        let Some(presence) = &self.membership.presence else { return };
         let mut roles: BTreeMap<RoleName, (Timing, Shards)> = BTreeMap::new();
         for config in new.iter().filter(|config| config.name.shard_number().is_some()) {
             let (_, shards) = roles.entry(config.name.role()).or_insert((config.timing, Shards::default()));
@@ -223,7 +227,7 @@ impl Team {
             }
             let (sender, receiver) = watch::channel(shards);
             let (session, seed) = (self.membership.session, self.entropy.seed());
-            let spec = SpreadSpec { role: role.clone(), session, timing, seed };
+            let spec = SpreadSpec { role: role.clone(), session, timing, seed, presence: Arc::clone(presence) };
             let (surroundings, name) = (self.surroundings.clone(), role.clone());
             self.tasks.spawn(async move {
                 spread(spec, surroundings, receiver).await;
@@ -330,14 +334,16 @@ mod tests {
     /// A team on a store of its own.
     fn team() -> Team {
         let clock: SharedClock = Arc::new(BootClock);
+        let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
+        let presence = Some(Arc::clone(&store) as Arc<dyn PresenceStore>);
         let surroundings = Surroundings {
-            store: Arc::new(MemoryStore::new(Arc::clone(&clock))),
+            store,
             clock: Arc::clone(&clock),
             telemetry: Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH))),
             stall: Arc::new(StallWatch::new(clock)),
         };
         let mut entropy = Entropy::from_system();
-        let membership = Membership { identity: "web-0".into(), session: entropy.session(), guard: true };
+        let membership = Membership { identity: "web-0".into(), session: entropy.session(), guard: true, presence };
         Team::new(membership, surroundings, entropy)
     }
 
@@ -401,6 +407,10 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(30), settled).await.expect("it ends");
         assert_eq!(team.roles().all().len(), after.len());
+        let text = team.surroundings.telemetry.metrics().render(Default::default(), true).expect("it can be shown");
+        let series = "baton_store_command_duration_seconds_count{command=\"presence\",outcome=\"ok\"} ";
+        let count = text.lines().find_map(|line| line.strip_prefix(series)?.parse::<u64>().ok());
+        assert!(count.is_some_and(|count| count > 0), "the old one's word is counted: {count:?}");
     }
 
     #[test]

@@ -1,13 +1,21 @@
-//! Where leases are kept: one trait, and its adapters.
+//! Where leases, locks and the ledgers of jobs are kept: what is asked of a store, and the stores.
 //!
-//! An adapter carries requests to its store and brings the replies back; it decides nothing. It never retries by
-//! itself: a request that got no answer in time is [`StoreError::Unknown`], and the election decides what follows.
+//! | | [`LeaseStore`] | [`PresenceStore`] | [`LockStore`] | [`LedgerStore`] |
+//! |---|---|---|---|---|
+//! | [`redis`]: one Redis, those behind Sentinels, a cluster | yes | yes | yes | yes |
+//! | [`quorum`]: several of them that know nothing of each other | yes | | | |
+//! | [`kubernetes`]: Lease objects | yes | | | yes |
+//! | [`memory`]: this process | yes | yes | yes | yes |
+//!
+//! A store carries requests to where things are kept and brings the replies back; it decides nothing, and says by no
+//! default which rules it keeps. It never retries by itself: a request that got no answer in time is
+//! [`StoreError::Unknown`], and who asked decides what follows. [`timed()`] counts requests, where they are awaited.
 
 pub mod kubernetes;
-pub mod measured;
 pub mod memory;
 pub mod quorum;
 pub mod redis;
+mod timed;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +25,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+pub use timed::timed;
+
 use crate::base::Subscription;
 use crate::base::subscription::Lossy;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
@@ -24,7 +34,7 @@ use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
     ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Member,
     PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
-    Token,
+    Token, TokensExhausted,
 };
 
 /// How long a command that is run once waits for a connection: longer than any connect that succeeds.
@@ -70,50 +80,33 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Gives a lease back (R7).
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError>;
 
-    /// Begins to listen to a role (R8) until the receiver is dropped. A slow receiver loses messages, then
-    /// hears [`News::Gap`]. May be called before the store is reachable.
-    fn listen(&self, role: &RoleName) -> Subscription<News>;
-
-    /// The same for one to whom it is no news what its own session does: a store may leave that out.
-    fn listen_but(&self, role: &RoleName, _own: SessionId) -> Subscription<News> {
-        self.listen(role)
-    }
+    /// Begins to hear of a role (R8) until the receiver is dropped. A slow receiver loses messages, then hears
+    /// [`News::Gap`]. May be called before the store is reachable. What the session `but` does is no news to whoever
+    /// asks, so that a store may leave it out.
+    fn subscribe(&self, role: &RoleName, but: Option<SessionId>) -> Subscription<News>;
 
     /// What is known of the store's well-being; changes are pushed.
     fn health(&self) -> watch::Receiver<StoreHealth>;
 
-    /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
-    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
-
-    /// Says that this replica takes part in a role that is split over shards, and what it leads of it, and asks who
-    /// else does: in the order of their sessions, this replica included. A hint for [`crate::protocol::Balance`];
-    /// nothing that must be safe rests on it.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`] by a store that keeps nothing of the kind (`StoreConfig::without_shards` in the
-    /// configuration).
-    async fn presence(&self, role: &RoleName, _request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
-        Err(StoreError::Refused { reason: format!("it does not tell who takes part in the shards of {role}") })
-    }
-
     /// What works, but not as well as it should: for people, and without secrets. It is told beside every reason for
     /// not leading.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Which members of a quorum count at the moment; empty where there are none. Changes are pushed.
-    fn members(&self) -> watch::Receiver<Vec<bool>> {
-        watch::Sender::default().subscribe()
-    }
+    fn notes(&self) -> Vec<String>;
 
     /// The rules under which an election runs on this store.
-    fn rules(&self) -> Rules {
-        Rules::REDIS
-    }
+    fn rules(&self) -> Rules;
 
-    /// How long a request may take at the most. Shorter than every renewal period.
-    fn command_timeout(&self) -> Duration;
+    /// Forgets everything about a role that is no longer configured, its token included; refused while it has a lease.
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError>;
+}
+
+/// A store in which the replicas of a role that is split over shards find each other. Not every store is one
+/// (`StoreConfig::without_shards` in the configuration). Futures end as a [`LeaseStore`]'s do.
+#[async_trait]
+pub trait PresenceStore: Send + Sync + 'static {
+    /// Says that this replica takes part in a role, and what it leads of it, and asks who else does: in the order of
+    /// their sessions, this replica included. A hint for [`crate::protocol::Balance`]; nothing that must be safe rests
+    /// on it.
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError>;
 }
 
 /// What both halves of a handover came to.
@@ -252,6 +245,15 @@ pub enum StoreHealth {
     Up,
 }
 
+/// Pushes what is another than before, and says whether it was.
+fn push_change<T: PartialEq>(to: &watch::Sender<T>, value: T) -> bool {
+    to.send_if_modified(|present| {
+        let changed = *present != value;
+        *present = value;
+        changed
+    })
+}
+
 /// The outcome of [`LeaseStore::purge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purge {
@@ -292,4 +294,12 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+/// Where tokens are made of this machine's clock.
+impl From<TokensExhausted> for StoreError {
+    fn from(TokensExhausted: TokensExhausted) -> Self {
+        let reason = "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned();
+        Self::Refused { reason }
+    }
 }

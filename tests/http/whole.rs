@@ -7,7 +7,6 @@ use baton::base::process::{Entropy, StallWatch};
 use baton::protocol::Timing;
 use baton::role::{RoleSpec, Surroundings, role};
 use baton::store::LeaseStore;
-use baton::store::measured::Measured;
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
 
@@ -44,8 +43,7 @@ fn replica(identity: &str, store: Arc<dyn LeaseStore>, metrics: &Arc<Metrics>) -
 #[tokio::test]
 async fn a_resignation_over_http_makes_the_other_replica_lead_with_a_greater_token() {
     let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
-    let memory = Measured::new(Arc::new(MemoryStore::new(clock())), Arc::clone(&metrics), clock());
-    let store: Arc<dyn LeaseStore> = Arc::new(memory);
+    let store: Arc<dyn LeaseStore> = Arc::new(MemoryStore::new(clock()));
     let mut servers = Vec::new();
     for identity in ["web-0", "web-1"] {
         let server = Server::start(&[]).await;
@@ -75,6 +73,8 @@ async fn a_resignation_over_http_makes_the_other_replica_lead_with_a_greater_tok
         ("baton_transitions_total{role=\"scheduler\"} ", 2),
         ("baton_releases_total{reason=\"resigned\",role=\"scheduler\"} ", 1),
         ("baton_campaigns_total{outcome=\"granted\",role=\"scheduler\"} ", 1),
+        ("baton_store_command_duration_seconds_count{command=\"campaign\",outcome=\"ok\"} ", 1),
+        ("baton_store_command_duration_seconds_count{command=\"renew\",outcome=\"ok\"} ", 1),
         ("baton_store_command_duration_seconds_count{command=\"release\",outcome=\"ok\"} ", 1),
     ] {
         let count = text.lines().find_map(|line| line.strip_prefix(series)).unwrap_or_else(|| panic!("{series}"));

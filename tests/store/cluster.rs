@@ -40,7 +40,7 @@ async fn a_cluster_serves_roles_of_every_node_and_messages_cross_it() {
     }
     assert_eq!(owners.len(), 3, "the names are spread over all masters");
     for role in &roles {
-        let mut news = store.listen(role);
+        let mut news = store.subscribe(role, None);
         assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
         let granted = store.campaign(role, unguarded(1, 1)).await.expect("an answer").reply;
         assert!(matches!(granted, CampaignReply::Granted { .. }), "{granted:?}");
@@ -210,7 +210,7 @@ async fn the_documented_rights_are_enough_for_a_cluster() {
     };
     let store = store_with(&user);
     until_up(&store).await;
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
     let (token, _) = win(&store, unguarded(1, 1)).await;
     assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { .. }));
@@ -224,7 +224,7 @@ async fn a_subscription_at_a_node_that_its_cluster_has_forgotten_is_made_elsewhe
     let (ear, others) = cluster.nodes.split_last().expect("there are six");
     let url = cluster.url().replace('?', &format!("?node={}:{}&", ear.host(), ear.port()));
     let (leads, waits) = (connected(&url).await, connected(&url).await);
-    let mut news = [leads.listen(&role()), waits.listen(&role())];
+    let mut news = [leads.subscribe(&role(), None), waits.subscribe(&role(), None)];
     for news in &mut news {
         assert_eq!(within("a gap", news.recv()).await, Some(News::Gap));
     }
@@ -270,7 +270,7 @@ async fn the_connection_of_a_slot_is_closed_when_its_last_role_has_gone() {
             let _ = store.campaign(name, unguarded(1, 1)).await;
         }
     };
-    let mut news: Vec<_> = names.iter().map(|name| store.listen(name)).collect();
+    let mut news: Vec<_> = names.iter().map(|name| store.subscribe(name, None)).collect();
     for news in &mut news {
         assert_eq!(within("a gap", news.recv()).await, Some(News::Gap));
     }

@@ -38,6 +38,10 @@ impl Place for InMemory {
         Arc::clone(&self.0) as Arc<dyn LeaseStore>
     }
 
+    fn presence(&self) -> Arc<dyn PresenceStore> {
+        Arc::clone(&self.0) as Arc<dyn PresenceStore>
+    }
+
     fn faults(&self) -> &'static [Fault] {
         &[]
     }
@@ -134,6 +138,10 @@ impl OnRedis {
 impl Place for OnRedis {
     fn store(&self) -> Arc<dyn LeaseStore> {
         Arc::clone(&self.store) as Arc<dyn LeaseStore>
+    }
+
+    fn presence(&self) -> Arc<dyn PresenceStore> {
+        Arc::clone(&self.store) as Arc<dyn PresenceStore>
     }
 
     fn faults(&self) -> &'static [Fault] {

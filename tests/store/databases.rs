@@ -1,7 +1,7 @@
 //! Two databases of one Redis are two stores, also with the same prefix: Redis passes every message on to all of them.
 
 use baton::store::News;
-use baton::store::quorum::Member;
+use baton::store::quorum::QuorumMember;
 use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 use testkit::wait_until;
@@ -41,8 +41,8 @@ async fn news_stay_in_their_database_and_the_first_one_has_the_plain_name() {
     let redis = RedisServer::start();
     let stores = [store_with(&in_database(&redis, 0)), store_with(&in_database(&redis, 1))];
     let member = RedisMember::connect(&in_database(&redis, 2), Arc::from(""), LEASE, 7).expect("a good configuration");
-    let mut ears = stores.each_ref().map(|store| store.listen(&role()));
-    let _member = Member::listen(&member, &role());
+    let mut ears = stores.each_ref().map(|store| store.subscribe(&role(), None));
+    let _member = QuorumMember::subscribe(&member, &role());
     for (store, ear) in stores.iter().zip(&mut ears) {
         until_up(store).await;
         assert_eq!(within("a gap", ear.recv()).await, Some(News::Gap));

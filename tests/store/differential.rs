@@ -406,7 +406,7 @@ async fn run(
 ) {
     let in_cluster = redis.command(&["INFO", "server"]).text().contains("_mode:cluster");
     let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
-    let mut news = store.listen(&role);
+    let mut news = store.subscribe(&role, None);
     assert_eq!(within("the subscription", news.recv()).await, Some(News::Gap));
     let mut pair = Pair {
         in_cluster,

@@ -143,7 +143,7 @@ async fn one_command_without_an_answer_does_not_end_a_connection_that_answers_ag
     until_up(&store).await;
     wait_until(BOUND, "one connection for commands and one to listen", || proxy.accepted() == 2).await;
     // All that the latter asks is answered: only the campaign is without an answer.
-    assert_eq!(within("the subscription", store.listen(&role()).recv()).await, Some(baton::store::News::Gap));
+    assert_eq!(within("the subscription", store.subscribe(&role(), None).recv()).await, Some(baton::store::News::Gap));
     proxy.set(Network::Stalled);
     let unknown = within("the campaign ends by itself", store.campaign(&role(), unguarded(1, 1))).await;
     assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");
@@ -239,7 +239,7 @@ async fn a_killed_connection_is_replaced() {
 async fn a_dropped_store_leaves_no_connection_behind() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let listener = store.listen(&role());
+    let listener = store.subscribe(&role(), None);
     let clients = || redis.command(&["CLIENT", "LIST"]).text().lines().count();
     wait_until(BOUND, "two connections besides ours", || clients() == 3).await;
     drop((store, listener));

@@ -59,7 +59,7 @@ async fn a_leader_writes_once_per_renewal_and_a_standby_asks_nothing() {
     let api = FakeApi::start();
     let (leader, standby) = (leases_of(&api), leases_of(&api));
     let (token, _) = won(&leader, unguarded(1, 1)).await;
-    let mut news = standby.listen(&role());
+    let mut news = standby.subscribe(&role(), None);
     assert_eq!(within("the watch", news.recv()).await, Some(News::Gap));
     let (gets, updates) = (api.count("get", NAME), api.count("update", NAME));
     for count in 0..10_u64 {
@@ -139,7 +139,7 @@ async fn an_object_deleted_under_its_leader_is_put_back_and_nobody_else_is_let_i
     let api = FakeApi::start();
     let (leader, other) = (leases_of(&api), leases_of(&api));
     let (token, _) = won(&leader, unguarded(1, 1)).await;
-    let mut news = other.listen(&role());
+    let mut news = other.subscribe(&role(), None);
     assert_eq!(within("the watch", news.recv()).await, Some(News::Gap));
     assert!(api.delete(NAME));
     assert_eq!(within("the deletion", news.recv()).await, Some(News::Gap), "no release: only something to look at");
@@ -156,7 +156,7 @@ async fn every_new_watch_begins_with_a_gap_and_misses_nothing() {
     let api = FakeApi::start();
     let (leader, standby) = (leases_of(&api), leases_of(&api));
     let (token, _) = won(&leader, unguarded(1, 1)).await;
-    let mut news = standby.listen(&role());
+    let mut news = standby.subscribe(&role(), None);
     assert_eq!(within("the watch", news.recv()).await, Some(News::Gap));
     for gone in [false, true, false] {
         let watches = api.count("watch", NAME);
@@ -183,13 +183,13 @@ async fn every_new_watch_begins_with_a_gap_and_misses_nothing() {
 async fn a_watch_that_nobody_needs_ends() {
     let api = FakeApi::start();
     let store = leases_of(&api);
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(within("the watch", news.recv()).await, Some(News::Gap));
     drop(news);
     freed(&store).await;
     let watches = api.count("watch", NAME);
     api.end_watches(false);
-    let mut again = store.listen(&role());
+    let mut again = store.subscribe(&role(), None);
     assert_eq!(within("another watch", again.recv()).await, Some(News::Gap));
     assert_eq!(api.count("watch", NAME), watches + 1);
 }

@@ -43,7 +43,7 @@ async fn a_forbidden_watch_is_told_beside_every_reason_and_replicas_look_by_them
     let api = FakeApi::start();
     let store = leases_of(&api);
     api.forbid(&["watch"]);
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     wait_until(BOUND, "it is noted", || !store.notes().is_empty()).await;
     let note = store.notes().join("; ");
     assert!(note.contains("does not let us watch") && note.contains("verbs: [watch]"), "{note}");
@@ -123,7 +123,7 @@ async fn the_first_leader_comes_without_the_right_to_watch_too() {
     let config = KubernetesConfig { command_timeout: ms(1_000), ..leases_config() };
     let lease_duration = ms(1_200);
     let store = KubernetesStore::with_kubeconfig(&config, api.kubeconfig(), lease_duration, 7);
-    let _news = store.listen(&role());
+    let _news = store.subscribe(&role(), None);
     let mut wait = Duration::ZERO;
     testkit::wait_until_async(BOUND, "an absent Lease was looked at for long enough", async || {
         // As a candidate does: not before it was told to come back.
@@ -153,7 +153,7 @@ async fn what_is_refused_for_one_role_is_asked_less_and_less_often() {
     assert_eq!(api.count("get", NAME), 1, "asked while it rests");
     assert!(store.campaign(&other, unguarded(1, 1)).await.is_ok(), "the server does its work");
     // Whoever watches is told at once when it is repaired.
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(within("the watch", news.recv()).await, Some(News::Gap));
     assert!(refused(&store).await.contains("baton.dev/session"));
     api.edit(NAME, |lease| drop(lease["metadata"].as_object_mut().unwrap().remove("annotations")));

@@ -31,8 +31,8 @@ fn subscribers(redis: &RedisServer, role: &str) -> i64 {
 async fn every_listener_hears_grant_heartbeat_and_release() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let (mut one, mut other) = (store.listen(&role()), store.listen(&role()));
-    let mut elsewhere = store.listen(&RoleName::new("other").expect("a label"));
+    let (mut one, mut other) = (store.subscribe(&role(), None), store.subscribe(&role(), None));
+    let mut elsewhere = store.subscribe(&RoleName::new("other").expect("a label"), None);
     for news in [&mut one, &mut other, &mut elsewhere] {
         assert_eq!(next(news).await, News::Gap);
     }
@@ -56,9 +56,9 @@ async fn every_listener_hears_grant_heartbeat_and_release() {
 async fn a_late_listener_is_told_of_its_gap_and_the_first_is_not_disturbed() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let mut first = store.listen(&role());
+    let mut first = store.subscribe(&role(), None);
     assert_eq!(next(&mut first).await, News::Gap);
-    let mut second = store.listen(&role());
+    let mut second = store.subscribe(&role(), None);
     assert_eq!(next(&mut second).await, News::Gap);
     let (token, count) = win(&store, unguarded(1, 1)).await;
     let grant = said(AnnouncementKind::Grant, token, count, 0, "web-1");
@@ -69,14 +69,14 @@ async fn a_late_listener_is_told_of_its_gap_and_the_first_is_not_disturbed() {
 async fn a_role_that_nobody_listens_to_is_unsubscribed() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let (one, two) = (store.listen(&role()), store.listen(&role()));
-    let mut kept = store.listen(&RoleName::new("kept").expect("a label"));
+    let (one, two) = (store.subscribe(&role(), None), store.subscribe(&role(), None));
+    let mut kept = store.subscribe(&RoleName::new("kept").expect("a label"), None);
     wait_until(BOUND, "subscribed", || subscribers(&redis, "scheduler") == 1 && subscribers(&redis, "kept") == 1).await;
     drop(one);
     drop(two);
     wait_until(BOUND, "unsubscribed", || subscribers(&redis, "scheduler") == 0).await;
     assert_eq!((subscribers(&redis, "kept"), next(&mut kept).await), (1, News::Gap));
-    let mut again = store.listen(&role());
+    let mut again = store.subscribe(&role(), None);
     assert_eq!(next(&mut again).await, News::Gap);
     win(&store, unguarded(1, 1)).await;
     assert!(matches!(next(&mut again).await, News::Said(_)));
@@ -86,7 +86,8 @@ async fn a_role_that_nobody_listens_to_is_unsubscribed() {
 async fn a_new_subscription_after_a_restart_tells_everybody_of_the_gap() {
     let mut redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let (mut one, mut other) = (store.listen(&role()), store.listen(&RoleName::new("other").expect("a label")));
+    let (mut one, mut other) =
+        (store.subscribe(&role(), None), store.subscribe(&RoleName::new("other").expect("a label"), None));
     assert_eq!((next(&mut one).await, next(&mut other).await), (News::Gap, News::Gap));
     redis.restart(Data::Lost);
     assert_eq!((next(&mut one).await, next(&mut other).await), (News::Gap, News::Gap));
@@ -100,7 +101,7 @@ async fn listening_may_begin_before_redis_is_there() {
     let mut redis = RedisServer::start();
     redis.kill();
     let store = store_with(&config(&redis.url()));
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     until_down(&store, "refused").await;
     assert!(news.try_recv().is_err(), "nothing is subscribed yet");
     redis.start_again();
@@ -112,7 +113,7 @@ async fn an_idle_subscription_in_a_black_hole_is_noticed() {
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port()).await;
     let store = impatient(&proxy.url()).await;
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(next(&mut news).await, News::Gap);
     let before = proxy.accepted();
     proxy.set(Network::Stalled);
@@ -127,7 +128,7 @@ async fn a_subscription_on_which_something_is_heard_asks_for_no_sign_of_life_and
     let redis = RedisServer::start();
     // It asks after two seconds of silence.
     let store = RedisStore::connect(&config(&redis.url()), ms(5_000), 7).expect("the configuration is good");
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(next(&mut news).await, News::Gap);
     let pings = || {
         let stats = redis.command(&["INFO", "commandstats"]).text();
@@ -150,7 +151,7 @@ async fn a_subscription_on_which_something_is_heard_asks_for_no_sign_of_life_and
 async fn a_gap_is_told_when_the_subscription_alone_was_closed() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(next(&mut news).await, News::Gap);
     redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     assert_eq!(next(&mut news).await, News::Gap);
@@ -160,7 +161,7 @@ async fn a_gap_is_told_when_the_subscription_alone_was_closed() {
 async fn foreign_messages_on_our_channel_are_not_heard() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(next(&mut news).await, News::Gap);
     for message in ["hello", "v1 grant x 1 0 ff web", "v9 grant 1 1 0 ff web", ""] {
         assert_eq!(redis.command(&["PUBLISH", "baton:{scheduler}:news", message]), Reply::Number(1));
@@ -174,7 +175,7 @@ async fn a_subscription_does_not_stay_at_a_server_that_commands_have_left() {
     let (first, second) = (RedisServer::start(), RedisServer::start());
     let proxy = Proxy::start(first.port()).await;
     let store = connected(&proxy.url()).await;
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(next(&mut news).await, News::Gap);
     // As a Service does whose pod was exchanged: what is connected stays, what connects goes elsewhere.
     proxy.lead_to(second.port());

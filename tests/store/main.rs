@@ -39,7 +39,7 @@ use baton::protocol::{
 };
 use baton::store::kubernetes::KubernetesStore;
 use baton::store::redis::RedisStore;
-use baton::store::{LeaseStore, ShortestLease, StoreError, StoreHealth};
+use baton::store::{LeaseStore, PresenceStore, ShortestLease, StoreError, StoreHealth};
 use secrecy::SecretString;
 use testkit::kubernetes::FakeApi;
 use testkit::{BOUND, within};

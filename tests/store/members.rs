@@ -8,7 +8,7 @@ use baton::protocol::{
     Server, StoreTime,
 };
 use baton::store::News;
-use baton::store::quorum::Member;
+use baton::store::quorum::QuorumMember;
 use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
@@ -339,7 +339,7 @@ impl Pair<'_> {
 
 async fn run(redis: &RedisServer, members: &Members, seed: u64, seen: &mut BTreeMap<String, usize>) {
     let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
-    let mut news = members[0].1.listen(&role);
+    let mut news = members[0].1.subscribe(&role);
     assert_eq!(within("the subscription", news.recv()).await, Some(News::Gap));
     let mut pair = Pair {
         redis,

@@ -216,7 +216,7 @@ async fn the_documented_rights_are_enough() {
     rights_for(&redis, "sidecar", LEAST_RIGHTS);
     let store = store_with(&as_user(&redis, "sidecar"));
     until_up(&store).await;
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
     let (token, _) = win(&store, unguarded(1, 1)).await;
     assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { audience: 1, .. }));
@@ -272,7 +272,7 @@ async fn a_user_that_may_not_listen_is_noted() {
     rights_for(&redis, "deaf", &LEAST_RIGHTS.replace("+subscribe", ""));
     let store = store_with(&as_user(&redis, "deaf"));
     until_up(&store).await;
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     wait_until(BOUND, "it is noted", || store.notes().iter().any(|note| note.contains("run subscribe"))).await;
     win(&store, unguarded(1, 1)).await;
     assert!(news.try_recv().is_err());

@@ -205,7 +205,7 @@ async fn a_set_whose_first_sentinel_hangs_is_used_all_the_same_and_with_the_leas
     };
     let store = RedisStore::connect(&RedisConfig { command_timeout: ms(500), ..user }, LEASE, 7).expect("good");
     wait_until_async(PATIENCE, "granted", async || store.campaign(&role(), unguarded(1, 1)).await.is_ok()).await;
-    let mut news = store.listen(&role());
+    let mut news = store.subscribe(&role(), None);
     assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
     let master = set.server(set.sentinels[1].master().expect("it answers"));
     assert_eq!(master.command(&["ACL", "LOG"]), Reply::List(Vec::new()), "nothing was denied on the way");

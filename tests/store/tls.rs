@@ -151,7 +151,7 @@ async fn behind_sentinels_every_connection_is_encrypted_and_shows_the_clients_ce
     wait_until(PATIENCE, "the other is the master", || sentinel.master() == Some(replica_port)).await;
     // Until then whoever is connected to it goes on there.
     wait_until(PAST_A_TILT, "the old master is told", || {
-        master.command(&["INFO", "replication"]).text().contains("role:slave")
+        master.ask(&["INFO", "replication"]).text().contains("role:slave")
     })
     .await;
     let count = || replica.command(&["HGET", "baton:{scheduler}:record", "count"]);

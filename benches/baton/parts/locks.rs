@@ -1,7 +1,7 @@
 //! Locks: taken and given back at once, each by itself and by many who want the same.
 //!
 //! The limit is Redis with the same two scripts and nothing before it: as many connections, each of which sends the
-//! scripts that a sidecar would send, as src/store/redis/locks/wire.rs makes them.
+//! scripts that a sidecar would send, as src/store/redis/scripts/locks.rs makes them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

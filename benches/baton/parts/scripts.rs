@@ -11,9 +11,9 @@ use baton::protocol::{
     MemberReply, Portion, PresenceRequest, Queueing, RaiseReply, RaiseRequest, ReleaseRequest, RenewReply,
     RenewRequest, RoleName, SessionId, Token,
 };
-use baton::store::quorum::Member;
+use baton::store::quorum::QuorumMember;
 use baton::store::redis::{RedisMember, RedisStore};
-use baton::store::{LeaseStore, LedgerStore, LockStore, News, StoreHealth};
+use baton::store::{LeaseStore, LedgerStore, LockStore, News, PresenceStore, StoreHealth};
 use bytes::Bytes;
 use secrecy::SecretString;
 use testkit::redis::RedisServer;
@@ -145,7 +145,7 @@ impl Stage {
         let name = |at| RoleName::new(format!("role-{at}")).expect("a good name");
         let roles: Vec<_> = (0..NAMES).map(name).collect();
         let mut stage = Self {
-            _heard: roles.iter().map(|role| store.listen(role)).collect(),
+            _heard: roles.iter().map(|role| store.subscribe(role, None)).collect(),
             terms: roles.iter().map(|_| renewal(1, 1, Token::NONE)).collect(),
             member_terms: roles.iter().map(|_| renewal(1, 1, Token::NONE)).collect(),
             revisions: vec![None; NAMES],

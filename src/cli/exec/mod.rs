@@ -99,7 +99,7 @@ async fn supervise(config: Config, grace: Grace, args: ExecArgs) -> Code {
         Err(error) => return usage(&error.to_string()),
     };
     let identity = Arc::clone(config.identity());
-    let replica = Replica::start(config, store.leases, &ground).await;
+    let replica = Replica::start(config, &store, &ground).await;
     let Some(role) = replica.roles().get(args.role.as_str()) else {
         complain(format_args!("baton exec: {} was not started: this is a bug", args.role));
         return Exit::Bug.into();

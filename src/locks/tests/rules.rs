@@ -135,3 +135,30 @@ async fn shutting_down_ends_who_waits_and_leaves_the_locks_of_who_works() {
     let insight = stage.insight().await;
     assert_eq!((insight.holders.len(), insight.waiting), (1, 0));
 }
+
+#[tokio::test]
+async fn every_request_to_the_store_is_counted_under_its_own_word() {
+    let stage = Stage::new();
+    let count = |word: &str| {
+        stage.metric(&format!("baton_store_command_duration_seconds_count{{command=\"lock_{word}\",outcome=\"ok\"}}"))
+    };
+    let words = ["acquire", "extend", "release", "hand_over", "cancel", "beat", "inspect"];
+    assert_eq!(words.map(count), [0.0; 7], "present at zero from the start");
+    let held = stage.take(want()).await;
+    let client = stage.ask(patient());
+    until("a sign of life is given", async || count("beat") > 0.0).await;
+    stage.desk.extend(lock("a"), held.id, None).await.unwrap();
+    stage.desk.inspect(lock("a")).await.unwrap();
+    stage.desk.release(lock("a"), held.id).await.unwrap();
+    let next = within(WOKEN, client).await.unwrap().unwrap();
+    stage.desk.release(lock("a"), next.id).await.unwrap();
+    let other = Stage::over(Arc::clone(&stage.store.memory), 10);
+    other.take(want()).await;
+    stage.desk.acquire(Want { wait: Duration::from_millis(50), ..want() }).await.unwrap_err();
+    until("the ticket is cancelled", async || count("cancel") > 0.0).await;
+    for (word, op) in words.into_iter().zip([Op::Acquire, Op::Extend, Op::Release, Op::HandOver, Op::Cancel]) {
+        let asked = stage.store.count(op);
+        assert!(asked > 0 && count(word) as usize == asked, "{asked} times {word}, counted {} times", count(word));
+    }
+    assert_eq!(count("inspect"), 1.0);
+}

@@ -13,7 +13,7 @@ use super::*;
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, RecordVersion, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, Stamped, StoreTime, Token,
+    ReleaseRequest, RenewReply, RenewRequest, Rules, Stamped, StoreTime, Token,
 };
 use crate::store::Purge;
 use crate::telemetry::Metrics;
@@ -71,7 +71,7 @@ impl LeaseStore for HeldStore {
         Err(StoreError::Refused { reason: "nobody leads here".to_owned() })
     }
 
-    fn listen(&self, _: &RoleName) -> Subscription<News> {
+    fn subscribe(&self, _: &RoleName, _: Option<SessionId>) -> Subscription<News> {
         let wire = self.wire.lock().take().expect("one listener");
         let mut wire = tokio::net::UnixStream::from_std(wire).expect("inside a runtime");
         let (letters, mut read) = mpsc::unbounded_channel();
@@ -93,12 +93,16 @@ impl LeaseStore for HeldStore {
         self.health.subscribe()
     }
 
-    async fn purge(&self, _: &RoleName) -> Result<Purge, StoreError> {
-        Ok(Purge::InUse)
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 
-    fn command_timeout(&self) -> Duration {
-        Duration::from_secs(1)
+    fn rules(&self) -> Rules {
+        Rules::REDIS
+    }
+
+    async fn purge(&self, _: &RoleName) -> Result<Purge, StoreError> {
+        Ok(Purge::InUse)
     }
 }
 

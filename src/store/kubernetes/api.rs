@@ -12,13 +12,13 @@ use super::{SERVER_REST, SILENCE_REST};
 use crate::base::clock::{BootClock, Clock};
 use crate::kube::{Failure, KubeClient, Object, Resource, Verb, Watch};
 use crate::protocol::Mono;
-use crate::store::{ShortestLease, StoreError, StoreHealth};
+use crate::store::{ShortestLease, StoreError, StoreHealth, push_change};
 
 /// How long a watch lasts before it is opened anew: the server's own bound is a little more.
 const WATCH_SECONDS: u32 = 280;
 
 /// See the module.
-pub(super) struct Api {
+pub(super) struct LeaseApi {
     client: KubeClient,
     timeout: Duration,
     health: watch::Sender<StoreHealth>,
@@ -32,7 +32,7 @@ const fn lease(name: &str) -> Object<'_> {
     Object { resource: Resource::LEASES, name }
 }
 
-impl Api {
+impl LeaseApi {
     /// `seed` spreads the replicas' rests.
     pub fn new(
         kubeconfig: Option<PathBuf>,
@@ -48,11 +48,6 @@ impl Api {
 
     pub fn health(&self) -> watch::Receiver<StoreHealth> {
         self.health.subscribe()
-    }
-
-    /// How long one request may take.
-    pub const fn timeout(&self) -> Duration {
-        self.timeout
     }
 
     /// When a request that begins now counts as unanswered.
@@ -126,11 +121,7 @@ impl Api {
                 self.rest.lock().begin(BootClock.now(), error, asked, self.lease_min.get() / part);
             }
         }
-        self.health.send_if_modified(|present| {
-            let changed = *present != health;
-            present.clone_from(&health);
-            changed
-        });
+        push_change(&self.health, health);
         outcome
     }
 }

@@ -4,7 +4,7 @@ use crate::base::Subscription;
 use crate::base::subscription::{Lossy, Subscribers};
 
 /// See the module.
-pub(super) struct Listeners<N> {
+pub(super) struct ObjectListeners<N> {
     each: Subscribers<N>,
     /// Somebody watches, or is about to.
     watched: bool,
@@ -12,7 +12,7 @@ pub(super) struct Listeners<N> {
     live: bool,
 }
 
-impl<N: Lossy> Listeners<N> {
+impl<N: Lossy> ObjectListeners<N> {
     pub fn new() -> Self {
         Self { each: Subscribers::default(), watched: false, live: false }
     }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn who_listens_hears_of_a_gap_once_the_watch_is_open_and_the_last_to_leave_ends_it() {
-        let mut listeners = Listeners::new();
+        let mut listeners = ObjectListeners::new();
         let (mut early, first) = listeners.add();
         assert!(first && early.try_recv().is_err(), "the watch is not open yet");
         listeners.open();

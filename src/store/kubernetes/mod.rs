@@ -2,9 +2,9 @@
 //! without Redis.
 //!
 //! ```text
-//!   KubernetesStore ── campaign, renew, release ──> decide on what was seen ──> Api: GET, POST, PUT on that version
+//!   KubernetesStore ── campaign, renew, release ──> decide on what was seen ──> LeaseApi: POST, PUT on that version
 //!         │                                              ▲        conflict: look again │
-//!         └── listen ──> watch, one per role ──> ObservedLease (known, since when) ◄┘
+//!         └── subscribe ──> watch, one per role ──> ObservedLease (known, since when) ◄┘
 //! ```
 //!
 //! The rules are in [`observed`](crate::protocol::observed); here are the requests. Three properties:
@@ -39,10 +39,10 @@ use tokio::task::AbortHandle;
 
 pub use audit::audit;
 
-use self::api::Api;
+use self::api::LeaseApi;
 use self::ledgers::Wishes;
-use self::observed::{Asks, ObservedLease, Sight, View};
-use self::watch::Watched;
+use self::observed::{Asks, LeaseView, ObservedLease, Sighting};
+use self::watch::WatchedObject;
 use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock, wall_time};
@@ -51,7 +51,7 @@ use crate::kube::Failure;
 use crate::protocol::observed::{self as rules, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
-    Stamped, StoreTime, TokensExhausted,
+    SessionId, Stamped, StoreTime, TokensExhausted,
 };
 
 /// How often one request decides anew after conflicts. Each means that somebody else got through.
@@ -71,7 +71,7 @@ const PURGE_SLACK: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub struct KubernetesStore {
-    api: Arc<Api>,
+    api: Arc<LeaseApi>,
     prefix: String,
     lease_min: ShortestLease,
     seed: u64,
@@ -133,7 +133,7 @@ impl KubernetesStore {
 
     fn with(config: &KubernetesConfig, kubeconfig: Option<PathBuf>, lease_min: ShortestLease, seed: u64) -> Self {
         Self {
-            api: Arc::new(Api::new(
+            api: Arc::new(LeaseApi::new(
                 kubeconfig,
                 config.namespace.clone(),
                 config.command_timeout,
@@ -160,7 +160,7 @@ impl KubernetesStore {
     }
 
     /// Begins to watch an object, until nobody listens to it any more. `name` spreads the watches of one replica.
-    fn watch(&self, object: Arc<impl Watched>, name: &str) {
+    fn watch(&self, object: Arc<impl WatchedObject>, name: &str) {
         let (api, notes) = (Arc::clone(&self.api), Arc::clone(&self.notes));
         let task = tokio::spawn(watch::run(api, object, notes, self.lease_min.clone(), self.seed_of(name)));
         let mut watches = self.watches.lock();
@@ -178,8 +178,8 @@ impl KubernetesStore {
         &self,
         lease: &ObservedLease,
         mut looked: bool,
-        quick: fn(&View, &R) -> bool,
-        decide: impl Fn(&View, Mono, StoreTime) -> Result<Step<R>, TokensExhausted>,
+        quick: fn(&LeaseView, &R) -> bool,
+        decide: impl Fn(&LeaseView, Mono, StoreTime) -> Result<Step<R>, TokensExhausted>,
     ) -> Result<Stamped<R>, StoreError> {
         let deadline = self.api.deadline();
         for _ in 0..DECISIONS_MAX {
@@ -194,7 +194,7 @@ impl KubernetesStore {
                 }
                 view => view?,
             };
-            let step = decide(&view, now, wall()).map_err(|TokensExhausted| exhausted())?;
+            let step = decide(&view, now, wall())?;
             match step {
                 Step::Reply(reply) if looked || quick(&view, &reply) => return Ok(stamped(reply)),
                 Step::Reply(_) => {}
@@ -213,7 +213,7 @@ impl KubernetesStore {
     async fn write(
         &self,
         lease: &ObservedLease,
-        view: &View,
+        view: &LeaseView,
         record: &LeaseRecord,
         deadline: Mono,
     ) -> Result<(), Failure> {
@@ -227,7 +227,7 @@ impl KubernetesStore {
         };
         match written {
             Ok(written) => {
-                lease.take(Sight::Object(Box::new(written)), Source::Asked(sent_at), BootClock.now());
+                lease.take(Sighting::Object(Box::new(written)), Source::Asked(sent_at), BootClock.now());
                 if !creates {
                     lease.updated();
                 }
@@ -249,23 +249,18 @@ fn too_often(name: &str) -> StoreError {
 }
 
 /// Reads the object, and notes what it is.
-async fn look(api: &Api, object: &impl Watched) -> Result<(), Failure> {
+async fn look(api: &LeaseApi, object: &impl WatchedObject) -> Result<(), Failure> {
     look_until(api, object, api.deadline()).await
 }
 
-async fn look_until(api: &Api, object: &impl Watched, deadline: Mono) -> Result<(), Failure> {
+async fn look_until(api: &LeaseApi, object: &impl WatchedObject, deadline: Mono) -> Result<(), Failure> {
     let asked_at = BootClock.now();
     let sight = match api.get(object.name(), deadline).await? {
-        Some(present) => Sight::Object(Box::new(present)),
-        None => Sight::Gone(None),
+        Some(present) => Sighting::Object(Box::new(present)),
+        None => Sighting::Gone(None),
     };
     object.take(sight, Source::Asked(asked_at), BootClock.now());
     Ok(())
-}
-
-fn exhausted() -> StoreError {
-    let reason = "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned();
-    StoreError::Refused { reason }
 }
 
 /// This machine's time of day in µs: raises tokens (R3) and tells people, and nothing is timed by it.
@@ -293,14 +288,14 @@ impl LeaseStore for KubernetesStore {
         // With an open watch what is known is as good as what would be read: a write proves it. But nothing proves
         // that an object is still absent.
         let known = lease.view().is_ok_and(|view| view.live && view.object.is_some());
-        let quick = |view: &View, reply: &CampaignReply| view.live && matches!(reply, CampaignReply::Held { .. });
+        let quick = |view: &LeaseView, reply: &CampaignReply| view.live && matches!(reply, CampaignReply::Held { .. });
         let settled = self.settle(&lease, !known, quick, |view, now, wall| {
             rules::campaign(&view.observation, &request, self.rules(), (now, wall))
         });
         let settled = settled.await;
         match &settled {
             // What ails the server as a whole, its own rest is for; and what ails this machine, no rest helps.
-            Err(error) if self.api.resting().is_none() && *error != exhausted() => {
+            Err(error) if self.api.resting().is_none() && *error != TokensExhausted.into() => {
                 lease.failed(Asks::Campaign, error, self.lease_min.get() / CAMPAIGN_REST);
             }
             Err(_) => {}
@@ -337,7 +332,7 @@ impl LeaseStore for KubernetesStore {
             .await
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
+    fn subscribe(&self, role: &RoleName, _but: Option<SessionId>) -> Subscription<News> {
         let lease = self.lease(role);
         let (listener, first) = lease.listen();
         if first {
@@ -383,10 +378,6 @@ impl LeaseStore for KubernetesStore {
 
     fn rules(&self) -> Rules {
         Rules::KUBERNETES
-    }
-
-    fn command_timeout(&self) -> Duration {
-        self.api.timeout()
     }
 }
 

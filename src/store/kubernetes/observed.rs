@@ -8,9 +8,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
 use super::lease_object;
-use super::listeners::Listeners;
+use super::listeners::ObjectListeners;
 use super::rest::Rest;
-use super::watch::{Patience, Watched};
+use super::watch::{Silence, WatchedObject};
 use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
@@ -38,7 +38,7 @@ struct State {
     renewals: Rest,
     /// What to mind about another program that takes part, and has had the object at some time.
     hasty: Option<String>,
-    listeners: Listeners<News>,
+    listeners: ObjectListeners<News>,
 }
 
 /// Who pauses after a failure.
@@ -49,7 +49,7 @@ pub(super) enum Asks {
 }
 
 /// What there is.
-pub(super) enum Sight {
+pub(super) enum Sighting {
     /// The object.
     Object(Box<Lease>),
     /// None; as of this version, if that was told.
@@ -57,7 +57,7 @@ pub(super) enum Sight {
 }
 
 /// What a decision is made on.
-pub(super) struct View {
+pub(super) struct LeaseView {
     pub observation: Observation,
     pub object: Option<Lease>,
     pub live: bool,
@@ -74,7 +74,7 @@ impl ObservedLease {
             campaigns: Rest::new(seed),
             renewals: Rest::new(!seed),
             hasty: None,
-            listeners: Listeners::new(),
+            listeners: ObjectListeners::new(),
         };
         Self { name, state: Mutex::new(state), changed: Notify::new() }
     }
@@ -83,13 +83,13 @@ impl ObservedLease {
     ///
     /// # Errors
     /// [`StoreError::Garbage`] while the object holds what Baton did not write.
-    pub fn view(&self) -> Result<View, StoreError> {
+    pub fn view(&self) -> Result<LeaseView, StoreError> {
         let state = self.state.lock();
         match &state.garbage {
             Some(garbage) => Err(garbage.clone()),
             None => {
                 let (observation, object) = (state.observation.clone(), state.object.clone());
-                Ok(View { observation, object, live: state.listeners.is_live() })
+                Ok(LeaseView { observation, object, live: state.listeners.is_live() })
             }
         }
     }
@@ -137,19 +137,19 @@ impl ObservedLease {
     }
 }
 
-impl Watched for ObservedLease {
+impl WatchedObject for ObservedLease {
     fn name(&self) -> &str {
         &self.name
     }
 
     /// Takes what was read, written or heard, and tells the listeners what it means.
-    fn take(&self, sight: Sight, source: Source, now: Mono) {
+    fn take(&self, sight: Sighting, source: Source, now: Mono) {
         let (lease, version) = match sight {
-            Sight::Object(lease) => {
+            Sighting::Object(lease) => {
                 let version = version_of(&lease);
                 (Some(*lease), version)
             }
-            Sight::Gone(version) => (None, version),
+            Sighting::Gone(version) => (None, version),
         };
         let mut state = self.state.lock();
         if !state.observation.admit(version, lease.is_some(), source, now) {
@@ -192,17 +192,17 @@ impl Watched for ObservedLease {
         self.state.lock().listeners.close();
     }
 
-    fn patience(&self) -> Patience {
+    fn silence(&self) -> Silence {
         let state = self.state.lock();
         match state.observation.seen() {
             // Looked at twice as often as it has to be.
-            Some(Seen::Absent) => Patience::Look(state.lease / (2 * Observation::LOOKS_PER_LEASE)),
+            Some(Seen::Absent) => Silence::Look(state.lease / (2 * Observation::LOOKS_PER_LEASE)),
             Some(Seen::Present(record)) if record.holder().is_some() => {
                 let ours = record.mark.as_ref().map(|mark| mark.lease_duration);
                 let theirs = record.lease_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-                Patience::Heartbeat(ours.max(theirs).unwrap_or(state.lease))
+                Silence::Heartbeat(ours.max(theirs).unwrap_or(state.lease))
             }
-            Some(Seen::Present(_)) | None => Patience::Endless,
+            Some(Seen::Present(_)) | None => Silence::Endless,
         }
     }
 

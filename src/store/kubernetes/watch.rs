@@ -8,8 +8,8 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Notify;
 
-use super::api::Api;
-use super::observed::{Sight, version_of};
+use super::api::LeaseApi;
+use super::observed::{Sighting, version_of};
 use super::{Notes, look};
 use crate::base::Backoff;
 use crate::base::clock::{BootClock, Clock};
@@ -28,12 +28,12 @@ const SETTLE: Duration = Duration::from_millis(50);
 const ROUND: Duration = Duration::from_secs(5);
 
 /// An object that is watched, and what is known of it.
-pub(super) trait Watched: Send + Sync + 'static {
+pub(super) trait WatchedObject: Send + Sync + 'static {
     /// The object's.
     fn name(&self) -> &str;
 
     /// Takes what was read or heard.
-    fn take(&self, sight: Sight, source: Source, now: Mono);
+    fn take(&self, sight: Sighting, source: Source, now: Mono);
 
     /// Whether anybody still listens; when not, the watch ends.
     fn is_heard(&self) -> bool;
@@ -45,7 +45,7 @@ pub(super) trait Watched: Send + Sync + 'static {
     fn close(&self);
 
     /// How long the watch may be silent before something should have been heard, and when it shall look for itself.
-    fn patience(&self) -> Patience;
+    fn silence(&self) -> Silence;
 
     /// Something changed that the watch may have to know of.
     fn changed(&self) -> &Notify;
@@ -54,9 +54,9 @@ pub(super) trait Watched: Send + Sync + 'static {
     fn without_watch(&self) -> &'static str;
 }
 
-/// See [`Watched::patience`].
+/// See [`WatchedObject::silence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum Silence {
     /// Nothing is to be expected.
     Endless,
     /// Look again after this.
@@ -66,8 +66,8 @@ pub(super) enum Patience {
 }
 
 /// Runs until nobody listens any more.
-pub(super) async fn run<W: Watched>(
-    api: Arc<Api>,
+pub(super) async fn run<W: WatchedObject>(
+    api: Arc<LeaseApi>,
     object: Arc<W>,
     notes: Arc<Notes>,
     lease_min: ShortestLease,
@@ -102,31 +102,31 @@ pub(super) async fn run<W: Watched>(
 }
 
 /// Reads what happened before the watch was open, then takes events until it ends, and says why it did.
-async fn listen(api: &Api, object: &impl Watched, notes: &Notes, watch: &mut Watch<Lease>) -> String {
+async fn listen(api: &LeaseApi, object: &impl WatchedObject, notes: &Notes, watch: &mut Watch<Lease>) -> String {
     let mut settles_at = Some(BootClock.now() + SETTLE);
     loop {
-        let patience = match settles_at {
-            Some(at) => Patience::Look(at.since(BootClock.now())),
-            None => object.patience(),
+        let silence = match settles_at {
+            Some(at) => Silence::Look(at.since(BootClock.now())),
+            None => object.silence(),
         };
-        let silence = match patience {
-            Patience::Endless => ROUND,
-            Patience::Look(after) | Patience::Heartbeat(after) => after,
+        let span = match silence {
+            Silence::Endless => ROUND,
+            Silence::Look(after) | Silence::Heartbeat(after) => after,
         };
         tokio::select! {
             change = watch.next() => {
                 let sight = match change {
-                    Ok(Change::Present(lease)) => Sight::Object(Box::new(lease)),
-                    Ok(Change::Gone(lease)) => Sight::Gone(version_of(&lease)),
+                    Ok(Change::Present(lease)) => Sighting::Object(Box::new(lease)),
+                    Ok(Change::Gone(lease)) => Sighting::Gone(version_of(&lease)),
                     Err(why) => return why,
                 };
                 object.take(sight, Source::Watch, BootClock.now());
             }
             // What was learned otherwise may change what there is to wait for.
             () = object.changed().notified() => {}
-            () = tokio::time::sleep(silence) => match patience {
-                Patience::Endless => {}
-                Patience::Look(_) => {
+            () = tokio::time::sleep(span) => match silence {
+                Silence::Endless => {}
+                Silence::Look(_) => {
                     if let Err(failure) = look(api, object).await {
                         return StoreError::from(failure).to_string();
                     }
@@ -135,7 +135,7 @@ async fn listen(api: &Api, object: &impl Watched, notes: &Notes, watch: &mut Wat
                         object.open();
                     }
                 }
-                Patience::Heartbeat(_) => return "no heartbeat for a whole lease: it may be dead".to_owned(),
+                Silence::Heartbeat(_) => return "no heartbeat for a whole lease: it may be dead".to_owned(),
             },
         }
         if !object.is_heard() {
@@ -145,12 +145,12 @@ async fn listen(api: &Api, object: &impl Watched, notes: &Notes, watch: &mut Wat
 }
 
 /// Sleeps between two watches, and looks meanwhile where absence has to be looked at to count.
-async fn pause(api: &Api, object: &impl Watched, pause: Duration) {
+async fn pause(api: &LeaseApi, object: &impl WatchedObject, pause: Duration) {
     let mut left = pause;
     while !left.is_zero() {
-        let look_after = match object.patience() {
-            Patience::Look(after) => after,
-            Patience::Heartbeat(_) | Patience::Endless => Duration::MAX,
+        let look_after = match object.silence() {
+            Silence::Look(after) => after,
+            Silence::Heartbeat(_) | Silence::Endless => Duration::MAX,
         };
         let part = left.min(look_after);
         wait(object, part).await;
@@ -162,7 +162,7 @@ async fn pause(api: &Api, object: &impl Watched, pause: Duration) {
 }
 
 /// Sleeps, unless the last listener goes meanwhile.
-async fn wait(object: &impl Watched, pause: Duration) {
+async fn wait(object: &impl WatchedObject, pause: Duration) {
     let mut left = pause;
     while !left.is_zero() && object.is_heard() {
         let part = left.min(ROUND);

@@ -1,4 +1,4 @@
-//! Ledgers of jobs in this process: the reference itself, and who is told of wishes.
+//! MemoryLedgers of jobs in this process: the reference itself, and who is told of wishes.
 
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use crate::protocol::{StoreTime, Token};
 use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};
 
 #[derive(Debug, Default)]
-pub(super) struct Ledgers {
+pub(super) struct MemoryLedgers {
     cells: HashMap<JobName, LedgerCell<Bytes>>,
     listeners: Subscribers<JobNews>,
 }
 
 impl MemoryStore {
-    fn ledgers(&self) -> MutexGuard<'_, Ledgers> {
+    fn ledgers(&self) -> MutexGuard<'_, MemoryLedgers> {
         // A cell is valid after every step, also after one that another thread panicked behind.
         self.ledgers.lock()
     }

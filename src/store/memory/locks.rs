@@ -1,4 +1,4 @@
-//! Locks in this process: the reference itself, and who is told when one becomes free.
+//! MemoryLocks in this process: the reference itself, and who is told when one becomes free.
 
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{GENERATION, MemoryStore, exhausted};
+use super::{GENERATION, MemoryStore};
 use crate::base::Subscription;
 use crate::base::subscription::Subscribers;
 use crate::protocol::{
@@ -19,13 +19,13 @@ use crate::store::{HandedOver, LockStore, StoreError, WakeNews};
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub(super) struct Locks {
+pub(super) struct MemoryLocks {
     space: LockSpace,
     listeners: HashMap<SessionId, Subscribers<WakeNews>>,
     swept_at: Mono,
 }
 
-impl Locks {
+impl MemoryLocks {
     fn publish(&mut self, wakes: Vec<Wake>) {
         for Wake { session, id, name } in wakes {
             if let Some(listeners) = self.listeners.get_mut(&session) {
@@ -46,7 +46,7 @@ impl Locks {
 }
 
 impl MemoryStore {
-    fn locks(&self) -> MutexGuard<'_, Locks> {
+    fn locks(&self) -> MutexGuard<'_, MemoryLocks> {
         // The space is valid after every step, also after one that another thread panicked behind.
         self.locks.lock()
     }
@@ -69,7 +69,7 @@ impl LockStore for MemoryStore {
     async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError> {
         self.lock_step(|space, server| match space.acquire(server, &request) {
             Ok((reply, wakes)) => (Ok(reply), wakes),
-            Err(error) => (Err(exhausted(error)), Vec::new()),
+            Err(error) => (Err(error.into()), Vec::new()),
         })
     }
 
@@ -84,7 +84,7 @@ impl LockStore for MemoryStore {
     async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
         Ok(self.lock_step(|space, server| {
             let (released, acquired, wakes) = space.hand_over(server, &request);
-            (HandedOver { released, acquired: acquired.map_err(exhausted) }, wakes)
+            (HandedOver { released, acquired: acquired.map_err(StoreError::from) }, wakes)
         }))
     }
 

@@ -1,21 +1,21 @@
 //! Leases on several independent stores that know nothing of each other: a quorum of them is the store.
 //!
 //! ```text
-//!   QuorumStore ── campaign, renew, release ──> pump ── one task for each question ──> Member 0 … N-1
+//!   QuorumStore ── campaign, renew, release ──> round ─ one task for each question ──> Member 0 … N-1
 //!       │                                        └── a Round (protocol/quorum) counts, and says what to ask next
-//!       ├── listen ──> one task for each listener, which puts the members' news together (Chorus)
+//!       ├── subscribe ──> one task for each listener, which puts the members' news together (Chorus)
 //!       └── health, notes <── one task that watches the members
 //! ```
 //!
 //! Which answers make a leader is decided by the rounds; this only carries questions and answers. A question runs to
 //! its own end, whoever waits for it, so that nothing is sent twice; but nobody waits for it longer than the members'
-//! command timeout. So a member that is slow, frozen or gone holds up a campaign for that long, and a renewal not at
-//! all.
+//! command timeout. So a member that is slow, frozen or gone holds up a campaign, which asks every member twice, for
+//! that long each time, and a renewal not at all.
 
-mod listening;
-mod pump;
+mod health;
+mod listen;
 mod refusals;
-mod watching;
+mod round;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,27 +26,27 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use self::health::QuorumStatus;
 use self::refusals::Refusals;
-use self::watching::Shown;
 use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::{
     Answer, Ask, CampaignReply, CampaignRequest, CampaignRound, ReleaseReply, ReleaseRequest, ReleaseRound, RenewReply,
-    RenewRequest, RenewRound, RoleName, Round, Rules, Seats, Stamped, StoreTime,
+    RenewRequest, RenewRound, RoleName, Round, Rules, Seats, SessionId, Stamped, StoreTime,
 };
 
 /// One of the stores. Every future returned here ends by itself within the command timeout.
 #[async_trait]
-pub trait Member: Send + Sync + 'static {
+pub trait QuorumMember: Send + Sync + 'static {
     /// Where it is, for people: host and port.
     fn name(&self) -> &str;
 
     /// One atomic step there.
     async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError>;
 
-    /// As [`LeaseStore::listen`].
-    fn listen(&self, role: &RoleName) -> Subscription<News>;
+    /// As [`LeaseStore::subscribe`], to all that is said.
+    fn subscribe(&self, role: &RoleName) -> Subscription<News>;
 
     /// As [`LeaseStore::health`].
     fn health(&self) -> watch::Receiver<StoreHealth>;
@@ -66,16 +66,19 @@ pub trait Member: Send + Sync + 'static {
 
 /// See the module.
 pub struct QuorumStore {
-    panel: Arc<Panel>,
+    quorum: Arc<Quorum>,
     clock: SharedClock,
-    shown: Arc<Shown>,
+    status: Arc<QuorumStatus>,
     watcher: AbortHandle,
 }
 
 impl fmt::Debug for QuorumStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.panel.members.iter().map(|member| member.name()).collect();
-        f.debug_struct("QuorumStore").field("members", &names).field("seats", &self.panel.seats).finish_non_exhaustive()
+        let names: Vec<&str> = self.quorum.members.iter().map(|member| member.name()).collect();
+        f.debug_struct("QuorumStore")
+            .field("members", &names)
+            .field("seats", &self.quorum.seats)
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,17 +89,17 @@ impl Drop for QuorumStore {
 }
 
 /// The members, and how many of them it takes.
-struct Panel {
-    members: Vec<Arc<dyn Member>>,
+struct Quorum {
+    members: Vec<Arc<dyn QuorumMember>>,
     seats: Seats,
     /// For how long a member's answer is waited for.
-    patience: Duration,
+    timeout: Duration,
     refusals: Refusals,
     /// How long each one's last answer took, in microseconds.
     took_us: Vec<AtomicU64>,
 }
 
-impl Panel {
+impl Quorum {
     /// Why a member does not count: it is in trouble, it is another one once more, or it refuses what it is asked.
     fn why_not(&self, member: usize) -> Option<StoreError> {
         self.cannot_count(member).or_else(|| self.refusals.of(member))
@@ -129,7 +132,7 @@ impl Panel {
     }
 
     /// An error with the member's name, for people.
-    fn told(&self, member: usize, error: &StoreError) -> String {
+    fn describe(&self, member: usize, error: &StoreError) -> String {
         let name = self.members[member].name();
         match error {
             StoreError::Unknown { after } => format!("{name}: no answer within {after:?}"),
@@ -142,23 +145,28 @@ impl Panel {
 }
 
 impl QuorumStore {
-    /// A store over these members, of which `seats` says how many it takes. `patience`: when a member's answer is no
+    /// A store over these members, of which `seats` says how many it takes. `timeout`: when a member's answer is no
     /// longer waited for. `clock`: this machine's. Must be called inside a tokio runtime.
     ///
     /// # Panics
     /// When `seats` speaks of another number of members.
-    pub fn new(members: Vec<Arc<dyn Member>>, seats: Seats, patience: Duration, clock: SharedClock) -> Self {
+    pub fn new(members: Vec<Arc<dyn QuorumMember>>, seats: Seats, timeout: Duration, clock: SharedClock) -> Self {
         assert_eq!(members.len(), seats.places(), "a seat for each member");
         let refusals = Refusals::new(seats.places());
         let took_us = members.iter().map(|_| AtomicU64::new(0)).collect();
-        let panel = Arc::new(Panel { members, seats, patience, refusals, took_us });
-        let shown = Arc::new(Shown::new(seats.places()));
-        let watcher = tokio::spawn(watching::run(Arc::clone(&panel), Arc::clone(&shown))).abort_handle();
-        Self { panel, clock, shown, watcher }
+        let quorum = Arc::new(Quorum { members, seats, timeout, refusals, took_us });
+        let status = Arc::new(QuorumStatus::new(seats.places()));
+        let watcher = tokio::spawn(health::run(Arc::clone(&quorum), Arc::clone(&status))).abort_handle();
+        Self { quorum, clock, status, watcher }
+    }
+
+    /// Which members count at the moment, in the order of the configuration. Changes are pushed.
+    pub fn members(&self) -> watch::Receiver<Vec<bool>> {
+        self.status.members.subscribe()
     }
 
     async fn decide<R: Round>(&self, role: &RoleName, round: R) -> Result<Stamped<R::Reply>, StoreError> {
-        let reply = pump::drive(&self.panel, role, round).await?;
+        let reply = round::drive(&self.quorum, role, round).await?;
         // Each member has a clock of its own, of which nobody is to conclude anything; this one never steps.
         Ok(Stamped { reply, store_time: StoreTime(self.clock.now().as_nanos() / 1_000) })
     }
@@ -167,48 +175,39 @@ impl QuorumStore {
 #[async_trait]
 impl LeaseStore for QuorumStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        self.decide(role, CampaignRound::new(self.panel.seats, self.rules(), request)).await
+        self.decide(role, CampaignRound::new(self.quorum.seats, self.rules(), request)).await
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        self.decide(role, RenewRound::new(self.panel.seats, request)).await
+        self.decide(role, RenewRound::new(self.quorum.seats, request)).await
     }
 
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
-        self.decide(role, ReleaseRound::new(self.panel.seats, request)).await
+        self.decide(role, ReleaseRound::new(self.quorum.seats, request)).await
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
-        listening::listen(self.panel.members.iter().map(|member| member.listen(role)).collect(), self.panel.seats)
+    fn subscribe(&self, role: &RoleName, _but: Option<SessionId>) -> Subscription<News> {
+        listen::listen(self.quorum.members.iter().map(|member| member.subscribe(role)).collect(), self.quorum.seats)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
-        self.shown.health.subscribe()
-    }
-
-    /// Every member must answer: what one that is away remembers would come back with it.
-    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        pump::purge(&self.panel, role).await
+        self.status.health.subscribe()
     }
 
     fn notes(&self) -> Vec<String> {
-        let theirs = self.panel.members.iter().flat_map(|member| {
+        let theirs = self.quorum.members.iter().flat_map(|member| {
             let notes = member.notes().into_iter();
             notes.map(|note| format!("{}: {note}", member.name())).collect::<Vec<_>>()
         });
-        self.shown.missing().into_iter().chain(theirs).collect()
-    }
-
-    fn members(&self) -> watch::Receiver<Vec<bool>> {
-        self.shown.members.subscribe()
+        self.status.missing().into_iter().chain(theirs).collect()
     }
 
     fn rules(&self) -> Rules {
         Rules::QUORUM
     }
 
-    /// A campaign asks every member twice.
-    fn command_timeout(&self) -> Duration {
-        self.panel.patience * 2
+    /// Every member must answer: what one that is away remembers would come back with it.
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        round::purge(&self.quorum, role).await
     }
 }

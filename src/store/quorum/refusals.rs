@@ -46,7 +46,9 @@ impl Refusals {
         let (role, error) = members.get(member)?.iter().find_map(|(role, error)| Some((role, error.as_ref()?)))?;
         let reason = match error {
             StoreError::Refused { reason } => reason.clone(),
-            error => error.to_string(),
+            StoreError::Unknown { .. } | StoreError::Unreachable { .. } | StoreError::Garbage { .. } => {
+                error.to_string()
+            }
         };
         Some(StoreError::Refused { reason: format!("to renew {role}: {reason}") })
     }

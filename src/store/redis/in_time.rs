@@ -44,7 +44,7 @@ impl StoreClock {
 }
 
 /// A script's answer.
-enum Answer {
+enum InTime {
     /// It has done what it should; its words are to be read.
     Done(Fields),
     /// It came too late, and has done nothing.
@@ -52,9 +52,9 @@ enum Answer {
 }
 
 /// Reads the first words of an answer, which say when it was made.
-fn answer(reply: Value) -> Result<(StoreTime, Answer), StoreError> {
+fn answer(reply: Value) -> Result<(StoreTime, InTime), StoreError> {
     let fields = Fields::new(reply)?;
-    Ok((fields.store_time, if fields.name == "late" { Answer::Late } else { Answer::Done(fields) }))
+    Ok((fields.store_time, if fields.name == "late" { InTime::Late } else { InTime::Done(fields) }))
 }
 
 /// The answer to TIME.
@@ -86,10 +86,10 @@ impl RedisStore {
             let (store_time, answer) = answer(reply)?;
             clock.told(store_time);
             match answer {
-                Answer::Done(fields) => return Ok(Done { reply: read(fields)?, link, deadline, asking }),
+                InTime::Done(fields) => return Ok(Done { reply: read(fields)?, link, deadline, asking }),
                 // It has done nothing, and now we know better: another server, or its clock was stepped.
-                Answer::Late if deadline.is_ahead() => {}
-                Answer::Late => return Err(StoreError::Unknown { after: self.settings.command_timeout }),
+                InTime::Late if deadline.is_ahead() => {}
+                InTime::Late => return Err(StoreError::Unknown { after: self.settings.command_timeout }),
             }
         }
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::RedisStore;
-use super::errors::SetupError;
+use super::connection::SetupError;
 use super::scripts::{
     self, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, member_campaign_reply,
     purge_reply, raise_reply, release_reply,
@@ -15,7 +15,7 @@ use super::scripts::{
 use crate::base::Subscription;
 use crate::config::RedisConfig;
 use crate::protocol::{Answer, Ask, RoleName, Stamped};
-use crate::store::quorum::Member;
+use crate::store::quorum::QuorumMember;
 use crate::store::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 
 /// See the module.
@@ -43,7 +43,7 @@ impl RedisMember {
         Ok(Self { store, lists })
     }
 
-    /// As [`Member::ask`], with the server's clock when it answered.
+    /// As [`QuorumMember::ask`], with the server's clock when it answered.
     ///
     /// # Errors
     /// As there.
@@ -74,7 +74,7 @@ impl RedisMember {
 }
 
 #[async_trait]
-impl Member for RedisMember {
+impl QuorumMember for RedisMember {
     fn name(&self) -> &str {
         &self.store.settings.endpoint
     }
@@ -83,8 +83,8 @@ impl Member for RedisMember {
         Ok(self.ask_stamped(role, ask).await?.reply)
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
-        self.store.listen(role)
+    fn subscribe(&self, role: &RoleName) -> Subscription<News> {
+        self.store.subscribe(role, None)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {

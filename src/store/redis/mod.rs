@@ -1,9 +1,9 @@
 //! Leases, locks and the ledgers of jobs in Redis: one atomic script per request, a subscription for the waiting.
 //!
 //! ```text
-//!   RedisStore ── commands ──> Routes ──> Link (one connection) <── opened, checked, replaced by a supervisor
+//!   RedisStore ── commands ──> CommandRoutes ──> Link (one connection) <── opened, checked, replaced by a supervisor
 //!       │                                 EVALSHA campaign | renew | release | …, then WAIT if asked for
-//!       └── listen ──────────> Listeners <── fed by the subscriber, over a Link of its own
+//!       └── subscribe ───────> Listeners <── fed by the subscriber, over a Link of its own
 //! ```
 //!
 //! Three properties everything else rests on:
@@ -20,26 +20,15 @@
 //! them to that. Nothing of fred leaves this folder.
 
 mod audit;
-mod audit_quorum;
-mod audit_words;
-mod errors;
+mod connection;
 mod in_time;
-mod info;
 mod ledgers;
-mod link;
 mod locks;
 mod member;
+mod messages;
 mod namespace;
-mod news;
-mod nodes;
-mod presence;
-mod rights;
-mod routes;
 mod scripts;
-mod sentinels;
-mod settings;
 mod subscriber;
-mod supervisor;
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,35 +39,28 @@ use fred::types::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-pub use audit::{AuditReport, Finding, Severity, audit};
-pub use audit_quorum::{QuorumReport, audit_quorum};
-pub use errors::SetupError;
+pub use audit::{AuditReport, Finding, QuorumReport, Severity, audit, audit_quorum};
+pub use connection::{SetupError, check_files};
 pub use member::RedisMember;
-pub use settings::check_files;
 
-use self::errors::Failure;
+use self::connection::{CommandFailure, CommandRoutes, Info, Link, NodeAddress, Settings, Timeouts};
 use self::in_time::StoreClock;
-use self::info::Info;
-use self::link::Link;
-use self::nodes::Node;
-use self::routes::Routes;
 use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script};
-use self::settings::{Patience, Settings};
 use self::subscriber::Listeners;
-use super::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
+use super::{LeaseStore, News, PresenceStore, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{AckMode, RedisConfig, Replication};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, RecordVersion, ReleaseReply, ReleaseRequest,
-    RenewReply, RenewRequest, RoleName, SessionId, Stamped,
+    RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
 };
 
 /// See the module.
 pub struct RedisStore {
     settings: Arc<Settings>,
     replication: Replication,
-    routes: Routes,
+    routes: CommandRoutes,
     listeners: Arc<Listeners>,
     subscriber: AbortHandle,
     lock_clock: StoreClock,
@@ -112,9 +94,9 @@ impl RedisStore {
     pub fn connect(config: &RedisConfig, lease_min: impl Into<ShortestLease>, seed: u64) -> Result<Self, SetupError> {
         let lease_min = lease_min.into();
         let settings = Arc::new(Settings::new(config, lease_min)?);
-        let routes = Routes::new(Arc::clone(&settings), seed);
+        let routes = CommandRoutes::new(Arc::clone(&settings), seed);
         let listeners = Arc::clone(&routes.common.listeners);
-        let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), Patience::backoff(!seed));
+        let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), Timeouts::backoff(!seed));
         let subscriber = tokio::spawn(subscriber).abort_handle();
         let (lock_clock, ledger_clock) = (StoreClock::default(), StoreClock::default());
         let replication = config.replication;
@@ -162,7 +144,7 @@ impl RedisStore {
         };
         let mut asking = false;
         let reply = match reply {
-            Err(Failure { moving_to: Some(node), .. }) => {
+            Err(CommandFailure { moving_to: Some(node), .. }) => {
                 let (other, reply) = Box::pin(self.call_there(&node, &call, deadline)).await?;
                 (link, asking) = (other, true);
                 reply
@@ -176,7 +158,7 @@ impl RedisStore {
     /// own, so that nobody's command comes between ASKING and the script.
     async fn call_there(
         &self,
-        node: &Node,
+        node: &NodeAddress,
         call: &Call<'_>,
         deadline: Deadline,
     ) -> Result<(Arc<Link>, Value), StoreError> {
@@ -227,7 +209,7 @@ impl RedisStore {
             AckMode::WaitAof => ("WAITAOF", vec!["0".into(), acks.to_string().into(), timeout_ms.into()]),
         };
         let reply = done.link.command(command, args, done.deadline.left()).await;
-        let reached = acks_of(&reply.map_err(|failure: Failure| failure.error)?);
+        let reached = acks_of(&reply.map_err(|failure: CommandFailure| failure.error)?);
         if reached >= u64::from(acks) {
             return Ok(done.reply);
         }
@@ -236,7 +218,7 @@ impl RedisStore {
              nothing: {}",
             done.why_so_few(acks, mode).await
         );
-        if self.settings.fails_over && done.link.age() >= self.settings.patience.second_look() {
+        if self.settings.fails_over && done.link.age() >= self.settings.timeouts.second_look() {
             // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
             done.link.replace(format!("its replicas may have left it: {reason}"));
             self.listeners.suspect();
@@ -247,14 +229,14 @@ impl RedisStore {
 
 /// Runs a script by its hash, or by its text when the server has not seen it yet. `asking`: at a node that the slot is
 /// moving to.
-async fn send(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool) -> Result<Value, Failure> {
+async fn send(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool) -> Result<Value, CommandFailure> {
     let seen = link.texts.brought();
     let reply = attempt(call, link, deadline, asking, "EVALSHA").await;
     // Apart, and so are other things that are rare: this is as large as the largest of what it may have to do.
     if is_known(&reply) { reply } else { Box::pin(bring(call, link, deadline, asking, seen)).await }
 }
 
-fn is_known(reply: &Result<Value, Failure>) -> bool {
+fn is_known(reply: &Result<Value, CommandFailure>) -> bool {
     !matches!(reply, Err(failure) if failure.script_unknown)
 }
 
@@ -264,7 +246,7 @@ async fn attempt(
     deadline: Deadline,
     asking: bool,
     command: &'static str,
-) -> Result<Value, Failure> {
+) -> Result<Value, CommandFailure> {
     if asking {
         Box::pin(link.command("ASKING", Vec::new(), deadline.left())).await?;
     }
@@ -273,7 +255,13 @@ async fn attempt(
 }
 
 /// The same for a script that the server did not know, when so many texts had been brought as were `seen`.
-async fn bring(call: &Call<'_>, link: &Link, deadline: Deadline, asking: bool, seen: u32) -> Result<Value, Failure> {
+async fn bring(
+    call: &Call<'_>,
+    link: &Link,
+    deadline: Deadline,
+    asking: bool,
+    seen: u32,
+) -> Result<Value, CommandFailure> {
     // With many roles there are as many calls whose script is unknown. One brings the text and the others wait for it:
     // all of their texts at once would keep a Redis that has just started busy for seconds.
     let turn = link.texts.turn(deadline.left()).await?;
@@ -372,7 +360,10 @@ impl LeaseStore for RedisStore {
                 self.compare(role, count, request.lease_duration);
                 Ok(done.reply)
             }
-            _ => Ok(done.reply),
+            CampaignReply::Guarded { .. }
+            | CampaignReply::LookAgain { .. }
+            | CampaignReply::Divided { .. }
+            | CampaignReply::Stale { .. } => Ok(done.reply),
         }
     }
 
@@ -394,27 +385,13 @@ impl LeaseStore for RedisStore {
         Ok(self.run(role, &RELEASE, args, scripts::release_reply).await?.reply)
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
-        self.listeners.add(scripts::news(&self.settings.namespace, role.as_str()))
-    }
-
-    /// A leader hears each of its own renewals otherwise.
-    fn listen_but(&self, role: &RoleName, own: SessionId) -> Subscription<News> {
-        self.listeners.add_but(scripts::news(&self.settings.namespace, role.as_str()), own)
+    /// Without `but` a leader hears each of its own renewals.
+    fn subscribe(&self, role: &RoleName, but: Option<SessionId>) -> Subscription<News> {
+        self.listeners.add(scripts::news(&self.settings.namespace, role.as_str()), but)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
         self.routes.base.health.subscribe()
-    }
-
-    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        Ok(self.run(role, &PURGE, Vec::new(), scripts::purge_reply).await?.reply)
-    }
-
-    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
-        let deadline = Deadline::after(self.settings.command_timeout);
-        let done = self.call(presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;
-        Ok(done.read(presence::reply)?.reply)
     }
 
     /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
@@ -423,7 +400,21 @@ impl LeaseStore for RedisStore {
         self.routes.common.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
-    fn command_timeout(&self) -> Duration {
-        self.settings.command_timeout
+    fn rules(&self) -> Rules {
+        Rules::REDIS
+    }
+
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        Ok(self.run(role, &PURGE, Vec::new(), scripts::purge_reply).await?.reply)
+    }
+}
+
+#[async_trait]
+impl PresenceStore for RedisStore {
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+        let deadline = Deadline::after(self.settings.command_timeout);
+        let done =
+            self.call(scripts::presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;
+        Ok(done.read(scripts::presence::reply)?.reply)
     }
 }

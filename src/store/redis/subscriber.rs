@@ -15,16 +15,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::errors::Failure;
-use super::info::Info;
-use super::link::Link;
-use super::news;
-use super::nodes::Target;
-use super::settings::Settings;
-use super::supervisor::fetch_info;
+use super::connection::{CommandFailure, Info, Link, Settings, Target, fetch_info};
+use super::messages;
 use crate::base::clock::{BootClock, Clock};
 use crate::base::subscription::{Lossy, Publisher};
-use crate::base::{Backoff, Subscription};
+use crate::base::{Backoff, Complaint, Subscription, Turn};
 use crate::protocol::{Mono, SessionId};
 use crate::store::{JobNews, News, StoreError, WakeNews};
 
@@ -32,7 +27,7 @@ use crate::store::{JobNews, News, StoreError, WakeNews};
 const SUBSCRIBE_MAX: usize = 500;
 
 /// What is heard on one kind of channel.
-pub(super) trait Heard: Lossy + Send + 'static {
+pub(super) trait ChannelMessage: Lossy + Send + 'static {
     /// What a message says; none when it is not one of ours.
     fn parse(message: &str) -> Option<Self>;
 
@@ -42,30 +37,30 @@ pub(super) trait Heard: Lossy + Send + 'static {
     }
 }
 
-impl Heard for News {
+impl ChannelMessage for News {
     fn parse(message: &str) -> Option<Self> {
-        news::parse(message).map(|said| Self::Said(Box::new(said)))
+        messages::parse(message).map(|said| Self::Said(Box::new(said)))
     }
 
     fn is_of(message: &str, session: SessionId) -> bool {
-        news::session(message) == Some(session)
+        messages::session(message) == Some(session)
     }
 }
 
-impl Heard for WakeNews {
+impl ChannelMessage for WakeNews {
     fn parse(message: &str) -> Option<Self> {
-        news::parse_wake(message)
+        messages::parse_wake(message)
     }
 }
 
-impl Heard for JobNews {
+impl ChannelMessage for JobNews {
     fn parse(message: &str) -> Option<Self> {
-        news::parse_wish(message)
+        messages::parse_wish(message)
     }
 }
 
 /// Who listens to a channel, whatever is heard there.
-trait Ear: Send {
+trait AnyListener: Send {
     /// Passes a message on.
     fn hear(&mut self, message: &str);
     /// It may have missed something.
@@ -79,7 +74,7 @@ struct Listener<N> {
     own: Option<SessionId>,
 }
 
-impl<N: Heard> Ear for Listener<N> {
+impl<N: ChannelMessage> AnyListener for Listener<N> {
     fn hear(&mut self, message: &str) {
         if self.own.is_some_and(|own| N::is_of(message, own)) {
             return;
@@ -102,7 +97,7 @@ impl<N: Heard> Ear for Listener<N> {
 /// Who listens to one channel.
 #[derive(Default)]
 struct Channel {
-    ears: Vec<Box<dyn Ear>>,
+    listeners: Vec<Box<dyn AnyListener>>,
     /// Whether the present connection is subscribed to it.
     subscribed: bool,
     /// What was told of the record first since something was heard.
@@ -128,7 +123,7 @@ pub(super) struct Listeners {
     /// Which server process the connection leads to, as far as it told.
     process: Mutex<Option<String>>,
     /// Why Redis does not let us listen, while it does not.
-    refusal: Mutex<Option<String>>,
+    refusal: Mutex<Complaint>,
 }
 
 impl Listeners {
@@ -136,16 +131,8 @@ impl Listeners {
         self.channels.lock()
     }
 
-    pub fn add<N: Heard>(&self, channel: String) -> Subscription<N> {
-        self.add_ear(channel, None)
-    }
-
-    /// The same for one to whom it is no news what its own session does.
-    pub fn add_but<N: Heard>(&self, channel: String, own: SessionId) -> Subscription<N> {
-        self.add_ear(channel, Some(own))
-    }
-
-    fn add_ear<N: Heard>(&self, channel: String, own: Option<SessionId>) -> Subscription<N> {
+    /// One more, to whom it is no news what the session `own` does.
+    pub fn add<N: ChannelMessage>(&self, channel: String, own: Option<SessionId>) -> Subscription<N> {
         let (mut news, listener) = Publisher::open();
         let mut channels = self.channels();
         let channel = channels.entry(channel.into()).or_default();
@@ -154,8 +141,8 @@ impl Listeners {
             news.tell_gap();
         }
         // One, as a rule.
-        channel.ears.reserve_exact(1);
-        channel.ears.push(Box::new(Listener { news, own }));
+        channel.listeners.reserve_exact(1);
+        channel.listeners.push(Box::new(Listener { news, own }));
         drop(channels);
         self.changed.notify_one();
         listener
@@ -201,18 +188,13 @@ impl Listeners {
 
     /// Why nothing is heard although Redis is reached: for people.
     pub fn refusal(&self) -> Option<String> {
-        self.refusal.lock().clone()
+        self.refusal.lock().reason().map(str::to_owned)
     }
 
     fn set_refusal(&self, refusal: Option<String>) {
-        let mut present = self.refusal.lock();
-        // Once per reason, not once per attempt.
-        if let Some(reason) = &refusal
-            && *present != refusal
-        {
+        if let Some(Turn::Wrong(reason)) = self.refusal.lock().note(refusal) {
             tracing::warn!(reason, "Redis does not let us listen; replicas look by themselves");
         }
-        *present = refusal;
     }
 
     /// A new connection, to this server process, is under no suspicion.
@@ -225,13 +207,13 @@ impl Listeners {
     fn differences(&self) -> Differences {
         let (mut new, mut old) = (Vec::new(), Vec::new());
         self.channels().retain(|name, channel| {
-            channel.ears.retain(|ear| !ear.is_gone());
-            match (channel.ears.is_empty(), channel.subscribed) {
+            channel.listeners.retain(|listener| !listener.is_gone());
+            match (channel.listeners.is_empty(), channel.subscribed) {
                 (true, true) => old.push(Arc::clone(name)),
                 (false, false) => new.push(Arc::clone(name)),
                 _ => {}
             }
-            !channel.ears.is_empty()
+            !channel.listeners.is_empty()
         });
         Differences { new, old }
     }
@@ -242,7 +224,7 @@ impl Listeners {
         for name in names {
             if let Some(channel) = channels.get_mut(name) {
                 (channel.subscribed, channel.unheard) = (true, None);
-                channel.ears.iter_mut().for_each(|ear| ear.miss());
+                channel.listeners.iter_mut().for_each(|listener| listener.miss());
             }
         }
     }
@@ -252,15 +234,15 @@ impl Listeners {
         let mut channels = self.channels();
         let Some(channel) = channels.get_mut(channel) else { return true };
         channel.unheard = None;
-        channel.ears.iter_mut().for_each(|ear| ear.hear(message));
-        !channel.ears.iter().any(|ear| ear.is_gone())
+        channel.listeners.iter_mut().for_each(|listener| listener.hear(message));
+        !channel.listeners.iter().any(|listener| listener.is_gone())
     }
 
     /// Messages were lost on a connection that goes on.
     fn lagged(&self) {
         for channel in self.channels().values_mut().filter(|channel| channel.subscribed) {
             channel.unheard = None;
-            channel.ears.iter_mut().for_each(|ear| ear.miss());
+            channel.listeners.iter_mut().for_each(|listener| listener.miss());
         }
     }
 
@@ -294,7 +276,7 @@ pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut 
         }
         tracing::debug!(reason = %ended, "the subscription ended; replicas look by themselves meanwhile");
         listeners.ended();
-        tokio::time::sleep(backoff.next(settings.patience.pause_max())).await;
+        tokio::time::sleep(backoff.next(settings.timeouts.pause_max())).await;
     }
 }
 
@@ -319,11 +301,11 @@ impl Session<'_> {
             return failure.error;
         }
         // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
-        let mut heartbeat = every(self.settings.patience.silence_max());
+        let mut heartbeat = every(self.settings.timeouts.silence_max());
         loop {
             // A reload that adds a role with a shorter lease has it subscribed to, and so comes by here.
-            if heartbeat.period() != self.settings.patience.silence_max() {
-                heartbeat = every(self.settings.patience.silence_max());
+            if heartbeat.period() != self.settings.timeouts.silence_max() {
+                heartbeat = every(self.settings.timeouts.silence_max());
             }
             // None of these futures sends anything, so that dropping the others is harmless.
             let next = tokio::select! {
@@ -359,7 +341,7 @@ impl Session<'_> {
         StoreError::Unreachable { reason: reason.to_owned() }
     }
 
-    async fn pass_on(&mut self, message: Result<Message, RecvError>) -> Result<(), Failure> {
+    async fn pass_on(&mut self, message: Result<Message, RecvError>) -> Result<(), CommandFailure> {
         match message {
             Ok(message) => {
                 // What is no text is not ours.
@@ -371,12 +353,12 @@ impl Session<'_> {
                 self.listeners.lagged();
                 Ok(())
             }
-            Err(broadcast::error::RecvError::Closed) => Err(Failure::unreachable("the connection was closed")),
+            Err(broadcast::error::RecvError::Closed) => Err(CommandFailure::unreachable("the connection was closed")),
         }
     }
 
     /// Subscribes to what is new, and unsubscribes from what nobody listens to any more.
-    async fn update(&mut self) -> Result<(), Failure> {
+    async fn update(&mut self) -> Result<(), CommandFailure> {
         let Differences { new, old } = self.listeners.differences();
         let timeout = self.settings.command_timeout;
         if !old.is_empty() {
@@ -431,7 +413,8 @@ mod tests {
     #[test]
     fn a_slow_listener_hears_of_a_gap_and_the_others_hear_everything() {
         let listeners = Listeners::default();
-        let (mut slow, mut quick) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("a".to_owned()));
+        let (mut slow, mut quick) =
+            (listeners.add::<News>("a".to_owned(), None), listeners.add::<News>("a".to_owned(), None));
         subscribe(&listeners);
         assert_eq!((slow.try_recv(), quick.try_recv()), (Ok(News::Gap), Ok(News::Gap)));
         for count in 0..1_000 {
@@ -455,7 +438,7 @@ mod tests {
     #[test]
     fn what_rises_unheard_for_a_lease_is_proof_and_nothing_less() {
         let (listeners, lease) = (Listeners::default(), Duration::ZERO);
-        let _news = listeners.add::<News>("a".to_owned());
+        let _news = listeners.add::<News>("a".to_owned(), None);
         let suspected = |count, lease| {
             listeners.compare("a", count, lease);
             is_suspected(&listeners)
@@ -489,9 +472,9 @@ mod tests {
     #[test]
     fn each_channel_is_heard_in_its_own_language() {
         let listeners = Listeners::default();
-        let mut wakes = listeners.add::<WakeNews>("a".to_owned());
-        let mut news = listeners.add::<News>("b".to_owned());
-        let mut wishes = listeners.add::<JobNews>("c".to_owned());
+        let mut wakes = listeners.add::<WakeNews>("a".to_owned(), None);
+        let mut news = listeners.add::<News>("b".to_owned(), None);
+        let mut wishes = listeners.add::<JobNews>("c".to_owned(), None);
         subscribe(&listeners);
         let wake = format!("v1 {:032x} orders 42", 5);
         for message in [said(1), wake, "v1 nightly".to_owned()] {
@@ -509,7 +492,7 @@ mod tests {
     #[test]
     fn a_channel_without_listeners_is_not_wanted() {
         let listeners = Listeners::default();
-        let (one, other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("a".to_owned()));
+        let (one, other) = (listeners.add::<News>("a".to_owned(), None), listeners.add::<News>("a".to_owned(), None));
         subscribe(&listeners);
         drop(one);
         let Differences { new, old } = listeners.differences();
@@ -517,7 +500,7 @@ mod tests {
         drop(other);
         let Differences { new, old } = listeners.differences();
         assert!(new.is_empty() && *old == [Arc::from("a")]);
-        let again = listeners.add::<News>("a".to_owned());
+        let again = listeners.add::<News>("a".to_owned(), None);
         let Differences { new, old } = listeners.differences();
         assert!(*new == [Arc::from("a")] && old.is_empty(), "it was unsubscribed from");
         drop(again);
@@ -527,7 +510,7 @@ mod tests {
     #[test]
     fn a_new_connection_is_to_be_subscribed_to_everything() {
         let listeners = Listeners::default();
-        let (_one, _other) = (listeners.add::<News>("a".to_owned()), listeners.add::<News>("b".to_owned()));
+        let (_one, _other) = (listeners.add::<News>("a".to_owned(), None), listeners.add::<News>("b".to_owned(), None));
         subscribe(&listeners);
         assert!(listeners.differences().new.is_empty());
         listeners.ended();
@@ -538,8 +521,8 @@ mod tests {
     fn what_its_own_session_does_is_no_news_to_a_listener() {
         let listeners = Listeners::default();
         let (own, another) = (SessionId::from_u128(1), SessionId::from_u128(2));
-        let mut leader = listeners.add_but::<News>("a".to_owned(), own);
-        let mut other = listeners.add_but::<News>("a".to_owned(), another);
+        let mut leader = listeners.add::<News>("a".to_owned(), Some(own));
+        let mut other = listeners.add::<News>("a".to_owned(), Some(another));
         subscribe(&listeners);
         listeners.say("a", &said(5));
         listeners.say("a", "not ours at all");

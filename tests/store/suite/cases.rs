@@ -379,17 +379,17 @@ async fn r7_the_lease_of_a_process_that_has_ended_is_given_back_by_session_and_t
 }
 
 async fn r8_a_listener_is_told_to_look_first(stage: &mut Stage) {
-    let mut news = stage.store().listen(stage.role());
+    let mut news = stage.store().subscribe(stage.role(), None);
     assert_eq!(heard(&mut news).await, News::Gap);
     stage.win(unguarded(1, 1)).await;
     // And again whoever comes later.
-    assert_eq!(heard(&mut stage.store().listen(stage.role())).await, News::Gap);
+    assert_eq!(heard(&mut stage.store().subscribe(stage.role(), None)).await, News::Gap);
 }
 
 async fn r8_grants_heartbeats_and_releases_are_heard_in_order(stage: &mut Stage) {
     // The members of a quorum count each by itself at first, and a majority's word is told by one of them.
     let counts_apart = stage.store().rules().objection;
-    let mut news = stage.store().listen(stage.role());
+    let mut news = stage.store().subscribe(stage.role(), None);
     assert_eq!(heard(&mut news).await, News::Gap);
     // Each is heard before the next is said: of members that are heard late, a quorum passes on only what counts by
     // then.
@@ -436,7 +436,7 @@ async fn r8_a_holder_that_is_silent_for_its_whole_lease_is_overdue_whatever_the_
 
 /// Kept where one server's word is enough; the configuration refuses shards on other stores.
 async fn those_who_take_part_in_shards_are_told_of_each_other_for_as_long_as_they_say_so(stage: &mut Stage) {
-    let store = stage.store();
+    let store = stage.presence();
     let set = |shards: &[u16]| shards.iter().copied().collect();
     let portion = |leads: &[u16], shuns: &[u16]| Some(Portion { leads: set(leads), shuns: set(shuns) });
     let note = async |number: u128, portion, span| {

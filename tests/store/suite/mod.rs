@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use baton::protocol::{RoleName, Rules};
-use baton::store::LeaseStore;
+use baton::store::{LeaseStore, PresenceStore};
 
 pub use cases::ALL;
 pub use stage::Stage;
@@ -70,6 +70,11 @@ pub enum Fault {
 pub trait Place {
     /// A store that is reached already.
     fn store(&self) -> Arc<dyn LeaseStore>;
+
+    /// The same, where replicas find each other. Called only for stores with [`Rules::REDIS`].
+    fn presence(&self) -> Arc<dyn PresenceStore> {
+        panic!("roles cannot be split here");
+    }
 
     /// The faults that it may have.
     fn faults(&self) -> &'static [Fault];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use baton::protocol::{
     CampaignReply, CampaignRequest, GuardCause, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Token,
 };
-use baton::store::LeaseStore;
+use baton::store::{LeaseStore, PresenceStore};
 use testkit::wait_until_async;
 
 use super::{Fault, Place};
@@ -34,6 +34,10 @@ impl Stage {
 
     pub fn store(&self) -> Arc<dyn LeaseStore> {
         self.place.store()
+    }
+
+    pub fn presence(&self) -> Arc<dyn PresenceStore> {
+        self.place.presence()
     }
 
     pub(super) fn faults(&self) -> &'static [Fault] {

@@ -12,13 +12,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::super::{Assignment, Ended, Order, attempt, grace_of};
+use crate::base::Subscription;
 use crate::base::clock::{BootClock, SharedClock};
 use crate::base::process::{Entropy, StallWatch};
 use crate::config::{ExecRun, RunConfig};
 use crate::protocol::jobs::{JobName, RunId, Slot, Wall};
 use crate::protocol::{
-    CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped, Timing,
-    Token,
+    CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId,
+    Stamped, Timing, Token,
 };
 use crate::role::{RoleHandle, RoleSpec, Surroundings, WorkTerm, role};
 use crate::store::memory::MemoryStore;
@@ -70,20 +71,24 @@ impl LeaseStore for Cuttable {
         LeaseStore::release(&self.memory, role, request).await
     }
 
-    fn listen(&self, role: &RoleName) -> crate::base::Subscription<News> {
-        self.memory.listen(role)
+    fn subscribe(&self, role: &RoleName, but: Option<SessionId>) -> Subscription<News> {
+        self.memory.subscribe(role, but)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
         self.memory.health()
     }
 
-    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
-        self.memory.purge(role).await
+    fn notes(&self) -> Vec<String> {
+        self.memory.notes()
     }
 
-    fn command_timeout(&self) -> Duration {
-        self.memory.command_timeout()
+    fn rules(&self) -> Rules {
+        self.memory.rules()
+    }
+
+    async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
+        self.memory.purge(role).await
     }
 }
 

@@ -93,7 +93,7 @@ impl KubernetesStore {
             StoreError::Refused { reason } => {
                 StoreError::Refused { reason: format!("it is written, but the leader is not told of it: {reason}") }
             }
-            error => error,
+            error @ (StoreError::Unknown { .. } | StoreError::Unreachable { .. } | StoreError::Garbage { .. }) => error,
         })
     }
 

@@ -11,9 +11,9 @@ use crate::base::Subscription;
 use crate::protocol::Mono;
 use crate::protocol::jobs::{JobName, Revision};
 use crate::protocol::observed::Source;
-use crate::store::kubernetes::listeners::Listeners;
-use crate::store::kubernetes::observed::{Sight, version_of};
-use crate::store::kubernetes::watch::{Patience, Watched};
+use crate::store::kubernetes::listeners::ObjectListeners;
+use crate::store::kubernetes::observed::{Sighting, version_of};
+use crate::store::kubernetes::watch::{Silence, WatchedObject};
 use crate::store::{JobNews, StoreError};
 
 /// Nothing is to be heard for days, and a watch can die in silence: so the object is looked at now and then.
@@ -56,12 +56,12 @@ pub(in crate::store::kubernetes) struct Wishes {
 struct State {
     /// The version that was seen last.
     seen: Option<u64>,
-    listeners: Listeners<JobNews>,
+    listeners: ObjectListeners<JobNews>,
 }
 
 impl Wishes {
     pub fn new(prefix: &str) -> Self {
-        let state = State { seen: None, listeners: Listeners::new() };
+        let state = State { seen: None, listeners: ObjectListeners::new() };
         Self { name: name(prefix), state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -71,16 +71,16 @@ impl Wishes {
     }
 }
 
-impl Watched for Wishes {
+impl WatchedObject for Wishes {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn take(&self, sight: Sight, source: Source, _now: Mono) {
+    fn take(&self, sight: Sighting, source: Source, _now: Mono) {
         let (version, wish) = match sight {
-            Sight::Object(lease) => (version_of(&lease), read(&lease)),
+            Sighting::Object(lease) => (version_of(&lease), read(&lease)),
             // Nobody wishes anything by that. Another object will have a greater version.
-            Sight::Gone(_) => return,
+            Sighting::Gone(_) => return,
         };
         let mut state = self.state.lock();
         if version.is_some() && version <= state.seen {
@@ -110,8 +110,8 @@ impl Watched for Wishes {
         self.state.lock().listeners.close();
     }
 
-    fn patience(&self) -> Patience {
-        Patience::Look(LOOK_EVERY)
+    fn silence(&self) -> Silence {
+        Silence::Look(LOOK_EVERY)
     }
 
     fn changed(&self) -> &Notify {
@@ -129,11 +129,11 @@ mod tests {
 
     use super::*;
 
-    fn wish(job: &str, version: u64) -> Sight {
+    fn wish(job: &str, version: u64) -> Sighting {
         let (job, revision) = (JobName::new(job).unwrap(), Revision::new(version).unwrap());
         let mut lease = write(None, &name("baton"), &job, revision).unwrap();
         lease.metadata.resource_version = Some(version.to_string());
-        Sight::Object(Box::new(lease))
+        Sighting::Object(Box::new(lease))
     }
 
     fn changed(job: &str) -> Result<JobNews, TryRecvError> {
@@ -153,7 +153,7 @@ mod tests {
         wishes.take(wish("old", 3), Source::Watch, now);
         wishes.take(wish("a", 5), Source::Watch, now);
         wishes.take(wish("b", 9), Source::Watch, now);
-        wishes.take(Sight::Gone(Some(10)), Source::Watch, now);
+        wishes.take(Sighting::Gone(Some(10)), Source::Watch, now);
         wishes.take(wish("b", 12), Source::Watch, now);
         assert_eq!([ear.try_recv(), ear.try_recv(), ear.try_recv()], [changed("a"), changed("b"), changed("b")]);
         assert!(ear.try_recv().is_err());
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(ear.try_recv(), Ok(JobNews::Gap));
         wishes.take(wish("a", 5), Source::Watch, now);
         wishes.take(wish("a", 5), Source::Asked(now), now);
-        wishes.take(Sight::Gone(None), Source::Asked(now), now);
+        wishes.take(Sighting::Gone(None), Source::Asked(now), now);
         assert!(ear.try_recv().is_err(), "once");
         wishes.close();
         wishes.take(wish("a", 7), Source::Asked(now), now);

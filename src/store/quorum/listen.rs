@@ -14,12 +14,12 @@ use crate::store::News;
 /// Must be called inside a tokio runtime.
 pub(super) fn listen(members: Vec<Subscription<News>>, seats: Seats) -> Subscription<News> {
     let (publisher, listener) = Publisher::open();
-    let ear = Ear { chorus: Chorus::new(seats), seats, subscribed: vec![false; members.len()], heard: false };
-    tokio::spawn(run(ear, members, publisher));
+    let merge = Merge { chorus: Chorus::new(seats), seats, subscribed: vec![false; members.len()], heard: false };
+    tokio::spawn(run(merge, members, publisher));
     listener
 }
 
-struct Ear {
+struct Merge {
     chorus: Chorus,
     seats: Seats,
     /// Which members were ever subscribed to.
@@ -28,7 +28,7 @@ struct Ear {
     heard: bool,
 }
 
-impl Ear {
+impl Merge {
     /// What the listener is to hear of this.
     fn take(&mut self, member: usize, news: News) -> Option<News> {
         match news {
@@ -46,14 +46,14 @@ impl Ear {
     }
 }
 
-async fn run(mut ear: Ear, mut members: Vec<Subscription<News>>, mut listener: Publisher<News>) {
+async fn run(mut merge: Merge, mut members: Vec<Subscription<News>>, mut listener: Publisher<News>) {
     loop {
         tokio::select! {
             biased;
             () = listener.gone() => return,
             next = Next { members: &mut members } => {
                 let Some((member, news)) = next else { return };
-                match ear.take(member, news) {
+                match merge.take(member, news) {
                     Some(News::Gap) => listener.tell_gap(),
                     Some(said) => listener.tell(said),
                     None => {}

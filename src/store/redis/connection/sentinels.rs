@@ -6,19 +6,19 @@ use fred::types::config::ServerConfig;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::cluster::NodeAddress;
 use super::link::Link;
-use super::nodes::Node;
 use super::settings::Settings;
 use crate::store::StoreError;
 
 /// The Sentinels of a URL.
-pub(super) struct Sentinels {
-    nodes: Vec<Node>,
+pub struct Sentinels {
+    nodes: Vec<NodeAddress>,
     service: String,
 }
 
 /// What one of them knows.
-enum Answer {
+enum SentinelAnswer {
     /// This is the master.
     Master(String),
     /// No master has that name.
@@ -29,7 +29,7 @@ enum Answer {
 
 impl Sentinels {
     /// Those of this configuration, if it has any.
-    pub fn of(server: &ServerConfig, nodes: Vec<Node>) -> Option<Self> {
+    pub fn of(server: &ServerConfig, nodes: Vec<NodeAddress>) -> Option<Self> {
         let ServerConfig::Sentinel { service_name, .. } = server else { return None };
         Some(Self { nodes, service: service_name.clone() })
     }
@@ -41,25 +41,25 @@ impl Sentinels {
         while let Some((at, answer)) = answers.next().await {
             match answer {
                 // The first is enough: another may hang.
-                Answer::Master(master) => return of_the_master(&master, &settings.endpoint, error),
-                Answer::Unknown => others.push((at, None)),
-                Answer::Failed(why) => others.push((at, Some(why))),
+                SentinelAnswer::Master(master) => return of_the_master(&master, &settings.endpoint, error),
+                SentinelAnswer::Unknown => others.push((at, None)),
+                SentinelAnswer::Failed(why) => others.push((at, Some(why))),
             }
         }
         self.of_the_sentinels(others)
     }
 
-    async fn ask(&self, settings: &Settings, node: &Node) -> (String, Answer) {
+    async fn ask(&self, settings: &Settings, node: &NodeAddress) -> (String, SentinelAnswer) {
         let at = node.to_string();
         let answer = match self.look_up(settings, node).await {
-            Ok(Some(master)) => Answer::Master(master),
-            Ok(None) => Answer::Unknown,
-            Err(error) => Answer::Failed(error),
+            Ok(Some(master)) => SentinelAnswer::Master(master),
+            Ok(None) => SentinelAnswer::Unknown,
+            Err(error) => SentinelAnswer::Failed(error),
         };
         (at, answer)
     }
 
-    async fn look_up(&self, settings: &Settings, node: &Node) -> Result<Option<String>, StoreError> {
+    async fn look_up(&self, settings: &Settings, node: &NodeAddress) -> Result<Option<String>, StoreError> {
         let link = Link::open_sentinel(settings, node).await?;
         let words: Vec<Value> = vec!["GET-MASTER-ADDR-BY-NAME".into(), self.service.as_str().into()];
         let reply = link.command("SENTINEL", words, settings.command_timeout).await.map_err(|failure| failure.error)?;
@@ -84,7 +84,7 @@ impl Sentinels {
             None => format!("{at} knows no master called {}", self.service),
             Some(StoreError::Refused { reason }) => format!("{at}: {}", for_a_sentinel(&reason)),
             Some(StoreError::Unreachable { reason }) => reason,
-            Some(other) => format!("{at}: {other}"),
+            Some(why @ (StoreError::Unknown { .. } | StoreError::Garbage { .. })) => format!("{at}: {why}"),
         });
         let words: Vec<String> = words.collect();
         let reason = format!("no Sentinel names a master: {}", words.join("; "));
@@ -117,6 +117,6 @@ fn of_the_master(master: &str, endpoint: &str, error: StoreError) -> StoreError 
     match error {
         StoreError::Unreachable { reason } => StoreError::Unreachable { reason: of(reason) },
         StoreError::Refused { reason } => StoreError::Refused { reason: of(reason) },
-        other => other,
+        error @ (StoreError::Unknown { .. } | StoreError::Garbage { .. }) => error,
     }
 }

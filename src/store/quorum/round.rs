@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
 
-use super::Panel;
+use super::Quorum;
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::{Answer, Ask, Failure, RoleName, Round, Step};
 use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
@@ -23,7 +23,11 @@ const SLOW_MIN: Duration = Duration::from_millis(2);
 /// # Errors
 /// What the round failed of: [`StoreError::Unreachable`] when some members did not answer, [`StoreError::Refused`] when
 /// all did, but not as was needed.
-pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut round: R) -> Result<R::Reply, StoreError> {
+pub(super) async fn drive<R: Round>(
+    quorum: &Arc<Quorum>,
+    role: &RoleName,
+    mut round: R,
+) -> Result<R::Reply, StoreError> {
     let mut answers = FuturesUnordered::new();
     let mut some_are_silent = false;
     let began = BootClock.now();
@@ -36,15 +40,15 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
                     let ask = Arc::new(ask);
                     for member in to {
                         out.insert(member);
-                        let asked = question(panel, role, member, &ask);
-                        let patience = panel.patience;
-                        answers.push(async move { (ballot, member, answer(asked, patience).await) });
+                        let asked = question(quorum, role, member, &ask);
+                        let timeout = quorum.timeout;
+                        answers.push(async move { (ballot, member, answer(asked, timeout).await) });
                     }
                 }
                 Step::Tell { to, ask } => {
                     let ask = Arc::new(ask);
                     // Without its handle a task runs on.
-                    to.into_iter().for_each(|member| drop(question(panel, role, member, &ask)));
+                    to.into_iter().for_each(|member| drop(question(quorum, role, member, &ask)));
                 }
                 Step::Done(Ok(reply)) => return Ok(reply),
                 Step::Done(Err(Failure { reason })) if some_are_silent => {
@@ -58,7 +62,7 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
             let took = *quorum_took.get_or_insert_with(|| BootClock.now().since(began));
             let patience = took + (took * SLOW).max(SLOW_MIN);
             // Who was late the last time is not waited for.
-            if out.iter().all(|member| panel.is_slower(*member, patience)) {
+            if out.iter().all(|member| quorum.is_slower(*member, patience)) {
                 hurried = true;
                 round.hurry();
                 continue;
@@ -82,26 +86,26 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
         };
         out.remove(&member);
         some_are_silent |= matches!(vote, Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }));
-        round.answered(ballot, member, vote.map_err(|error| Failure { reason: panel.told(member, &error) }));
+        round.answered(ballot, member, vote.map_err(|error| Failure { reason: quorum.describe(member, &error) }));
     }
 }
 
 /// Asks a member, in a task of its own that nobody ends.
 fn question(
-    panel: &Arc<Panel>,
+    quorum: &Arc<Quorum>,
     role: &RoleName,
     member: usize,
     ask: &Arc<Ask>,
 ) -> JoinHandle<Result<Answer, StoreError>> {
-    let (panel, role, ask) = (Arc::clone(panel), role.clone(), Arc::clone(ask));
+    let (quorum, role, ask) = (Arc::clone(quorum), role.clone(), Arc::clone(ask));
     tokio::spawn(async move {
-        match panel.twin(member) {
+        match quorum.twin(member) {
             Some(error) => Err(error),
             None => {
                 let began = BootClock.now();
-                let answer = panel.members[member].ask(&role, &ask).await;
-                panel.note_pace(member, BootClock.now().since(began));
-                panel.refusals.note(member, &role, &ask, &answer);
+                let answer = quorum.members[member].ask(&role, &ask).await;
+                quorum.note_pace(member, BootClock.now().since(began));
+                quorum.refusals.note(member, &role, &ask, &answer);
                 answer
             }
         }
@@ -109,11 +113,11 @@ fn question(
 }
 
 /// Waits for a member's answer, but not for ever.
-async fn answer(asked: JoinHandle<Result<Answer, StoreError>>, patience: Duration) -> Result<Answer, StoreError> {
-    match tokio::time::timeout(patience, asked).await {
+async fn answer(asked: JoinHandle<Result<Answer, StoreError>>, timeout: Duration) -> Result<Answer, StoreError> {
+    match tokio::time::timeout(timeout, asked).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(StoreError::Unreachable { reason: "the question was dropped".to_owned() }),
-        Err(_) => Err(StoreError::Unknown { after: patience }),
+        Err(_) => Err(StoreError::Unknown { after: timeout }),
     }
 }
 
@@ -121,8 +125,8 @@ async fn answer(asked: JoinHandle<Result<Answer, StoreError>>, patience: Duratio
 ///
 /// # Errors
 /// When a member does not answer, or refuses; the others have forgotten it then. Doing it again does no harm.
-pub(super) async fn purge(panel: &Panel, role: &RoleName) -> Result<Purge, StoreError> {
-    let purges = panel.members.iter().map(|member| async {
+pub(super) async fn purge(quorum: &Quorum, role: &RoleName) -> Result<Purge, StoreError> {
+    let purges = quorum.members.iter().map(|member| async {
         let mut health = member.health();
         // One that is only being connected to is waited for; one that is down answers with the reason.
         let up = health.wait_for(|health| *health == StoreHealth::Up);
@@ -136,10 +140,10 @@ pub(super) async fn purge(panel: &Panel, role: &RoleName) -> Result<Purge, Store
     let failed: Vec<String> = outcomes
         .iter()
         .enumerate()
-        .filter_map(|(member, outcome)| outcome.as_ref().err().map(|error| panel.told(member, error)))
+        .filter_map(|(member, outcome)| outcome.as_ref().err().map(|error| quorum.describe(member, error)))
         .collect();
     if !failed.is_empty() {
-        let (count, members) = (failed.len(), panel.members.len());
+        let (count, members) = (failed.len(), quorum.members.len());
         let reason = format!("{count} of {members} members have not forgotten {role}: {}", failed.join("; "));
         return Err(StoreError::Unreachable { reason });
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fred::error::{Error, ErrorKind};
 
-use super::nodes::Node;
+use super::cluster::NodeAddress;
 use crate::store::StoreError;
 
 /// Why a [`RedisStore`](super::RedisStore) cannot be made at all. Everything else is tried again in the background.
@@ -47,7 +47,7 @@ impl SetupError {
 
 /// A failed command, and what follows from it for the connection.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub struct CommandFailure {
     /// What the caller is told.
     pub error: StoreError,
     /// The server does not know the script (any more).
@@ -55,10 +55,10 @@ pub(super) struct Failure {
     /// The connection is of no more use: another one may reach another server, or use another password.
     pub reconnect: bool,
     /// The slot is moving, and this node has the keys already (ASK).
-    pub moving_to: Option<Node>,
+    pub moving_to: Option<NodeAddress>,
 }
 
-impl Failure {
+impl CommandFailure {
     pub fn unreachable(reason: impl Into<String>) -> Self {
         Self::because(StoreError::Unreachable { reason: reason.into() }, true)
     }
@@ -126,10 +126,10 @@ const ERR_REPLIES: &[(&str, &str, bool)] = &[
 ];
 
 /// Explains an error of the connection to `endpoint`, for a command that was waited for during `waited`.
-pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Failure {
+pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> CommandFailure {
     let details = error.details();
     if *error.kind() == ErrorKind::Timeout {
-        return Failure::because(StoreError::Unknown { after: waited }, false);
+        return CommandFailure::because(StoreError::Unknown { after: waited }, false);
     }
     if let Some(failure) = explain_reply(details) {
         return failure;
@@ -140,71 +140,73 @@ pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Failur
         ErrorKind::Canceled => "the connection was closed".to_owned(),
         _ => plain(details),
     };
-    Failure::unreachable(format!("{endpoint}: {what}"))
+    CommandFailure::unreachable(format!("{endpoint}: {what}"))
 }
 
 /// What the server itself answered; none when these are not its words.
-fn explain_reply(details: &str) -> Option<Failure> {
+fn explain_reply(details: &str) -> Option<CommandFailure> {
     let code = details.split_whitespace().next().unwrap_or_default();
     let known = REPLIES.iter().find(|(word, ..)| *word == code);
     if let Some((_, says, reconnect)) = known {
         let moving_to = if code == "ASK" { new_place(details) } else { None };
-        return Some(Failure { moving_to, ..Failure::refused((*says).to_owned(), *reconnect) });
+        return Some(CommandFailure { moving_to, ..CommandFailure::refused((*says).to_owned(), *reconnect) });
     }
     match code {
         "NOSCRIPT" => {
             let error = StoreError::Refused { reason: "it does not know the script (NOSCRIPT)".to_owned() };
-            Some(Failure { script_unknown: true, ..Failure::because(error, false) })
+            Some(CommandFailure { script_unknown: true, ..CommandFailure::because(error, false) })
         }
-        "NOPERM" => Some(Failure::refused(no_permission(details), false)),
+        "NOPERM" => Some(CommandFailure::refused(no_permission(details), false)),
         "ERR" => Some(explain_err(details)),
         _ => None,
     }
 }
 
 /// The node that `ASK <slot> <host>:<port>` names.
-fn new_place(details: &str) -> Option<Node> {
+fn new_place(details: &str) -> Option<NodeAddress> {
     let (host, port) = details.split_whitespace().nth(2)?.rsplit_once(':')?;
-    let node = Node { host: host.to_owned(), port: port.parse().ok()? };
+    let node = NodeAddress { host: host.to_owned(), port: port.parse().ok()? };
     (!host.is_empty()).then_some(node)
 }
 
-fn explain_err(details: &str) -> Failure {
+fn explain_err(details: &str) -> CommandFailure {
     // What NOPERM is called inside a script.
     if details.contains("The user executing the script can't") || details.contains("ACL failure in script") {
-        return Failure::refused(no_permission(&details.replace("can't", "cannot")), false);
+        return CommandFailure::refused(no_permission(&details.replace("can't", "cannot")), false);
     }
     if let Some((_, says, reconnect)) = ERR_REPLIES.iter().find(|(words, ..)| details.contains(words)) {
-        return Failure::refused((*says).to_owned(), *reconnect);
+        return CommandFailure::refused((*says).to_owned(), *reconnect);
     }
     if let Some(command) = details.split("unknown command").nth(1) {
         let name = between_quotes(command).unwrap_or_default();
         return match name.to_ascii_uppercase().as_str() {
-            "HELLO" => Failure::refused(TOO_OLD.to_owned(), true),
-            "WAITAOF" => Failure::refused(
+            "HELLO" => CommandFailure::refused(TOO_OLD.to_owned(), true),
+            "WAITAOF" => CommandFailure::refused(
                 "replication.mode waitaof needs Redis 7.2 or later: use mode wait, or a newer Redis".to_owned(),
                 false,
             ),
             // What one does not know, the other begins with.
-            "SENTINEL" => Failure::refused("it is no Sentinel: use a redis: or redis-cluster: URL".to_owned(), true),
-            "SELECT" => Failure::refused(
+            "SENTINEL" => {
+                CommandFailure::refused("it is no Sentinel: use a redis: or redis-cluster: URL".to_owned(), true)
+            }
+            "SELECT" => CommandFailure::refused(
                 "it is a Sentinel, not a Redis: use a redis-sentinel: URL with sentinelServiceName".to_owned(),
                 true,
             ),
-            name => Failure::refused(format!("it has no command {name}: is it renamed or too old?"), true),
+            name => CommandFailure::refused(format!("it has no command {name}: is it renamed or too old?"), true),
         };
     }
     // Up to Redis 6.2, an error inside a script comes wrapped.
     if details.contains("Error running script") {
         let inner = REPLIES.iter().find(|(word, ..)| details.contains(&format!("-{word} ")));
         if let Some((_, says, reconnect)) = inner {
-            return Failure::refused((*says).to_owned(), *reconnect);
+            return CommandFailure::refused((*says).to_owned(), *reconnect);
         }
         if details.contains("-NOPERM") {
-            return Failure::refused(no_permission(""), false);
+            return CommandFailure::refused(no_permission(""), false);
         }
     }
-    Failure::refused(details.to_owned(), false)
+    CommandFailure::refused(details.to_owned(), false)
 }
 
 /// What the words of NOPERM, in and outside of a script, say that the user lacks. They may name the user, and a key or
@@ -328,7 +330,7 @@ mod tests {
     #[test]
     fn a_slot_on_its_way_names_the_node_that_has_it() {
         let place = |reply: &str| explain_reply(reply).and_then(|failure| failure.moving_to);
-        let node = |host: &str| Some(Node { host: host.to_owned(), port: 6381 });
+        let node = |host: &str| Some(NodeAddress { host: host.to_owned(), port: 6381 });
         assert_eq!(place("ASK 3999 10.0.0.7:6381"), node("10.0.0.7"));
         assert_eq!(place("ASK 3999 fd00::7:6381"), node("fd00::7"));
         assert_eq!((place("ASK 3999 :6381"), place("MOVED 3999 10.0.0.7:6381"), place("ASK")), (None, None, None));

@@ -9,19 +9,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use super::cluster::Target;
 use super::info::Info;
 use super::link::Link;
-use super::nodes::Target;
 use super::settings::{PAUSE_MAX, Settings};
-use super::subscriber::Listeners;
 use crate::base::Backoff;
-use crate::store::{StoreError, StoreHealth};
+use crate::store::redis::subscriber::Listeners;
+use crate::store::{StoreError, StoreHealth, push_change};
 
 /// How a connection is, as it changes.
-pub(super) type Health = watch::Receiver<StoreHealth>;
+pub type Health = watch::Receiver<StoreHealth>;
 
 /// The connection for commands, or why there is none.
-pub(super) enum Slot {
+pub enum LinkState {
     /// Connected, and checked.
     Up(Arc<Link>),
     /// Not, and this is what commands are answered with.
@@ -29,9 +29,9 @@ pub(super) enum Slot {
 }
 
 /// What the supervisor and the store share.
-pub(super) struct Shared {
+pub struct Connection {
     /// Swapped as a whole, read by every command.
-    pub slot: ArcSwap<Slot>,
+    pub state: ArcSwap<LinkState>,
     /// The same for people.
     pub health: watch::Sender<StoreHealth>,
     known: Mutex<Known>,
@@ -47,7 +47,7 @@ struct Known {
 
 /// What all connections of a store share.
 #[derive(Default)]
-pub(super) struct Common {
+pub struct Common {
     pub listeners: Arc<Listeners>,
     /// What was noticed at the last connect of each that works, but not as well as it should: by the words, for as a
     /// rule there is nothing, and every role asks at every turn.
@@ -86,18 +86,18 @@ impl Common {
     }
 }
 
-impl Shared {
+impl Connection {
     pub fn new() -> Self {
         let error = StoreError::Unreachable { reason: "not connected yet".to_owned() };
         let (health, _) = watch::channel(StoreHealth::Down { reason: error.to_string() });
-        Self { slot: ArcSwap::from_pointee(Slot::Down(error)), health, known: Mutex::default() }
+        Self { state: ArcSwap::from_pointee(LinkState::Down(error)), health, known: Mutex::default() }
     }
 
     /// What commands are answered with while there is no connection.
     pub fn trouble(&self) -> Option<StoreError> {
-        match &**self.slot.load() {
-            Slot::Up(_) => None,
-            Slot::Down(error) => Some(error.clone()),
+        match &**self.state.load() {
+            LinkState::Up(_) => None,
+            LinkState::Down(error) => Some(error.clone()),
         }
     }
 
@@ -122,23 +122,17 @@ impl Shared {
 
     fn up(&self, link: &Arc<Link>, found: Known) {
         *self.known() = found;
-        self.slot.store(Arc::new(Slot::Up(Arc::clone(link))));
+        self.state.store(Arc::new(LinkState::Up(Arc::clone(link))));
         self.health.send_replace(StoreHealth::Up);
     }
 
     fn down(&self, error: StoreError) {
         let reason = error.to_string();
-        self.slot.store(Arc::new(Slot::Down(error)));
-        let health = StoreHealth::Down { reason };
+        self.state.store(Arc::new(LinkState::Down(error)));
         // Told once per reason, not once per attempt.
-        self.health.send_if_modified(|present| {
-            let changed = *present != health;
-            if changed {
-                tracing::debug!(?health, "Redis cannot be used");
-                present.clone_from(&health);
-            }
-            changed
-        });
+        if push_change(&self.health, StoreHealth::Down { reason: reason.clone() }) {
+            tracing::debug!(reason, "Redis cannot be used");
+        }
     }
 }
 
@@ -146,7 +140,7 @@ impl Shared {
 pub(super) async fn run(
     settings: Arc<Settings>,
     target: Target,
-    shared: Arc<Shared>,
+    connection: Arc<Connection>,
     common: Arc<Common>,
     mut backoff: Backoff,
 ) {
@@ -159,7 +153,7 @@ pub(super) async fn run(
                 if let (None, Some(process)) = (&settings.nodes, &found.run_id) {
                     common.listeners.follow(process);
                 }
-                shared.up(&link, found);
+                connection.up(&link, found);
                 // In a cluster the two need not be at the same node.
                 let doubt = settings.nodes.is_none().then_some(&common.listeners.doubt);
                 let why = link.kept(doubt).await;
@@ -170,14 +164,14 @@ pub(super) async fn run(
                 if link.is_replaced() {
                     // Only commands are told, until the next connection is there or cannot be made.
                     tracing::debug!(reason = %why, "the connection is replaced");
-                    shared.slot.store(Arc::new(Slot::Down(why)));
+                    connection.state.store(Arc::new(LinkState::Down(why)));
                 } else {
-                    shared.down(why);
+                    connection.down(why);
                 }
             }
-            Err(error) => shared.down(error),
+            Err(error) => connection.down(error),
         }
-        tokio::time::sleep(backoff.next(settings.patience.pause_max())).await;
+        tokio::time::sleep(backoff.next(settings.timeouts.pause_max())).await;
     }
 }
 
@@ -196,7 +190,7 @@ async fn open(settings: &Settings, target: Target) -> Result<(Link, Known, Vec<S
 }
 
 /// Asks a server who it is.
-pub(super) async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, StoreError> {
+pub async fn fetch_info(link: &Link, timeout: Duration) -> Result<Info, StoreError> {
     let reply = link.command("INFO", Vec::new(), timeout).await.map_err(|failure| failure.error)?;
     let text: String = reply.convert().map_err(|_| StoreError::Refused { reason: "INFO has no text".to_owned() })?;
     Ok(Info::parse(&text))

@@ -7,11 +7,11 @@ use crate::config::Guard;
 use crate::store::StoreError;
 
 /// The first version with everything the scripts and the subscriptions need.
-pub(super) const VERSION_MIN: Version = Version(6, 2);
+pub const VERSION_MIN: Version = Version(6, 2);
 
 /// A version of Redis: major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version(pub u32, pub u32);
+pub struct Version(pub u32, pub u32);
 
 impl Version {
     pub fn parse(text: &str) -> Option<Self> {
@@ -27,7 +27,7 @@ impl fmt::Display for Version {
 }
 
 /// The lines of INFO.
-pub(super) struct Info(HashMap<String, String>);
+pub struct Info(HashMap<String, String>);
 
 impl Info {
     pub fn parse(text: &str) -> Self {
@@ -134,7 +134,7 @@ impl Info {
 }
 
 /// What a server does not tell of itself.
-pub(super) struct Untold {
+pub struct Untold {
     field: &'static str,
     section: &'static str,
     /// What the guard notices by it.

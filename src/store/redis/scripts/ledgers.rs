@@ -2,20 +2,20 @@
 
 use bytes::Bytes;
 
+use super::{Call, Fields, Last, Script, misunderstood, script};
 use crate::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{StoreTime, Token};
 use crate::store::StoreError;
 use crate::store::redis::namespace::Namespace;
-use crate::store::redis::scripts::{Call, Fields, Last, Script, misunderstood, script};
 
-pub(super) static OPEN: Script = script!("../scripts/job_common.lua", "../scripts/job_open.lua");
-pub(super) static WRITE: Script = script!("../scripts/job_common.lua", "../scripts/job_write.lua");
-pub(super) static READ: Script = script!("../scripts/job_common.lua", "../scripts/job_read.lua");
-pub(super) static FORGET: Script = script!("../scripts/job_common.lua", "../scripts/job_forget.lua");
+pub static OPEN: Script = script!("job_common.lua", "job_open.lua");
+pub static WRITE: Script = script!("job_common.lua", "job_write.lua");
+pub static READ: Script = script!("job_common.lua", "job_read.lua");
+pub static FORGET: Script = script!("job_common.lua", "job_forget.lua");
 
 /// The keys of all ledgers. The braces make a cluster keep them together, so that jobs need one connection there and
 /// not one each.
-pub(super) struct LedgerKeys<'a> {
+pub struct LedgerKeys<'a> {
     namespace: &'a Namespace,
     base: String,
 }
@@ -31,7 +31,7 @@ impl<'a> LedgerKeys<'a> {
     }
 
     /// A script on this job's ledger, which shall be executed no later than `latest`.
-    pub fn call<'s>(&self, script: &'s Script, job: &JobName, request: &Request, latest: StoreTime) -> Call<'s> {
+    pub fn call<'s>(&self, script: &'s Script, job: &JobName, request: &LedgerRequest, latest: StoreTime) -> Call<'s> {
         let mut args = vec![latest.0.to_string()];
         args.extend_from_slice(&request.args);
         let keys = vec![format!("{}ledger:{job}", self.base)];
@@ -43,22 +43,22 @@ impl<'a> LedgerKeys<'a> {
         fred::util::redis_keyslot(self.base.as_bytes())
     }
 
-    pub fn write_request(&self, job: &JobName, request: WriteRequest<Bytes>) -> Request {
+    pub fn write_request(&self, job: &JobName, request: WriteRequest<Bytes>) -> LedgerRequest {
         let token = request.token.map_or_else(String::new, |token| token.to_string());
         let base = request.base.map_or_else(String::new, |base| base.get().to_string());
-        Request { args: vec![token, base, self.wishes(), job.to_string()], body: Some(request.body) }
+        LedgerRequest { args: vec![token, base, self.wishes(), job.to_string()], body: Some(request.body) }
     }
 }
 
 /// What a script is told besides the ledger and the time.
 #[derive(Default)]
-pub(super) struct Request {
+pub struct LedgerRequest {
     pub args: Vec<String>,
     pub body: Option<Bytes>,
 }
 
-pub(super) fn open_request(token: Token) -> Request {
-    Request { args: vec![token.to_string()], body: None }
+pub fn open_request(token: Token) -> LedgerRequest {
+    LedgerRequest { args: vec![token.to_string()], body: None }
 }
 
 fn revision(fields: &mut Fields) -> Result<Revision, StoreError> {
@@ -72,7 +72,7 @@ fn stored(fields: &mut Fields) -> Result<Option<Stored<Bytes>>, StoreError> {
     Ok(Some(Stored { revision: revision(fields)?, body: fields.bytes()? }))
 }
 
-pub(super) fn open_reply(mut fields: Fields) -> Result<OpenReply<Bytes>, StoreError> {
+pub fn open_reply(mut fields: Fields) -> Result<OpenReply<Bytes>, StoreError> {
     Ok(match fields.name.as_str() {
         "opened" => OpenReply::Opened(stored(&mut fields)?),
         "stale" => OpenReply::Stale { fence: fields.token()? },
@@ -80,7 +80,7 @@ pub(super) fn open_reply(mut fields: Fields) -> Result<OpenReply<Bytes>, StoreEr
     })
 }
 
-pub(super) fn write_reply(mut fields: Fields) -> Result<WriteReply<Bytes>, StoreError> {
+pub fn write_reply(mut fields: Fields) -> Result<WriteReply<Bytes>, StoreError> {
     Ok(match fields.name.as_str() {
         "written" => WriteReply::Written { revision: revision(&mut fields)? },
         "stale" => WriteReply::Stale { fence: fields.token()? },
@@ -89,11 +89,11 @@ pub(super) fn write_reply(mut fields: Fields) -> Result<WriteReply<Bytes>, Store
     })
 }
 
-pub(super) fn read_reply(mut fields: Fields) -> Result<Option<Stored<Bytes>>, StoreError> {
+pub fn read_reply(mut fields: Fields) -> Result<Option<Stored<Bytes>>, StoreError> {
     if fields.name == "ledger" { stored(&mut fields) } else { Err(misunderstood()) }
 }
 
-pub(super) fn forget_reply(fields: Fields) -> Result<bool, StoreError> {
+pub fn forget_reply(fields: Fields) -> Result<bool, StoreError> {
     match fields.name.as_str() {
         "forgotten" => Ok(true),
         "absent" => Ok(false),

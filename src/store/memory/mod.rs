@@ -7,26 +7,23 @@ mod locks;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use self::ledgers::Ledgers;
-use self::locks::Locks;
-use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
+use self::ledgers::MemoryLedgers;
+use self::locks::MemoryLocks;
+use super::{LeaseStore, News, PresenceStore, Purge, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::base::subscription::Subscribers;
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, Stamped, StoreTime, TokensExhausted,
+    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, SessionId, Stamped, StoreTime,
 };
 
 /// There is one server process, and this is its name.
 const GENERATION: &str = "memory";
-/// Nothing here waits, but the contract asks for a bound.
-const COMMAND_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// See the module.
 #[derive(Debug)]
@@ -34,19 +31,19 @@ pub struct MemoryStore {
     clock: SharedClock,
     born: Mono,
     health: watch::Sender<StoreHealth>,
-    roles: Mutex<HashMap<RoleName, Place>>,
+    roles: Mutex<HashMap<RoleName, RoleCell>>,
     presences: Mutex<HashMap<RoleName, Presence>>,
-    locks: Mutex<Locks>,
-    ledgers: Mutex<Ledgers>,
+    locks: Mutex<MemoryLocks>,
+    ledgers: Mutex<MemoryLedgers>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct RoleCell {
     cell: LeaseCell,
     listeners: Subscribers<News>,
 }
 
-impl Place {
+impl RoleCell {
     fn new() -> Self {
         Self { cell: LeaseCell::never_held(Rules::REDIS, GENERATION), listeners: Subscribers::default() }
     }
@@ -68,62 +65,64 @@ impl MemoryStore {
         Self { clock, born, health, roles, presences, locks: Mutex::default(), ledgers: Mutex::default() }
     }
 
-    fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, Place>> {
+    fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, RoleCell>> {
         // A cell is valid after every step, also after one that another thread panicked behind.
         self.roles.lock()
     }
 
-    fn step<R>(&self, role: &RoleName, step: impl FnOnce(&mut Place, Server<'_>) -> R) -> Stamped<R> {
+    fn step<R>(&self, role: &RoleName, step: impl FnOnce(&mut RoleCell, Server<'_>) -> R) -> Stamped<R> {
         let now = self.clock.now();
         let server =
             Server { now: StoreTime(now.as_nanos() / 1_000), uptime: now.since(self.born), generation: GENERATION };
         let mut roles = self.roles();
-        let place = roles.entry(role.clone()).or_insert_with(Place::new);
-        Stamped { reply: step(place, server), store_time: server.now }
-    }
-}
-
-fn exhausted(_: TokensExhausted) -> StoreError {
-    StoreError::Refused {
-        reason: "the next token would reach 2^53: this machine's clock is centuries ahead".to_owned(),
+        let role = roles.entry(role.clone()).or_insert_with(RoleCell::new);
+        Stamped { reply: step(role, server), store_time: server.now }
     }
 }
 
 #[async_trait]
 impl LeaseStore for MemoryStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        let Stamped { reply, store_time } = self.step(role, |place, server| {
-            let (reply, news) = place.cell.campaign(server, &request)?;
-            news.map(|news| place.publish(&news));
-            Ok(reply)
+        let Stamped { reply, store_time } = self.step(role, |role, server| {
+            let (reply, news) = role.cell.campaign(server, &request)?;
+            news.map(|news| role.publish(&news));
+            Ok::<_, StoreError>(reply)
         });
-        Ok(Stamped { reply: reply.map_err(exhausted)?, store_time })
+        Ok(Stamped { reply: reply?, store_time })
     }
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
-        Ok(self.step(role, |place, server| {
-            let (mut reply, news) = place.cell.renew(server, &request);
+        Ok(self.step(role, |role, server| {
+            let (mut reply, news) = role.cell.renew(server, &request);
             if let (Some(news), RenewReply::Renewed { audience, .. }) = (news, &mut reply) {
-                *audience = place.publish(&news);
+                *audience = role.publish(&news);
             }
             reply
         }))
     }
 
     async fn release(&self, role: &RoleName, request: ReleaseRequest) -> Result<Stamped<ReleaseReply>, StoreError> {
-        Ok(self.step(role, |place, server| {
-            let (reply, news) = place.cell.release(server, &request);
-            news.map(|news| place.publish(&news));
+        Ok(self.step(role, |role, server| {
+            let (reply, news) = role.cell.release(server, &request);
+            news.map(|news| role.publish(&news));
             reply
         }))
     }
 
-    fn listen(&self, role: &RoleName) -> Subscription<News> {
-        self.roles().entry(role.clone()).or_insert_with(Place::new).listeners.add(true)
+    fn subscribe(&self, role: &RoleName, _but: Option<SessionId>) -> Subscription<News> {
+        self.roles().entry(role.clone()).or_insert_with(RoleCell::new).listeners.add(true)
     }
 
     fn health(&self) -> watch::Receiver<StoreHealth> {
         self.health.subscribe()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn rules(&self) -> Rules {
+        Rules::REDIS
     }
 
     async fn purge(&self, role: &RoleName) -> Result<Purge, StoreError> {
@@ -131,21 +130,20 @@ impl LeaseStore for MemoryStore {
         let mut roles = self.roles();
         Ok(match roles.get_mut(role) {
             None => Purge::Absent,
-            Some(place) if place.cell.is_held(now) => Purge::InUse,
-            Some(place) => {
-                place.cell = Place::new().cell;
+            Some(role) if role.cell.is_held(now) => Purge::InUse,
+            Some(role) => {
+                role.cell = RoleCell::new().cell;
                 Purge::Purged
             }
         })
     }
+}
 
+#[async_trait]
+impl PresenceStore for MemoryStore {
     async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
         let now = StoreTime(self.clock.now().as_nanos() / 1_000);
         let mut presences = self.presences.lock();
         Ok(presences.entry(role.clone()).or_default().note(now, &request))
-    }
-
-    fn command_timeout(&self) -> Duration {
-        COMMAND_TIMEOUT
     }
 }

@@ -3,46 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{Call, Fields, Script, flag, misunderstood, script};
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
     LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime,
 };
 use crate::store::redis::namespace::Namespace;
-use crate::store::redis::scripts::{Call, Fields, Script, flag, misunderstood, script};
 use crate::store::{HandedOver, StoreError};
 
-pub(super) static ACQUIRE: Script = script!(
-    "../scripts/generation.lua",
-    "../scripts/lock_common.lua",
-    "../scripts/lock_take.lua",
-    "../scripts/lock_acquire.lua"
-);
-pub(super) static EXTEND: Script =
-    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_extend.lua");
-pub(super) static CONFIRM: Script =
-    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_confirm.lua");
-pub(super) static RELEASE: Script = script!(
-    "../scripts/generation.lua",
-    "../scripts/lock_common.lua",
-    "../scripts/lock_let_go.lua",
-    "../scripts/lock_release.lua"
-);
-pub(super) static HAND_OVER: Script = script!(
-    "../scripts/generation.lua",
-    "../scripts/lock_common.lua",
-    "../scripts/lock_take.lua",
-    "../scripts/lock_let_go.lua",
-    "../scripts/lock_hand_over.lua"
-);
-pub(super) static CANCEL: Script =
-    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_cancel.lua");
-pub(super) static BEAT: Script =
-    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_beat.lua");
-pub(super) static INSPECT: Script =
-    script!("../scripts/generation.lua", "../scripts/lock_common.lua", "../scripts/lock_inspect.lua");
+pub static ACQUIRE: Script = script!("generation.lua", "lock_common.lua", "lock_take.lua", "lock_acquire.lua");
+pub static EXTEND: Script = script!("generation.lua", "lock_common.lua", "lock_extend.lua");
+pub static CONFIRM: Script = script!("generation.lua", "lock_common.lua", "lock_confirm.lua");
+pub static RELEASE: Script = script!("generation.lua", "lock_common.lua", "lock_let_go.lua", "lock_release.lua");
+pub static HAND_OVER: Script =
+    script!("generation.lua", "lock_common.lua", "lock_take.lua", "lock_let_go.lua", "lock_hand_over.lua");
+pub static CANCEL: Script = script!("generation.lua", "lock_common.lua", "lock_cancel.lua");
+pub static BEAT: Script = script!("generation.lua", "lock_common.lua", "lock_beat.lua");
+pub static INSPECT: Script = script!("generation.lua", "lock_common.lua", "lock_inspect.lua");
 
 /// The keys of all locks. The braces make a cluster keep them together: several names are one step.
-pub(super) struct LockKeys<'a> {
+pub struct LockKeys<'a> {
     namespace: &'a Namespace,
     base: String,
 }
@@ -99,7 +79,7 @@ fn optional(span: Option<Duration>) -> String {
 }
 
 /// `acks`: the reply counts only once replicas have acknowledged it.
-pub(super) fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
+pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
     let queueing = match request.queueing {
         Queueing::No => "no",
         Queueing::Plain => "plain",
@@ -120,7 +100,7 @@ pub(super) fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> 
 }
 
 /// `acks` as in [`acquire_args`].
-pub(super) fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
+pub fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
     let mut args = vec![request.id.to_string(), optional(request.lease), optional(request.guard), flag(acks)];
     if let Some(lost) = request.restore.as_deref() {
         let Restore { session, owner, identity, token, holds, permits, lease } = lost;
@@ -130,19 +110,19 @@ pub(super) fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
     args
 }
 
-pub(super) fn release_args(request: &LockReleaseRequest) -> Vec<String> {
+pub fn release_args(request: &LockReleaseRequest) -> Vec<String> {
     vec![request.id.to_string(), request.request.to_string(), flag(request.entirely)]
 }
 
 /// `acks` as in [`acquire_args`].
-pub(super) fn hand_over_args(request: &HandOverRequest, acks: bool) -> Vec<String> {
+pub fn hand_over_args(request: &HandOverRequest, acks: bool) -> Vec<String> {
     let mut args = release_args(&request.release);
     args.push(flag(request.yields));
     args.extend(acquire_args(&request.acquire, acks));
     args
 }
 
-pub(super) fn cancel_args(request: &CancelRequest) -> Vec<String> {
+pub fn cancel_args(request: &CancelRequest) -> Vec<String> {
     vec![request.session.to_string(), request.id.to_string()]
 }
 
@@ -168,7 +148,7 @@ fn holder(fields: &mut Fields) -> Result<LockHolder, StoreError> {
     })
 }
 
-pub(super) fn acquire_reply(mut fields: Fields) -> Result<AcquireReply, StoreError> {
+pub fn acquire_reply(mut fields: Fields) -> Result<AcquireReply, StoreError> {
     Ok(match fields.name.as_str() {
         "granted" => {
             let token = fields.token()?;
@@ -186,7 +166,7 @@ pub(super) fn acquire_reply(mut fields: Fields) -> Result<AcquireReply, StoreErr
     })
 }
 
-pub(super) fn extend_reply(mut fields: Fields) -> Result<ExtendReply, StoreError> {
+pub fn extend_reply(mut fields: Fields) -> Result<ExtendReply, StoreError> {
     Ok(match fields.name.as_str() {
         "extended" => ExtendReply::Extended {
             token: fields.token()?,
@@ -199,7 +179,7 @@ pub(super) fn extend_reply(mut fields: Fields) -> Result<ExtendReply, StoreError
     })
 }
 
-pub(super) fn release_reply(mut fields: Fields) -> Result<LockReleaseReply, StoreError> {
+pub fn release_reply(mut fields: Fields) -> Result<LockReleaseReply, StoreError> {
     Ok(match fields.name.as_str() {
         "released" => LockReleaseReply::Released { holds: small(&mut fields)? },
         "notheld" => LockReleaseReply::NotHeld,
@@ -207,7 +187,7 @@ pub(super) fn release_reply(mut fields: Fields) -> Result<LockReleaseReply, Stor
     })
 }
 
-pub(super) fn hand_over_reply(mut fields: Fields) -> Result<HandedOver, StoreError> {
+pub fn hand_over_reply(mut fields: Fields) -> Result<HandedOver, StoreError> {
     if fields.name != "handed" {
         return Err(misunderstood());
     }
@@ -219,15 +199,15 @@ pub(super) fn hand_over_reply(mut fields: Fields) -> Result<HandedOver, StoreErr
     Ok(HandedOver { released, acquired: fields.rest().and_then(acquire_reply) })
 }
 
-pub(super) fn cancel_reply(fields: Fields) -> Result<(), StoreError> {
+pub fn cancel_reply(fields: Fields) -> Result<(), StoreError> {
     if fields.name == "cancelled" { Ok(()) } else { Err(misunderstood()) }
 }
 
-pub(super) fn beat_reply(fields: Fields) -> Result<(), StoreError> {
+pub fn beat_reply(fields: Fields) -> Result<(), StoreError> {
     if fields.name == "alive" { Ok(()) } else { Err(misunderstood()) }
 }
 
-pub(super) fn inspect_reply(mut fields: Fields) -> Result<LockInsight, StoreError> {
+pub fn inspect_reply(mut fields: Fields) -> Result<LockInsight, StoreError> {
     if fields.name != "insight" {
         return Err(misunderstood());
     }

@@ -14,9 +14,9 @@ use futures_util::future::OptionFuture;
 use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::task::AbortHandle;
 
-use super::errors::{Failure, explain};
-use super::nodes::{Node, Target};
-use super::settings::{Patience, Settings};
+use super::cluster::{NodeAddress, Target};
+use super::errors::{CommandFailure, explain};
+use super::settings::{Settings, Timeouts};
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
 use crate::store::StoreError;
@@ -27,13 +27,13 @@ const UNANSWERED_MAX: u32 = 2;
 /// fred tells of a connection once; a look at its state in between covers the moment before we listened.
 const STATE_POLL: Duration = Duration::from_millis(20);
 /// The least time that a connection in doubt has for a sign of life.
-const PATIENCE_MIN: Duration = Duration::from_millis(50);
+const PING_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 /// How many scripts may be out. More would not be answered any sooner, and those at the end might wait for longer than
 /// their timeout, which would look as if Redis had stopped answering.
 const OUT_MAX: usize = 256;
 
 /// One connection. Closed when dropped.
-pub(super) struct Link {
+pub struct Link {
     client: Client,
     endpoint: String,
     task: AbortHandle,
@@ -42,7 +42,7 @@ pub(super) struct Link {
     unanswered: AtomicU32,
     /// How many answers have come, over and again.
     answers: AtomicU32,
-    patience: Patience,
+    timeouts: Timeouts,
     command_timeout: Duration,
     /// A command has got no answer, and the one before it had one.
     in_doubt: Notify,
@@ -71,13 +71,13 @@ impl Link {
     }
 
     /// The same to this node of a cluster.
-    pub async fn open_at(settings: &Settings, node: Option<&Node>) -> Result<Self, StoreError> {
-        let endpoint = node.map_or_else(|| settings.endpoint.clone(), Node::to_string);
+    pub async fn open_at(settings: &Settings, node: Option<&NodeAddress>) -> Result<Self, StoreError> {
+        let endpoint = node.map_or_else(|| settings.endpoint.clone(), NodeAddress::to_string);
         Self::connect(settings, settings.client(node)?, endpoint).await
     }
 
     /// To one of the Sentinels, to ask it what it knows.
-    pub async fn open_sentinel(settings: &Settings, node: &Node) -> Result<Self, StoreError> {
+    pub async fn open_sentinel(settings: &Settings, node: &NodeAddress) -> Result<Self, StoreError> {
         Self::connect(settings, settings.sentinel_client(node)?, node.to_string()).await
     }
 
@@ -91,7 +91,7 @@ impl Link {
             end: Arc::clone(&end),
             unanswered: AtomicU32::new(0),
             answers: AtomicU32::new(0),
-            patience: settings.patience.clone(),
+            timeouts: settings.timeouts.clone(),
             command_timeout: settings.command_timeout,
             in_doubt: Notify::new(),
             places: Semaphore::new(OUT_MAX),
@@ -111,7 +111,9 @@ impl Link {
                     StoreError::Unknown { after } => {
                         StoreError::Unreachable { reason: format!("{endpoint}: no answer within {after:?}") }
                     }
-                    other => other,
+                    error @ (StoreError::Unreachable { .. }
+                    | StoreError::Refused { .. }
+                    | StoreError::Garbage { .. }) => error,
                 },
             };
             end_for(&end, why);
@@ -131,21 +133,26 @@ impl Link {
     /// Sends one command and waits for its reply for at most `timeout`.
     ///
     /// Dropping the future does not undo the command.
-    pub async fn command(&self, name: &'static str, args: Vec<Value>, timeout: Duration) -> Result<Value, Failure> {
+    pub async fn command(
+        &self,
+        name: &'static str,
+        args: Vec<Value>,
+        timeout: Duration,
+    ) -> Result<Value, CommandFailure> {
         let options = Options { timeout: Some(timeout), max_attempts: Some(1), ..Options::default() };
         let client = self.client.with_options(&options);
         let reply = client.custom(CustomCommand::new_static(name, ClusterHash::Random, false), args);
         // Apart, for it is large, and rare: most commands are given up sooner.
-        let silence = (timeout > self.patience.unresponsive()).then(|| Box::pin(self.silence()));
+        let silence = (timeout > self.timeouts.unresponsive()).then(|| Box::pin(self.silence()));
         let result = tokio::select! {
             biased;
             result = reply => result,
             // After its end nobody serves the client's queue, now or later: the command is as good as dropped.
-            why = self.ended() => return Err(Failure::because(why, true)),
+            why = self.ended() => return Err(CommandFailure::because(why, true)),
             Some(()) = OptionFuture::from(silence) => {
-                let after = self.patience.unresponsive();
+                let after = self.timeouts.unresponsive();
                 self.close(format!("{}: no answer to anything within {after:?}", self.endpoint));
-                return Err(Failure::because(StoreError::Unknown { after }, true));
+                return Err(CommandFailure::because(StoreError::Unknown { after }, true));
             }
         };
         self.judge(result, timeout)
@@ -156,7 +163,7 @@ impl Link {
         let answers = || self.answers.load(Ordering::Relaxed);
         loop {
             let before = answers();
-            tokio::time::sleep(self.patience.unresponsive()).await;
+            tokio::time::sleep(self.timeouts.unresponsive()).await;
             if answers() == before {
                 return;
             }
@@ -184,7 +191,7 @@ impl Link {
         }
     }
 
-    fn judge(&self, result: Result<Value, fred::error::Error>, waited: Duration) -> Result<Value, Failure> {
+    fn judge(&self, result: Result<Value, fred::error::Error>, waited: Duration) -> Result<Value, CommandFailure> {
         let failure = match result {
             Ok(value) => {
                 self.answered();
@@ -201,7 +208,7 @@ impl Link {
                 }
             }
             error if failure.reconnect => self.close_because(error.clone()),
-            _ => self.answered(),
+            StoreError::Unreachable { .. } | StoreError::Refused { .. } | StoreError::Garbage { .. } => self.answered(),
         }
         Err(failure)
     }
@@ -231,7 +238,7 @@ impl Link {
                 Some(()) = OptionFuture::from(doubt.map(Notify::notified)) => {}
             }
             // What follows from a second command without an answer is done where that is noticed.
-            let left = self.patience.unresponsive().saturating_sub(self.command_timeout).max(PATIENCE_MIN);
+            let left = self.timeouts.unresponsive().saturating_sub(self.command_timeout).max(PING_TIMEOUT_MIN);
             let _ = self.ping(left).await;
         }
     }
@@ -284,7 +291,7 @@ impl Link {
     }
 
     /// Subscribes and waits until that is confirmed: a later command's answer comes after the confirmation.
-    pub async fn subscribe(&self, channels: &[Arc<str>], timeout: Duration) -> Result<(), Failure> {
+    pub async fn subscribe(&self, channels: &[Arc<str>], timeout: Duration) -> Result<(), CommandFailure> {
         // fred answers a SUBSCRIBE itself and gives a refusal to whichever command is next in line; without one it
         // drops it. So the PING is in line before the refusal can come: neither future waits for anything
         // before it sends.
@@ -294,13 +301,13 @@ impl Link {
     }
 
     /// Ends subscriptions; messages may still come for a moment.
-    pub async fn unsubscribe(&self, channels: &[Arc<str>], timeout: Duration) -> Result<(), Failure> {
+    pub async fn unsubscribe(&self, channels: &[Arc<str>], timeout: Duration) -> Result<(), CommandFailure> {
         let sent = self.client.unsubscribe(keys(channels)).await;
         self.judge(sent.map(|()| Value::Null), timeout).map(drop)
     }
 
     /// Asks for a sign of life, on the connection that has the subscriptions.
-    pub async fn ping(&self, timeout: Duration) -> Result<(), Failure> {
+    pub async fn ping(&self, timeout: Duration) -> Result<(), CommandFailure> {
         self.command("PING", Vec::new(), timeout).await.map(drop)
     }
 }
@@ -311,7 +318,7 @@ fn keys(channels: &[Arc<str>]) -> Vec<Key> {
 
 /// Whose turn it is to bring a script's text to a server that does not know it.
 #[derive(Default)]
-pub(super) struct Texts {
+pub struct Texts {
     turn: Mutex<()>,
     brought: AtomicU32,
 }
@@ -328,10 +335,10 @@ impl Texts {
     }
 
     /// Waits until nobody else brings one.
-    pub async fn turn(&self, timeout: Duration) -> Result<MutexGuard<'_, ()>, Failure> {
+    pub async fn turn(&self, timeout: Duration) -> Result<MutexGuard<'_, ()>, CommandFailure> {
         tokio::time::timeout(timeout, self.turn.lock()).await.map_err(|_| {
             let reason = format!("the scripts could not be loaded within {timeout:?}");
-            Failure::because(StoreError::Unreachable { reason }, false)
+            CommandFailure::because(StoreError::Unreachable { reason }, false)
         })
     }
 }

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use fred::types::Value;
 
-use super::errors::Failure;
-use super::link::Link;
-use super::namespace::Namespace;
-use super::scripts::{
-    CAMPAIGN, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, PURGE, RELEASE, RENEW,
-    Script,
-};
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{AckMode, Replication};
 use crate::store::StoreError;
+use crate::store::redis::connection::{CommandFailure, Link};
+use crate::store::redis::namespace::Namespace;
+use crate::store::redis::scripts::{
+    CAMPAIGN, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, PURGE, RELEASE, RENEW,
+    Script,
+};
 
 /// What the scripts of locks do and those of roles do not, after the key; none of it makes a key that is absent.
 const LOCK_QUESTIONS: [(&str, &[&str]); 9] = [
@@ -123,7 +122,7 @@ impl<'a> Trial<'a> {
     }
 
     async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, StoreError> {
-        self.link.command(command, args, self.timeout).await.map_err(|failure: Failure| failure.error)
+        self.link.command(command, args, self.timeout).await.map_err(|failure: CommandFailure| failure.error)
     }
 
     /// One whole term, then none of it is left.

@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use super::cluster::Target;
 use super::link::Link;
-use super::nodes::Target;
-use super::settings::{Patience, Settings};
-use super::supervisor::{self, Common, Shared, Slot};
+use super::settings::{Settings, Timeouts};
+use super::supervisor::{self, Common, Connection, LinkState};
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
 use crate::store::StoreError;
 
 /// The connections for commands.
-pub(super) struct Routes {
+pub struct CommandRoutes {
     settings: Arc<Settings>,
     seed: u64,
     /// The only connection; in a cluster one to any node, which tells whether there is a cluster at all.
-    pub base: Arc<Shared>,
+    pub base: Arc<Connection>,
     _base: Route,
     pub common: Arc<Common>,
     slots: Mutex<Slots>,
@@ -35,7 +35,7 @@ struct Slots {
 
 /// A connection, which ends when this is dropped.
 struct Route {
-    shared: Arc<Shared>,
+    connection: Arc<Connection>,
     task: AbortHandle,
     /// Somebody asked for it since the last sweep.
     used: bool,
@@ -47,12 +47,12 @@ impl Drop for Route {
     }
 }
 
-impl Routes {
+impl CommandRoutes {
     pub fn new(settings: Arc<Settings>, seed: u64) -> Self {
         let common = Arc::new(Common::default());
         let base = start(&settings, Target::AnyNode, &common, seed);
         let slots = Mutex::new(Slots { routes: HashMap::new(), swept_at: BootClock.now() });
-        Self { settings, seed, base: Arc::clone(&base.shared), _base: base, common, slots }
+        Self { settings, seed, base: Arc::clone(&base.connection), _base: base, common, slots }
     }
 
     /// The connection to whom the slot belongs, where that needs no looking for: outside of a cluster.
@@ -63,31 +63,31 @@ impl Routes {
     /// The connection to whom the slot belongs.
     ///
     /// # Errors
-    /// Why there is none. The first time in a cluster it is waited for, for at most `patience`: nothing is sent
+    /// Why there is none. The first time in a cluster it is waited for, for at most `timeout`: nothing is sent
     /// meanwhile, and the caller may leave at any time.
-    pub async fn link(&self, slot: u16, patience: Duration) -> Result<Arc<Link>, StoreError> {
+    pub async fn link(&self, slot: u16, timeout: Duration) -> Result<Arc<Link>, StoreError> {
         if self.settings.nodes.is_none() {
             return link_of(&self.base);
         }
-        let (shared, first_news) = self.route(slot);
+        let (connection, first_news) = self.route(slot);
         if let Some(mut news) = first_news {
             // Whatever it is, the slot says it, too.
-            let _ = tokio::time::timeout(patience, news.changed()).await;
+            let _ = tokio::time::timeout(timeout, news.changed()).await;
         }
-        link_of(&shared)
+        link_of(&connection)
     }
 
     /// The slot's connection, and when it is new how to wait for it.
-    fn route(&self, slot: u16) -> (Arc<Shared>, Option<supervisor::Health>) {
+    fn route(&self, slot: u16) -> (Arc<Connection>, Option<supervisor::Health>) {
         let mut slots = self.slots.lock();
         self.sweep(&mut slots);
         if let Some(route) = slots.routes.get_mut(&slot) {
             route.used = true;
-            return (Arc::clone(&route.shared), None);
+            return (Arc::clone(&route.connection), None);
         }
         let seed = self.seed ^ u64::from(slot);
         let route = start(&self.settings, Target::MasterOf(slot), &self.common, seed);
-        let found = (Arc::clone(&route.shared), Some(route.shared.health.subscribe()));
+        let found = (Arc::clone(&route.connection), Some(route.connection.health.subscribe()));
         slots.routes.insert(slot, route);
         found
     }
@@ -97,7 +97,7 @@ impl Routes {
     /// connection open when the role becomes free.
     fn sweep(&self, slots: &mut Slots) {
         let now = BootClock.now();
-        if now.since(slots.swept_at) < self.settings.patience.idle_max() {
+        if now.since(slots.swept_at) < self.settings.timeouts.idle_max() {
             return;
         }
         slots.swept_at = now;
@@ -113,16 +113,17 @@ impl Routes {
 }
 
 fn start(settings: &Arc<Settings>, target: Target, common: &Arc<Common>, seed: u64) -> Route {
-    let shared = Arc::new(Shared::new());
-    let backoff = Patience::backoff(seed);
-    let supervisor = supervisor::run(Arc::clone(settings), target, Arc::clone(&shared), Arc::clone(common), backoff);
+    let connection = Arc::new(Connection::new());
+    let backoff = Timeouts::backoff(seed);
+    let supervisor =
+        supervisor::run(Arc::clone(settings), target, Arc::clone(&connection), Arc::clone(common), backoff);
     let task = tokio::spawn(supervisor).abort_handle();
-    Route { shared, task, used: true }
+    Route { connection, task, used: true }
 }
 
-fn link_of(shared: &Shared) -> Result<Arc<Link>, StoreError> {
-    match &**shared.slot.load() {
-        Slot::Up(link) => Ok(Arc::clone(link)),
-        Slot::Down(error) => Err(error.clone()),
+fn link_of(connection: &Connection) -> Result<Arc<Link>, StoreError> {
+    match &**connection.state.load() {
+        LinkState::Up(link) => Ok(Arc::clone(link)),
+        LinkState::Down(error) => Err(error.clone()),
     }
 }

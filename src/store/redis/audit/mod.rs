@@ -4,20 +4,21 @@
 //! good. The rights are tried out with the scripts themselves on keys that no role can have, and that are removed
 //! again.
 
+mod quorum;
+mod rights;
+mod words;
+
+pub use quorum::{QuorumReport, audit_quorum};
+
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fred::types::Value;
 use serde::Serialize;
 
-use super::audit_words::{Words, words};
-use super::errors::Failure;
-use super::info::{Info, Untold, VERSION_MIN, Version};
-use super::link::Link;
-use super::nodes::Target;
-use super::rights::{Trial, trial_keys};
-use super::settings::Settings;
-use super::supervisor::fetch_info;
+use self::rights::{Trial, trial_keys};
+use self::words::{FaultWords, words};
+use super::connection::{CommandFailure, Info, Link, Settings, Target, Untold, VERSION_MIN, Version, fetch_info};
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{Guard, RedisConfig, StoreUse};
 use crate::store::StoreError;
@@ -79,24 +80,24 @@ impl AuditReport {
     }
 }
 
-pub(super) fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
+fn finding(severity: Severity, what: impl Into<String>, cost: &str, remedy: &str) -> Finding {
     Finding { severity, what: what.into(), cost: cost.to_owned(), remedy: remedy.to_owned() }
 }
 
 /// Nothing here depends on a role's lease; this only bounds how long a silent connection is waited for.
-pub(super) const LEASE_ASSUMED: Duration = Duration::from_secs(15);
+const LEASE_ASSUMED: Duration = Duration::from_secs(15);
 const PINGS: usize = 12;
 
 /// What a server is to Baton.
 #[derive(Clone, Copy)]
-pub(super) enum Subject<'u> {
+enum AuditedAs<'u> {
     /// A member of a quorum.
     Member,
     /// The whole store of these, of which the first names its faults.
     StoreOf(&'u [StoreUse]),
 }
 
-impl Subject<'_> {
+impl AuditedAs<'_> {
     fn main(self) -> StoreUse {
         match self {
             Self::Member => StoreUse::Leases,
@@ -123,7 +124,7 @@ pub async fn audit(
     uses: &[StoreUse],
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
-    let subject = Subject::StoreOf(uses);
+    let subject = AuditedAs::StoreOf(uses);
     let settings = Settings::new(config, LEASE_ASSUMED.into()).map_err(|error| {
         let reason = error.in_section(subject.main().redis_key(), "url").to_string();
         StoreError::Refused { reason }
@@ -132,18 +133,18 @@ pub async fn audit(
 }
 
 /// What the members of a quorum are compared by.
-pub(super) struct Facts {
-    pub run_id: Option<String>,
-    pub version: Option<Version>,
-    pub clock_offset_ms: Option<i64>,
+struct Facts {
+    run_id: Option<String>,
+    version: Option<Version>,
+    clock_offset_ms: Option<i64>,
 }
 
 /// Looks at one server, which is the whole store or a member of a quorum.
-pub(super) async fn look(
+async fn look(
     config: &RedisConfig,
     settings: &Settings,
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
-    subject: Subject<'_>,
+    subject: AuditedAs<'_>,
 ) -> Result<(AuditReport, Facts), StoreError> {
     let words = words(subject.main());
     let keys = trial_keys(&settings.namespace);
@@ -180,7 +181,7 @@ fn version(info: &Info) -> Finding {
     }
 }
 
-fn role(info: &Info, words: &Words) -> Finding {
+fn role(info: &Info, words: &FaultWords) -> Finding {
     match info.get("role") {
         Some("master") => finding(Severity::Ok, "it is a master", "it takes writes", ""),
         Some(_) => finding(
@@ -193,7 +194,7 @@ fn role(info: &Info, words: &Words) -> Finding {
     }
 }
 
-fn mode(info: &Info, words: &Words) -> Finding {
+fn mode(info: &Info, words: &FaultWords) -> Finding {
     match info.mode() {
         Some("standalone") => finding(Severity::Ok, "it runs alone, or with replicas", "the ordinary case", ""),
         Some("cluster") => finding(
@@ -275,7 +276,7 @@ fn generation(info: &Info, guard: Guard, acks: u32) -> Finding {
     }
 }
 
-fn memory(info: &Info, words: &Words) -> Finding {
+fn memory(info: &Info, words: &FaultWords) -> Finding {
     let (used, max) = (info.number("used_memory"), info.number("maxmemory"));
     match (info.get("maxmemory_policy"), info.evicting_policy()) {
         (None, _) => finding(
@@ -305,7 +306,7 @@ fn memory(info: &Info, words: &Words) -> Finding {
     }
 }
 
-fn replicas(info: &Info, acks: u32, words: &Words) -> Finding {
+fn replicas(info: &Info, acks: u32, words: &FaultWords) -> Finding {
     let Some(connected) = info.number("connected_slaves") else {
         return finding(
             Severity::Unknown,
@@ -356,7 +357,7 @@ fn no_replicas(info: &Info) -> Finding {
     }
 }
 
-fn writes_need_replicas(setting: Option<&str>, words: &Words) -> Finding {
+fn writes_need_replicas(setting: Option<&str>, words: &FaultWords) -> Finding {
     let what = |n: &str| format!("min-replicas-to-write is {n}");
     match setting {
         None => finding(
@@ -421,7 +422,9 @@ fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>, of: StoreUse
     let tell = |problem, severity, means| match problem {
         // Each refusal says what would help.
         StoreError::Refused { reason } => finding(severity, reason, means, ""),
-        other => finding(Severity::Unknown, other.to_string(), "what the user may do was not found out", ""),
+        StoreError::Unknown { .. } | StoreError::Unreachable { .. } | StoreError::Garbage { .. } => {
+            finding(Severity::Unknown, problem.to_string(), "what the user may do was not found out", "")
+        }
     };
     let problems = problems.into_iter().map(|p| tell(p, Severity::Problem, "Baton cannot work, or cannot listen"));
     let (grade, means) = match of {
@@ -432,7 +435,7 @@ fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>, of: StoreUse
     problems.chain(of_locks).collect()
 }
 
-fn neighbours(info: &Info, words: &Words) -> Finding {
+fn neighbours(info: &Info, words: &FaultWords) -> Finding {
     let keys = |line: &str| line.split(',').find_map(|part| part.strip_prefix("keys=")?.parse::<u64>().ok());
     let total: u64 = (0..16).filter_map(|db| info.get(&format!("db{db}")).and_then(keys)).sum();
     if total > 1_000 {
@@ -453,7 +456,7 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
+    async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, CommandFailure> {
         self.link.command(command, args, self.timeout).await
     }
 

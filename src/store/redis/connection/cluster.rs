@@ -15,12 +15,12 @@ use crate::store::StoreError;
 
 /// Where one node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub struct NodeAddress {
     pub host: String,
     pub port: u16,
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
@@ -28,7 +28,7 @@ impl fmt::Display for Node {
 
 /// Which node a connection shall lead to. Without a cluster there is only one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
+pub enum Target {
     /// Any: they all know the map, and pass messages on.
     AnyNode,
     /// The master of this slot.
@@ -36,17 +36,17 @@ pub(super) enum Target {
 }
 
 /// The nodes to ask for the map, the last that answered first.
-pub(super) struct Nodes {
-    seeds: Vec<Node>,
-    known: Mutex<Vec<Node>>,
+pub struct Nodes {
+    seeds: Vec<NodeAddress>,
+    known: Mutex<Vec<NodeAddress>>,
 }
 
 impl Nodes {
-    pub fn new(seeds: Vec<Node>) -> Self {
+    pub fn new(seeds: Vec<NodeAddress>) -> Self {
         Self { known: Mutex::new(seeds.clone()), seeds }
     }
 
-    fn known(&self) -> MutexGuard<'_, Vec<Node>> {
+    fn known(&self) -> MutexGuard<'_, Vec<NodeAddress>> {
         self.known.lock()
     }
 
@@ -75,7 +75,7 @@ impl Nodes {
     }
 
     /// The map of the first node that answers, which it is, and the connection to it.
-    async fn read_map(&self, settings: &Settings) -> Result<(Link, Node, Map), StoreError> {
+    async fn read_map(&self, settings: &Settings) -> Result<(Link, NodeAddress, Map), StoreError> {
         let mut why = StoreError::Unreachable { reason: "no node of the cluster is known".to_owned() };
         let nodes = self.known().clone();
         for node in nodes {
@@ -106,7 +106,7 @@ impl Nodes {
     }
 
     /// Remembers the nodes of a map, and forgets those that are no more; the configured ones stay.
-    fn learn(&self, source: &Node, map: &Map) {
+    fn learn(&self, source: &NodeAddress, map: &Map) {
         let mut known = vec![source.clone()];
         for node in map.0.iter().flat_map(|range| &range.nodes).chain(&self.seeds) {
             if !known.contains(node) {
@@ -117,7 +117,7 @@ impl Nodes {
     }
 }
 
-async fn read_map_of(settings: &Settings, node: &Node) -> Result<(Link, Map), StoreError> {
+async fn read_map_of(settings: &Settings, node: &NodeAddress) -> Result<(Link, Map), StoreError> {
     let link = Link::open_at(settings, Some(node)).await?;
     let reply = link.command("CLUSTER", vec!["SLOTS".into()], settings.command_timeout).await;
     let map = Map::parse(reply.map_err(|failure| failure.error)?, &node.host).ok_or_else(|| StoreError::Refused {
@@ -135,11 +135,11 @@ struct Range {
     first: u64,
     last: u64,
     /// The master first.
-    nodes: Vec<Node>,
+    nodes: Vec<NodeAddress>,
 }
 
 impl Map {
-    fn master_of(&self, slot: u16) -> Option<&Node> {
+    fn master_of(&self, slot: u16) -> Option<&NodeAddress> {
         let slot = u64::from(slot);
         self.0.iter().find(|range| (range.first..=range.last).contains(&slot))?.nodes.first()
     }
@@ -150,17 +150,17 @@ impl Map {
         let ranges = reply.into_array().into_iter().map(|range| {
             let mut parts = range.into_array().into_iter();
             let (first, last) = (parts.next()?.as_u64()?, parts.next()?.as_u64()?);
-            let nodes = parts.map(|node| Self::parse_node(node, asked)).collect::<Option<Vec<Node>>>()?;
+            let nodes = parts.map(|node| Self::parse_node(node, asked)).collect::<Option<Vec<NodeAddress>>>()?;
             Some(Range { first, last, nodes })
         });
         ranges.collect::<Option<Vec<Range>>>().map(Self)
     }
 
-    fn parse_node(node: Value, asked: &str) -> Option<Node> {
+    fn parse_node(node: Value, asked: &str) -> Option<NodeAddress> {
         let mut parts = node.into_array().into_iter();
         let host = parts.next()?.as_string().filter(|host| !host.is_empty() && host != "?");
         let port = u16::try_from(parts.next()?.as_u64()?).ok()?;
-        Some(Node { host: host.unwrap_or_else(|| asked.to_owned()), port })
+        Some(NodeAddress { host: host.unwrap_or_else(|| asked.to_owned()), port })
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
     fn a_host_that_is_left_out_is_the_one_that_was_asked() {
         for host in [Value::Null, Value::from(""), Value::from("?")] {
             let map = Map::parse(array(vec![array(vec![0.into(), 1.into(), node(host, 7)])]), "asked").unwrap();
-            assert_eq!(map.master_of(0), Some(&Node { host: "asked".to_owned(), port: 7 }));
+            assert_eq!(map.master_of(0), Some(&NodeAddress { host: "asked".to_owned(), port: 7 }));
             assert_eq!(map.master_of(2), None);
         }
     }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn nodes_that_answered_are_asked_first_and_configured_ones_are_never_forgotten() {
-        let at = |port| Node { host: "h".to_owned(), port };
+        let at = |port| NodeAddress { host: "h".to_owned(), port };
         let nodes = Nodes::new(vec![at(1), at(2)]);
         nodes.ask_last("h:1");
         assert_eq!(*nodes.known(), [at(2), at(1)]);

@@ -1,12 +1,10 @@
 //! Locks in Redis: one atomic script per request, all keys in one slot.
 
-mod wire;
-
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::wire::{ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, HAND_OVER, INSPECT, LockKeys, RELEASE};
+use super::scripts::locks::{self, ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, HAND_OVER, INSPECT, LockKeys, RELEASE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
 use crate::base::Subscription;
@@ -37,7 +35,9 @@ impl RedisStore {
                 let confirm = LockKeys::new(&self.settings.namespace).call(&CONFIRM, &[], &[], None);
                 self.confirmed(confirm, guard.is_some(), done).await
             }
-            _ => Ok(done.reply),
+            AcquireReply::Held { .. } | AcquireReply::Guarded { .. } | AcquireReply::PermitsDiffer { .. } => {
+                Ok(done.reply)
+            }
         }
     }
 }
@@ -45,14 +45,14 @@ impl RedisStore {
 #[async_trait]
 impl LockStore for RedisStore {
     async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError> {
-        let args = wire::acquire_args(&request, self.replication.acks > 0);
-        let done = self.run_lock(&ACQUIRE, &request.names, &args, wire::acquire_reply).await?;
+        let args = locks::acquire_args(&request, self.replication.acks > 0);
+        let done = self.run_lock(&ACQUIRE, &request.names, &args, locks::acquire_reply).await?;
         self.counting(request.guard, done).await
     }
 
     async fn extend(&self, request: ExtendRequest) -> Result<ExtendReply, StoreError> {
-        let args = wire::extend_args(&request, self.replication.acks > 0);
-        let done = self.run_lock(&EXTEND, &request.names, &args, wire::extend_reply).await?;
+        let args = locks::extend_args(&request, self.replication.acks > 0);
+        let done = self.run_lock(&EXTEND, &request.names, &args, locks::extend_reply).await?;
         match done.reply {
             ExtendReply::Extended { .. } => self.acknowledged(done).await,
             ExtendReply::Lost => Ok(done.reply),
@@ -60,13 +60,13 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
-        let args = wire::release_args(&request);
-        Ok(self.run_lock(&RELEASE, &request.names, &args, wire::release_reply).await?.reply)
+        let args = locks::release_args(&request);
+        Ok(self.run_lock(&RELEASE, &request.names, &args, locks::release_reply).await?.reply)
     }
 
     async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
-        let args = wire::hand_over_args(&request, self.replication.acks > 0);
-        let done = self.run_lock(&HAND_OVER, &request.release.names, &args, wire::hand_over_reply).await?;
+        let args = locks::hand_over_args(&request, self.replication.acks > 0);
+        let done = self.run_lock(&HAND_OVER, &request.release.names, &args, locks::hand_over_reply).await?;
         let Done { reply: HandedOver { released, acquired }, link, deadline, asking } = done;
         let acquired = match acquired {
             Ok(reply) => self.counting(request.acquire.guard, Done { reply, link, deadline, asking }).await,
@@ -76,19 +76,19 @@ impl LockStore for RedisStore {
     }
 
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {
-        let args = wire::cancel_args(&request);
-        self.run_lock(&CANCEL, &request.names, &args, wire::cancel_reply).await.map(|_| ())
+        let args = locks::cancel_args(&request);
+        self.run_lock(&CANCEL, &request.names, &args, locks::cancel_reply).await.map(|_| ())
     }
 
     async fn beat(&self, session: SessionId) -> Result<(), StoreError> {
-        self.run_lock(&BEAT, &[], &[session.to_string()], wire::beat_reply).await.map(|_| ())
+        self.run_lock(&BEAT, &[], &[session.to_string()], locks::beat_reply).await.map(|_| ())
     }
 
     async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError> {
-        Ok(self.run_lock(&INSPECT, &[name], &[], wire::inspect_reply).await?.reply)
+        Ok(self.run_lock(&INSPECT, &[name], &[], locks::inspect_reply).await?.reply)
     }
 
     fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {
-        self.listeners.add(LockKeys::new(&self.settings.namespace).wakes_of(session))
+        self.listeners.add(LockKeys::new(&self.settings.namespace).wakes_of(session), None)
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::StoreUse;
 
 /// Parts of sentences.
-pub(super) struct Words {
+pub(super) struct FaultWords {
     /// What is kept.
     pub kept: &'static str,
     /// One of them that counts.
@@ -23,7 +23,7 @@ pub(super) struct Words {
     pub split: &'static str,
 }
 
-pub(super) fn words(of: StoreUse) -> &'static Words {
+pub(super) fn words(of: StoreUse) -> &'static FaultWords {
     match of {
         StoreUse::Leases => &LEASES,
         StoreUse::Locks => &LOCKS,
@@ -31,7 +31,7 @@ pub(super) fn words(of: StoreUse) -> &'static Words {
     }
 }
 
-static LEASES: Words = Words {
+static LEASES: FaultWords = FaultWords {
     kept: "leases and tokens",
     each: "every lease that was granted",
     stopped: "no lease can be granted or renewed",
@@ -43,7 +43,7 @@ static LEASES: Words = Words {
     split: "there can be two leaders",
 };
 
-static LOCKS: Words = Words {
+static LOCKS: FaultWords = FaultWords {
     kept: "locks and their tokens",
     each: "every lock that was granted",
     stopped: "no lock can be granted or extended",
@@ -59,7 +59,7 @@ static LOCKS: Words = Words {
 const LOST_LEDGER: &str = "a leader that lives writes its ledgers again; where it is gone as well, runs are repeated, \
                            or not known to have been due";
 
-static JOBS: Words = Words {
+static JOBS: FaultWords = FaultWords {
     kept: "ledgers of jobs",
     each: "every run that was claimed",
     stopped: "no run can be claimed",

@@ -1,5 +1,9 @@
 //! The scripts, what goes into them and what comes out. The scripts say themselves what they do.
 
+pub mod ledgers;
+pub mod locks;
+pub mod presence;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -7,8 +11,8 @@ use bytes::Bytes;
 use fred::bytes_utils::Str;
 use fred::types::Value;
 
+use super::messages;
 use super::namespace::Namespace;
-use super::news;
 use crate::protocol::{
     Answer, CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberReply, RaiseReply, RaiseRequest,
     RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, SessionId, Stamped, StoreTime,
@@ -70,32 +74,26 @@ pub(super) use script;
 /// A script about a role, after the layout of its keys and what all of these have in common.
 macro_rules! of_role {
     ($layout:literal, $file:literal) => {
-        script!($layout, "scripts/generation.lua", "scripts/common.lua", $file)
+        script!($layout, "generation.lua", "common.lua", $file)
     };
     // What mostly suffices comes first: it does without what the others have in common.
     ($first:literal, $layout:literal, $file:literal) => {
-        script!($first, $layout, "scripts/generation.lua", "scripts/common.lua", $file)
+        script!($first, $layout, "generation.lua", "common.lua", $file)
     };
 }
 
-pub(super) static CAMPAIGN: Script = script!(
-    "scripts/generation.lua",
-    "scripts/campaign_held.lua",
-    "scripts/single.lua",
-    "scripts/common.lua",
-    "scripts/campaign.lua"
-);
-pub(super) static RENEW: Script = of_role!("scripts/renew_again.lua", "scripts/single.lua", "scripts/renew.lua");
-pub(super) static CONFIRM: Script = of_role!("scripts/single.lua", "scripts/confirm.lua");
-pub(super) static RELEASE: Script = of_role!("scripts/single.lua", "scripts/release.lua");
-pub(super) static PURGE: Script = of_role!("scripts/single.lua", "scripts/purge.lua");
+pub(super) static CAMPAIGN: Script =
+    script!("generation.lua", "campaign_held.lua", "single.lua", "common.lua", "campaign.lua");
+pub(super) static RENEW: Script = of_role!("renew_again.lua", "single.lua", "renew.lua");
+pub(super) static CONFIRM: Script = of_role!("single.lua", "confirm.lua");
+pub(super) static RELEASE: Script = of_role!("single.lua", "release.lua");
+pub(super) static PURGE: Script = of_role!("single.lua", "purge.lua");
 
-pub(super) static MEMBER_CAMPAIGN: Script = of_role!("scripts/member.lua", "scripts/member_campaign.lua");
-pub(super) static MEMBER_RAISE: Script = of_role!("scripts/member.lua", "scripts/member_raise.lua");
-pub(super) static MEMBER_RENEW: Script =
-    of_role!("scripts/member_renew_again.lua", "scripts/member.lua", "scripts/member_renew.lua");
-pub(super) static MEMBER_RELEASE: Script = of_role!("scripts/member.lua", "scripts/member_release.lua");
-pub(super) static MEMBER_PURGE: Script = of_role!("scripts/member.lua", "scripts/purge.lua");
+pub(super) static MEMBER_CAMPAIGN: Script = of_role!("member.lua", "member_campaign.lua");
+pub(super) static MEMBER_RAISE: Script = of_role!("member.lua", "member_raise.lua");
+pub(super) static MEMBER_RENEW: Script = of_role!("member_renew_again.lua", "member.lua", "member_renew.lua");
+pub(super) static MEMBER_RELEASE: Script = of_role!("member.lua", "member_release.lua");
+pub(super) static MEMBER_PURGE: Script = of_role!("member.lua", "purge.lua");
 
 /// The keys and the channel of one role.
 pub(super) struct Keys {
@@ -263,7 +261,7 @@ pub(super) fn renewal<'a>(
 ) -> Call<'a> {
     let mut args = room_for(request.candidate);
     args.extend([ceil_ms(request.lease_duration), request.token.to_string(), request.count.to_string()]);
-    args.extend([(request.count + 1).to_string(), news::heartbeat(request), guard(request.guard, acks)]);
+    args.extend([(request.count + 1).to_string(), messages::heartbeat(request), guard(request.guard, acks)]);
     args.extend(lists.map(str::to_owned));
     let last = if request.guard && acks { Last::Body(UNTOLD) } else { Last::Generation };
     Call { last: Some(last), ..keys.into_call(script, args) }

@@ -9,12 +9,10 @@
 //! ended, and so writes after the last write that an old master could have acknowledged. What the new master has lost
 //! by then is put back by the leader, if it still leads; if not, it is gone (P6).
 
-mod wire;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use self::wire::{FORGET, LedgerKeys, OPEN, READ, Request, WRITE};
+use super::scripts::ledgers::{self, FORGET, LedgerKeys, LedgerRequest, OPEN, READ, WRITE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
 use crate::base::Subscription;
@@ -29,7 +27,7 @@ impl RedisStore {
         &self,
         script: &Script,
         job: &JobName,
-        request: Request,
+        request: LedgerRequest,
         read: fn(Fields) -> Result<R, StoreError>,
     ) -> Result<Done<R>, StoreError> {
         let keys = LedgerKeys::new(&self.settings.namespace);
@@ -41,7 +39,7 @@ impl RedisStore {
 #[async_trait]
 impl LedgerStore for RedisStore {
     async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError> {
-        let done = self.run_ledger(&OPEN, job, wire::open_request(token), wire::open_reply).await?;
+        let done = self.run_ledger(&OPEN, job, ledgers::open_request(token), ledgers::open_reply).await?;
         match done.reply {
             // Also for what it tells: the leader acts on that.
             OpenReply::Opened(_) => self.acknowledged(done).await,
@@ -52,7 +50,7 @@ impl LedgerStore for RedisStore {
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
         check_ledger_size(&request.body, LEDGER_BYTES_MAX)?;
         let request = LedgerKeys::new(&self.settings.namespace).write_request(job, request);
-        let done = self.run_ledger(&WRITE, job, request, wire::write_reply).await?;
+        let done = self.run_ledger(&WRITE, job, request, ledgers::write_reply).await?;
         match done.reply {
             WriteReply::Written { .. } => self.acknowledged(done).await,
             WriteReply::Stale { .. } | WriteReply::Diverged(_) => Ok(done.reply),
@@ -60,14 +58,14 @@ impl LedgerStore for RedisStore {
     }
 
     async fn read(&self, job: &JobName) -> Result<Option<Stored<Bytes>>, StoreError> {
-        Ok(self.run_ledger(&READ, job, Request::default(), wire::read_reply).await?.reply)
+        Ok(self.run_ledger(&READ, job, LedgerRequest::default(), ledgers::read_reply).await?.reply)
     }
 
     async fn forget(&self, job: &JobName) -> Result<bool, StoreError> {
-        Ok(self.run_ledger(&FORGET, job, Request::default(), wire::forget_reply).await?.reply)
+        Ok(self.run_ledger(&FORGET, job, LedgerRequest::default(), ledgers::forget_reply).await?.reply)
     }
 
     fn changes(&self) -> Subscription<JobNews> {
-        self.listeners.add(LedgerKeys::new(&self.settings.namespace).wishes())
+        self.listeners.add(LedgerKeys::new(&self.settings.namespace).wishes(), None)
     }
 }

@@ -16,13 +16,13 @@ use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret, SecretString};
 use socket2_fred::TcpKeepalive;
 
+use super::cluster::{NodeAddress, Nodes};
 use super::errors::SetupError;
-use super::namespace::Namespace;
-use super::nodes::{Node, Nodes};
 use super::sentinels::Sentinels;
 use crate::base::Backoff;
 use crate::config::{Guard, RedisConfig, Secret, TlsConfig};
 use crate::http::tls::system_roots;
+use crate::store::redis::namespace::Namespace;
 use crate::store::{ShortestLease, StoreError};
 
 /// How many messages may wait for the subscriber's task before it must assume a gap. fred reserves that many places in
@@ -45,7 +45,7 @@ const CONNECT_TIMEOUT_MIN: Duration = Duration::from_millis(500);
 const KERNEL_SECOND: Duration = Duration::from_secs(1);
 
 /// What it takes to open a connection.
-pub(super) struct Settings {
+pub struct Settings {
     /// The URL without TLS in its scheme: fred would then read the system's certificates, and fail without any.
     url: SecretString,
     tls: Option<TlsConfig>,
@@ -54,7 +54,7 @@ pub(super) struct Settings {
     /// When a command counts as unanswered.
     pub command_timeout: Duration,
     /// What connections are judged by.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Under which names this store keeps what it keeps.
     pub namespace: Namespace,
     /// Where the connection goes, for people: host and port, nothing secret.
@@ -73,13 +73,13 @@ pub(super) struct Settings {
 
 /// How long connections may do what, as the shortest lease is at that moment. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Patience {
+pub struct Timeouts {
     lease_min: ShortestLease,
     /// For how long a server may be silent because it was asked to wait.
     wait: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     /// How long a connection may be silent, with something to answer, until it is taken for dead.
     pub fn unresponsive(&self) -> Duration {
         (self.lease_min.get() / 4).max(UNRESPONSIVE_MIN).max(self.wait)
@@ -138,7 +138,7 @@ impl Settings {
             username: config.username.clone(),
             password: config.password.clone(),
             command_timeout: config.command_timeout,
-            patience: Patience { lease_min, wait },
+            timeouts: Timeouts { lease_min, wait },
         })
     }
 
@@ -148,7 +148,7 @@ impl Settings {
     }
 
     /// A client for one of the Sentinels, with the credentials for them.
-    pub fn sentinel_client(&self, Node { host, port }: &Node) -> Result<Client, StoreError> {
+    pub fn sentinel_client(&self, NodeAddress { host, port }: &NodeAddress) -> Result<Client, StoreError> {
         let refused = |reason: String| StoreError::Refused { reason };
         let mut config = Config::from_url(self.url.expose_secret()).map_err(|e| refused(e.details().to_owned()))?;
         let own = ServerConfig::Centralized { server: Server::new(host.as_str(), *port) };
@@ -164,10 +164,10 @@ impl Settings {
     /// answered with an error and can never run later, on another connection, when nobody waits for it any more.
     ///
     /// `node`: which node of a cluster, where it is one.
-    pub fn client(&self, node: Option<&Node>) -> Result<Client, StoreError> {
+    pub fn client(&self, node: Option<&NodeAddress>) -> Result<Client, StoreError> {
         let refused = |reason: String| StoreError::Refused { reason };
         let mut config = Config::from_url(self.url.expose_secret()).map_err(|e| refused(e.details().to_owned()))?;
-        if let Some(Node { host, port }) = node {
+        if let Some(NodeAddress { host, port }) = node {
             config.server = ServerConfig::Centralized { server: Server::new(host.as_str(), *port) };
         }
         let read = |secret: &Option<Secret>, key: &str| match secret {
@@ -204,7 +204,7 @@ impl Settings {
     }
 
     fn connection(&self) -> ConnectionConfig {
-        let kernel_span = self.patience.unresponsive().max(KERNEL_SECOND);
+        let kernel_span = self.timeouts.unresponsive().max(KERNEL_SECOND);
         ConnectionConfig {
             connection_timeout: self.command_timeout.max(CONNECT_TIMEOUT_MIN),
             internal_command_timeout: self.command_timeout.max(CONNECT_TIMEOUT_MIN),
@@ -263,8 +263,8 @@ fn without_tls(url: &str) -> Result<(String, bool), SetupError> {
     }
 }
 
-fn hosts(server: &ServerConfig) -> Vec<Node> {
-    server.hosts().iter().map(|server| Node { host: server.host.to_string(), port: server.port }).collect()
+fn hosts(server: &ServerConfig) -> Vec<NodeAddress> {
+    server.hosts().iter().map(|server| NodeAddress { host: server.host.to_string(), port: server.port }).collect()
 }
 
 fn endpoint(server: &ServerConfig) -> String {

@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::audit::{AuditReport, Facts, Finding, LEASE_ASSUMED, Severity, Subject, finding, look};
-use super::settings::Settings;
+use super::{AuditReport, AuditedAs, Facts, Finding, LEASE_ASSUMED, Severity, finding, look};
 use crate::config::RedisConfig;
 use crate::protocol::Seats;
+use crate::store::redis::connection::Settings;
 
 /// Clocks further apart than this are worth a word.
 const APART_MS: u64 = 1_000;
@@ -48,7 +48,7 @@ async fn look_at(config: &RedisConfig, wall_clock: &(dyn Fn() -> SystemTime + Sy
         Ok(settings) => settings,
         Err(error) => return unusable("a member".to_owned(), error.to_string()),
     };
-    match look(config, &settings, wall_clock, Subject::Member).await {
+    match look(config, &settings, wall_clock, AuditedAs::Member).await {
         Ok((report, facts)) => (report, Some(facts)),
         Err(error) => unusable(settings.endpoint, error.to_string()),
     }

@@ -2,23 +2,23 @@
 
 use fred::types::Value;
 
-use super::scripts::{Call, Fields, Script, misunderstood, script};
+use super::{Call, Fields, Script, misunderstood, script};
 use crate::protocol::{Member, Portion, PresenceRequest, RoleName, ShardSet};
 use crate::store::StoreError;
 
-pub(super) static PRESENCE: Script = script!("scripts/presence.lua");
+pub static PRESENCE: Script = script!("presence.lua");
 
 /// The whole key goes this many spans after the last sign of anybody.
 const TTL_SPANS: u128 = 4;
 
 /// The key of this role. In a cluster it is where its own role's keys would be; each shard has keys, and a slot, of its
 /// own.
-pub(super) fn key(prefix: &str, role: &RoleName) -> String {
+pub fn key(prefix: &str, role: &RoleName) -> String {
     format!("{prefix}:{{{}}}:presence", role.role())
 }
 
 /// The script with its arguments.
-pub(super) fn call(prefix: &str, role: &RoleName, request: &PresenceRequest) -> Call<'static> {
+pub fn call(prefix: &str, role: &RoleName, request: &PresenceRequest) -> Call<'static> {
     let key = key(prefix, role);
     let span = request.portion.map_or_else(String::new, |_| request.span.as_micros().to_string());
     let Portion { leads, shuns } = request.portion.unwrap_or_default();
@@ -37,7 +37,7 @@ fn shards(fields: &mut Fields) -> Result<ShardSet, StoreError> {
 }
 
 /// Those that take part, in the order of their sessions; the script's own order is none.
-pub(super) fn reply(reply: Value) -> Result<Vec<Member>, StoreError> {
+pub fn reply(reply: Value) -> Result<Vec<Member>, StoreError> {
     let mut fields = Fields::new(reply)?;
     if fields.name != "present" {
         return Err(misunderstood());
