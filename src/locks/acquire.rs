@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::desk::{Core, Granted, LockDesk, Refusal};
 use super::handover::{Offered, Turn};
-use super::waiting::Bell;
+use super::service::{Core, Granted, LockDesk, Refusal};
+use super::waiters::Bell;
 use super::{is_exclusive, owner};
 use crate::protocol::{AcquireReply, AcquireRequest, LockGrant, LockId, LockName, Mono, Queueing, valid_span};
 use crate::store::StoreError;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::desk::Core;
+use super::service::Core;
 use crate::protocol::{AcquireReply, AcquireRequest, HandOverRequest, LockReleaseReply, LockReleaseRequest, Mono};
 use crate::store::{HandedOver, StoreError};
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::acquire::{Claim, Want};
-use super::desk::{Core, Granted, LockDesk, Refusal};
-use super::table::Entry;
-use super::upkeep::Extension;
-use super::waiting::HoldPlace;
+use super::held::Entry;
+use super::release::Extension;
+use super::service::{Core, Granted, LockDesk, Refusal};
+use super::waiters::HoldPlace;
 use crate::protocol::{LockId, LockName, Mono};
 
 /// How long a client may take to hang up once it was told that the process ends. One that does not keeps its lock for

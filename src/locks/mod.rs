@@ -7,43 +7,37 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `desk` | the desk, what all requests share, its shutdown |
+//! | `service` | the desk, what all requests share, its shutdown |
 //! | `acquire` | one request for a lock, until it is granted, refused or abandoned |
-//! | `waiting` | who waits, who is woken, and to whom a lock may be handed over |
+//! | `waiters` | who waits, who is woken, and to whom a lock may be handed over |
 //! | `handover` | a lock that goes from one request of this sidecar to the next |
-//! | `table` | the locks that were granted here |
-//! | `upkeep` | extend, release and cancel, with their retries |
+//! | `held` | the locks that were granted here |
+//! | `release` | extend, release and cancel, with their retries |
 //! | `hold` | a lock that lasts as long as a connection |
-//! | `http`, `words`, `shapes` | routes, what they read, what they answer |
-//! | `dapr` | the same locks in Dapr's words, if the configuration asks for it |
+//! | `http` | routes, what they read, what they answer; the same locks in Dapr's words, if the configuration asks for it |
 //!
 //! A request to the store is never dropped half-way: each runs in a task of its own, so that a client that goes away
 //! leaves neither a ticket nor a lock behind, whatever was on its way.
 
 mod acquire;
-mod dapr;
-mod desk;
 mod handover;
+mod held;
 mod hold;
 mod http;
 mod owner;
-mod shapes;
-mod table;
+mod release;
+mod service;
 #[cfg(test)]
 mod tests;
-mod upkeep;
-mod waiting;
-mod words;
+mod waiters;
 
 use crate::protocol::LockName;
 
 pub use acquire::{Claim, Want};
-pub use dapr::routes as dapr_routes;
-pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal, Used};
 pub use hold::{Hold, HoldState};
-pub use http::routes;
-pub use upkeep::ByOwner;
-pub use words::WAIT_MAX;
+pub use http::{WAIT_MAX, dapr_routes, routes};
+pub use release::ByOwner;
+pub use service::{Extended, Granted, LockDesk, LockSettings, Refusal, Used};
 
 /// Whether a lock is of one name, and one holder's alone: such a lock can be handed over from request to request.
 fn is_exclusive(names: &[LockName], permits: u32) -> bool {

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::super::handover::TURN_MAX;
-use super::super::waiting::Waiting;
+use super::super::waiters::Waiting;
 use super::super::{Granted, Refusal, Want};
 use super::stage::{Act, Asked, Op, Stage, WOKEN, lock, patient, until, want, within};
 use crate::protocol::{AcquireRequest, HandOverRequest, LockId, Mono, Queueing, SessionId, Token};

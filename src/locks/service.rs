@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use super::table::Table;
-use super::waiting::{Heard, Waiting};
+use super::held::Table;
+use super::waiters::{Heard, Waiting};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;

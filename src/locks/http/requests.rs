@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::acquire::Want;
-use super::desk::LockSettings;
+use super::super::acquire::Want;
+use super::super::service::LockSettings;
 use crate::base::duration;
 use crate::config::LOCK_LEASE_MIN;
 use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};

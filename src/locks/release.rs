@@ -5,10 +5,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::desk::{Core, Extended, LockDesk, Refusal};
 use super::handover::Turn;
+use super::held::Entry;
 use super::owner;
-use super::table::Entry;
+use super::service::{Core, Extended, LockDesk, Refusal};
 use crate::protocol::{
     CancelRequest, ExtendReply, ExtendRequest, LockId, LockName, LockReleaseReply, LockReleaseRequest, Mono,
     TICKET_SPAN, valid_span,

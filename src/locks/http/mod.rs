@@ -1,15 +1,22 @@
 //! The calls of locks, as they are plugged into the app's listener.
 
+mod dapr;
+mod requests;
+mod responses;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
-use super::desk::LockDesk;
+use super::Want;
 use super::hold::{Hold, HoldState};
-use super::{Want, shapes, words};
+use super::service::LockDesk;
 use crate::base::clock::SharedClock;
 use crate::http::{Ask, Content, Problem, ProblemKind, Response, Routes, no_content};
+
+pub use dapr::routes as dapr_routes;
+pub use requests::WAIT_MAX;
 
 /// How many locks are looked at at once to list them.
 const READS: usize = 16;
@@ -42,56 +49,56 @@ pub fn routes(desk: Result<Arc<LockDesk>, &'static str>, clock: SharedClock) -> 
 /// The locks that are held or waited for here, as the store has them.
 async fn list(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
     let desk = context.desk()?;
-    let (used, all) = desk.used(words::limit(&ask.query)?);
+    let (used, all) = desk.used(requests::limit(&ask.query)?);
     let looks = stream::iter(used).map(|used| async move {
         let insight = desk.inspect(used.name.clone()).await?;
         Ok((used, insight))
     });
     let seen: Result<Vec<_>, _> = looks.buffered(READS).try_collect().await;
-    Ok(shapes::list(&seen.map_err(shapes::refused)?, all))
+    Ok(responses::list(&seen.map_err(responses::refused)?, all))
 }
 
 async fn acquire_several(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let want = words::want_several(&ask.body, context.desk()?.settings())?;
+    let want = requests::want_several(&ask.body, context.desk()?.settings())?;
     acquire(&context, want).await
 }
 
 async fn acquire_one(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
     let settings = context.desk()?.settings();
-    let want = words::want_one(words::name(ask.segment("name"))?, &ask.body, settings)?;
+    let want = requests::want_one(requests::name(ask.segment("name"))?, &ask.body, settings)?;
     acquire(&context, want).await
 }
 
 async fn acquire(context: &Context, want: Want) -> Result<Response, Problem> {
-    let claim = context.desk()?.acquire(want).await.map_err(shapes::refused)?;
-    Ok(shapes::granted(&claim.take(), context.clock.now()))
+    let claim = context.desk()?.acquire(want).await.map_err(responses::refused)?;
+    Ok(responses::granted(&claim.take(), context.clock.now()))
 }
 
 async fn inspect(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let (desk, name) = (context.desk()?, words::name(ask.segment("name"))?);
-    let insight = desk.inspect(name.clone()).await.map_err(shapes::refused)?;
-    Ok(shapes::insight(&name, &insight))
+    let (desk, name) = (context.desk()?, requests::name(ask.segment("name"))?);
+    let insight = desk.inspect(name.clone()).await.map_err(responses::refused)?;
+    Ok(responses::insight(&name, &insight))
 }
 
 async fn hold(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
     let desk = context.desk()?;
-    let want = words::want_held(words::name(ask.segment("name"))?, &ask.query, desk.settings())?;
-    let hold = desk.hold(want).await.map_err(shapes::refused)?;
-    Ok(shapes::lines(Content::stream(tell(hold, Arc::clone(&context.clock)))))
+    let want = requests::want_held(requests::name(ask.segment("name"))?, &ask.query, desk.settings())?;
+    let hold = desk.hold(want).await.map_err(responses::refused)?;
+    Ok(responses::lines(Content::stream(tell(hold, Arc::clone(&context.clock)))))
 }
 
 async fn extend(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
     let desk = context.desk()?;
-    let (name, id) = (words::name(ask.segment("name"))?, words::id(ask.segment("id"))?);
-    let lease = words::new_lease(&ask.body, desk.settings())?;
-    let extended = desk.extend(name, id, lease).await.map_err(shapes::refused)?;
-    Ok(shapes::extended(extended, context.clock.now()))
+    let (name, id) = (requests::name(ask.segment("name"))?, requests::id(ask.segment("id"))?);
+    let lease = requests::new_lease(&ask.body, desk.settings())?;
+    let extended = desk.extend(name, id, lease).await.map_err(responses::refused)?;
+    Ok(responses::extended(extended, context.clock.now()))
 }
 
 async fn release(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
     let desk = context.desk()?;
-    let (name, id) = (words::name(ask.segment("name"))?, words::id(ask.segment("id"))?);
-    desk.release(name, id).await.map_err(shapes::not_released)?;
+    let (name, id) = (requests::name(ask.segment("name"))?, requests::id(ask.segment("id"))?);
+    desk.release(name, id).await.map_err(responses::not_released)?;
     Ok(no_content())
 }
 
@@ -108,14 +115,14 @@ fn tell(hold: Hold, clock: SharedClock) -> impl futures_util::Stream<Item = Byte
     stream::unfold((hold, Told::Nothing, clock), |(mut hold, told, clock)| async move {
         match told {
             Told::Nothing => {
-                let line = shapes::first_line(&hold.granted, clock.now());
+                let line = responses::first_line(&hold.granted, clock.now());
                 Some((line, (hold, Told::Grant, clock)))
             }
             Told::Grant => {
                 // Its task is gone: nobody renews it any more.
                 hold.state.changed().await.ok()?;
                 let state = *hold.state.borrow_and_update();
-                let line = shapes::next_line(state, clock.now())?;
+                let line = responses::next_line(state, clock.now())?;
                 let told = if matches!(state, HoldState::Lost { .. }) { Told::All } else { Told::Grant };
                 Some((line, (hold, told, clock)))
             }

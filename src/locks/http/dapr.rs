@@ -13,9 +13,9 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::acquire::Want;
-use super::desk::{LockDesk, Refusal};
-use super::upkeep::ByOwner;
+use super::super::acquire::Want;
+use super::super::release::ByOwner;
+use super::super::service::{LockDesk, Refusal};
 use crate::http::{Ask, Problem, Response, Routes, decode_segment, json, no_content};
 use crate::protocol::{LockName, OWNER_BYTES_MAX};
 

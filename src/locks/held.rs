@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::desk::Granted;
 use super::handover::Turn;
 use super::is_exclusive;
+use super::service::Granted;
 use crate::protocol::{AcquireRequest, LockGrant, LockId, LockName, Mono, Restore, SessionId, Token};
 
 /// More locks than an app holds. One beyond is not remembered: it is extended and released by its id alone.
