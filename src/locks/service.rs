@@ -1,39 +1,35 @@
-//! The desk: where requests for locks are taken, and what all of them share.
+//! Locks as the app asks for them: what may be asked, and what all requests share.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::held::Table;
-use super::waiters::{Heard, Waiting};
-use crate::base::Subscription;
+use super::acquire::{Claim, Want, acquire};
+use super::extend::extend;
+use super::handover::Lines;
+use super::held::Held;
+use super::hold::{Hold, hold};
+use super::listener::listen;
+use super::release::release;
+use super::upkeep::Upkeep;
+use super::waiters::Waiters;
+use crate::base::Backoff;
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
-use crate::protocol::{
-    AcquireReply, Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, TICKET_SPAN, Token,
-};
-use crate::store::{LockStore, StoreError, WakeNews};
+use crate::protocol::{Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, Token};
+use crate::store::{LockStore, StoreError};
 use crate::telemetry::Telemetry;
 
-/// How often the attendant looks after what nobody waits for, while there is anything: with nothing asked for and
-/// nothing held it sleeps.
-const ROUND: Duration = Duration::from_secs(1);
-/// The pause after a first failure; it doubles up to [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How many tasks besides those of who waits and holds may be busy before cancellations are left out.
-const CHORES_MAX: usize = 1_000;
-/// How long the end of the process waits for what is on its way to the store.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest pause after a first failure, and after many.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long an app waits for the answer to an extension or a release while the store does not answer.
+pub(super) const ANSWER_SPAN: Duration = Duration::from_secs(5);
 
-/// What a desk is told at its beginning.
+/// What the service is told at its beginning.
 #[derive(Clone, Debug)]
 pub struct LockSettings {
     /// This replica's name for people.
@@ -135,43 +131,30 @@ pub struct Used {
     pub waiting: usize,
 }
 
-/// See the module of its parent. Shared by reference; every future may be dropped at any time.
-#[derive(Debug)]
-pub struct LockDesk {
-    pub(super) core: Arc<Core>,
-}
-
-/// What all requests share.
-pub(super) struct Core {
+/// See the module. Every future may be dropped at any time.
+pub struct LockService {
     pub(super) store: Arc<dyn LockStore>,
     pub(super) clock: SharedClock,
     pub(super) telemetry: Telemetry,
     pub(super) settings: LockSettings,
+    /// This sidecar, as the store knows it.
     pub(super) session: SessionId,
-    pub(super) waiting: Arc<Waiting>,
-    table: Mutex<Table>,
-    chance: Mutex<(Entropy, Dice)>,
-    /// The greatest token seen of any lock (R3).
-    floor: AtomicU64,
-    /// Where tasks run: what is given back when a request is dropped may be dropped anywhere.
-    runtime: Handle,
-    /// A request has come.
-    pub(super) begun: Notify,
-    /// How many tasks have something on its way to the store, or may have.
-    chores: watch::Sender<usize>,
-    /// True once nothing new is taken on.
-    stopping: watch::Sender<bool>,
+    pub(super) waiters: Waiters,
+    pub(super) lines: Lines,
+    pub(super) held: Held,
+    pub(super) upkeep: Upkeep,
+    entropy: Mutex<Entropy>,
 }
 
-impl std::fmt::Debug for Core {
+impl std::fmt::Debug for LockService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("LockService").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
-impl LockDesk {
-    /// Opens a desk in the runtime that this is called in, and starts its attendant: a task that hears wake-ups and
-    /// gives signs of life while anybody waits. It runs until it is aborted; any other end is a bug.
+impl LockService {
+    /// Opens a service in the runtime that this is called in, and starts its listener: a task that runs until it is
+    /// aborted; any other end is a bug.
     pub fn open(
         store: Arc<dyn LockStore>,
         settings: LockSettings,
@@ -180,31 +163,64 @@ impl LockDesk {
         mut entropy: Entropy,
     ) -> (Arc<Self>, JoinHandle<()>) {
         let session = entropy.session();
-        let dice = Dice::new(entropy.seed());
         let wakes = store.wakes(session);
-        let waiting = Arc::new(Waiting::new(settings.waiters_max, telemetry.clone()));
-        let core = Arc::new(Core {
+        let service = Arc::new(Self {
+            waiters: Waiters::new(settings.waiters_max, telemetry.clone()),
+            lines: Lines::default(),
+            held: Held::new(telemetry.clone()),
+            upkeep: Upkeep::new(settings.waiters_max),
+            entropy: Mutex::new(entropy),
             store,
             clock,
             telemetry,
             settings,
             session,
-            waiting,
-            table: Mutex::default(),
-            chance: Mutex::new((entropy, dice)),
-            floor: AtomicU64::new(0),
-            runtime: Handle::current(),
-            begun: Notify::new(),
-            chores: watch::Sender::new(0),
-            stopping: watch::Sender::new(false),
         });
-        let attendant = tokio::spawn(attend(Arc::clone(&core), wakes));
-        (Arc::new(Self { core }), attendant)
+        let listener = tokio::spawn(listen(Arc::clone(&service), wakes));
+        (service, listener)
     }
 
-    /// What the desk was told.
+    /// What the service was told.
     pub fn settings(&self) -> &LockSettings {
-        &self.core.settings
+        &self.settings
+    }
+
+    /// Asks for a lock. Dropping the future ends the request: what it is granted afterwards is given back.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; never [`Refusal::Lost`].
+    pub async fn acquire(self: &Arc<Self>, want: Want) -> Result<Claim, Refusal> {
+        acquire(self, want).await
+    }
+
+    /// The same, and keeps the lock for as long as the [`Hold`] lives.
+    ///
+    /// # Errors
+    /// As [`Self::acquire`].
+    pub async fn hold(self: &Arc<Self>, want: Want) -> Result<Hold, Refusal> {
+        hold(self, want).await
+    }
+
+    /// Extends a lock by `lease`, or by what it was granted for. `name`: any of its names. One that this sidecar did
+    /// not grant is extended by its name and id alone.
+    ///
+    /// # Errors
+    /// [`Refusal::Lost`], [`Refusal::Store`] after some seconds of trying, [`Refusal::TooLate`].
+    pub async fn extend(
+        self: &Arc<Self>,
+        name: LockName,
+        id: LockId,
+        lease: Option<Duration>,
+    ) -> Result<Extended, Refusal> {
+        extend(self, name, id, lease).await
+    }
+
+    /// Gives a lock back, or one of several holds of it; tells how many are left.
+    ///
+    /// # Errors
+    /// [`Refusal::Lost`]; [`Refusal::Store`] after some seconds, and then it is tried on in the background.
+    pub async fn release(self: &Arc<Self>, name: LockName, id: LockId) -> Result<u32, Refusal> {
+        release(self, name, id).await
     }
 
     /// A lock as it stands.
@@ -212,9 +228,8 @@ impl LockDesk {
     /// # Errors
     /// [`Refusal::Store`].
     pub async fn inspect(&self, name: LockName) -> Result<LockInsight, Refusal> {
-        let core = Arc::clone(&self.core);
-        let insight = self.core.chore(async move { core.store.inspect(name).await }).await?.map_err(Refusal::Store)?;
-        insight.holders.iter().for_each(|holder| self.core.saw(holder.token));
+        let insight = self.store.inspect(name).await.map_err(Refusal::Store)?;
+        insight.holders.iter().for_each(|holder| self.held.saw(holder.token));
         Ok(insight)
     }
 
@@ -227,8 +242,8 @@ impl LockDesk {
             Some(counts) => (counts.0, counts.1) = (counts.0 + held, counts.1 + waiting),
             None => drop(names.insert(name.clone(), (held, waiting))),
         };
-        self.core.table().each_name(self.core.now(), |name| count(name, 1, 0));
-        self.core.waiting.each_name(|name| count(name, 0, 1));
+        self.held.each_name(self.now(), |name| count(name, 1, 0));
+        self.waiters.each_name(|name| count(name, 0, 1));
         let all = names.len();
         let used = names.into_iter().map(|(name, (held, waiting))| Used { name, held, waiting });
         let mut used: Vec<Used> = used.collect();
@@ -240,191 +255,54 @@ impl LockDesk {
     /// Takes on nothing new: waiting requests end, and connections that hold a lock are told. Locks that were asked for
     /// by themselves stay until their lease ends, for their owners may still be at work.
     pub fn begin_shutdown(&self) {
-        self.core.stopping.send_replace(true);
+        self.upkeep.stop();
+    }
+
+    /// Whether [`Self::begin_shutdown`] was called.
+    pub fn is_stopping(&self) -> bool {
+        self.upkeep.is_stopping()
     }
 
     /// Waits, for a few seconds at the most, until nothing is on its way to the store. After
     /// [`Self::begin_shutdown`].
     pub async fn all_ended(&self) {
-        let mut chores = self.core.chores.subscribe();
-        // What is left after that ends by its lease.
-        let _ = tokio::time::timeout(PATIENCE, chores.wait_for(|count| *count == 0)).await;
+        self.upkeep.ended().await;
     }
-}
 
-impl Core {
     pub(super) fn now(&self) -> Mono {
         self.clock.now()
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
-    }
-
-    fn chance(&self) -> MutexGuard<'_, (Entropy, Dice)> {
-        self.chance.lock()
-    }
-
     pub(super) fn new_id(&self) -> LockId {
-        self.chance().0.lock_id()
+        self.entropy.lock().lock_id()
     }
 
-    pub(super) fn between(&self, least: Duration, most: Duration) -> Duration {
-        self.chance().1.between(least, most)
+    pub(super) fn dice(&self) -> Dice {
+        Dice::new(self.entropy.lock().seed())
     }
 
-    /// The pause after this many failures in a row, with jitter.
-    pub(super) fn pause(&self, failures: u32) -> Duration {
-        let least = PAUSE_MIN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(PAUSE_MAX);
-        self.between(least, least * 3)
+    /// Pauses between tries, for [`Backoff::next`] up to [`PAUSE_MAX`].
+    pub(super) fn backoff(&self) -> Backoff {
+        Backoff::new(self.entropy.lock().seed(), PAUSE_MIN)
     }
 
-    /// A token was seen.
-    pub(super) fn saw(&self, token: Token) {
-        self.floor.fetch_max(token.get(), Ordering::Relaxed);
-    }
-
-    pub(super) fn floor(&self) -> Token {
-        Token::new(self.floor.load(Ordering::Relaxed)).unwrap_or(Token::NONE)
-    }
-
-    /// What an answer tells of tokens.
-    pub(super) fn learn(&self, reply: &AcquireReply) {
-        match reply {
-            AcquireReply::Granted(grant) => self.saw(grant.token),
-            AcquireReply::Held { holder: Some(holder), .. } => self.saw(holder.token),
-            _ => {}
-        }
-    }
-
-    pub(super) fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
-    }
-
-    /// Completes once nothing new is taken on.
-    pub(super) async fn stopping(&self) {
-        // The sender is our own, so this only ends as it should.
-        let _ = self.stopping.subscribe().wait_for(|stop| *stop).await;
-    }
-
-    /// Whether there is so much to clean up that more would only be a burden: while the store is away for long, every
-    /// request leaves something behind.
-    pub(super) fn is_swamped(&self) -> bool {
-        *self.chores.borrow() > self.settings.waiters_max.saturating_add(CHORES_MAX)
-    }
-
-    /// Runs something that must not be dropped half-way in a task of its own.
-    pub(super) fn start<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
-        self.chores.send_modify(|count| *count += 1);
-        let ending = Ending(Arc::clone(self));
-        self.runtime.spawn(async move {
-            let _ending = ending;
-            work.await
-        })
-    }
-
-    /// The same, and waits for it. Dropping this future does not stop the work.
-    ///
-    /// # Errors
-    /// [`Refusal::ShuttingDown`] when the runtime ends.
-    pub(super) async fn chore<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        self.start(work).await.map_err(|_| Refusal::ShuttingDown)
-    }
-
-    /// Whether nothing is asked for, held, remembered or on its way to the store.
-    fn has_nothing(&self) -> bool {
-        *self.chores.borrow() == 0 && self.table().len() == 0 && self.waiting.is_empty()
-    }
-
-    /// The table has changed.
-    pub(super) fn count_held(&self) {
-        let held = self.table().len();
-        self.telemetry.locks_held(held);
-    }
-
-    fn heard(self: &Arc<Self>, news: WakeNews) {
-        match news {
-            WakeNews::Gap => self.waiting.wake_all(),
-            WakeNews::Wake { id, name } => {
-                if self.waiting.wake(id) == Heard::Unknown && self.table().get(id, self.now()).is_none() {
-                    self.cancel_later(vec![name], id, TICKET_SPAN, false);
-                }
+    /// Asks until there is an answer or `until` has come, at least once.
+    pub(super) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        until: Mono,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<T, StoreError> {
+        let mut backoff = self.backoff();
+        loop {
+            let error = match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let pause = backoff.next(PAUSE_MAX);
+            if self.now() + pause >= until {
+                return Err(error);
             }
+            tokio::time::sleep(pause).await;
         }
-    }
-}
-
-/// Counts a chore down, also when its task is aborted.
-struct Ending(Arc<Core>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.chores.send_modify(|count| *count -= 1);
-    }
-}
-
-async fn attend(core: Arc<Core>, mut wakes: Subscription<WakeNews>) {
-    let mut rounds = tokio::time::interval(ROUND);
-    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut at_rest = false;
-    let mut signs = Signs { beaten_at: core.now(), seen_at: Arc::new(AtomicU64::new(core.now().as_nanos())) };
-    loop {
-        tokio::select! {
-            Some(news) = wakes.recv() => core.heard(news),
-            () = core.begun.notified(), if at_rest => {
-                at_rest = false;
-                rounds.reset();
-                signs.nobody_waited(core.now());
-            }
-            _ = rounds.tick(), if !at_rest => {
-                let now = core.now();
-                core.table().tidy(now);
-                core.waiting.tidy(now);
-                core.count_held();
-                signs.give(&core, now);
-                at_rest = core.has_nothing();
-            }
-        }
-    }
-}
-
-/// Signs of life, while anybody waits.
-struct Signs {
-    beaten_at: Mono,
-    /// When the store last took one, or when there was nobody to wait for.
-    seen_at: Arc<AtomicU64>,
-}
-
-impl Signs {
-    fn nobody_waited(&self, now: Mono) {
-        self.seen_at.store(now.as_nanos(), Ordering::Relaxed);
-    }
-
-    fn give(&mut self, core: &Arc<Core>, now: Mono) {
-        if core.waiting.count() == 0 {
-            return self.nobody_waited(now);
-        }
-        // A third of the span, less what a round may be late.
-        if now.since(self.beaten_at) + ROUND < TICKET_SPAN / 3 {
-            return;
-        }
-        self.beaten_at = now;
-        let (keeper, seen_at) = (Arc::clone(core), Arc::clone(&self.seen_at));
-        core.start(async move {
-            if keeper.store.beat(keeper.session).await.is_err() {
-                return;
-            }
-            let seen = Mono::from_nanos(seen_at.swap(keeper.now().as_nanos(), Ordering::Relaxed));
-            if keeper.now().since(seen) >= TICKET_SPAN {
-                // The tickets have been thrown away meanwhile: whoever waits must take a new one.
-                keeper.waiting.wake_all();
-            }
-        });
     }
 }

@@ -11,32 +11,31 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use super::Want;
 use super::hold::{Hold, HoldState};
-use super::service::LockDesk;
+use super::service::LockService;
 use crate::base::clock::SharedClock;
 use crate::http::{Ask, Content, Problem, ProblemKind, Response, Routes, no_content};
 
 pub use dapr::routes as dapr_routes;
-pub use requests::WAIT_MAX;
 
 /// How many locks are looked at at once to list them.
 const READS: usize = 16;
 
-/// What every call may use: a desk, or the reason why there is none.
+/// What every call may use: a service, or the reason why there is none.
 #[derive(Debug)]
-pub struct Context {
-    desk: Result<Arc<LockDesk>, &'static str>,
+pub struct LockContext {
+    service: Result<Arc<LockService>, &'static str>,
     clock: SharedClock,
 }
 
-impl Context {
-    fn desk(&self) -> Result<&LockDesk, Problem> {
-        self.desk.as_deref().map_err(|reason| Problem::new(ProblemKind::LocksDisabled, *reason))
+impl LockContext {
+    fn service(&self) -> Result<&Arc<LockService>, Problem> {
+        self.service.as_ref().map_err(|reason| Problem::new(ProblemKind::LocksDisabled, *reason))
     }
 }
 
-/// The calls of locks: answered by this desk, or all refused for this reason.
-pub fn routes(desk: Result<Arc<LockDesk>, &'static str>, clock: SharedClock) -> Routes<Context> {
-    Routes::new(Context { desk, clock })
+/// The calls of locks: answered by this service, or all refused for this reason.
+pub fn routes(service: Result<Arc<LockService>, &'static str>, clock: SharedClock) -> Routes<LockContext> {
+    Routes::new(LockContext { service, clock })
         .get("/locks", list)
         .post_json("/locks", acquire_several)
         .get("/locks/{name}", inspect)
@@ -47,58 +46,58 @@ pub fn routes(desk: Result<Arc<LockDesk>, &'static str>, clock: SharedClock) -> 
 }
 
 /// The locks that are held or waited for here, as the store has them.
-async fn list(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let desk = context.desk()?;
-    let (used, all) = desk.used(requests::limit(&ask.query)?);
+async fn list(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
+    let service = context.service()?;
+    let (used, all) = service.used(requests::limit(&ask.query)?);
     let looks = stream::iter(used).map(|used| async move {
-        let insight = desk.inspect(used.name.clone()).await?;
+        let insight = service.inspect(used.name.clone()).await?;
         Ok((used, insight))
     });
     let seen: Result<Vec<_>, _> = looks.buffered(READS).try_collect().await;
     Ok(responses::list(&seen.map_err(responses::refused)?, all))
 }
 
-async fn acquire_several(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let want = requests::want_several(&ask.body, context.desk()?.settings())?;
+async fn acquire_several(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
+    let want = requests::want_several(&ask.body, context.service()?.settings())?;
     acquire(&context, want).await
 }
 
-async fn acquire_one(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let settings = context.desk()?.settings();
+async fn acquire_one(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
+    let settings = context.service()?.settings();
     let want = requests::want_one(requests::name(ask.segment("name"))?, &ask.body, settings)?;
     acquire(&context, want).await
 }
 
-async fn acquire(context: &Context, want: Want) -> Result<Response, Problem> {
-    let claim = context.desk()?.acquire(want).await.map_err(responses::refused)?;
+async fn acquire(context: &LockContext, want: Want) -> Result<Response, Problem> {
+    let claim = context.service()?.acquire(want).await.map_err(responses::refused)?;
     Ok(responses::granted(&claim.take(), context.clock.now()))
 }
 
-async fn inspect(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let (desk, name) = (context.desk()?, requests::name(ask.segment("name"))?);
-    let insight = desk.inspect(name.clone()).await.map_err(responses::refused)?;
+async fn inspect(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
+    let (service, name) = (context.service()?, requests::name(ask.segment("name"))?);
+    let insight = service.inspect(name.clone()).await.map_err(responses::refused)?;
     Ok(responses::insight(&name, &insight))
 }
 
-async fn hold(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let desk = context.desk()?;
-    let want = requests::want_held(requests::name(ask.segment("name"))?, &ask.query, desk.settings())?;
-    let hold = desk.hold(want).await.map_err(responses::refused)?;
+async fn hold(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
+    let service = context.service()?;
+    let want = requests::want_held(requests::name(ask.segment("name"))?, &ask.query, service.settings())?;
+    let hold = service.hold(want).await.map_err(responses::refused)?;
     Ok(responses::lines(Content::stream(tell(hold, Arc::clone(&context.clock)))))
 }
 
-async fn extend(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let desk = context.desk()?;
+async fn extend(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
+    let service = context.service()?;
     let (name, id) = (requests::name(ask.segment("name"))?, requests::id(ask.segment("id"))?);
-    let lease = requests::new_lease(&ask.body, desk.settings())?;
-    let extended = desk.extend(name, id, lease).await.map_err(responses::refused)?;
+    let lease = requests::new_lease(&ask.body, service.settings())?;
+    let extended = service.extend(name, id, lease).await.map_err(responses::refused)?;
     Ok(responses::extended(extended, context.clock.now()))
 }
 
-async fn release(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
-    let desk = context.desk()?;
+async fn release(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
+    let service = context.service()?;
     let (name, id) = (requests::name(ask.segment("name"))?, requests::id(ask.segment("id"))?);
-    desk.release(name, id).await.map_err(responses::not_released)?;
+    service.release(name, id).await.map_err(responses::not_released)?;
     Ok(no_content())
 }
 

@@ -13,7 +13,7 @@ use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment,
 use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX};
 
 /// The longest that a request waits for a lock.
-pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// How many locks are listed when nobody says.
 const LIMIT_DEFAULT: usize = 20;
