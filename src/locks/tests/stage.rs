@@ -27,7 +27,7 @@ pub const WOKEN: Duration = Duration::from_secs(4);
 
 /// A request to the store.
 #[derive(Clone, Debug)]
-pub enum Asked {
+pub(super) enum Asked {
     Acquire(AcquireRequest),
     Extend(ExtendRequest),
     Release,
@@ -37,7 +37,7 @@ pub enum Asked {
 
 /// What happens to one.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub(super) enum Act {
     /// It does not arrive.
     Refuse,
     /// It is executed, and its answer is lost.
@@ -48,7 +48,7 @@ pub enum Act {
 
 /// Which requests an act is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub(super) enum Op {
     Acquire,
     Extend,
     Release,
@@ -69,7 +69,7 @@ impl Asked {
 }
 
 /// See the module.
-pub struct Scripted {
+pub(super) struct Scripted {
     pub memory: Arc<MemoryStore>,
     acts: Mutex<VecDeque<(Op, Act)>>,
     asked: Mutex<Vec<Asked>>,
@@ -159,7 +159,7 @@ impl LockStore for Scripted {
 }
 
 /// A service over such a store.
-pub struct Stage {
+pub(super) struct Stage {
     pub service: Arc<LockService>,
     pub store: Arc<Scripted>,
     pub telemetry: Telemetry,
