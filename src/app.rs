@@ -24,7 +24,7 @@ use crate::config::{
 };
 use crate::http::{ListenerThread, Router};
 use crate::jobs::{self, JobService};
-use crate::locks::{self, LockDesk, LockSettings};
+use crate::locks::{self, LockService, LockSettings};
 use crate::pod::{Departures, Extras, Will};
 use crate::role::{self, Membership, Roles, Surroundings, Team};
 use crate::store::redis::SetupError;
@@ -253,7 +253,7 @@ pub struct App {
 
 /// Locks for the app, where the store has them.
 struct Locks {
-    desk: Arc<LockDesk>,
+    desk: Arc<LockService>,
     attendant: JoinHandle<()>,
 }
 
@@ -270,7 +270,7 @@ impl Locks {
         };
         let clock = Arc::clone(&replica.clock);
         let (desk, attendant) =
-            LockDesk::open(store, settings, clock, replica.telemetry.clone(), Entropy::from_system());
+            LockService::open(store, settings, clock, replica.telemetry.clone(), Entropy::from_system());
         Self { desk, attendant }
     }
 }

@@ -9,7 +9,7 @@
 //! | 1 | [`config`], [`schedule`], [`telemetry`], [`http`], [`kube`] | `config::Config::load` |
 //! | 2 | [`store`]: what is asked of a store, and the four there are | `store::LeaseStore` |
 //! | 3 | [`role`]: the task that drives one election, and its handle | `role::RoleHandle::answer` |
-//! | 4 | [`api`], [`admin`]: listeners; [`locks`], [`jobs`], [`pod`] | `api::serve`, `locks::LockDesk` |
+//! | 4 | [`api`], [`admin`]: listeners; [`locks`], [`jobs`], [`pod`] | `api::serve`, `locks::LockService` |
 //! | 5 | [`app`]: the only file that knows all parts | `app::run` |
 //! | 6 | `main.rs`, `cli/`: thin commands | |
 //!

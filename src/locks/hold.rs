@@ -4,20 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::acquire::{Claim, Want};
-use super::desk::{Core, Granted, LockDesk, Refusal};
-use super::table::Entry;
-use super::upkeep::Extension;
-use super::waiting::HoldPlace;
-use crate::protocol::{LockId, LockName, Mono};
+use super::acquire::Want;
+use super::extend::extend_once;
+use super::release::give_back;
+use super::service::{Granted, LockService, PAUSE_MAX, Refusal};
+use crate::protocol::{LockName, Mono};
 
 /// How long a client may take to hang up once it was told that the process ends. One that does not keeps its lock for
 /// the rest of the lease: it may still be acting on what it was promised (P3).
 const GRACE: Duration = Duration::from_secs(2);
-/// For how long a lock is tried to be given back after its connection has closed, at least.
-const RELEASE_SPAN: Duration = Duration::from_secs(5);
 
 /// How a held lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,91 +47,60 @@ pub struct Hold {
     pub state: watch::Receiver<HoldState>,
 }
 
-impl LockDesk {
-    /// Asks for a lock as [`Self::acquire`] does, and keeps it for as long as the [`Hold`] lives.
-    ///
-    /// # Errors
-    /// As [`Self::acquire`].
-    pub async fn hold(&self, want: Want) -> Result<Hold, Refusal> {
-        let names = want.names.clone();
-        let claim = self.acquire(want).await?;
-        let Some(place) = self.core.waiting.hold() else {
-            return Err(Refusal::TooManyWaiters { max: self.core.settings.waiters_max });
-        };
-        Ok(self.keep(claim, names, place))
-    }
-
-    fn keep(&self, claim: Claim, names: Vec<LockName>, place: HoldPlace) -> Hold {
-        let granted = claim.take();
-        let keeping = Keeping::begin(Arc::clone(&self.core), granted.id);
-        let (told, state) = watch::channel(HoldState::Held { valid_until: granted.valid_until });
-        let keeper = Keeper { core: Arc::clone(&self.core), names, granted, told, keeping };
-        self.core.start(async move {
-            let _place = place;
-            keeper.run().await;
-        });
-        Hold { granted, state }
-    }
+pub(super) async fn hold(service: &Arc<LockService>, want: Want) -> Result<Hold, Refusal> {
+    let names = want.names.clone();
+    let claim = service.acquire(want).await?;
+    let max = service.settings.waiters_max;
+    let place = service.waiters.place().ok_or(Refusal::TooManyWaiters { max })?;
+    let granted = claim.take();
+    let renewed = service.held.renewed(granted.id);
+    let (told, state) = watch::channel(HoldState::Held { valid_until: granted.valid_until });
+    let renewal = Renewal { service: Arc::clone(service), names, granted, told, renewed, _place: place };
+    service.upkeep.spawn(renewal.run());
+    Ok(Hold { granted, state })
 }
 
-struct Keeper {
-    core: Arc<Core>,
+/// Renews a lock for as long as its hold lives.
+struct Renewal {
+    service: Arc<LockService>,
     names: Vec<LockName>,
     granted: Granted,
     told: watch::Sender<HoldState>,
-    keeping: Keeping,
+    /// See [`super::held::Held::renewed`].
+    renewed: Option<Arc<()>>,
+    _place: OwnedSemaphorePermit,
 }
 
-/// Has the table keep a lock's entry until its keeper ends, whatever the way.
-struct Keeping {
-    core: Arc<Core>,
-    id: LockId,
-}
-
-impl Keeping {
-    fn begin(core: Arc<Core>, id: LockId) -> Self {
-        core.table().keeper_begins(id);
-        Self { core, id }
-    }
-}
-
-impl Drop for Keeping {
-    fn drop(&mut self) {
-        self.core.table().keeper_ends(self.id);
-    }
-}
-
-impl Keeper {
+impl Renewal {
     async fn run(mut self) {
-        let mut failures = 0;
-        let mut next = self.core.now() + self.granted.lease / 3;
+        let Some(name) = self.names.first().cloned() else { return };
+        let mut backoff = self.service.backoff();
+        let mut next = self.service.now() + self.granted.lease / 3;
         loop {
-            let nap = next.min(self.granted.valid_until).since(self.core.now());
+            let pause = next.min(self.granted.valid_until).since(self.service.now());
             tokio::select! {
                 biased;
                 () = self.told.closed() => return self.give_back().await,
-                () = self.core.stopping() => return self.end().await,
-                () = tokio::time::sleep(nap) => {}
+                () = self.service.upkeep.stopping() => return self.end().await,
+                () = tokio::time::sleep(pause) => {}
             }
-            let sent_at = self.core.now();
+            let sent_at = self.service.now();
             if sent_at >= self.granted.valid_until {
-                return self.expire().await;
+                // Counted first: who is told may look at once, on another thread.
+                self.service.held.lost(self.granted.id, &name);
+                self.tell(HoldState::Lost { reason: "it could not be extended in time" });
+                // The store may still have it.
+                return self.give_back().await;
             }
-            let Some(name) = self.names.first() else { return };
-            match self.core.extend_once(name, self.granted.id, None).await {
-                Extension::Done(extended) => {
-                    failures = 0;
-                    (self.granted.lease, self.granted.valid_until) = (extended.lease, extended.valid_until);
+            match extend_once(&self.service, &name, self.granted.id, None).await {
+                Ok(Some(extended)) => {
+                    backoff.reset();
+                    self.granted.valid_until = extended.valid_until;
                     next = sent_at + extended.lease / 3;
                     self.tell(HoldState::Held { valid_until: extended.valid_until });
                 }
-                Extension::Lost => {
-                    return self.tell(HoldState::Lost { reason: "the store does not know it any more" });
-                }
-                Extension::Unknown(_) => {
-                    failures += 1;
-                    next = self.core.now() + self.core.pause(failures);
-                }
+                Ok(None) => return self.tell(HoldState::Lost { reason: "the store does not know it any more" }),
+                Err(_) => next = self.service.now() + backoff.next(PAUSE_MAX),
             }
         }
     }
@@ -143,33 +109,11 @@ impl Keeper {
         self.told.send_replace(state);
     }
 
-    /// It could not be extended in time. The store may still have it, so it is given back besides.
-    async fn expire(self) {
-        // Counted first: who is told may look at once, on another thread.
-        if let Some(name) = self.names.first() {
-            self.core.lost(name, self.granted.id);
-        }
-        self.tell(HoldState::Lost { reason: "it could not be extended in time" });
-        self.give_back().await;
-    }
-
+    /// One that cannot be given back ends by its lease, and one that is lost is nobody's to give.
     async fn give_back(self) {
-        let Self { core, names, granted, keeping, .. } = self;
-        // Before the release is answered: the owner may take the lock anew meanwhile, with a keeper of its own.
-        drop(keeping);
-        let now = core.now();
-        let turn = {
-            let mut table = core.table();
-            let turn = table.get(granted.id, now).and_then(Entry::last_turn);
-            // From here on nothing puts it back; but its owner may have taken it more than once.
-            if table.get(granted.id, now).is_none_or(|entry| entry.holds <= 1) {
-                table.remove(granted.id);
-            }
-            turn
-        };
-        let until = granted.valid_until.max(now + RELEASE_SPAN);
-        // One that cannot be given back ends by its lease, and one that is lost is nobody's to give.
-        let _ = core.give_back(names, granted.id, turn, until).await;
+        // Before the release is answered: the owner may take the lock anew meanwhile, and have that renewed.
+        drop(self.renewed);
+        let _ = give_back(self.service, self.names, self.granted.id).await;
     }
 
     async fn end(self) {

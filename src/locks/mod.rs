@@ -1,51 +1,38 @@
-//! Locks for the app: short mutual exclusion asked for by name over HTTP.
+//! Locks for the app: short mutual exclusion asked for by name over HTTP. What a request means is decided by the store
+//! ([`crate::protocol::LockSpace`]); here is what it takes to be patient, and to leave nothing behind when a client, an
+//! answer or the process goes away. So whatever must not be dropped half-way runs in a task of its own (`upkeep`).
 //!
-//! * [`LockDesk`] carries the app's requests to a [`crate::store::LockStore`] and waits for it. What a request means is
-//!   decided by the store's side ([`crate::protocol::LockSpace`]); here is what it takes to be patient, and to leave
-//!   nothing behind when a client, an answer or the process goes away.
-//! * [`routes`] are its HTTP side, mounted on the app's listener; [`dapr_routes`] are another.
+//! * `POST /locks/a`: `http/requests` reads what is wanted; `acquire` asks the store for it, and again until it is
+//!   granted, refused, or nobody is there any more. Between two tries the request sleeps in `waiters`. What is granted
+//!   is noted in `held`, for as long as it may be acted upon.
+//! * `PUT /locks/a/ID`: `extend` tells the store all that `held` knows, so that a lock that was lost is put back (R4).
+//! * `DELETE /locks/a/ID`: `release` forgets the lock first, so that nothing puts it back, and releases it until there
+//!   is an answer. If somebody waits here for the same lock, `handover` lets the store do both in one step.
+//! * A request that ends without a lock is cancelled by `release`: its ticket goes, and what it was granted unseen.
+//! * `GET /locks/a/hold`: `hold` acquires, renews and, when the connection closes, releases.
+//! * On a wake from the store: `listener` rings the waiter's bell, and `acquire` asks again. A ticket that nobody knows
+//!   of is cancelled, so that the next is woken. The same task gives signs of life while anybody waits.
+//! * At the end: `acquire` refuses who comes and who waits, `hold` tells its clients to hang up, and `upkeep` waits for
+//!   what is on its way to the store.
 //!
-//! | file | what |
-//! |---|---|
-//! | `desk` | the desk, what all requests share, its shutdown |
-//! | `acquire` | one request for a lock, until it is granted, refused or abandoned |
-//! | `waiting` | who waits, who is woken, and to whom a lock may be handed over |
-//! | `handover` | a lock that goes from one request of this sidecar to the next |
-//! | `table` | the locks that were granted here |
-//! | `upkeep` | extend, release and cancel, with their retries |
-//! | `hold` | a lock that lasts as long as a connection |
-//! | `http`, `words`, `shapes` | routes, what they read, what they answer |
-//! | `dapr` | the same locks in Dapr's words, if the configuration asks for it |
-//!
-//! A request to the store is never dropped half-way: each runs in a task of its own, so that a client that goes away
-//! leaves neither a ticket nor a lock behind, whatever was on its way.
+//! [`dapr_routes`] are the same locks in Dapr's words (`http/dapr`), for an owner as in `owner`.
 
 mod acquire;
-mod dapr;
-mod desk;
+mod extend;
 mod handover;
+mod held;
 mod hold;
 mod http;
+mod listener;
 mod owner;
-mod shapes;
-mod table;
+mod release;
+mod service;
 #[cfg(test)]
 mod tests;
 mod upkeep;
-mod waiting;
-mod words;
-
-use crate::protocol::LockName;
+mod waiters;
 
 pub use acquire::{Claim, Want};
-pub use dapr::routes as dapr_routes;
-pub use desk::{Extended, Granted, LockDesk, LockSettings, Refusal, Used};
 pub use hold::{Hold, HoldState};
-pub use http::routes;
-pub use upkeep::ByOwner;
-pub use words::WAIT_MAX;
-
-/// Whether a lock is of one name, and one holder's alone: such a lock can be handed over from request to request.
-fn is_exclusive(names: &[LockName], permits: u32) -> bool {
-    names.len() == 1 && permits == 1
-}
+pub use http::{dapr_routes, routes};
+pub use service::{Extended, Granted, LockService, LockSettings, Refusal, Used};

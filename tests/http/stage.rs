@@ -10,7 +10,7 @@ use baton::base::clock::{BootClock, SharedClock};
 use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
 use baton::jobs::{self, JobService};
-use baton::locks::{self, LockDesk, LockSettings};
+use baton::locks::{self, LockService, LockSettings};
 use baton::protocol::{
     Action, CampaignReply, Election, Failure, Holder, Input, Profile, RecordVersion, ReleaseReply, RenewReply,
     RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
@@ -306,7 +306,7 @@ pub struct Plan {
 pub struct Server {
     pub address: SocketAddr,
     pub roles: Roles,
-    pub desk: Arc<LockDesk>,
+    pub desk: Arc<LockService>,
     /// Every path with its methods, as `Allow` lists them.
     pub routes: Vec<(&'static str, String)>,
     /// Kept, so that its jobs go on.
@@ -324,7 +324,7 @@ impl Drop for Server {
 }
 
 /// Locks over a store in memory, with room for a few who wait.
-fn lock_desk(telemetry: &Telemetry) -> (Arc<LockDesk>, JoinHandle<()>) {
+fn lock_desk(telemetry: &Telemetry) -> (Arc<LockService>, JoinHandle<()>) {
     let settings = LockSettings {
         identity: IDENTITY.into(),
         lease: Duration::from_secs(30),
@@ -333,7 +333,7 @@ fn lock_desk(telemetry: &Telemetry) -> (Arc<LockDesk>, JoinHandle<()>) {
         waiters_max: WAITERS_MAX,
     };
     let store = Arc::new(MemoryStore::new(clock()));
-    LockDesk::open(store, settings, clock(), telemetry.clone(), Entropy::from_system())
+    LockService::open(store, settings, clock(), telemetry.clone(), Entropy::from_system())
 }
 
 impl Server {

@@ -186,7 +186,7 @@ fn counted() -> impl FnMut() {
 
 fn scraped() -> impl FnMut() {
     let (metrics, _) = metrics();
-    move || drop(black_box(metrics.render(&[], true).expect("they can be written")))
+    move || drop(black_box(metrics.render(Vec::new(), true).expect("they can be written")))
 }
 
 fn configured() -> impl FnMut() {

@@ -1,31 +1,23 @@
-//! Locks that go from one request of a desk to the next.
+//! Locks that go from one request of a sidecar to the next.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::super::handover::TURN_MAX;
-use super::super::waiting::Waiting;
 use super::super::{Granted, Refusal, Want};
 use super::stage::{Act, Asked, Op, Stage, WOKEN, lock, patient, until, want, within};
-use crate::protocol::{AcquireRequest, HandOverRequest, LockId, Mono, Queueing, SessionId, Token};
-use crate::telemetry::{Metrics, Telemetry};
+use crate::protocol::HandOverRequest;
 
 type Client = JoinHandle<Result<Granted, Refusal>>;
 
-/// Waits until so many wait at this desk.
-async fn until_waiting(stage: &Stage, waiting: usize) {
-    until("they wait", async || stage.desk.core.waiting.count() == waiting).await;
-}
-
-/// One that is beside who has the lock, and does without a ticket.
-async fn beside(stage: &Stage, want: Want) -> Client {
-    let before = stage.desk.core.waiting.count();
+/// One that waits here.
+async fn waiter(stage: &Stage, want: Want) -> Client {
+    let before = stage.service.waiters.count();
     let client = stage.ask(want);
-    until_waiting(stage, before + 1).await;
+    until("it waits", async || stage.service.waiters.count() == before + 1).await;
     client
 }
 
@@ -38,21 +30,21 @@ fn handed(stage: &Stage) -> Vec<HandOverRequest> {
 async fn a_release_hands_the_lock_to_who_has_waited_here_for_the_longest_in_one_step() {
     let stage = Stage::new();
     let held = stage.take(want()).await;
-    let (first, second) = (beside(&stage, patient()).await, beside(&stage, patient()).await);
-    assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(0));
+    let (first, second) = (waiter(&stage, patient()).await, waiter(&stage, patient()).await);
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
     let one = first.await.unwrap().unwrap();
     assert!(one.token > held.token && one.id != held.id && !second.is_finished());
-    assert_eq!(stage.desk.release(lock("a"), one.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), one.id).await, Ok(0));
     let two = second.await.unwrap().unwrap();
     assert!(two.token > one.token);
     assert_eq!(stage.insight().await.holders[0].token, two.token);
-    assert_eq!(stage.desk.release(lock("a"), two.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), two.id).await, Ok(0));
     assert_eq!((stage.store.count(Op::HandOver), stage.store.count(Op::Release)), (2, 1), "the last is just released");
     for granted in [one, two] {
         let about = stage.store.asked().into_iter().filter(|asked| match asked {
             Asked::Acquire(request) => request.id == granted.id,
             Asked::HandOver(request) => request.acquire.id == granted.id,
-            _ => false,
+            Asked::Extend(_) | Asked::Release | Asked::Cancel(_) => false,
         });
         assert!(matches!(about.last(), Some(Asked::HandOver(_))), "it was not asked for once more");
     }
@@ -68,9 +60,9 @@ async fn what_is_handed_over_counts_from_when_it_was_sent() {
     let held = stage.take(want()).await;
     let gate = Arc::new(Notify::new());
     stage.store.next(Op::HandOver, Act::Delay(Arc::clone(&gate)));
-    let client = beside(&stage, Want { lease: Duration::from_millis(100), ..patient() }).await;
-    let desk = Arc::clone(&stage.desk);
-    let releasing = tokio::spawn(async move { desk.release(lock("a"), held.id).await });
+    let client = waiter(&stage, Want { lease: Duration::from_millis(100), ..patient() }).await;
+    let service = Arc::clone(&stage.service);
+    let releasing = tokio::spawn(async move { service.release(lock("a"), held.id).await });
     stage.until(1, 0).await;
     stage.until(0, 0).await;
     gate.notify_one();
@@ -86,11 +78,11 @@ async fn a_client_that_goes_while_the_lock_is_handed_to_it_leaves_no_lock_and_th
     let held = stage.take(want()).await;
     let (gate, other) = (Arc::new(Notify::new()), Stage::over(Arc::clone(&stage.store.memory), 10));
     stage.store.next(Op::HandOver, Act::Delay(Arc::clone(&gate)));
-    let client = beside(&stage, patient()).await;
+    let client = waiter(&stage, patient()).await;
     let next = other.ask(patient());
-    until("it has a ticket", async || stage.insight().await.waiting >= 1).await;
-    let desk = Arc::clone(&stage.desk);
-    let releasing = tokio::spawn(async move { desk.release(lock("a"), held.id).await });
+    stage.until(1, 2).await;
+    let service = Arc::clone(&stage.service);
+    let releasing = tokio::spawn(async move { service.release(lock("a"), held.id).await });
     stage.until_asked(Op::HandOver, 1).await;
     client.abort();
     assert!(client.await.unwrap_err().is_cancelled());
@@ -100,7 +92,7 @@ async fn a_client_that_goes_while_the_lock_is_handed_to_it_leaves_no_lock_and_th
     assert_eq!(releasing.await.unwrap(), Ok(0));
     let granted = within(WOKEN, next).await.unwrap().unwrap();
     assert_eq!(stage.store.count(Op::Cancel), 1);
-    assert_eq!(other.desk.release(lock("a"), granted.id).await, Ok(0));
+    assert_eq!(other.service.release(lock("a"), granted.id).await, Ok(0));
     stage.until(0, 0).await;
 }
 
@@ -109,14 +101,14 @@ async fn a_handover_that_was_lost_on_either_way_is_made_good_by_each_for_itself(
     for act in [Act::Refuse, Act::LoseReply] {
         let stage = Stage::new();
         let held = stage.take(want()).await;
-        let client = beside(&stage, patient()).await;
+        let client = waiter(&stage, patient()).await;
         stage.store.next(Op::HandOver, act.clone());
-        assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(0), "{act:?}");
+        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0), "{act:?}");
         let granted = within(WOKEN, client).await.unwrap().unwrap();
         let insight = stage.insight().await;
         assert_eq!((insight.holders.len(), insight.holders[0].token), (1, granted.token), "{act:?}");
         assert_eq!((stage.store.count(Op::HandOver), stage.store.count(Op::Release)), (1, 1), "{act:?}");
-        assert_eq!(stage.desk.release(lock("a"), granted.id).await, Ok(0));
+        assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(0));
         stage.until(0, 0).await;
     }
 }
@@ -127,9 +119,9 @@ async fn a_handover_that_ends_with_the_wait_is_waited_for() {
     let held = stage.take(want()).await;
     let gate = Arc::new(Notify::new());
     stage.store.next(Op::HandOver, Act::Delay(Arc::clone(&gate)));
-    let client = beside(&stage, Want { wait: Duration::from_millis(200), ..want() }).await;
-    let desk = Arc::clone(&stage.desk);
-    let releasing = tokio::spawn(async move { desk.release(lock("a"), held.id).await });
+    let client = waiter(&stage, Want { wait: Duration::from_millis(200), ..want() }).await;
+    let service = Arc::clone(&stage.service);
+    let releasing = tokio::spawn(async move { service.release(lock("a"), held.id).await });
     stage.until_asked(Op::HandOver, 1).await;
     let asked = stage.store.count(Op::Acquire);
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -137,7 +129,7 @@ async fn a_handover_that_ends_with_the_wait_is_waited_for() {
     gate.notify_one();
     let granted = client.await.unwrap().unwrap();
     assert_eq!(releasing.await.unwrap(), Ok(0));
-    assert_eq!(stage.desk.release(lock("a"), granted.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(0));
     stage.until(0, 0).await;
 }
 
@@ -149,8 +141,8 @@ async fn after_a_turn_the_lock_goes_to_who_has_waited_elsewhere() {
     let stranger = other.ask(patient());
     stage.until(1, 1).await;
     let next = loop {
-        let next = beside(&stage, patient()).await;
-        assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(0));
+        let next = waiter(&stage, patient()).await;
+        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
         until("somebody has it", async || next.is_finished() || stranger.is_finished()).await;
         if stranger.is_finished() {
             break next;
@@ -162,21 +154,21 @@ async fn after_a_turn_the_lock_goes_to_who_has_waited_elsewhere() {
     assert!(last.yields && before.iter().all(|request| !request.yields));
     assert!(before.len() <= usize::try_from(TURN_MAX).unwrap(), "{}", before.len());
     let granted = stranger.await.unwrap().unwrap();
-    assert_eq!(other.desk.release(lock("a"), granted.id).await, Ok(0));
+    assert_eq!(other.service.release(lock("a"), granted.id).await, Ok(0));
     within(WOKEN, next).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn the_same_owner_takes_its_lock_again_at_once_though_it_is_beside_itself() {
+async fn the_same_owner_takes_its_lock_again_though_others_wait_beside_it() {
     let stage = Stage::new();
     let mine = Want { owner: Some("me".into()), ..patient() };
     let held = stage.take(mine.clone()).await;
+    let client = waiter(&stage, patient()).await;
     let again = stage.take(mine).await;
     assert_eq!((again.id, again.holds), (held.id, 2));
-    let client = beside(&stage, patient()).await;
-    assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(1));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(1));
     assert_eq!(stage.store.count(Op::HandOver), 0, "not the last hold");
-    assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
     within(WOKEN, client).await.unwrap().unwrap();
     assert_eq!(stage.store.count(Op::HandOver), 1);
 }
@@ -192,7 +184,7 @@ async fn locks_of_several_names_or_permits_are_released_and_their_waiters_woken(
         }
         let client = stage.ask(wanted);
         until("it has a ticket", async || stage.insight().await.waiting == 1).await;
-        assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(0));
+        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
         within(WOKEN, client).await.unwrap().unwrap();
         assert_eq!((stage.store.count(Op::HandOver), stage.store.count(Op::Release)), (0, 1));
     }
@@ -201,12 +193,12 @@ async fn locks_of_several_names_or_permits_are_released_and_their_waiters_woken(
 #[tokio::test]
 async fn a_connection_that_closes_hands_its_lock_over() {
     let stage = Stage::new();
-    let hold = stage.desk.hold(want()).await.unwrap();
-    let client = beside(&stage, patient()).await;
+    let hold = stage.service.hold(want()).await.unwrap();
+    let client = waiter(&stage, patient()).await;
     drop(hold);
     let granted = within(WOKEN, client).await.unwrap().unwrap();
     assert_eq!((stage.store.count(Op::HandOver), stage.store.count(Op::Release)), (1, 0));
-    assert_eq!(stage.desk.release(lock("a"), granted.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(0));
     stage.until(0, 0).await;
 }
 
@@ -221,11 +213,11 @@ async fn a_wake_that_comes_while_a_lock_is_handed_over_in_vain_is_not_lost() {
     stage.until(1, 2).await;
     let gate = Arc::new(Notify::new());
     stage.store.next(Op::HandOver, Act::Delay(Arc::clone(&gate)));
-    let desk = Arc::clone(&stage.desk);
-    let releasing = tokio::spawn(async move { desk.release(lock("a"), held.id).await });
+    let service = Arc::clone(&stage.service);
+    let releasing = tokio::spawn(async move { service.release(lock("a"), held.id).await });
     // Nobody overtakes a fair request; and when it gives the lock back, the other's ticket is the first.
     let first = within(WOKEN, fair).await.unwrap().unwrap();
-    assert_eq!(other.desk.release(lock("a"), first.id).await, Ok(0));
+    assert_eq!(other.service.release(lock("a"), first.id).await, Ok(0));
     stage.until(0, 1).await;
     gate.notify_one();
     assert_eq!(releasing.await.unwrap(), Ok(0));
@@ -233,43 +225,13 @@ async fn a_wake_that_comes_while_a_lock_is_handed_over_in_vain_is_not_lost() {
 }
 
 #[tokio::test]
-async fn who_waits_without_a_ticket_is_rung_when_nobody_is_left_of_whom_the_store_knows() {
-    let waiting = Waiting::new(10, Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH))));
-    let [first, second] = [1, 2].map(|number| Arc::new(request(number)));
-    let (_, bell) = (waiting.enter(&first).unwrap(), waiting.enter(&second).unwrap());
-    waiting.nap(second.id, false);
-    waiting.represent(&lock("a"));
-    assert!(bell.free.notified().now_or_never().is_none(), "the first is asking");
-    waiting.nap(first.id, true);
-    waiting.represent(&lock("a"));
-    assert!(bell.free.notified().now_or_never().is_none(), "the first has a ticket");
-    waiting.leave(first.id, false, Mono::from_nanos(0));
-    waiting.represent(&lock("a"));
-    assert!(bell.free.notified().now_or_never().is_some());
-}
-
-fn request(number: u128) -> AcquireRequest {
-    AcquireRequest {
-        names: vec![lock("a")],
-        session: SessionId::from_u128(1),
-        id: LockId::from_u128(number),
-        owner: "me".into(),
-        identity: "web-0".into(),
-        lease: Duration::from_secs(60),
-        permits: 1,
-        floor: Token::NONE,
-        queueing: Queueing::Plain,
-        guard: None,
-    }
-}
-
-#[tokio::test]
-async fn who_is_beside_a_lock_that_is_not_given_back_has_a_ticket_before_long() {
+async fn who_comes_when_others_wait_here_has_a_ticket_before_long() {
     let stage = Stage::new();
     stage.take(want()).await;
-    let client = beside(&stage, patient()).await;
-    within(WOKEN, stage.until(1, 1)).await;
-    assert_eq!((stage.store.count(Op::Acquire), stage.store.count(Op::HandOver)), (2, 0));
-    client.abort();
+    let (first, second) = (waiter(&stage, patient()).await, waiter(&stage, patient()).await);
+    within(WOKEN, stage.until(1, 2)).await;
+    assert_eq!((stage.store.count(Op::Acquire), stage.store.count(Op::HandOver)), (3, 0));
+    first.abort();
+    second.abort();
     stage.until(1, 0).await;
 }

@@ -1,4 +1,4 @@
-//! The desk over a store that answers when a test wants it to: one test for each race.
+//! The service over a store that answers when a test wants it to: one test for each race.
 
 mod handover;
 mod holds;

@@ -32,7 +32,7 @@ async fn a_client_that_goes_while_it_waits_leaves_no_ticket() {
     stage.until(1, 1).await;
     client.abort();
     stage.until(1, 0).await;
-    assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
     stage.until(0, 0).await;
     assert_eq!(stage.metric("baton_locks_waiting"), 0.0);
     assert_eq!(stage.metric("baton_locks_acquisitions_total{outcome=\"timeout\"}"), 1.0);
@@ -41,7 +41,7 @@ async fn a_client_that_goes_while_it_waits_leaves_no_ticket() {
 #[tokio::test]
 async fn a_claim_that_nobody_takes_is_given_back() {
     let stage = Stage::new();
-    let claim = stage.desk.acquire(want()).await.unwrap();
+    let claim = stage.service.acquire(want()).await.unwrap();
     stage.until(1, 0).await;
     drop(claim);
     stage.until(0, 0).await;
@@ -53,18 +53,18 @@ async fn an_unclaimed_hold_of_an_owners_lock_leaves_its_other_holds() {
     let stage = Stage::new();
     let mine = Want { owner: Some("me".into()), ..want() };
     let first = stage.take(mine.clone()).await;
-    let second = stage.desk.acquire(mine).await.unwrap();
+    let second = stage.service.acquire(mine).await.unwrap();
     assert_eq!(stage.insight().await.holders[0].holds, 2);
     drop(second);
     until("one hold is left", async || stage.insight().await.holders.iter().any(|holder| holder.holds == 1)).await;
-    assert_eq!(stage.desk.release(lock("a"), first.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), first.id).await, Ok(0));
 }
 
 #[tokio::test]
 async fn a_grant_whose_answer_is_lost_is_cancelled_and_so_is_its_late_repetition() {
     let stage = Stage::new();
     stage.store.next(Op::Acquire, Act::LoseReply);
-    let refusal = stage.desk.acquire(want()).await.unwrap_err();
+    let refusal = stage.service.acquire(want()).await.unwrap_err();
     assert!(matches!(refusal, Refusal::Store(_)), "{refusal:?}");
     stage.until(0, 0).await;
     // The request may have been on its way all the time, and arrive after the first cancellation.
@@ -108,7 +108,7 @@ async fn a_wake_that_overtakes_the_answer_is_not_lost() {
     let client = stage.ask(patient());
     stage.until(1, 1).await;
     // The wake comes now; the answer "held by another" afterwards.
-    assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
     tokio::task::yield_now().await;
     gate.notify_one();
     within(WOKEN, client).await.unwrap().unwrap();
@@ -121,10 +121,8 @@ async fn a_wake_that_comes_after_the_grant_takes_nothing_away() {
     let held = stage.take(me("me")).await;
     let again = stage.take(me("me")).await;
     assert_eq!((again.id, again.holds), (held.id, 2));
-    let ids = stage.store.asked().into_iter().filter_map(|asked| match asked {
-        Asked::Acquire(request) => Some(request.id),
-        _ => None,
-    });
+    let asked = stage.store.asked().into_iter();
+    let ids = asked.filter_map(|asked| if let Asked::Acquire(request) = asked { Some(request.id) } else { None });
     for id in ids {
         stage.store.wakes.send(WakeNews::Wake { id, name: lock("a") }).await.unwrap();
     }
@@ -132,10 +130,8 @@ async fn a_wake_that_comes_after_the_grant_takes_nothing_away() {
     let stranger = LockId::from_u128(1);
     stage.store.wakes.send(WakeNews::Wake { id: stranger, name: lock("a") }).await.unwrap();
     stage.until_asked(Op::Cancel, 1).await;
-    let cancelled = stage.store.asked().into_iter().find_map(|asked| match asked {
-        Asked::Cancel(request) => Some(request.id),
-        _ => None,
-    });
+    let mut asked = stage.store.asked().into_iter();
+    let cancelled = asked.find_map(|asked| if let Asked::Cancel(request) = asked { Some(request.id) } else { None });
     assert_eq!((cancelled, stage.store.count(Op::Cancel)), (Some(stranger), 1));
     assert_eq!(stage.insight().await.holders[0].holds, 2);
 }
@@ -146,7 +142,7 @@ async fn a_ticket_that_nobody_waits_under_is_passed_over() {
     let held = stage.take(want()).await;
     let zombie = AcquireRequest {
         names: vec![lock("a")],
-        session: stage.desk.core.session,
+        session: stage.service.session,
         id: LockId::from_u128(7),
         owner: "gone".into(),
         identity: "web-0".into(),
@@ -159,7 +155,7 @@ async fn a_ticket_that_nobody_waits_under_is_passed_over() {
     stage.store.memory.acquire(zombie).await.unwrap();
     let client = stage.ask(patient());
     stage.until(1, 2).await;
-    stage.desk.release(lock("a"), held.id).await.unwrap();
+    stage.service.release(lock("a"), held.id).await.unwrap();
     within(WOKEN, client).await.unwrap().unwrap();
     stage.until(1, 0).await;
 }
@@ -174,7 +170,7 @@ async fn a_gap_makes_everybody_look() {
     let before = other.store.count(Op::Acquire);
     other.store.wakes.send(WakeNews::Gap).await.unwrap();
     within(WOKEN, other.until_asked(Op::Acquire, before + 1)).await;
-    stage.desk.release(lock("a"), held.id).await.unwrap();
+    stage.service.release(lock("a"), held.id).await.unwrap();
     within(WOKEN, client).await.unwrap().unwrap();
 }
 
@@ -185,7 +181,7 @@ async fn a_store_that_is_down_at_the_release_is_asked_until_it_is_back() {
     for _ in 0..3 {
         stage.store.next(Op::Release, Act::Refuse);
     }
-    assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
     assert_eq!(stage.store.count(Op::Release), 4);
     stage.until(0, 0).await;
 }
@@ -197,7 +193,7 @@ async fn a_release_whose_answer_is_lost_takes_one_hold_and_not_two() {
     let held = stage.take(mine.clone()).await;
     stage.take(mine).await;
     stage.store.next(Op::Release, Act::LoseReply);
-    assert_eq!(stage.desk.release(lock("a"), held.id).await, Ok(1));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(1));
     assert_eq!(stage.insight().await.holders[0].holds, 1);
 }
 
@@ -206,8 +202,8 @@ async fn a_client_that_goes_while_it_releases_releases_all_the_same() {
     let stage = Stage::new();
     let held = stage.take(want()).await;
     stage.store.next(Op::Release, Act::Refuse);
-    let desk = Arc::clone(&stage.desk);
-    let client = tokio::spawn(async move { desk.release(lock("a"), held.id).await });
+    let service = Arc::clone(&stage.service);
+    let client = tokio::spawn(async move { service.release(lock("a"), held.id).await });
     stage.until_asked(Op::Release, 1).await;
     client.abort();
     stage.until(0, 0).await;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use super::super::{Granted, LockDesk, LockSettings, Refusal, Want};
+use super::super::{Granted, LockService, LockSettings, Refusal, Want};
 use crate::base::Subscription;
 use crate::base::clock::{BootClock, SharedClock};
 use crate::base::process::Entropy;
@@ -27,7 +27,7 @@ pub const WOKEN: Duration = Duration::from_secs(4);
 
 /// A request to the store.
 #[derive(Clone, Debug)]
-pub enum Asked {
+pub(super) enum Asked {
     Acquire(AcquireRequest),
     Extend(ExtendRequest),
     Release,
@@ -37,7 +37,7 @@ pub enum Asked {
 
 /// What happens to one.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub(super) enum Act {
     /// It does not arrive.
     Refuse,
     /// It is executed, and its answer is lost.
@@ -48,7 +48,7 @@ pub enum Act {
 
 /// Which requests an act is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub(super) enum Op {
     Acquire,
     Extend,
     Release,
@@ -69,11 +69,11 @@ impl Asked {
 }
 
 /// See the module.
-pub struct Scripted {
+pub(super) struct Scripted {
     pub memory: Arc<MemoryStore>,
     acts: Mutex<VecDeque<(Op, Act)>>,
     asked: Mutex<Vec<Asked>>,
-    /// Says something to the desk's waiters.
+    /// Says something to the service's waiters.
     pub wakes: mpsc::Sender<WakeNews>,
     listener: Mutex<Option<Subscription<WakeNews>>>,
 }
@@ -150,7 +150,7 @@ impl LockStore for Scripted {
         let say = self.wakes.clone();
         tokio::spawn(async move {
             while let Some(news) = heard.recv().await {
-                // The desk of a test that has ended listens no more.
+                // The service of a test that has ended listens no more.
                 let _ = say.send(news).await;
             }
         });
@@ -158,17 +158,17 @@ impl LockStore for Scripted {
     }
 }
 
-/// A desk over such a store.
-pub struct Stage {
-    pub desk: Arc<LockDesk>,
+/// A service over such a store.
+pub(super) struct Stage {
+    pub service: Arc<LockService>,
     pub store: Arc<Scripted>,
     pub telemetry: Telemetry,
-    attendant: JoinHandle<()>,
+    listener: JoinHandle<()>,
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        self.attendant.abort();
+        self.listener.abort();
     }
 }
 
@@ -177,7 +177,7 @@ impl Stage {
         Self::over(Arc::new(MemoryStore::new(Arc::new(BootClock))), 100)
     }
 
-    /// One more desk over the same memory, with room for `waiters_max`.
+    /// One more service over the same memory, with room for `waiters_max`.
     pub fn over(memory: Arc<MemoryStore>, waiters_max: usize) -> Self {
         let clock: SharedClock = Arc::new(BootClock);
         let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH)));
@@ -196,20 +196,20 @@ impl Stage {
             guard: None,
             waiters_max,
         };
-        let (desk, attendant) =
-            LockDesk::open(Arc::clone(&store) as _, settings, clock, telemetry.clone(), Entropy::from_system());
-        Self { desk, store, telemetry, attendant }
+        let (service, listener) =
+            LockService::open(Arc::clone(&store) as _, settings, clock, telemetry.clone(), Entropy::from_system());
+        Self { service, store, telemetry, listener }
     }
 
     /// Takes a lock at once.
     pub async fn take(&self, want: Want) -> Granted {
-        self.desk.acquire(want).await.unwrap().take()
+        self.service.acquire(want).await.unwrap().take()
     }
 
     /// Begins to ask.
     pub fn ask(&self, want: Want) -> JoinHandle<Result<Granted, Refusal>> {
-        let desk = Arc::clone(&self.desk);
-        tokio::spawn(async move { desk.acquire(want).await.map(super::super::Claim::take) })
+        let service = Arc::clone(&self.service);
+        tokio::spawn(async move { service.acquire(want).await.map(super::super::Claim::take) })
     }
 
     pub async fn insight(&self) -> LockInsight {

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::acquire::Want;
-use super::desk::LockSettings;
+use super::super::acquire::Want;
+use super::super::service::LockSettings;
 use crate::base::duration;
 use crate::config::LOCK_LEASE_MIN;
 use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
 use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX};
 
 /// The longest that a request waits for a lock.
-pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// How many locks are listed when nobody says.
 const LIMIT_DEFAULT: usize = 20;

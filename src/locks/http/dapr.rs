@@ -13,9 +13,9 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::acquire::Want;
-use super::desk::{LockDesk, Refusal};
-use super::upkeep::ByOwner;
+use super::super::acquire::Want;
+use super::super::owner;
+use super::super::service::{LockService, Refusal};
 use crate::http::{Ask, Problem, Response, Routes, decode_segment, json, no_content};
 use crate::protocol::{LockName, OWNER_BYTES_MAX};
 
@@ -136,15 +136,15 @@ fn plain(text: &str) -> String {
 
 /// What every call may use.
 #[derive(Debug)]
-pub struct Context {
-    desk: Arc<LockDesk>,
+pub struct DaprContext {
+    service: Arc<LockService>,
     stores: Vec<String>,
 }
 
-/// Dapr's calls, answered by this desk for lock stores of these names.
-pub fn routes(desk: Arc<LockDesk>, stores: Vec<String>) -> Routes<Context> {
-    type Here = Arc<Context>;
-    Routes::new(Context { desk, stores })
+/// Dapr's calls, answered by this service for lock stores of these names.
+pub fn routes(service: Arc<LockService>, stores: Vec<String>) -> Routes<DaprContext> {
+    type Here = Arc<DaprContext>;
+    Routes::new(DaprContext { service, stores })
         .post_json("/v1.0-alpha1/lock/{store}", |here: Here, ask: Ask| async move { told(lock(&here, &ask).await) })
         .post_json("/v1.0-alpha1/unlock/{store}", |here: Here, ask: Ask| async move { told(unlock(&here, &ask).await) })
         .get("/v1.0/metadata", |here: Here, _: Ask| ready(Ok(metadata(&here))))
@@ -156,10 +156,10 @@ fn told(answer: Result<Response, Fault>) -> Result<Response, Problem> {
     Ok(answer.unwrap_or_else(Fault::response))
 }
 
-async fn lock(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+async fn lock(context: &DaprContext, ask: &Ask) -> Result<Response, Fault> {
     const FAILED: &str = "ERR_TRY_LOCK";
     let body = Body::parse(&ask.body)?;
-    let lease = body.expiry(context.desk.settings().lease_max)?;
+    let lease = body.expiry(context.service.settings().lease_max)?;
     let (name, owner) = body.lock(ask.segment("store"), &context.stores, FAILED)?;
     let want = Want {
         names: vec![name],
@@ -170,7 +170,7 @@ async fn lock(context: &Context, ask: &Ask) -> Result<Response, Fault> {
         permits: 1,
         fair: false,
     };
-    let success = match context.desk.acquire(want).await {
+    let success = match context.service.acquire(want).await {
         Ok(claim) => {
             claim.take();
             true
@@ -181,31 +181,41 @@ async fn lock(context: &Context, ask: &Ask) -> Result<Response, Fault> {
     Ok(json(StatusCode::OK, &json!({ "success": success })))
 }
 
-async fn unlock(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+/// What is released is the id that was found beside the owner: a lock that is another's by then is left alone, however
+/// late this comes. While the release is not answered, it is tried on in the background.
+async fn unlock(context: &DaprContext, ask: &Ask) -> Result<Response, Fault> {
     const FAILED: &str = "ERR_UNLOCK";
+    const RELEASED: u8 = 0;
+    const ABSENT: u8 = 1;
+    const OTHERS: u8 = 2;
+    let failed = |refusal| Fault::internal(FAILED, format!("failed to release lock: {refusal}"));
     let (name, owner) = Body::parse(&ask.body)?.lock(ask.segment("store"), &context.stores, FAILED)?;
-    let outcome = context.desk.release_by_owner(name, &owner).await;
-    let status = match outcome {
-        Ok(ByOwner::Released) => 0,
-        Ok(ByOwner::Absent) => 1,
-        Ok(ByOwner::Others) => 2,
-        Err(refusal) => return Err(Fault::internal(FAILED, format!("failed to release lock: {refusal}"))),
+    let insight = context.service.inspect(name.clone()).await.map_err(failed)?;
+    let found = insight.holders.iter().find_map(|holder| owner::id_of_once(&holder.owner, &owner));
+    let status = match found {
+        None if insight.holders.is_empty() => ABSENT,
+        None => OTHERS,
+        Some(id) => match context.service.release(name, id).await {
+            Ok(_) => RELEASED,
+            Err(Refusal::Lost) => ABSENT,
+            Err(refusal) => return Err(failed(refusal)),
+        },
     };
     Ok(json(StatusCode::OK, &json!({ "status": status })))
 }
 
 /// What the Node client asks for until it is answered, before anything else.
-fn metadata(context: &Context) -> Response {
+fn metadata(context: &DaprContext) -> Response {
     let component = |name: &String| json!({ "name": name, "type": "lock.baton", "version": "v1" });
     let components: Vec<Value> = context.stores.iter().map(component).collect();
-    let identity: &str = &context.desk.settings().identity;
+    let identity: &str = &context.service.settings().identity;
     let metadata = json!({ "id": identity, "runtimeVersion": env!("CARGO_PKG_VERSION"), "components": components });
     json(StatusCode::OK, &metadata)
 }
 
 /// What the other clients ask for.
-fn health(context: &Context, code: &'static str) -> Result<Response, Fault> {
-    if context.desk.core.is_stopping() {
+fn health(context: &DaprContext, code: &'static str) -> Result<Response, Fault> {
+    if context.service.is_stopping() {
         return Err(Fault::internal(code, Refusal::ShuttingDown.to_string()));
     }
     Ok(no_content())

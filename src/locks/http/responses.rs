@@ -7,9 +7,9 @@ use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::Serialize;
 
-use super::desk::{Extended, Granted, Refusal, Used};
-use super::hold::HoldState;
-use super::owner;
+use super::super::hold::HoldState;
+use super::super::owner;
+use super::super::service::{Extended, Granted, Refusal, Used};
 use crate::http::{Content, Problem, ProblemKind, Response, answer, json, no_content};
 use crate::protocol::{LockHolder, LockInsight, LockName, Mono};
 

@@ -1,0 +1,92 @@
+//! Giving back: a hold of a lock that was granted, and a request that left. Both may be repeated, and are for as long
+//! as it makes sense.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handover::hand_over;
+use super::held::HeldLock;
+use super::service::{ANSWER_SPAN, LockService, Refusal};
+use crate::protocol::{CancelRequest, LockId, LockName, LockReleaseReply, LockReleaseRequest, TICKET_SPAN};
+use crate::store::StoreError;
+use crate::telemetry::{LockEvent, StoreCommand};
+
+/// After an answer that never came, how long a request may still be on its way: then it is cancelled once more.
+const STRAY_SPAN: Duration = Duration::from_secs(2);
+
+pub(super) async fn release(service: &Arc<LockService>, name: LockName, id: LockId) -> Result<u32, Refusal> {
+    if service.held.get(id, service.now()).is_some_and(|lock| !lock.names.contains(&name)) {
+        return Err(Refusal::Lost);
+    }
+    let giving = service.upkeep.spawn(give_back(Arc::clone(service), vec![name], id));
+    match tokio::time::timeout(ANSWER_SPAN, giving).await {
+        Ok(Ok(result)) => result,
+        // The runtime ends.
+        Ok(Err(_)) => Err(Refusal::ShuttingDown),
+        Err(_) => Err(Refusal::Store(StoreError::Unknown { after: ANSWER_SPAN })),
+    }
+}
+
+/// Gives back one hold of a lock; tells how many are left. Tried until there is an answer, or the lease is over.
+pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, id: LockId) -> Result<u32, Refusal> {
+    let now = service.now();
+    let known = service.held.begin_release(id, now);
+    let until = known.as_ref().map_or(now, |lock| lock.valid_until).max(now + ANSWER_SPAN);
+    let turn = known.as_ref().and_then(HeldLock::last_turn);
+    let names = known.map_or(names, |lock| lock.names);
+    let request = LockReleaseRequest { names, id, request: service.new_id(), entirely: false };
+    let handed = match turn {
+        Some(turn) => hand_over(&service, &request, turn).await,
+        None => None,
+    };
+    let reply = match handed {
+        Some(reply) => reply,
+        None => {
+            let release = || service.timed(StoreCommand::LockRelease, service.store.release(request.clone()));
+            service.insist(until, release).await.map_err(Refusal::Store)?
+        }
+    };
+    match reply {
+        LockReleaseReply::Released { holds } => {
+            service.held.left(id, holds);
+            if let Some(name) = request.names.into_iter().next() {
+                service.telemetry.record_lock(&LockEvent::Released { name });
+            }
+            Ok(holds)
+        }
+        LockReleaseReply::NotHeld => {
+            service.held.left(id, 0);
+            Err(Refusal::Lost)
+        }
+    }
+}
+
+/// Ends a request in the background: its tickets go, and what it was granted unseen is free. `unsure`: one of its
+/// attempts had no answer and may still arrive after the cancellation, so there is a second one.
+pub(super) fn cancel_later(
+    service: &Arc<LockService>,
+    names: Vec<LockName>,
+    id: LockId,
+    lease: Duration,
+    unsure: bool,
+) {
+    if service.upkeep.is_swamped() {
+        // What was granted ends by its lease, and a ticket is cancelled when it is woken.
+        return;
+    }
+    let this = Arc::clone(service);
+    service.upkeep.spawn(async move {
+        let until = this.now() + lease.max(TICKET_SPAN);
+        let request = CancelRequest { names, session: this.session, id };
+        let cancel = || this.timed(StoreCommand::LockCancel, this.store.cancel(request.clone()));
+        // What cannot be cancelled ends by its lease.
+        let _ = this.insist(until, cancel).await;
+        if unsure {
+            tokio::select! {
+                () = tokio::time::sleep(STRAY_SPAN) => {}
+                () = this.upkeep.stopping() => {}
+            }
+            let _ = this.insist(until, cancel).await;
+        }
+    });
+}
