@@ -8,7 +8,8 @@ use std::time::Duration;
 use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec};
 use tracing::{debug, info, warn};
 
-use super::events::{Telemetry, ms};
+use super::Telemetry;
+use super::events::ms;
 use super::metrics::Builder;
 use crate::protocol::jobs::{Ending, Failure, GapReason, JobEvent, JobName, RunId, Slot, Wall, is_late};
 

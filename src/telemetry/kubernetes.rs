@@ -3,7 +3,7 @@
 use prometheus::IntCounterVec;
 use tracing::{debug, info, warn};
 
-use super::events::Telemetry;
+use super::Telemetry;
 use super::metrics::Builder;
 
 /// What is written, as a label.
