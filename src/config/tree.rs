@@ -296,6 +296,7 @@ impl<'t> Indexer<'t> {
         if depth > DEPTH_MAX {
             return None;
         }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the parser's events: the others have nothing inside")]
         match event {
             Event::MappingStart(..) => self.entries(&mut spot, path, depth)?,
             Event::SequenceStart(..) => self.items(&mut spot, path, depth)?,
@@ -307,6 +308,7 @@ impl<'t> Indexer<'t> {
     fn entries(&mut self, spot: &mut Spot, path: &Path, depth: usize) -> Option<()> {
         loop {
             let (key_event, key_span) = self.next()?;
+            #[expect(clippy::wildcard_enum_match_arm, reason = "the parser's events: a key that is no text")]
             let key = match &key_event {
                 Event::MappingEnd => return Some(()),
                 Event::Scalar(text, ..) => Some(text.as_ref().to_owned()),

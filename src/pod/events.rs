@@ -81,7 +81,16 @@ fn words(role: &RoleName, event: &Event) -> Option<Words> {
             );
             ("Warning", "Guarded", "Guard", note)
         }
-        _ => return None,
+        Event::Campaigned { .. }
+        | Event::Contended { .. }
+        | Event::Renewed { .. }
+        | Event::Draining { .. }
+        | Event::Departed { .. }
+        | Event::DepartureRefuted { .. }
+        | Event::Abandoned { .. }
+        | Event::Following { .. }
+        | Event::IdentityClash { .. }
+        | Event::StoreClockStepped { .. } => return None,
     };
     Some(Words { kind, reason, action, note })
 }

@@ -413,10 +413,10 @@ impl Election {
         let written = |state, reason: String| (state, Some(Cow::Owned(reason)));
         match &self.phase {
             Phase::Leading(_) => (State::Leading, None),
-            Phase::Draining(drain) => match drain.reason {
-                ReleaseReason::Unhealthy => because(State::Unhealthy, "the app's health check fails"),
-                reason => written(State::Draining, format!("handing over: {}", reason.as_str())),
-            },
+            Phase::Draining(drain) if drain.reason == ReleaseReason::Unhealthy => {
+                because(State::Unhealthy, "the app's health check fails")
+            }
+            Phase::Draining(drain) => written(State::Draining, format!("handing over: {}", drain.reason.as_str())),
             Phase::Releasing(_) => because(State::Draining, "giving the lease back"),
             Phase::Ended => because(State::Standby, "this replica no longer takes part"),
             Phase::Candidate(_) if !self.app_healthy => because(State::Unhealthy, "the app's health check fails"),

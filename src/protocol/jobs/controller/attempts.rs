@@ -139,7 +139,7 @@ impl JobController {
                     }
                     interrupted.push((*slot, number));
                 }
-                _ => {}
+                Phase::Asked | Phase::Succeeded | Phase::Failed(_) => {}
             }
         }
         for (slot, began) in begun {
