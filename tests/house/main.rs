@@ -3,10 +3,14 @@
 
 mod docs;
 mod floors;
+mod map;
 mod parts;
 mod rules;
+mod scripts;
+mod sections;
 mod source;
 mod tidy;
+mod traits;
 mod tree;
 mod workflows;
 

@@ -48,12 +48,10 @@ pub trait Round {
 
     /// Whether so many have answered that it could have been decided. Whoever carries the questions knows how long that
     /// took, and calls [`Round::hurry`] when the others take several times as long.
-    fn has_a_quorum(&self) -> bool {
-        false
-    }
+    fn has_a_quorum(&self) -> bool;
 
     /// The members that have not answered yet are slow.
-    fn hurry(&mut self) {}
+    fn hurry(&mut self);
 }
 
 /// The votes on one question.
@@ -293,13 +291,14 @@ impl Round for CampaignRound {
                     let (to, ask) = (urn.asked.clone(), self.question(token));
                     (CampaignPhase::Raising(urn, token), Some(Step::Ask { ballot: SECOND, to, ask }))
                 }
-                CampaignPhase::Raising(urn, token) => match self.raised(urn, token) {
-                    waiting @ CampaignPhase::Raising(..) => {
-                        self.phase = waiting;
+                CampaignPhase::Raising(urn, token) => {
+                    let next = self.raised(urn, token);
+                    if matches!(next, CampaignPhase::Raising(..)) {
+                        self.phase = next;
                         return None;
                     }
-                    decided => (decided, None),
-                },
+                    (next, None)
+                }
                 CampaignPhase::Elected { rest, token, count } => {
                     let reply = Ok(CampaignReply::Granted { token, count });
                     let step = (!rest.is_empty()).then(|| Step::Tell { to: rest, ask: self.renewal(token, count) });
@@ -468,6 +467,13 @@ impl Round for RenewRound {
     fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote) {
         self.single.urn.put(ballot, member, vote);
     }
+
+    /// Who has answered decides; the others are not waited for in particular.
+    fn has_a_quorum(&self) -> bool {
+        false
+    }
+
+    fn hurry(&mut self) {}
 }
 
 fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
@@ -529,4 +535,11 @@ impl Round for ReleaseRound {
     fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote) {
         self.single.urn.put(ballot, member, vote);
     }
+
+    /// Who has answered decides; the others are not waited for in particular.
+    fn has_a_quorum(&self) -> bool {
+        false
+    }
+
+    fn hurry(&mut self) {}
 }

@@ -1,5 +1,6 @@
 //! The store's side of a ledger: what one atomic step does to it. The scripts of the Redis store are held against it
-//! (`job_read.lua`, `job_open.lua`, `job_write.lua`), and the Kubernetes store lets it decide.
+//! (`job_read.lua`, `job_open.lua`, `job_write.lua`, `job_forget.lua`, and `job_common.lua` for all), and the
+//! Kubernetes store lets it decide.
 
 use crate::protocol::{StoreTime, Token};
 

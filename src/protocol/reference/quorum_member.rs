@@ -1,6 +1,6 @@
 //! A member's side: what one atomic step does to its lease and its record of a role. The reference for
-//! `member_campaign.lua`, `member_raise.lua`, `member_renew.lua` and `member_release.lua`, with `member.lua` and
-//! `common.lua`.
+//! `member_campaign.lua`, `member_raise.lua`, `member_renew.lua` (mostly `member_renew_again.lua`) and
+//! `member_release.lua`, with `member.lua` and `common.lua`.
 
 use std::sync::Arc;
 use std::time::Duration;
