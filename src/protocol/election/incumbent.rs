@@ -46,7 +46,7 @@ impl Election {
             token: term.token,
             count: term.count,
             lease_duration: self.profile.timing.lease_duration(),
-            audience: self.insight.audience,
+            audience: self.knowledge.audience,
             guard: self.profile.guard,
         };
         let id = self.flights.depart(now, Kind::Renew, term.attempt);
@@ -77,16 +77,16 @@ impl Election {
         match reply {
             Ok(Stamped { reply: RenewReply::Renewed { count, audience, .. }, .. }) => {
                 let writer = Some(self.profile.session);
-                self.insight.learn(RecordVersion { token: term.token, count, writer }, now);
-                self.insight.audience = audience;
+                self.knowledge.learn(RecordVersion { token: term.token, count, writer }, now);
+                self.knowledge.audience = audience;
                 let next_renewal = now.max(self.with_others(flight.sent_at + self.profile.timing.renew_period()));
                 self.extend(count, self.deadline(flight, now), next_renewal);
             }
             Ok(Stamped { reply: RenewReply::Lost { token, holder }, .. }) => {
-                self.insight.floor = self.insight.floor.max(token);
+                self.knowledge.floor = self.knowledge.floor.max(token);
                 if let Some(holder) = holder.filter(|holder| holder.session != self.profile.session) {
                     let until = flight.sent_at + self.profile.timing.lease_duration();
-                    self.insight.follow(holder, token, until);
+                    self.knowledge.follow(holder, token, until);
                 }
                 self.lose(now, LossReason::Superseded);
             }
@@ -190,7 +190,7 @@ impl Election {
         let request = ReleaseRequest {
             candidate: self.candidate(release.attempt),
             token: release.token,
-            audience: self.insight.audience,
+            audience: self.knowledge.audience,
         };
         let id = self.flights.depart(now, Kind::Release, release.attempt);
         self.actions.push_back(Action::Release { id, request });

@@ -30,7 +30,7 @@ pub use leadership::{Promise, Standing};
 pub use term_guard::{Grace, GraceError, Sight, Verdict, Watch};
 
 use flights::{Flight, Flights, Kind};
-use knowledge::Insight;
+use knowledge::Knowledge;
 use takeover::Departures;
 
 /// Who campaigns, and how.
@@ -250,7 +250,7 @@ pub struct Election {
     standing: Arc<Standing>,
     dice: Dice,
     phase: Phase,
-    insight: Insight,
+    knowledge: Knowledge,
     departures: Departures,
     /// How much later than it would a candidate looks, to let others go first.
     patience: Duration,
@@ -279,7 +279,7 @@ impl Election {
             standing: Arc::new(Standing::new(profile.timing.answer_validity())),
             dice: Dice::new(profile.seed),
             phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.place)),
-            insight: Insight::default(),
+            knowledge: Knowledge::default(),
             departures: Departures::default(),
             patience: Duration::ZERO,
             looked_at: now,
@@ -393,7 +393,7 @@ impl Election {
         let holder = match &self.phase {
             Phase::Leading(term) => Some((Arc::clone(&self.profile.identity), term.deadline)),
             Phase::Draining(drain) => Some((Arc::clone(&self.profile.identity), drain.term.deadline)),
-            Phase::Candidate(_) | Phase::Releasing(_) | Phase::Ended => self.insight.rival(now),
+            Phase::Candidate(_) | Phase::Releasing(_) | Phase::Ended => self.knowledge.rival(now),
         };
         let (state, reason) = self.describe(now);
         View { state, holder, reason, stays_out: self.stays_out(now) }
@@ -423,14 +423,14 @@ impl Election {
             Phase::Candidate(candidacy) => {
                 if let Some(trouble) = &self.trouble {
                     written(State::Unreachable, trouble.clone())
-                } else if let Some((holder, _)) = self.insight.rival(now) {
+                } else if let Some((holder, _)) = self.knowledge.rival(now) {
                     written(State::Standby, format!("{holder} leads"))
                 } else if now < self.out_until {
                     because(
                         State::Standby,
                         "this replica stays out for a while: it resigned, or the store's clock was stepped",
                     )
-                } else if let Some((cause, _)) = self.insight.guarded.filter(|(_, until)| now < *until) {
+                } else if let Some((cause, _)) = self.knowledge.guarded.filter(|(_, until)| now < *until) {
                     let why = format!(
                         "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
                     );
@@ -463,7 +463,7 @@ impl Election {
                 self.trouble = None;
                 self.answered = true;
                 self.answered_at = now;
-                let step = self.insight.clock.observe(flight.sent_at, now, stamped.store_time);
+                let step = self.knowledge.clock.observe(flight.sent_at, now, stamped.store_time);
                 if let Some(step) = step {
                     self.tell(Event::StoreClockStepped { by_ms: step.by_ms });
                 }

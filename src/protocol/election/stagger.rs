@@ -24,13 +24,13 @@ const RENEWED_TOGETHER: Duration = Duration::from_millis(10);
 impl Election {
     /// A random span, the longer the more replicas listen: the first of all looks as soon however many they are.
     pub(super) fn stagger(&mut self) -> Duration {
-        let widest = SPREAD_PER_LISTENER.saturating_mul(self.insight.audience.max(2)).min(SPREAD_MAX);
+        let widest = SPREAD_PER_LISTENER.saturating_mul(self.knowledge.audience.max(2)).min(SPREAD_MAX);
         self.dice.between(Duration::ZERO, widest)
     }
 
     /// The same after a release. On a quorum those who ask at once would divide the members among themselves.
     pub(super) fn stagger_after_release(&mut self) -> Duration {
-        if self.insight.audience <= FEW && !self.profile.rules.is_quorum() { Duration::ZERO } else { self.stagger() }
+        if self.knowledge.audience <= FEW && !self.profile.rules.is_quorum() { Duration::ZERO } else { self.stagger() }
     }
 
     /// Soon, but not all at once: between a twentieth and a sixth of the renewal period.

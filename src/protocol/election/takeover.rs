@@ -108,15 +108,15 @@ impl Election {
     /// When the lease of the one that leads is given back in its place.
     pub(super) fn vacate_due(&self) -> Option<Mono> {
         let idle = self.app_healthy && !self.leaving && !self.flights.has(Kind::Vacate, Attempt::ANY);
-        let (holder, token) = self.insight.rival_term().filter(|_| idle)?;
+        let (holder, token) = self.knowledge.rival_term().filter(|_| idle)?;
         self.departures.due(holder.session).filter(|_| token != Token::NONE)
     }
 
     pub(super) fn vacate(&mut self, now: Mono) {
-        let Some((holder, token)) = self.insight.rival_term() else { return };
+        let Some((holder, token)) = self.knowledge.rival_term() else { return };
         let term = Term { session: holder.session, token, identity: Arc::clone(&holder.identity) };
         let candidate = Candidate { session: term.session, attempt: Attempt::ANY };
-        let request = ReleaseRequest { candidate, token, audience: self.insight.audience };
+        let request = ReleaseRequest { candidate, token, audience: self.knowledge.audience };
         // Not again and again where a store cannot do it.
         let again = now + self.retry_delay();
         self.departures.put_off(term.session, again);
@@ -140,9 +140,9 @@ impl Election {
 
     /// The lease is not there (any more): as when its release is heard.
     fn see_vacant(&mut self, now: Mono, term: &Term) {
-        let follows = self.insight.rival_term().is_some_and(|(holder, _)| holder.session == term.session);
-        if follows && self.is_candidate() && self.insight.forget_rival(term.token) {
-            self.insight.released = Some((term.session, term.token));
+        let follows = self.knowledge.rival_term().is_some_and(|(holder, _)| holder.session == term.session);
+        if follows && self.is_candidate() && self.knowledge.forget_rival(term.token) {
+            self.knowledge.released = Some((term.session, term.token));
             self.look_for_vacancy(now);
         }
     }

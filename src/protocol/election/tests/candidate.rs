@@ -415,7 +415,7 @@ fn who_does_not_know_how_many_listen_makes_nobody_forget_it() {
     let mut hear = |kind, value, audience| {
         let news = Announcement { kind, token: token(value), count: value, holder: rival(), audience };
         stage.input(Input::Heard(news));
-        stage.election.insight.audience
+        stage.election.knowledge.audience
     };
     assert_eq!(hear(AnnouncementKind::Heartbeat, 10, 1_000), 1_000);
     for value in 11..20 {
