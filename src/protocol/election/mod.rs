@@ -31,7 +31,7 @@ pub use term_guard::{Grace, GraceError, Sight, Verdict, Watch};
 
 use flights::{Flight, Flights, Kind};
 use knowledge::Knowledge;
-use takeover::Departures;
+use takeover::Takeover;
 
 /// Who campaigns, and how.
 #[derive(Clone, Debug)]
@@ -251,7 +251,7 @@ pub struct Election {
     dice: Dice,
     phase: Phase,
     knowledge: Knowledge,
-    departures: Departures,
+    takeover: Takeover,
     /// How much later than it would a candidate looks, to let others go first.
     patience: Duration,
     /// When it last campaigned, or began.
@@ -280,7 +280,7 @@ impl Election {
             dice: Dice::new(profile.seed),
             phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.place)),
             knowledge: Knowledge::default(),
-            departures: Departures::default(),
+            takeover: Takeover::default(),
             patience: Duration::ZERO,
             looked_at: now,
             listen_until: if profile.rules.listening { now + profile.timing.listen_span() } else { now },

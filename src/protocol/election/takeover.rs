@@ -26,7 +26,7 @@ const DRIFT_FRACTION: u32 = 50;
 
 /// The processes that are known to have ended.
 #[derive(Debug, Default)]
-pub(super) struct Departures {
+pub(super) struct Takeover {
     /// The oldest first.
     known: Vec<Departure>,
     /// Who was heard of after they were said to have ended, the latest first.
@@ -49,7 +49,7 @@ struct Term {
     identity: Arc<str>,
 }
 
-impl Departures {
+impl Takeover {
     /// The earliest word counts: what was promised before it does not last longer for being told again.
     fn learn(&mut self, session: SessionId, due: Mono) {
         if self.refuted.contains(&session) {
@@ -94,13 +94,13 @@ impl Election {
         // Whoever says so of this process is wrong.
         if session != self.profile.session {
             let due = now + promise + promise / DRIFT_FRACTION + self.stagger();
-            self.departures.learn(session, due);
+            self.takeover.learn(session, due);
         }
     }
 
     /// A renewal of this session was heard: it has not ended.
     pub(super) fn refute_departure(&mut self, holder: &Holder) {
-        if self.departures.refute(holder.session) {
+        if self.takeover.refute(holder.session) {
             self.tell(Event::DepartureRefuted { holder: Arc::clone(&holder.identity), session: holder.session });
         }
     }
@@ -109,7 +109,7 @@ impl Election {
     pub(super) fn vacate_due(&self) -> Option<Mono> {
         let idle = self.app_healthy && !self.leaving && !self.flights.has(Kind::Vacate, Attempt::ANY);
         let (holder, token) = self.knowledge.rival_term().filter(|_| idle)?;
-        self.departures.due(holder.session).filter(|_| token != Token::NONE)
+        self.takeover.due(holder.session).filter(|_| token != Token::NONE)
     }
 
     pub(super) fn vacate(&mut self, now: Mono) {
@@ -119,8 +119,8 @@ impl Election {
         let request = ReleaseRequest { candidate, token, audience: self.knowledge.audience };
         // Not again and again where a store cannot do it.
         let again = now + self.retry_delay();
-        self.departures.put_off(term.session, again);
-        self.departures.vacating = Some(term);
+        self.takeover.put_off(term.session, again);
+        self.takeover.vacating = Some(term);
         let id = self.flights.depart(now, Kind::Vacate, Attempt::ANY);
         self.actions.push_back(Action::Release { id, request });
     }
@@ -129,7 +129,7 @@ impl Election {
         let Some(flight) = self.flights.arrive(id, Kind::Vacate) else { return };
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);
-        if let (Some(term), Ok(Stamped { reply, .. })) = (self.departures.vacating.take(), reply) {
+        if let (Some(term), Ok(Stamped { reply, .. })) = (self.takeover.vacating.take(), reply) {
             if reply == ReleaseReply::Released {
                 self.tell(Event::Departed { holder: Arc::clone(&term.identity), token: term.token });
             }
