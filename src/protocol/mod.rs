@@ -56,7 +56,7 @@
 //! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
 //!   does.
 //! * [`Standing`] is what an app may be told right now, readable from any thread.
-//! * [`Watch`] judges what acts for a term: a command, or a job's run.
+//! * [`TermGuard`] judges what acts for a term: a command, or a job's run.
 //! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
 //! * [`Balance`] spreads the shards of one role over its replicas: a policy above the leases, which never decides who
 //!   leads.
@@ -144,7 +144,7 @@ mod timing;
 
 pub use election::{
     Action, CampaignOutcome, Election, Event, Failure, Grace, GraceError, Input, LossReason, Profile, Promise,
-    ReleaseReason, RenewalOutcome, RequestId, Sight, Standing, State, Verdict, View, Watch,
+    ReleaseReason, RenewalOutcome, RequestId, Sight, Standing, State, TermGuard, Verdict, View,
 };
 pub use ids::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use locks::{

@@ -27,7 +27,7 @@ use super::timing::Timing;
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use flights::RequestId;
 pub use leadership::{Promise, Standing};
-pub use term_guard::{Grace, GraceError, Sight, Verdict, Watch};
+pub use term_guard::{Grace, GraceError, Sight, TermGuard, Verdict};
 
 use flights::{Flight, Flights, Kind};
 use knowledge::Knowledge;
