@@ -157,7 +157,7 @@ pub use messages::{
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
 pub use quorum::{
-    Answer, Ask, Ballot, CampaignRound, Chorus, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
+    Answer, Ask, Ballot, CampaignRound, Heard, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
     RenewRound, Round, Seat, Seats, Step, Vote, lists_agree,
 };
 pub use random::Dice;

@@ -37,7 +37,7 @@ mod round;
 mod seats;
 
 pub use super::reference::quorum_member::{MemberCell, lists_agree};
-pub use heard::Chorus;
+pub use heard::Heard;
 pub use round::{Ballot, CampaignRound, ReleaseRound, RenewRound, Round, Step, Vote};
 pub use seats::{Seat, Seats};
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   QuorumStore ── campaign, renew, release ──> pump ── one task for each question ──> Member 0 … N-1
 //!       │                                        └── a Round (protocol/quorum) counts, and says what to ask next
-//!       ├── listen ──> one task for each listener, which puts the members' news together (Chorus)
+//!       ├── listen ──> one task for each listener, which puts the members' news together (Heard)
 //!       └── health, notes <── one task that watches the members
 //! ```
 //!

@@ -224,7 +224,7 @@ impl World {
         let replica = &mut self.replicas[to];
         // What waited while a replica was paused is dropped; it looks by itself when it goes on.
         let deaf = !replica.alive || now < replica.paused_until || now < replica.cut_until[member];
-        if !deaf && replica.chorus.said(member, &news) {
+        if !deaf && replica.heard.said(member, &news) {
             self.input(to, Input::Heard(news));
         }
     }
@@ -232,7 +232,7 @@ impl World {
     /// Messages of these members may have been missed; where that leaves too few others, so may the quorum's word.
     pub fn gap(&mut self, at: usize, members: &[usize]) {
         for member in members {
-            self.replicas[at].chorus.missed(*member);
+            self.replicas[at].heard.missed(*member);
         }
         let seats = self.replicas[at].seats;
         if !seats.are_a_majority(seats.members().filter(|place| !members.contains(place))) {

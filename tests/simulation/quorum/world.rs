@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Answer, Ask, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell, Profile,
+    Action, Announcement, Answer, Ask, Ballot, CampaignRound, Election, Event, Heard, Input, MemberCell, Profile,
     ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
 };
 use fastrand::Rng;
@@ -130,7 +130,7 @@ pub struct Replica {
     pub sent_until: Vec<Nanos>,
     /// The same for what each member publishes.
     pub heard_until: Vec<Nanos>,
-    pub chorus: Chorus,
+    pub heard: Heard,
     pub seats: Seats,
     /// What it tells the members of its list.
     pub lists: String,
@@ -333,7 +333,7 @@ impl World {
             links: vec![Link::default(); members],
             sent_until: vec![0; members],
             heard_until: vec![0; members],
-            chorus: Chorus::new(seats),
+            heard: Heard::new(seats),
             seats,
             lists,
             stage: self.stage,
