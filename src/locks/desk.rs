@@ -17,7 +17,7 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
 use crate::protocol::{
-    AcquireReply, Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, TICKET_SPAN, Token,
+    AcquireReply, LockHolder, LockId, LockInsight, LockName, Mono, Random, SessionId, TICKET_SPAN, Token,
 };
 use crate::store::{LockStore, StoreError, WakeNews};
 use crate::telemetry::Telemetry;
@@ -150,7 +150,7 @@ pub(super) struct Core {
     pub(super) session: SessionId,
     pub(super) waiting: Arc<Waiting>,
     table: Mutex<Table>,
-    chance: Mutex<(Entropy, Dice)>,
+    chance: Mutex<(Entropy, Random)>,
     /// The greatest token seen of any lock (R3).
     floor: AtomicU64,
     /// Where tasks run: what is given back when a request is dropped may be dropped anywhere.
@@ -180,7 +180,7 @@ impl LockDesk {
         mut entropy: Entropy,
     ) -> (Arc<Self>, JoinHandle<()>) {
         let session = entropy.session();
-        let dice = Dice::new(entropy.seed());
+        let dice = Random::new(entropy.seed());
         let wakes = store.wakes(session);
         let waiting = Arc::new(Waiting::new(settings.waiters_max, telemetry.clone()));
         let core = Arc::new(Core {
@@ -261,7 +261,7 @@ impl Core {
         self.table.lock()
     }
 
-    fn chance(&self) -> MutexGuard<'_, (Entropy, Dice)> {
+    fn chance(&self) -> MutexGuard<'_, (Entropy, Random)> {
         self.chance.lock()
     }
 

@@ -160,7 +160,7 @@ pub use quorum::{
     Answer, Ask, Ballot, CampaignRound, Heard, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
     RenewRound, Round, Seat, Seats, Step, Vote, lists_agree,
 };
-pub use random::Dice;
+pub use random::Random;
 pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object as observed};
 pub use rules::Rules;
 pub use shards::{Balance, Member, Mine, Orders, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread};

@@ -15,7 +15,7 @@ use super::handle::{Command, RoleHandle};
 use super::status::Snapshot;
 use crate::base::{Complaint, Turn};
 use crate::protocol::{
-    Balance, Dice, Member, Mine, Mono, Orders, Portion, PresenceRequest, RoleName, SessionId, State, Timing,
+    Balance, Member, Mine, Mono, Orders, Portion, PresenceRequest, Random, RoleName, SessionId, State, Timing,
 };
 use crate::store::{StoreError, StoreHealth};
 use crate::telemetry::SystemEvent;
@@ -54,7 +54,7 @@ struct Spreader {
     balance: Balance,
     /// What each shard was told last; none when it is new.
     patience: Vec<Option<Duration>>,
-    dice: Dice,
+    random: Random,
     /// Why the store does not tell who else there is.
     refusal: Complaint,
 }
@@ -62,8 +62,8 @@ struct Spreader {
 /// Runs until the shards are leaving or their sender is gone; the last word is then that this replica is not there.
 pub(super) async fn spread(spec: SpreadSpec, surroundings: Surroundings, shards: watch::Receiver<Shards>) {
     let balance = Balance::new(spec.session, 0, spec.timing);
-    let dice = Dice::new(spec.seed);
-    Spreader { spec, surroundings, shards, balance, patience: Vec::new(), dice, refusal: Complaint::default() }
+    let random = Random::new(spec.seed);
+    Spreader { spec, surroundings, shards, balance, patience: Vec::new(), random, refusal: Complaint::default() }
         .run()
         .await;
 }
@@ -170,7 +170,7 @@ impl Spreader {
             // An error means that the sender is gone: the next round ends.
             _ = self.shards.changed() => return,
         }
-        tokio::time::sleep(self.dice.between(GATHER.0, GATHER.1)).await;
+        tokio::time::sleep(self.random.between(GATHER.0, GATHER.1)).await;
     }
 }
 

@@ -21,7 +21,7 @@ use super::ids::{Attempt, Attempts, Candidate, Mono, SessionId, Token};
 use super::messages::{
     Announcement, CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
-use super::random::Dice;
+use super::random::Random;
 use super::rules::Rules;
 use super::timing::Timing;
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
@@ -248,7 +248,7 @@ impl Phase {
 pub struct Election {
     profile: Profile,
     standing: Arc<Standing>,
-    dice: Dice,
+    random: Random,
     phase: Phase,
     knowledge: Knowledge,
     takeover: Takeover,
@@ -277,7 +277,7 @@ impl Election {
     pub fn new(profile: Profile, now: Mono) -> Self {
         Self {
             standing: Arc::new(Standing::new(profile.timing.answer_validity())),
-            dice: Dice::new(profile.seed),
+            random: Random::new(profile.seed),
             phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.place)),
             knowledge: Knowledge::default(),
             takeover: Takeover::default(),

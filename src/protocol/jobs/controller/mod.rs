@@ -35,7 +35,7 @@ use super::ledger::{Ending, Failure, Gap, Ledger, Phase};
 use super::names::{Slot, Wall};
 use super::policy::{JobPolicy, Timetable};
 use super::{OpenReply, Revision, Stored, WriteReply, WriteRequest};
-use crate::protocol::{Dice, Mono, Token};
+use crate::protocol::{Mono, Random, Token};
 
 /// How long to wait before an unanswered request is repeated.
 const REPEAT_MIN: Duration = Duration::from_millis(100);
@@ -156,7 +156,7 @@ struct Live {
 pub struct JobController {
     profile: JobProfile,
     term: Token,
-    dice: Dice,
+    random: Random,
     stage: Stage,
     /// When this term first saw the ledger: slots before that were nobody's to start.
     began: Wall,
@@ -190,7 +190,7 @@ impl JobController {
         let mut controller = Self {
             profile,
             term,
-            dice: Dice::new(seed),
+            random: Random::new(seed),
             stage: Stage::Opening,
             began: now.wall,
             ledger,
@@ -229,7 +229,7 @@ impl JobController {
             JobInput::Unanswered(id) => {
                 if let Some(flight) = self.landed(id) {
                     self.give_back(flight);
-                    self.repeat_at = Some(now.mono + self.dice.between(REPEAT_MIN, REPEAT_MAX));
+                    self.repeat_at = Some(now.mono + self.random.between(REPEAT_MIN, REPEAT_MAX));
                 }
             }
             JobInput::Ended { slot, attempt, ending, note } => self.ended(now, slot, attempt, ending, note),
