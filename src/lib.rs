@@ -15,7 +15,7 @@
 //! | 8 | `main.rs`, `cli/`: thin commands | |
 //!
 //! One answer, from the socket to the promise: [`http`] finds the handler, [`role::http`] asks a [`role::RoleHandle`],
-//! which reads the clock and the [`protocol::Standing`] that the election keeps; nothing waits, and nothing is
+//! which reads the clock and the [`protocol::Leadership`] that the election keeps; nothing waits, and nothing is
 //! remembered.
 #![warn(
     clippy::disallowed_methods,

@@ -55,7 +55,7 @@
 //!   Redis store are held against it.
 //! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
 //!   does.
-//! * [`Standing`] is what an app may be told right now, readable from any thread.
+//! * [`Leadership`] is what an app may be told right now, readable from any thread.
 //! * [`TermGuard`] judges what acts for a term: a command, or a job's run.
 //! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
 //! * [`Balance`] spreads the shards of one role over its replicas: a policy above the leases, which never decides who
@@ -97,7 +97,7 @@
 //! checks the promises after every event; the table tests beside each file check the rest.
 //!
 //! 1. A replica leads at a moment if and only if that moment is before its deadline. Nothing else says so, and nothing
-//!    is remembered of it (R2; [`Standing::leads`]).
+//!    is remembered of it (R2; [`Leadership::leads`]).
 //! 2. A deadline is `sent + leaseDuration − stepDownMargin` of an acknowledged request of the current term, and never
 //!    moves back. A term that is past its deadline, or that stopped leading, never leads again.
 //! 3. No answer promises more than is left until the deadline; every answer is recorded in the step that makes it, and
@@ -143,8 +143,8 @@ mod shards;
 mod timing;
 
 pub use election::{
-    Action, CampaignOutcome, Election, Event, Failure, Grace, GraceError, Input, LossReason, Profile, Promise,
-    ReleaseReason, RenewalOutcome, RequestId, Sight, Standing, State, TermGuard, Verdict, View,
+    Action, CampaignOutcome, Election, Event, Failure, Grace, GraceError, Input, Leadership, LossReason, Profile,
+    Promise, ReleaseReason, RenewalOutcome, RequestId, Sight, State, TermGuard, Verdict, View,
 };
 pub use ids::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use locks::{

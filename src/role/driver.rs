@@ -131,7 +131,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         spec.name.clone(),
         spec.identity,
         Arc::clone(&surroundings.clock),
-        Arc::clone(election.standing()),
+        Arc::clone(election.leadership()),
         seen,
         commands,
         Arc::clone(&heartbeat),
@@ -231,7 +231,7 @@ impl Driver {
 
     /// Replaces what readers see.
     fn replace(&mut self, view: View, now: Mono) {
-        let token = self.election.standing().remaining(now).map(|(token, _)| token);
+        let token = self.election.leadership().remaining(now).map(|(token, _)| token);
         let vacant_at = &mut self.vacant_at;
         self.snapshots.send_if_modified(|last| {
             if last.view != view {
@@ -313,7 +313,7 @@ impl Driver {
         let now = self.surroundings.clock.now();
         match command {
             Some(Command::Resign { cooldown, done }) => {
-                let leads = self.election.standing().leads(now);
+                let leads = self.election.leadership().leads(now);
                 if leads {
                     let cooldown = cooldown.unwrap_or(self.default_cooldown);
                     self.election.handle_input(now, Input::Resign { cooldown });

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::status::{Snapshot, Status, name, number, text, text_if_any, word};
 use crate::base::clock::SharedClock;
-use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token};
+use crate::protocol::{Leadership, Mono, Promise, RoleName, SessionId, State, Token};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -119,7 +119,7 @@ struct Shared {
     name: RoleName,
     identity: Arc<str>,
     clock: SharedClock,
-    standing: Arc<Standing>,
+    leadership: Arc<Leadership>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
     heartbeat: Arc<Heartbeat>,
@@ -137,12 +137,12 @@ impl RoleHandle {
         name: RoleName,
         identity: Arc<str>,
         clock: SharedClock,
-        standing: Arc<Standing>,
+        leadership: Arc<Leadership>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         commands: mpsc::Sender<Command>,
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat }) }
+        Self { shared: Arc::new(Shared { name, identity, clock, leadership, snapshots, commands, heartbeat }) }
     }
 
     /// The role's name.
@@ -162,7 +162,7 @@ impl RoleHandle {
         // promise.
         let snapshot = self.snapshot();
         let now = self.shared.clock.now();
-        let promise = self.shared.standing.promise(now);
+        let promise = self.shared.leadership.promise(now);
         self.describe(&snapshot, now, promise)
     }
 
@@ -170,11 +170,11 @@ impl RoleHandle {
     pub fn status(&self) -> Status {
         let snapshot = self.snapshot();
         let now = self.shared.clock.now();
-        let term = self.shared.standing.remaining(now);
+        let term = self.shared.leadership.remaining(now);
         let (state, holder, reason) = self.told(&snapshot, now, term.is_some());
         let until = match (term, state) {
             (Some((_, left)), _) => Some(now + left),
-            (None, State::Draining) => Some(self.shared.standing.promised_until()),
+            (None, State::Draining) => Some(self.shared.leadership.promised_until()),
             (None, _) => snapshot.view.holder.as_ref().map(|(_, until)| *until),
         };
         let left = until.map(|until| until.since(now));
@@ -196,18 +196,18 @@ impl RoleHandle {
 
     /// Whether this replica leads at this moment; promises nothing beyond it.
     pub fn leads(&self) -> bool {
-        self.shared.standing.leads(self.shared.clock.now())
+        self.shared.leadership.leads(self.shared.clock.now())
     }
 
     /// The term's token and the time until its deadline, while leading. For metrics.
     pub fn remaining(&self) -> Option<(Token, Duration)> {
-        self.shared.standing.remaining(self.shared.clock.now())
+        self.shared.leadership.remaining(self.shared.clock.now())
     }
 
     /// Who leads, as far as is known now. Promises nothing, so it is for people only.
     pub fn holder(&self) -> Option<Arc<str>> {
         let now = self.shared.clock.now();
-        if self.shared.standing.leads(now) {
+        if self.shared.leadership.leads(now) {
             return Some(Arc::clone(&self.shared.identity));
         }
         let snapshot = self.snapshot();
@@ -256,7 +256,7 @@ impl RoleHandle {
 
     /// This replica itself begins to act as leader.
     pub fn begin_work(&self) -> Work {
-        self.shared.standing.begin_work();
+        self.shared.leadership.begin_work();
         Work { role: self.clone() }
     }
 
@@ -320,13 +320,13 @@ pub struct Work {
 impl Work {
     /// A promise like an app's (R7), when this replica leads at `now`.
     pub fn promise(&self, now: Mono) -> Option<Promise> {
-        self.role.shared.standing.promise_work(now)
+        self.role.shared.leadership.promise_work(now)
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        if self.role.shared.standing.end_work() {
+        if self.role.shared.leadership.end_work() {
             // Where there is no room for it, a drain ends with the promise.
             let _ = self.role.shared.commands.try_send(Command::WorkEnded);
         }

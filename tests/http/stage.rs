@@ -94,10 +94,10 @@ impl Staged {
         let watched = Arc::downgrade(&published);
         let (sender, commands) = mpsc::channel(4);
         let (cues, cue_receiver) = mpsc::channel(4);
-        let standing = Arc::clone(election.standing());
+        let leadership = Arc::clone(election.leadership());
         let heartbeat = Arc::new(Heartbeat::new(clock.now(), PATIENCE));
         let handle =
-            RoleHandle::new(name(role), IDENTITY.into(), Arc::clone(&clock), standing, snapshots, sender, heartbeat);
+            RoleHandle::new(name(role), IDENTITY.into(), Arc::clone(&clock), leadership, snapshots, sender, heartbeat);
         let play = Play {
             role: name(role),
             election,
@@ -222,7 +222,7 @@ impl Play {
         let role = self.role.clone();
         let (input, done, refusal) = match command {
             Command::Resign { cooldown, done } => {
-                let leads = self.election.standing().leads(now);
+                let leads = self.election.leadership().leads(now);
                 let holder = self.election.view(now).holder.map(|(name, _)| name);
                 let cooldown = cooldown.unwrap_or(self.lease);
                 (Input::Resign { cooldown }, done, (!leads).then_some(CommandError::NotLeading { role, holder }))
@@ -244,7 +244,7 @@ impl Play {
 
     fn publish(&self) {
         let view = self.election.view(self.clock.now());
-        let token = self.election.standing().remaining(self.clock.now()).map(|(token, _)| token);
+        let token = self.election.leadership().remaining(self.clock.now()).map(|(token, _)| token);
         self.published.send_if_modified(|snapshot| {
             let next = snapshot.next(view, token, jiff::Timestamp::now());
             let changed = next.index != snapshot.index;

@@ -179,8 +179,8 @@ impl World {
         };
         if let Some(token) = refused {
             let process = &self.processes[from.process];
-            let standing = process.tasks[from.task].election.standing().remaining(process.clock.shows(now));
-            if process.leads(now) && standing.is_some_and(|(stands, _)| stands == token) {
+            let leadership = process.tasks[from.task].election.leadership().remaining(process.clock.shows(now));
+            if process.leads(now) && leadership.is_some_and(|(stands, _)| stands == token) {
                 self.checker.refused_incumbent(now, from.process);
             }
         }

@@ -196,7 +196,7 @@ impl Election {
             let next_renewal = now.max(flight.sent_at + self.first_period());
             let term = Term { attempt: flight.attempt, token, since: now, deadline, count, next_renewal };
             self.phase = Phase::Leading(term);
-            self.standing.open(token, deadline);
+            self.leadership.open(token, deadline);
             self.tell(Event::Elected { token });
         }
     }

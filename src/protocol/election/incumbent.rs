@@ -122,7 +122,7 @@ impl Election {
         term.deadline = term.deadline.max(deadline);
         term.next_renewal = next_renewal;
         if let Phase::Leading(term) = &self.phase {
-            self.standing.open(term.token, term.deadline);
+            self.leadership.open(term.token, term.deadline);
         }
     }
 
@@ -130,7 +130,7 @@ impl Election {
     /// store says that it is superseded there is nothing left to keep for them.
     fn lose(&mut self, now: Mono, reason: LossReason) {
         let Some(term) = self.phase.term() else { return };
-        self.standing.close();
+        self.leadership.close();
         // A term that ended because the app was unwell was told of then.
         let mut is_told = false;
         if let Phase::Draining(drain) = self.phase {
@@ -154,7 +154,7 @@ impl Election {
 
     pub(super) fn drained(&mut self, now: Mono) {
         if matches!(self.phase, Phase::Draining(_)) {
-            self.standing.forget_app_promises();
+            self.leadership.forget_app_promises();
             self.mind_promises(now);
         }
     }
@@ -162,14 +162,14 @@ impl Election {
     /// Fewer promises may stand than when the drain began.
     pub(super) fn mind_promises(&mut self, now: Mono) {
         if let Phase::Draining(drain) = &mut self.phase {
-            drain.until = self.standing.promised_until();
+            drain.until = self.leadership.promised_until();
             self.handle_timeout(now);
         }
     }
 
     /// R7: stops leading at once, and keeps the lease until the last promise has run out.
     pub(super) fn drain(&mut self, now: Mono, term: Term, reason: ReleaseReason, cooldown: Duration) {
-        let promised = self.standing.close();
+        let promised = self.leadership.close();
         let until = if self.profile.rules.promises { promised } else { now };
         self.tell(Event::Draining { token: term.token, reason, remaining: until.since(now) });
         self.phase = Phase::Draining(Drain { term, reason, until, cooldown });

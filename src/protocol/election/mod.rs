@@ -26,7 +26,7 @@ use super::rules::Rules;
 use super::timing::Timing;
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use flights::RequestId;
-pub use leadership::{Promise, Standing};
+pub use leadership::{Leadership, Promise};
 pub use term_guard::{Grace, GraceError, Sight, TermGuard, Verdict};
 
 use flights::{Flight, Flights, Kind};
@@ -109,7 +109,7 @@ pub enum Input {
     Departed { session: SessionId, promise: Duration },
     /// The app has stopped acting on the promises given. Ignored unless draining.
     Drained,
-    /// Nothing is left of what this replica itself did as leader (see [`Standing::begin_work`]).
+    /// Nothing is left of what this replica itself did as leader (see [`Leadership::begin_work`]).
     WorkEnded,
     /// Hand over and end.
     Shutdown,
@@ -247,7 +247,7 @@ impl Phase {
 #[derive(Debug)]
 pub struct Election {
     profile: Profile,
-    standing: Arc<Standing>,
+    leadership: Arc<Leadership>,
     random: Random,
     phase: Phase,
     knowledge: Knowledge,
@@ -276,7 +276,7 @@ impl Election {
     /// A candidate that looks at once.
     pub fn new(profile: Profile, now: Mono) -> Self {
         Self {
-            standing: Arc::new(Standing::new(profile.timing.answer_validity())),
+            leadership: Arc::new(Leadership::new(profile.timing.answer_validity())),
             random: Random::new(profile.seed),
             phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.place)),
             knowledge: Knowledge::default(),
@@ -297,8 +297,8 @@ impl Election {
     }
 
     /// What an app may be told, for any thread to read.
-    pub fn standing(&self) -> &Arc<Standing> {
-        &self.standing
+    pub fn leadership(&self) -> &Arc<Leadership> {
+        &self.leadership
     }
 
     /// The next thing to do, until there is none.
@@ -388,7 +388,7 @@ impl Election {
         matches!(self.phase, Phase::Draining(_))
     }
 
-    /// What readers see besides the [`Standing`].
+    /// What readers see besides the [`Leadership`].
     pub fn view(&self, now: Mono) -> View {
         let holder = match &self.phase {
             Phase::Leading(term) => Some((Arc::clone(&self.profile.identity), term.deadline)),
@@ -524,7 +524,7 @@ impl Election {
             }
             Phase::Ended => return,
         };
-        let until = self.standing.close();
+        let until = self.leadership.close();
         if until <= now {
             self.give_back(now, term.attempt, term.token, ReleaseReason::Shutdown, term.since);
         } else {

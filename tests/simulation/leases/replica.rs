@@ -64,6 +64,6 @@ impl Replica {
     }
 
     pub fn leads(&self, now: Nanos) -> bool {
-        self.alive && self.election.standing().leads(self.local(now))
+        self.alive && self.election.leadership().leads(self.local(now))
     }
 }

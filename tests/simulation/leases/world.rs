@@ -242,7 +242,7 @@ impl World {
             let local = replica.local(now);
             if replica.alive
                 && now >= replica.paused_until
-                && let Some(promise) = replica.election.standing().promise(local)
+                && let Some(promise) = replica.election.leadership().promise(local)
             {
                 let until = replica.when(local + promise.valid_for, now);
                 replica.promised_until = replica.promised_until.max(until);

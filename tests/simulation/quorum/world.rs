@@ -146,7 +146,7 @@ pub struct Replica {
 
 impl Watched for Replica {
     fn leads(&self, now: Nanos) -> bool {
-        self.alive && self.election.standing().leads(self.clock.shows(now))
+        self.alive && self.election.leadership().leads(self.clock.shows(now))
     }
 
     fn acts(&self, now: Nanos) -> bool {
@@ -377,7 +377,7 @@ impl World {
                 continue;
             }
             let local = replica.clock.shows(now);
-            if let Some(promise) = replica.election.standing().promise(local) {
+            if let Some(promise) = replica.election.leadership().promise(local) {
                 let until = replica.clock.when(local + promise.valid_for, now);
                 replica.promised_until = replica.promised_until.max(until);
             } else if matches!(replica.habit, AppHabit::Drains) && replica.election.is_draining() {

@@ -96,7 +96,7 @@ impl Replica {
             if view.state == State::Unhealthy {
                 return None;
             }
-            if election.standing().leads(local) {
+            if election.leadership().leads(local) {
                 mine.portion.leads.insert(shard);
                 continue;
             }
@@ -340,8 +340,8 @@ impl World {
                 self.verdict.terms.push((self.now, shard));
                 for (number, other) in self.replicas.iter().enumerate().filter(|(number, _)| *number != replica) {
                     let local = other.clock.shows(self.now);
-                    let standing = other.elections[usize::from(shard)].standing();
-                    if standing.leads(local) || standing.promised_until() > local {
+                    let leadership = other.elections[usize::from(shard)].leadership();
+                    if leadership.leads(local) || leadership.promised_until() > local {
                         let what = format!("{} ms: shard {shard} of {number} and {replica}", self.now / MS);
                         self.verdict.two_owners.push(what);
                     }
@@ -415,9 +415,9 @@ impl World {
             let mut owned = false;
             for (number, replica) in self.replicas.iter().enumerate() {
                 let local = replica.clock.shows(self.now);
-                let standing = replica.elections[shard].standing();
+                let leadership = replica.elections[shard].leadership();
                 let asks = replica.alive && self.now >= replica.paused_until;
-                if if asks { standing.promise(local).is_some() } else { standing.leads(local) } {
+                if if asks { leadership.promise(local).is_some() } else { leadership.leads(local) } {
                     owned = true;
                     if let Some(at) = fit.iter().position(|at| *at == number) {
                         leads[at] += 1;

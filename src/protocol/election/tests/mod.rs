@@ -181,7 +181,7 @@ impl Stage {
     }
 
     fn leads(&self) -> bool {
-        self.election.standing().leads(self.now)
+        self.election.leadership().leads(self.now)
     }
 
     fn told(&mut self, event: &Event) -> bool {

@@ -58,7 +58,7 @@ fn a_leader_minds_no_patience_and_hands_over_as_on_a_resignation() {
     stage.until_due(PERIOD);
     stage.renewal();
     let now = stage.now;
-    assert!(stage.election.standing().promise(now).is_some());
+    assert!(stage.election.leadership().promise(now).is_some());
     stage.input(Input::HandOver { cooldown: LEASE });
     let view = stage.election.view(stage.now);
     assert_eq!((view.state, view.stays_out, stage.leads()), (State::Draining, true, false));
