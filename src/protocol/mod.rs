@@ -157,8 +157,8 @@ pub use messages::{
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
 pub use quorum::{
-    Answer, Ask, Ballot, CampaignRound, Heard, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
-    RenewRound, Round, Seat, Seats, Step, Vote, lists_agree,
+    Ballot, CampaignRound, Heard, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply,
+    RaiseRequest, ReleaseRound, RenewRound, Round, Seat, Seats, Step, Vote, lists_agree,
 };
 pub use random::Random;
 pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object as observed};

@@ -12,7 +12,7 @@ use super::super::messages::{
     RenewRequest,
 };
 use super::super::rules::Rules;
-use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest, Seats};
+use super::{MemberCampaignReply, MemberReply, MemberRequest, RaiseReply, RaiseRequest, Seats};
 
 /// Ties answers to their question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,15 @@ const SECOND: Ballot = Ballot(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<R> {
     /// Send this to these members, and bring each one's answer back under this ballot.
-    Ask { ballot: Ballot, to: Vec<usize>, ask: Ask },
+    Ask { ballot: Ballot, to: Vec<usize>, ask: MemberRequest },
     /// Send this to these members; nobody waits for what they say.
-    Tell { to: Vec<usize>, ask: Ask },
+    Tell { to: Vec<usize>, ask: MemberRequest },
     /// The answer for the election, or why there is none. Nothing comes after it.
     Done(Result<R, Failure>),
 }
 
 /// What a member said, or why it said nothing: in words for people that name the member.
-pub type Vote = Result<Answer, Failure>;
+pub type Vote = Result<MemberReply, Failure>;
 
 /// One request to the quorum. Late, double and unasked-for answers change nothing.
 pub trait Round {
@@ -84,7 +84,7 @@ impl Urn {
     }
 
     /// The answers so far, with who gave them.
-    fn answers(&self) -> impl Iterator<Item = (usize, &Answer)> {
+    fn answers(&self) -> impl Iterator<Item = (usize, &MemberReply)> {
         self.votes.iter().enumerate().filter_map(|(member, vote)| {
             let Some(Ok(answer)) = vote else { return None };
             Some((member, answer))
@@ -247,8 +247,8 @@ impl CampaignRound {
     }
 
     /// The term's first renewal. Its count brings the members that get it level with those that were raised.
-    fn renewal(&self, token: Token, count: u64) -> Ask {
-        Ask::Renew(RenewRequest {
+    fn renewal(&self, token: Token, count: u64) -> MemberRequest {
+        MemberRequest::Renew(RenewRequest {
             candidate: self.request.candidate,
             identity: self.request.identity.clone(),
             token,
@@ -259,8 +259,8 @@ impl CampaignRound {
         })
     }
 
-    fn question(&self, token: Token) -> Ask {
-        Ask::Raise(RaiseRequest {
+    fn question(&self, token: Token) -> MemberRequest {
+        MemberRequest::Raise(RaiseRequest {
             candidate: self.request.candidate,
             identity: self.request.identity.clone(),
             token,
@@ -278,7 +278,7 @@ impl Round for CampaignRound {
             let (phase, step) = match std::mem::replace(&mut self.phase, CampaignPhase::Over) {
                 CampaignPhase::Start => {
                     let to = everybody(self.seats);
-                    let ask = Ask::Campaign(self.request.clone());
+                    let ask = MemberRequest::Campaign(self.request.clone());
                     (
                         CampaignPhase::Asking(Urn::new(self.seats, FIRST, to.clone())),
                         Some(Step::Ask { ballot: FIRST, to, ask }),
@@ -307,7 +307,7 @@ impl Round for CampaignRound {
                 CampaignPhase::Failed(reply) => {
                     // Without a token: nobody led under it, so there is no term to be remembered as over.
                     let release = ReleaseRequest { candidate: self.request.candidate, token: Token::NONE, audience: 0 };
-                    let step = Step::Tell { to: everybody(self.seats), ask: Ask::Release(release) };
+                    let step = Step::Tell { to: everybody(self.seats), ask: MemberRequest::Release(release) };
                     (CampaignPhase::Ending(reply), Some(step))
                 }
                 CampaignPhase::Ending(reply) => (CampaignPhase::Over, Some(Step::Done(reply))),
@@ -340,20 +340,22 @@ impl Round for CampaignRound {
 }
 
 /// Who granted, under which token, and whether it knows of no term that was not given back.
-fn grant((member, answer): (usize, &Answer)) -> Option<(usize, Token, bool)> {
-    let Answer::Campaign(MemberReply::Granted { token, released }) = answer else { return None };
+fn grant((member, answer): (usize, &MemberReply)) -> Option<(usize, Token, bool)> {
+    let MemberReply::Campaign(MemberCampaignReply::Granted { token, released }) = answer else { return None };
     Some((member, *token, *released))
 }
 
-fn raised((member, answer): (usize, &Answer)) -> Option<(usize, u64)> {
-    let Answer::Raise(RaiseReply::Raised { count }) = answer else { return None };
+fn raised((member, answer): (usize, &MemberReply)) -> Option<(usize, u64)> {
+    let MemberReply::Raise(RaiseReply::Raised { count }) = answer else { return None };
     Some((member, *count))
 }
 
 /// The leases of others that members reported: who, the token, how long they stand, and whether they are confirmed.
 fn leases(urn: &Urn) -> impl Iterator<Item = (&Holder, Token, Duration, bool)> {
     urn.answers().filter_map(|(_, answer)| {
-        let Answer::Campaign(MemberReply::Held { holder, token, remaining, confirmed }) = answer else { return None };
+        let MemberReply::Campaign(MemberCampaignReply::Held { holder, token, remaining, confirmed }) = answer else {
+            return None;
+        };
         Some((holder, *token, *remaining, *confirmed))
     })
 }
@@ -370,7 +372,7 @@ fn incumbent(urn: &Urn) -> Option<CampaignReply> {
 /// Somebody else has another list of the members.
 fn unlisted(urn: &Urn) -> Option<Failure> {
     urn.answers().find_map(|(_, answer)| {
-        let Answer::Campaign(MemberReply::Unlisted { theirs, .. }) = answer else { return None };
+        let MemberReply::Campaign(MemberCampaignReply::Unlisted { theirs, .. }) = answer else { return None };
         let reason = format!(
             "another replica's list of the members is {theirs}, which it used a moment ago, and this one's is another: \
              a list is changed in steps, see docs/quorum.md"
@@ -395,26 +397,26 @@ fn shut(urn: &Urn) -> Option<CampaignReply> {
     Some(CampaignReply::Guarded { cause, remaining, version })
 }
 
-fn guard((member, answer): (usize, &Answer)) -> Option<(Duration, GuardCause, usize)> {
-    let Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) = answer else { return None };
+fn guard((member, answer): (usize, &MemberReply)) -> Option<(Duration, GuardCause, usize)> {
+    let MemberReply::Campaign(MemberCampaignReply::Guarded { cause, remaining, .. }) = answer else { return None };
     Some((*remaining, *cause, member))
 }
 
 /// The greatest token that anybody reported (R3).
 fn greatest_token(urn: &Urn) -> Token {
-    let token = |(_, answer): (usize, &Answer)| match answer {
-        Answer::Campaign(
-            MemberReply::Granted { token, .. }
-            | MemberReply::Held { token, .. }
-            | MemberReply::Guarded { token, .. }
-            | MemberReply::Unlisted { token, .. }
-            | MemberReply::Stale { token },
+    let token = |(_, answer): (usize, &MemberReply)| match answer {
+        MemberReply::Campaign(
+            MemberCampaignReply::Granted { token, .. }
+            | MemberCampaignReply::Held { token, .. }
+            | MemberCampaignReply::Guarded { token, .. }
+            | MemberCampaignReply::Unlisted { token, .. }
+            | MemberCampaignReply::Stale { token },
         )
-        | Answer::Raise(RaiseReply::Gone { token })
-        | Answer::Renew(RenewReply::Lost { token, .. }) => Some(*token),
-        Answer::Raise(RaiseReply::Raised { .. })
-        | Answer::Renew(RenewReply::Renewed { .. })
-        | Answer::Release(ReleaseReply::Released | ReleaseReply::NotHeld) => None,
+        | MemberReply::Raise(RaiseReply::Gone { token })
+        | MemberReply::Renew(RenewReply::Lost { token, .. }) => Some(*token),
+        MemberReply::Raise(RaiseReply::Raised { .. })
+        | MemberReply::Renew(RenewReply::Renewed { .. })
+        | MemberReply::Release(ReleaseReply::Released | ReleaseReply::NotHeld) => None,
     };
     urn.answers().filter_map(token).max().unwrap_or(Token::NONE)
 }
@@ -422,13 +424,13 @@ fn greatest_token(urn: &Urn) -> Token {
 /// A request of one question: asked once, of everybody, and decided as soon as `decide` says so.
 #[derive(Debug)]
 struct Single {
-    ask: Option<Ask>,
+    ask: Option<MemberRequest>,
     urn: Urn,
     over: bool,
 }
 
 impl Single {
-    fn new(seats: Seats, ask: Ask) -> Self {
+    fn new(seats: Seats, ask: MemberRequest) -> Self {
         Self { ask: Some(ask), urn: Urn::new(seats, FIRST, everybody(seats)), over: false }
     }
 
@@ -452,7 +454,7 @@ pub struct RenewRound {
 impl RenewRound {
     /// A round that has asked nobody yet.
     pub fn new(seats: Seats, request: RenewRequest) -> Self {
-        Self { token: request.token, single: Single::new(seats, Ask::Renew(request)) }
+        Self { token: request.token, single: Single::new(seats, MemberRequest::Renew(request)) }
     }
 }
 
@@ -488,8 +490,8 @@ fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
     }
     // One member that granted somebody in vain says nothing of the term: it goes on until enough agree that it is over,
     // or until its deadline.
-    let later = |(member, answer): (usize, &Answer)| {
-        let Answer::Renew(RenewReply::Lost { token, holder }) = answer else { return None };
+    let later = |(member, answer): (usize, &MemberReply)| {
+        let MemberReply::Renew(RenewReply::Lost { token, holder }) = answer else { return None };
         (*token > term).then(|| (member, *token, holder.clone()))
     };
     let lost: Vec<(usize, Token, Option<Holder>)> = urn.answers().filter_map(later).collect();
@@ -500,8 +502,8 @@ fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
     urn.is_full().then(|| Err(urn.failure(who(), "renewed the lease")))
 }
 
-fn renewed((member, answer): (usize, &Answer)) -> Option<(usize, (u64, bool, u32))> {
-    let Answer::Renew(RenewReply::Renewed { count, reasserted, audience }) = answer else { return None };
+fn renewed((member, answer): (usize, &MemberReply)) -> Option<(usize, (u64, bool, u32))> {
+    let MemberReply::Renew(RenewReply::Renewed { count, reasserted, audience }) = answer else { return None };
     Some((member, (*count, *reasserted, *audience)))
 }
 
@@ -514,7 +516,7 @@ pub struct ReleaseRound {
 impl ReleaseRound {
     /// A round that has asked nobody yet.
     pub fn new(seats: Seats, request: ReleaseRequest) -> Self {
-        Self { single: Single::new(seats, Ask::Release(request)) }
+        Self { single: Single::new(seats, MemberRequest::Release(request)) }
     }
 }
 
@@ -526,7 +528,7 @@ impl Round for ReleaseRound {
             if !urn.is_full() {
                 return None;
             }
-            let released = |(_, answer): (usize, &Answer)| *answer == Answer::Release(ReleaseReply::Released);
+            let released = |(_, answer): (usize, &MemberReply)| *answer == MemberReply::Release(ReleaseReply::Released);
             let reply = if urn.answers().any(released) { ReleaseReply::Released } else { ReleaseReply::NotHeld };
             Some(urn.too_few_answers().map_or(Ok(reply), Err))
         })

@@ -32,8 +32,8 @@ use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::{
-    Answer, Ask, CampaignReply, CampaignRequest, CampaignRound, ReleaseReply, ReleaseRequest, ReleaseRound, RenewReply,
-    RenewRequest, RenewRound, RoleName, Round, Rules, Seats, Stamped, StoreTime,
+    CampaignReply, CampaignRequest, CampaignRound, MemberReply, MemberRequest, ReleaseReply, ReleaseRequest,
+    ReleaseRound, RenewReply, RenewRequest, RenewRound, RoleName, Round, Rules, Seats, Stamped, StoreTime,
 };
 
 /// One of the stores. Every future returned here ends by itself within the command timeout.
@@ -43,7 +43,7 @@ pub trait Member: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// One atomic step there.
-    async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError>;
+    async fn ask(&self, role: &RoleName, ask: &MemberRequest) -> Result<MemberReply, StoreError>;
 
     /// As [`LeaseStore::listen`].
     fn listen(&self, role: &RoleName) -> Subscription<News>;

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::Panel;
 use crate::base::clock::{BootClock, Clock};
-use crate::protocol::{Answer, Ask, Failure, RoleName, Round, Step};
+use crate::protocol::{Failure, MemberReply, MemberRequest, RoleName, Round, Step};
 use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
 
 /// Who takes so many times longer than a quorum of the others did is slow…
@@ -91,8 +91,8 @@ fn question(
     panel: &Arc<Panel>,
     role: &RoleName,
     member: usize,
-    ask: &Arc<Ask>,
-) -> JoinHandle<Result<Answer, StoreError>> {
+    ask: &Arc<MemberRequest>,
+) -> JoinHandle<Result<MemberReply, StoreError>> {
     let (panel, role, ask) = (Arc::clone(panel), role.clone(), Arc::clone(ask));
     tokio::spawn(async move {
         match panel.twin(member) {
@@ -109,7 +109,10 @@ fn question(
 }
 
 /// Waits for a member's answer, but not for ever.
-async fn answer(asked: JoinHandle<Result<Answer, StoreError>>, patience: Duration) -> Result<Answer, StoreError> {
+async fn answer(
+    asked: JoinHandle<Result<MemberReply, StoreError>>,
+    patience: Duration,
+) -> Result<MemberReply, StoreError> {
     match tokio::time::timeout(patience, asked).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(StoreError::Unreachable { reason: "the question was dropped".to_owned() }),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use baton::protocol::{
-    Announcement, Answer, Ask, Ballot, Failure, Input, RaiseReply, RenewReply, RequestId, Round as _, Stamped, Step,
-    StoreTime, Vote,
+    Announcement, Ballot, Failure, Input, MemberReply, MemberRequest, RaiseReply, RenewReply, RequestId, Round as _,
+    Stamped, Step, StoreTime, Vote,
 };
 
 use super::world::{Happening, Health, Link, Round, Tag, World};
@@ -24,7 +24,7 @@ const RECONNECTS_AFTER: Nanos = SECOND;
 
 /// A round's next step; what is done is ready for the election.
 enum Next {
-    Ask(Vec<usize>, Ask, Tag),
+    Ask(Vec<usize>, MemberRequest, Tag),
     Done(Input),
 }
 
@@ -104,7 +104,7 @@ impl World {
         link.unanswered < UNANSWERED_MAX
     }
 
-    fn send(&mut self, from: usize, member: usize, tag: Tag, ask: &Ask) {
+    fn send(&mut self, from: usize, member: usize, tag: Tag, ask: &MemberRequest) {
         let connected = self.is_connected(from, member);
         match tag {
             Some(tag) if connected => {
@@ -131,7 +131,7 @@ impl World {
         self.at(when, Happening::Arrive { from, member, tag, ask: Box::new(ask.clone()) });
     }
 
-    fn reply(&mut self, to: usize, member: usize, tag: Tag, vote: Result<Answer, Failure>) {
+    fn reply(&mut self, to: usize, member: usize, tag: Tag, vote: Result<MemberReply, Failure>) {
         if let Some(tag) = tag
             && !self.lost()
         {
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    pub fn arrive(&mut self, from: usize, member: usize, tag: Tag, ask: Box<Ask>) {
+    pub fn arrive(&mut self, from: usize, member: usize, tag: Tag, ask: Box<MemberRequest>) {
         if self.now < self.replicas[from].cut_until[member] {
             return;
         }
@@ -162,11 +162,11 @@ impl World {
         let subject = &mut self.members[member];
         let (mut answer, news) = subject.step(now, &self.replicas[from].lists, &ask);
         match &mut answer {
-            Answer::Renew(RenewReply::Renewed { audience: heard, .. }) => {
+            MemberReply::Renew(RenewReply::Renewed { audience: heard, .. }) => {
                 *heard = audience;
                 subject.follows = Some((from, now));
             }
-            Answer::Raise(RaiseReply::Raised { .. }) => subject.follows = Some((from, now)),
+            MemberReply::Raise(RaiseReply::Raised { .. }) => subject.follows = Some((from, now)),
             _ => {}
         }
         self.note_answer(member, from, &answer);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Answer, Ask, Ballot, CampaignRound, Election, Event, Heard, Input, MemberCell, Profile,
-    ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
+    Action, Announcement, Ballot, CampaignRound, Election, Event, Heard, Input, MemberCell, MemberReply, MemberRequest,
+    Profile, ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
 };
 use fastrand::Rng;
 
@@ -84,7 +84,7 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn step(&mut self, now: Nanos, lists: &str, ask: &Ask) -> (Answer, Option<Announcement>) {
+    pub fn step(&mut self, now: Nanos, lists: &str, ask: &MemberRequest) -> (MemberReply, Option<Announcement>) {
         let wall = 1_700_000_000_000_000 + i128::from(now / 1_000) + i128::from(self.skew_us);
         let server = Server {
             now: StoreTime(u64::try_from(wall).expect("after 1970")),
@@ -164,7 +164,7 @@ pub enum Happening {
         from: usize,
         member: usize,
         tag: Tag,
-        ask: Box<Ask>,
+        ask: Box<MemberRequest>,
     },
     Answer {
         to: usize,
@@ -529,7 +529,7 @@ impl World {
     }
 
     /// Keeps the log of what a member answered.
-    pub fn note_answer(&mut self, member: usize, from: usize, answer: &Answer) {
+    pub fn note_answer(&mut self, member: usize, from: usize, answer: &MemberReply) {
         self.note(|_| format!("member {member} answers replica-{from}: {answer:?}"));
     }
 }
