@@ -158,7 +158,7 @@ pub use messages::{
 };
 pub use quorum::{
     Ballot, CampaignRound, Heard, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply,
-    RaiseRequest, ReleaseRound, RenewRound, Round, Seat, Seats, Step, Vote, lists_agree,
+    RaiseRequest, ReleaseRound, RenewRound, Round, RoundStep, Seat, Seats, Vote, lists_agree,
 };
 pub use random::Random;
 pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object as observed};

@@ -38,7 +38,7 @@ mod seats;
 
 pub use super::reference::quorum_member::{MemberCell, lists_agree};
 pub use heard::Heard;
-pub use round::{Ballot, CampaignRound, ReleaseRound, RenewRound, Round, Step, Vote};
+pub use round::{Ballot, CampaignRound, ReleaseRound, RenewRound, Round, RoundStep, Vote};
 pub use seats::{Seat, Seats};
 
 use std::sync::Arc;

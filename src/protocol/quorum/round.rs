@@ -23,7 +23,7 @@ const SECOND: Ballot = Ballot(1);
 
 /// What shall be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<R> {
+pub enum RoundStep<R> {
     /// Send this to these members, and bring each one's answer back under this ballot.
     Ask { ballot: Ballot, to: Vec<usize>, ask: MemberRequest },
     /// Send this to these members; nobody waits for what they say.
@@ -40,8 +40,8 @@ pub trait Round {
     /// What the election gets.
     type Reply;
 
-    /// The next thing to do; none while answers are out, and after [`Step::Done`].
-    fn poll(&mut self) -> Option<Step<Self::Reply>>;
+    /// The next thing to do; none while answers are out, and after [`RoundStep::Done`].
+    fn poll(&mut self) -> Option<RoundStep<Self::Reply>>;
 
     /// A member's answer.
     fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote);
@@ -273,7 +273,7 @@ impl CampaignRound {
 impl Round for CampaignRound {
     type Reply = CampaignReply;
 
-    fn poll(&mut self) -> Option<Step<CampaignReply>> {
+    fn poll(&mut self) -> Option<RoundStep<CampaignReply>> {
         loop {
             let (phase, step) = match std::mem::replace(&mut self.phase, CampaignPhase::Over) {
                 CampaignPhase::Start => {
@@ -281,7 +281,7 @@ impl Round for CampaignRound {
                     let ask = MemberRequest::Campaign(self.request.clone());
                     (
                         CampaignPhase::Asking(Urn::new(self.seats, FIRST, to.clone())),
-                        Some(Step::Ask { ballot: FIRST, to, ask }),
+                        Some(RoundStep::Ask { ballot: FIRST, to, ask }),
                     )
                 }
                 CampaignPhase::Asking(urn) if urn.is_full() || self.is_succession(&urn) || self.is_hopeless(&urn) => {
@@ -289,7 +289,7 @@ impl Round for CampaignRound {
                 }
                 CampaignPhase::Won(urn, token) => {
                     let (to, ask) = (urn.asked.clone(), self.question(token));
-                    (CampaignPhase::Raising(urn, token), Some(Step::Ask { ballot: SECOND, to, ask }))
+                    (CampaignPhase::Raising(urn, token), Some(RoundStep::Ask { ballot: SECOND, to, ask }))
                 }
                 CampaignPhase::Raising(urn, token) => {
                     let next = self.raised(urn, token);
@@ -301,16 +301,17 @@ impl Round for CampaignRound {
                 }
                 CampaignPhase::Elected { rest, token, count } => {
                     let reply = Ok(CampaignReply::Granted { token, count });
-                    let step = (!rest.is_empty()).then(|| Step::Tell { to: rest, ask: self.renewal(token, count) });
+                    let step =
+                        (!rest.is_empty()).then(|| RoundStep::Tell { to: rest, ask: self.renewal(token, count) });
                     (CampaignPhase::Ending(reply), step)
                 }
                 CampaignPhase::Failed(reply) => {
                     // Without a token: nobody led under it, so there is no term to be remembered as over.
                     let release = ReleaseRequest { candidate: self.request.candidate, token: Token::NONE, audience: 0 };
-                    let step = Step::Tell { to: everybody(self.seats), ask: MemberRequest::Release(release) };
+                    let step = RoundStep::Tell { to: everybody(self.seats), ask: MemberRequest::Release(release) };
                     (CampaignPhase::Ending(reply), Some(step))
                 }
-                CampaignPhase::Ending(reply) => (CampaignPhase::Over, Some(Step::Done(reply))),
+                CampaignPhase::Ending(reply) => (CampaignPhase::Over, Some(RoundStep::Done(reply))),
                 waiting @ (CampaignPhase::Asking(_) | CampaignPhase::Over) => {
                     self.phase = waiting;
                     return None;
@@ -434,13 +435,13 @@ impl Single {
         Self { ask: Some(ask), urn: Urn::new(seats, FIRST, everybody(seats)), over: false }
     }
 
-    fn poll<R>(&mut self, decide: impl FnOnce(&Urn) -> Option<Result<R, Failure>>) -> Option<Step<R>> {
+    fn poll<R>(&mut self, decide: impl FnOnce(&Urn) -> Option<Result<R, Failure>>) -> Option<RoundStep<R>> {
         if let Some(ask) = self.ask.take() {
-            return Some(Step::Ask { ballot: FIRST, to: self.urn.asked.clone(), ask });
+            return Some(RoundStep::Ask { ballot: FIRST, to: self.urn.asked.clone(), ask });
         }
         let reply = if self.over { None } else { decide(&self.urn) };
         self.over |= reply.is_some();
-        reply.map(Step::Done)
+        reply.map(RoundStep::Done)
     }
 }
 
@@ -461,7 +462,7 @@ impl RenewRound {
 impl Round for RenewRound {
     type Reply = RenewReply;
 
-    fn poll(&mut self) -> Option<Step<RenewReply>> {
+    fn poll(&mut self) -> Option<RoundStep<RenewReply>> {
         let token = self.token;
         self.single.poll(|urn| renewal(urn, token))
     }
@@ -523,7 +524,7 @@ impl ReleaseRound {
 impl Round for ReleaseRound {
     type Reply = ReleaseReply;
 
-    fn poll(&mut self) -> Option<Step<ReleaseReply>> {
+    fn poll(&mut self) -> Option<RoundStep<ReleaseReply>> {
         self.single.poll(|urn| {
             if !urn.is_full() {
                 return None;

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::Panel;
 use crate::base::clock::{BootClock, Clock};
-use crate::protocol::{Failure, MemberReply, MemberRequest, RoleName, Round, Step};
+use crate::protocol::{Failure, MemberReply, MemberRequest, RoleName, Round, RoundStep};
 use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
 
 /// Who takes so many times longer than a quorum of the others did is slow…
@@ -32,7 +32,7 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
     loop {
         while let Some(step) = round.poll() {
             match step {
-                Step::Ask { ballot, to, ask } => {
+                RoundStep::Ask { ballot, to, ask } => {
                     let ask = Arc::new(ask);
                     for member in to {
                         out.insert(member);
@@ -41,16 +41,16 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
                         answers.push(async move { (ballot, member, answer(asked, patience).await) });
                     }
                 }
-                Step::Tell { to, ask } => {
+                RoundStep::Tell { to, ask } => {
                     let ask = Arc::new(ask);
                     // Without its handle a task runs on.
                     to.into_iter().for_each(|member| drop(question(panel, role, member, &ask)));
                 }
-                Step::Done(Ok(reply)) => return Ok(reply),
-                Step::Done(Err(Failure { reason })) if some_are_silent => {
+                RoundStep::Done(Ok(reply)) => return Ok(reply),
+                RoundStep::Done(Err(Failure { reason })) if some_are_silent => {
                     return Err(StoreError::Unreachable { reason });
                 }
-                Step::Done(Err(Failure { reason })) => return Err(StoreError::Refused { reason }),
+                RoundStep::Done(Err(Failure { reason })) => return Err(StoreError::Refused { reason }),
             }
         }
         let mut late_at = None;

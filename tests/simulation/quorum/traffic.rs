@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use baton::protocol::{
     Announcement, Ballot, Failure, Input, MemberReply, MemberRequest, RaiseReply, RenewReply, RequestId, Round as _,
-    Stamped, Step, StoreTime, Vote,
+    RoundStep, Stamped, StoreTime, Vote,
 };
 
 use super::world::{Happening, Health, Link, Round, Tag, World};
@@ -29,11 +29,11 @@ enum Next {
 }
 
 fn next(round: &mut Round, id: RequestId, stamp: StoreTime) -> Option<Next> {
-    fn unify<R>(step: Step<R>, id: RequestId, done: impl FnOnce(Result<R, Failure>) -> Input) -> Next {
+    fn unify<R>(step: RoundStep<R>, id: RequestId, done: impl FnOnce(Result<R, Failure>) -> Input) -> Next {
         match step {
-            Step::Ask { ballot, to, ask } => Next::Ask(to, ask, Some((id, ballot))),
-            Step::Tell { to, ask } => Next::Ask(to, ask, None),
-            Step::Done(reply) => Next::Done(done(reply)),
+            RoundStep::Ask { ballot, to, ask } => Next::Ask(to, ask, Some((id, ballot))),
+            RoundStep::Tell { to, ask } => Next::Ask(to, ask, None),
+            RoundStep::Done(reply) => Next::Done(done(reply)),
         }
     }
     fn stamped<R>(reply: Result<R, Failure>, store_time: StoreTime) -> Result<Stamped<R>, Failure> {

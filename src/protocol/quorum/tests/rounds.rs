@@ -8,21 +8,21 @@ use super::*;
 /// The question that is out, and whom it went to.
 fn asked<R: Round>(round: &mut R) -> (Ballot, Vec<usize>, MemberRequest) {
     match round.poll() {
-        Some(Step::Ask { ballot, to, ask }) => (ballot, to, ask),
+        Some(RoundStep::Ask { ballot, to, ask }) => (ballot, to, ask),
         _ => panic!("expected a question"),
     }
 }
 
 fn told<R: Round>(round: &mut R) -> (Vec<usize>, MemberRequest) {
     match round.poll() {
-        Some(Step::Tell { to, ask }) => (to, ask),
+        Some(RoundStep::Tell { to, ask }) => (to, ask),
         _ => panic!("expected a message"),
     }
 }
 
 fn done<R: Round>(round: &mut R) -> Result<R::Reply, Failure> {
     match round.poll() {
-        Some(Step::Done(reply)) => {
+        Some(RoundStep::Done(reply)) => {
             assert!(round.poll().is_none(), "nothing comes after it");
             reply
         }
@@ -393,7 +393,7 @@ fn renewal(seats: Seats, votes: Vec<Vote>) -> Option<Result<RenewReply, Failure>
         round.answered(ballot, member, vote);
     }
     match round.poll() {
-        Some(Step::Done(reply)) => Some(reply),
+        Some(RoundStep::Done(reply)) => Some(reply),
         None => None,
         Some(other) => panic!("unexpected {other:?}"),
     }
