@@ -15,7 +15,7 @@ use crate::base::clock::{SharedClock, wall_time};
 use crate::base::process::StallWatch;
 use crate::base::{Complaint, Subscription, Turn};
 use crate::protocol::{
-    Action, Attempts, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
+    Action, Attempts, Election, Input, Mono, NoReply, Profile, RoleName, SessionId, State, Timing, View,
 };
 use crate::store::{LeaseStore, News, StoreError, StoreHealth};
 use crate::telemetry::{SystemEvent, Telemetry};
@@ -359,8 +359,8 @@ fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
     }
 }
 
-fn failure(error: StoreError) -> Failure {
-    Failure { reason: error.to_string() }
+fn failure(error: StoreError) -> NoReply {
+    NoReply { reason: error.to_string() }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use baton::config::{Environment, check_text};
 use baton::jobs::{self, JobService};
 use baton::locks::{self, LockDesk, LockSettings};
 use baton::protocol::{
-    Action, CampaignReply, Election, Failure, Holder, Input, Profile, RecordVersion, ReleaseReply, RenewReply,
+    Action, CampaignReply, Election, Holder, Input, NoReply, Profile, RecordVersion, ReleaseReply, RenewReply,
     RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
 };
 use baton::role::{self, Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
@@ -182,12 +182,12 @@ impl Play {
         Holder { session: SessionId::from_u128(99), identity: identity.into() }
     }
 
-    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, Failure> {
+    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, NoReply> {
         Ok(Stamped { reply, store_time: StoreTime(self.clock.now().as_nanos() / 1_000) })
     }
 
     fn act(&mut self, action: Action) {
-        let silence = || Failure { reason: "the store does not answer".to_owned() };
+        let silence = || NoReply { reason: "the store does not answer".to_owned() };
         let current = Token::new(self.token).unwrap();
         let input = match (action, self.cue.clone()) {
             (Action::Campaign { id, .. }, Cue::Grant) => {

@@ -2,7 +2,7 @@
 //! replies and news. Everything may be late or lost, and in one direction only.
 
 use baton::protocol::{
-    Announcement, CampaignReply, CampaignRequest, Failure, Input, ReleaseRequest, RenewReply, RenewRequest, RequestId,
+    Announcement, CampaignReply, CampaignRequest, Input, NoReply, ReleaseRequest, RenewReply, RenewRequest, RequestId,
     Server, Stamped,
 };
 
@@ -34,7 +34,7 @@ pub enum Sent {
 
 impl Sent {
     fn failed(self, id: RequestId, reason: &str) -> Input {
-        let failure = Failure { reason: reason.to_owned() };
+        let failure = NoReply { reason: reason.to_owned() };
         match self {
             Self::Campaign => Input::Campaigned { id, reply: Err(failure) },
             Self::Renew => Input::Renewed { id, reply: Err(failure) },

@@ -8,7 +8,7 @@ use super::super::messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, RecordVersion, Stamped,
 };
 use super::event::{CampaignOutcome, Event, ReleaseReason};
-use super::{Action, Candidacy, Election, Failure, Flight, Kind, Pending, Phase, RequestId, Term};
+use super::{Action, Candidacy, Election, Flight, Kind, NoReply, Pending, Phase, RequestId, Term};
 
 /// How long after the end of the known TTL a candidate looks that hears nothing. The lease ends in the very moment of a
 /// later renewal, which comes some milliseconds late: a look just before it would find two thirds of a lease left each
@@ -115,7 +115,7 @@ impl Election {
         self.actions.push_back(Action::Campaign { id, request });
     }
 
-    pub(super) fn campaigned(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<CampaignReply>, Failure>) {
+    pub(super) fn campaigned(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<CampaignReply>, NoReply>) {
         let Some(flight) = self.flights.arrive(id, Kind::Campaign) else { return };
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);

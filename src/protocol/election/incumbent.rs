@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::ids::{Attempt, Mono, Token};
 use super::super::messages::{RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
 use super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
-use super::{Action, Drain, Election, Failure, Flight, Kind, Phase, Release, RequestId, Term};
+use super::{Action, Drain, Election, Flight, Kind, NoReply, Phase, Release, RequestId, Term};
 
 /// For how long it is tried to give a lease back, at most a renewal period. A process that ends waits for it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ impl Election {
         }
     }
 
-    pub(super) fn renewed(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<RenewReply>, Failure>) {
+    pub(super) fn renewed(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<RenewReply>, NoReply>) {
         let Some(flight) = self.flights.arrive(id, Kind::Renew) else { return };
         self.note_answer(now, flight, &reply);
         let took = now.since(flight.sent_at);
@@ -205,7 +205,7 @@ impl Election {
         }
     }
 
-    pub(super) fn released(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure>) {
+    pub(super) fn released(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, NoReply>) {
         let Some(flight) = self.flights.arrive(id, Kind::Release) else { return self.vacated(now, id, reply) };
         self.note_answer(now, flight, &reply);
         let Phase::Releasing(release) = self.phase else {

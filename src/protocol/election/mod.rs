@@ -76,7 +76,7 @@ pub enum Action {
 
 /// Why a request has no reply. Whether it was executed is not known (R2), whatever the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct NoReply {
     /// In words for people.
     pub reason: String,
 }
@@ -85,11 +85,11 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The answer to [`Action::Campaign`], or none.
-    Campaigned { id: RequestId, reply: Result<Stamped<CampaignReply>, Failure> },
+    Campaigned { id: RequestId, reply: Result<Stamped<CampaignReply>, NoReply> },
     /// The answer to [`Action::Renew`], or none.
-    Renewed { id: RequestId, reply: Result<Stamped<RenewReply>, Failure> },
+    Renewed { id: RequestId, reply: Result<Stamped<RenewReply>, NoReply> },
     /// The answer to [`Action::Release`], or none.
-    Released { id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure> },
+    Released { id: RequestId, reply: Result<Stamped<ReleaseReply>, NoReply> },
     /// The store published this (R8).
     Heard(Announcement),
     /// Messages may have been missed: a new subscription, or this process was paused. Look once.
@@ -457,7 +457,7 @@ impl Election {
     /// What every answer tells, whatever else it says. True when the store's clock was stepped forwards a moment ago:
     /// leases end early then. A step long ago is over; whoever was silent that long listened to heartbeats
     /// meanwhile.
-    fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, Failure>) -> bool {
+    fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, NoReply>) -> bool {
         match reply {
             Ok(stamped) => {
                 self.trouble = None;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::super::ids::{Attempt, Candidate, Mono, SessionId, Token};
 use super::super::messages::{Holder, ReleaseReply, ReleaseRequest, Stamped};
 use super::event::Event;
-use super::{Action, Election, Failure, Kind, RequestId};
+use super::{Action, Election, Kind, NoReply, RequestId};
 
 /// How many ended processes are remembered: a lease that one of them had asked for may still be granted.
 const REMEMBERED: usize = 64;
@@ -125,7 +125,7 @@ impl Election {
         self.actions.push_back(Action::Release { id, request });
     }
 
-    pub(super) fn vacated(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure>) {
+    pub(super) fn vacated(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, NoReply>) {
         let Some(flight) = self.flights.arrive(id, Kind::Vacate) else { return };
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::super::election::Failure;
+use super::super::election::NoReply;
 use super::super::ids::Token;
 use super::super::messages::{
     CampaignReply, CampaignRequest, GuardCause, Holder, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply,
@@ -29,11 +29,11 @@ pub enum RoundStep<R> {
     /// Send this to these members; nobody waits for what they say.
     Tell { to: Vec<usize>, ask: MemberRequest },
     /// The answer for the election, or why there is none. Nothing comes after it.
-    Done(Result<R, Failure>),
+    Done(Result<R, NoReply>),
 }
 
 /// What a member said, or why it said nothing: in words for people that name the member.
-pub type Vote = Result<MemberReply, Failure>;
+pub type Vote = Result<MemberReply, NoReply>;
 
 /// One request to the quorum. Late, double and unasked-for answers change nothing.
 pub trait Round {
@@ -97,20 +97,20 @@ impl Urn {
     }
 
     /// Why nothing can be decided, when too few answered at all.
-    fn too_few_answers(&self) -> Option<Failure> {
+    fn too_few_answers(&self) -> Option<NoReply> {
         let answered = || self.answers().map(|(member, _)| member);
         (!self.seats.are_enough(answered())).then(|| self.failure(answered(), "answer"))
     }
 
     /// "2 of 5 members DID and 3 are needed: WHY NOT; WHY NOT". `who` did.
-    fn failure(&self, who: impl Iterator<Item = usize>, did: &str) -> Failure {
+    fn failure(&self, who: impl Iterator<Item = usize>, did: &str) -> NoReply {
         let mut reason = self.seats.tell(who, did);
         let silent = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().err());
         for (at, failure) in silent.enumerate() {
             reason.push_str(if at == 0 { ": " } else { "; " });
             reason.push_str(&failure.reason);
         }
-        Failure { reason }
+        NoReply { reason }
     }
 }
 
@@ -134,8 +134,8 @@ enum CampaignPhase {
         count: u64,
     },
     /// It came to nothing: what was granted is taken back first.
-    Failed(Result<CampaignReply, Failure>),
-    Ending(Result<CampaignReply, Failure>),
+    Failed(Result<CampaignReply, NoReply>),
+    Ending(Result<CampaignReply, NoReply>),
     Over,
 }
 
@@ -371,14 +371,14 @@ fn incumbent(urn: &Urn) -> Option<CampaignReply> {
 }
 
 /// Somebody else has another list of the members.
-fn unlisted(urn: &Urn) -> Option<Failure> {
+fn unlisted(urn: &Urn) -> Option<NoReply> {
     urn.answers().find_map(|(_, answer)| {
         let MemberReply::Campaign(MemberCampaignReply::Unlisted { theirs, .. }) = answer else { return None };
         let reason = format!(
             "another replica's list of the members is {theirs}, which it used a moment ago, and this one's is another: \
              a list is changed in steps, see docs/quorum.md"
         );
-        Some(Failure { reason })
+        Some(NoReply { reason })
     })
 }
 
@@ -435,7 +435,7 @@ impl Single {
         Self { ask: Some(ask), urn: Urn::new(seats, FIRST, everybody(seats)), over: false }
     }
 
-    fn poll<R>(&mut self, decide: impl FnOnce(&Urn) -> Option<Result<R, Failure>>) -> Option<RoundStep<R>> {
+    fn poll<R>(&mut self, decide: impl FnOnce(&Urn) -> Option<Result<R, NoReply>>) -> Option<RoundStep<R>> {
         if let Some(ask) = self.ask.take() {
             return Some(RoundStep::Ask { ballot: FIRST, to: self.urn.asked.clone(), ask });
         }
@@ -479,7 +479,7 @@ impl Round for RenewRound {
     fn hurry(&mut self) {}
 }
 
-fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
+fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, NoReply>> {
     let renewed: Vec<(usize, (u64, bool, u32))> = urn.answers().filter_map(renewed).collect();
     let who = || renewed.iter().map(|(member, _)| *member);
     if urn.seats.are_enough(who()) {

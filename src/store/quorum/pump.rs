@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::Panel;
 use crate::base::clock::{BootClock, Clock};
-use crate::protocol::{Failure, MemberReply, MemberRequest, RoleName, Round, RoundStep};
+use crate::protocol::{MemberReply, MemberRequest, NoReply, RoleName, Round, RoundStep};
 use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
 
 /// Who takes so many times longer than a quorum of the others did is slow…
@@ -47,10 +47,10 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
                     to.into_iter().for_each(|member| drop(question(panel, role, member, &ask)));
                 }
                 RoundStep::Done(Ok(reply)) => return Ok(reply),
-                RoundStep::Done(Err(Failure { reason })) if some_are_silent => {
+                RoundStep::Done(Err(NoReply { reason })) if some_are_silent => {
                     return Err(StoreError::Unreachable { reason });
                 }
-                RoundStep::Done(Err(Failure { reason })) => return Err(StoreError::Refused { reason }),
+                RoundStep::Done(Err(NoReply { reason })) => return Err(StoreError::Refused { reason }),
             }
         }
         let mut late_at = None;
@@ -82,7 +82,7 @@ pub(super) async fn drive<R: Round>(panel: &Arc<Panel>, role: &RoleName, mut rou
         };
         out.remove(&member);
         some_are_silent |= matches!(vote, Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }));
-        round.answered(ballot, member, vote.map_err(|error| Failure { reason: panel.told(member, &error) }));
+        round.answered(ballot, member, vote.map_err(|error| NoReply { reason: panel.told(member, &error) }));
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use baton::protocol::observed::{self, Caution, LeaseRecord, Observation, Seen, Source, Step};
 use baton::protocol::{
-    Action, CampaignReply, Election, Event, Failure, Input, Mono, Profile, RequestId, Rules, SessionId, Stamped,
+    Action, CampaignReply, Election, Event, Input, Mono, NoReply, Profile, RequestId, Rules, SessionId, Stamped,
     StoreTime, Timing, Token,
 };
 use fastrand::Rng;
@@ -441,7 +441,7 @@ impl World {
         }
     }
 
-    fn finish(&mut self, at: usize, id: RequestId, reply: Result<Reply, Failure>) {
+    fn finish(&mut self, at: usize, id: RequestId, reply: Result<Reply, NoReply>) {
         let Some(call) = self.replicas[at].calls.remove(&id) else { return };
         let stamped =
             |reply| Stamped { reply, store_time: StoreTime(self.replicas[at].local(self.now).as_nanos() / 1_000) };
@@ -465,7 +465,7 @@ impl World {
         if call.creating {
             self.replicas[at].observation.create_unanswered();
         }
-        self.finish(at, id, Err(Failure { reason: "no answer in time".to_owned() }));
+        self.finish(at, id, Err(NoReply { reason: "no answer in time".to_owned() }));
     }
 
     fn send(&mut self, from: usize, id: Option<RequestId>, leg: Leg) {
@@ -547,7 +547,7 @@ impl World {
                 let Some(call) = self.replicas[to].calls.get_mut(&id) else { return };
                 (call.looked, call.creating) = (true, false);
                 if call.decisions >= DECISIONS_MAX {
-                    self.finish(to, id, Err(Failure { reason: "too many conflicts".to_owned() }));
+                    self.finish(to, id, Err(NoReply { reason: "too many conflicts".to_owned() }));
                 } else {
                     self.send(to, Some(id), Leg::Look);
                 }

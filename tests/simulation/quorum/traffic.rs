@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baton::protocol::{
-    Announcement, Ballot, Failure, Input, MemberReply, MemberRequest, RaiseReply, RenewReply, RequestId, Round as _,
+    Announcement, Ballot, Input, MemberReply, MemberRequest, NoReply, RaiseReply, RenewReply, RequestId, Round as _,
     RoundStep, Stamped, StoreTime, Vote,
 };
 
@@ -29,14 +29,14 @@ enum Next {
 }
 
 fn next(round: &mut Round, id: RequestId, stamp: StoreTime) -> Option<Next> {
-    fn unify<R>(step: RoundStep<R>, id: RequestId, done: impl FnOnce(Result<R, Failure>) -> Input) -> Next {
+    fn unify<R>(step: RoundStep<R>, id: RequestId, done: impl FnOnce(Result<R, NoReply>) -> Input) -> Next {
         match step {
             RoundStep::Ask { ballot, to, ask } => Next::Ask(to, ask, Some((id, ballot))),
             RoundStep::Tell { to, ask } => Next::Ask(to, ask, None),
             RoundStep::Done(reply) => Next::Done(done(reply)),
         }
     }
-    fn stamped<R>(reply: Result<R, Failure>, store_time: StoreTime) -> Result<Stamped<R>, Failure> {
+    fn stamped<R>(reply: Result<R, NoReply>, store_time: StoreTime) -> Result<Stamped<R>, NoReply> {
         reply.map(|reply| Stamped { reply, store_time })
     }
     Some(match round {
@@ -112,7 +112,7 @@ impl World {
                 self.at(self.now + COMMAND_TIMEOUT, happening);
             }
             Some(tag) => {
-                let vote = Box::new(Err(Failure { reason: format!("member {member}: not connected") }));
+                let vote = Box::new(Err(NoReply { reason: format!("member {member}: not connected") }));
                 self.at(self.now, Happening::Answer { to: from, member, tag, vote });
             }
             None => {}
@@ -131,7 +131,7 @@ impl World {
         self.at(when, Happening::Arrive { from, member, tag, ask: Box::new(ask.clone()) });
     }
 
-    fn reply(&mut self, to: usize, member: usize, tag: Tag, vote: Result<MemberReply, Failure>) {
+    fn reply(&mut self, to: usize, member: usize, tag: Tag, vote: Result<MemberReply, NoReply>) {
         if let Some(tag) = tag
             && !self.lost()
         {
@@ -149,7 +149,7 @@ impl World {
             Health::Up => {}
             Health::Refuses => {
                 let reason = format!("member {member}: connection refused");
-                return self.reply(from, member, tag, Err(Failure { reason }));
+                return self.reply(from, member, tag, Err(NoReply { reason }));
             }
             Health::Silent => return,
         }
@@ -216,7 +216,7 @@ impl World {
             link.given_up_at = now;
         }
         let reason = format!("member {member}: no answer within {:?}", Duration::from_nanos(COMMAND_TIMEOUT));
-        self.answer(to, member, tag, Err(Failure { reason }));
+        self.answer(to, member, tag, Err(NoReply { reason }));
     }
 
     pub fn hear(&mut self, to: usize, member: usize, news: Announcement) {

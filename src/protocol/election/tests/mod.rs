@@ -153,7 +153,7 @@ impl Stage {
         self
     }
 
-    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, Failure> {
+    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, NoReply> {
         Ok(Stamped { reply, store_time: StoreTime(1_700_000_000_000_000 + self.now.as_nanos() / 1_000) })
     }
 
@@ -190,8 +190,8 @@ impl Stage {
     }
 }
 
-fn no_answer() -> Failure {
-    Failure { reason: "no answer".to_owned() }
+fn no_answer() -> NoReply {
+    NoReply { reason: "no answer".to_owned() }
 }
 
 fn renewed(count: u64) -> RenewReply {
