@@ -84,7 +84,7 @@ pub enum Phase {
     /// It succeeded.
     Succeeded,
     /// It failed for good.
-    Failed(Failure),
+    Failed(RunFailure),
 }
 
 impl Phase {
@@ -112,7 +112,7 @@ impl Phase {
 
 /// Why a run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Failure {
+pub enum RunFailure {
     /// Its last allowed attempt failed.
     BackoffLimitExceeded,
     /// It took longer than `activeDeadlineSeconds`.
@@ -123,7 +123,7 @@ pub enum Failure {
     Replaced,
 }
 
-impl Failure {
+impl RunFailure {
     /// Every one.
     pub const ALL: [Self; 4] = [Self::BackoffLimitExceeded, Self::DeadlineExceeded, Self::Interrupted, Self::Replaced];
 
@@ -242,7 +242,7 @@ macro_rules! words {
     )+};
 }
 
-words!(Failure, Ending, GapReason);
+words!(RunFailure, Ending, GapReason);
 
 /// As many runs were asked for, and have not begun, as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ledger::{Ending, Failure, Gap, Ledger, Phase};
+use super::ledger::{Ending, Gap, Ledger, Phase, RunFailure};
 use super::names::{Slot, Wall};
 use super::policy::{JobPolicy, Timetable};
 use super::{OpenReply, Revision, Stored, WriteReply, WriteRequest};
@@ -103,7 +103,7 @@ pub enum JobAction {
     /// Start an attempt. [`JobInput::Ended`] must follow.
     Start { slot: Slot, attempt: u32, token: Token },
     /// End an attempt that runs. [`JobInput::Ended`] follows all the same.
-    Cancel { slot: Slot, attempt: u32, why: Failure },
+    Cancel { slot: Slot, attempt: u32, why: RunFailure },
     /// Something to log and count.
     Tell(JobEvent),
 }
@@ -118,7 +118,7 @@ pub enum JobEvent {
     /// An attempt ended after so long.
     AttemptEnded { slot: Slot, attempt: u32, ending: Ending, took: Duration, note: String },
     /// A run is over, and the ledger says so.
-    RunEnded { slot: Slot, failure: Option<Failure>, attempts: u32 },
+    RunEnded { slot: Slot, failure: Option<RunFailure>, attempts: u32 },
     /// Slots have no run, and the ledger says so.
     Passed(Gap),
     /// The store had lost what is written again now.
@@ -148,7 +148,7 @@ struct Flight {
 struct Live {
     attempt: u32,
     since: Mono,
-    cancelled: Option<Failure>,
+    cancelled: Option<RunFailure>,
 }
 
 /// See the module.
@@ -429,7 +429,7 @@ impl JobController {
         self.stage = Stage::Over;
         let live: Vec<_> = self.live.iter().map(|(slot, live)| (*slot, live.attempt)).collect();
         for (slot, attempt) in live {
-            self.actions.push_back(JobAction::Cancel { slot, attempt, why: Failure::Interrupted });
+            self.actions.push_back(JobAction::Cancel { slot, attempt, why: RunFailure::Interrupted });
         }
         self.tell(JobEvent::Superseded { fence });
     }

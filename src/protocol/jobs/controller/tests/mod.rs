@@ -87,7 +87,7 @@ struct Stage {
     out: VecDeque<JobAction>,
     started: Vec<(Slot, u32, Token)>,
     running: Vec<(Slot, u32)>,
-    cancelled: Vec<(Slot, u32, Failure)>,
+    cancelled: Vec<(Slot, u32, RunFailure)>,
     events: Vec<JobEvent>,
 }
 
@@ -320,7 +320,7 @@ impl Stage {
     }
 
     /// How the runs ended that did.
-    fn endings(&self) -> Vec<(Slot, Option<Failure>, u32)> {
+    fn endings(&self) -> Vec<(Slot, Option<RunFailure>, u32)> {
         let ended = |event: &JobEvent| match event {
             JobEvent::RunEnded { slot, failure, attempts } => Some((*slot, *failure, *attempts)),
             _ => None,
