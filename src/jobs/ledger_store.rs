@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::base::Subscription;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
-    Attempt, Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, RunFailure, Slot, Stored, Suspension,
+    Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, RunAttempt, RunFailure, Slot, Stored, Suspension,
     Wall, WriteReply, WriteRequest,
 };
 use crate::store::{JobNews, LedgerStore, StoreError};
@@ -144,7 +144,7 @@ struct RunShape {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<Wall>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    attempts: Vec<Attempt>,
+    attempts: Vec<RunAttempt>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -158,7 +158,7 @@ enum PhaseShape {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Attempt")]
+#[serde(remote = "RunAttempt")]
 struct AttemptShape {
     #[serde(rename = "n")]
     number: u32,
@@ -204,7 +204,7 @@ macro_rules! stored {
 
 stored! {
     Ledger as LedgerShape, Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape,
-    Attempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text, RunFailure as Text,
+    RunAttempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text, RunFailure as Text,
     GapReason as Text,
 }
 
@@ -283,8 +283,8 @@ mod tests {
         decode(&job(), text)
     }
 
-    fn attempt(number: u32, end: Option<Ending>) -> Attempt {
-        Attempt {
+    fn attempt(number: u32, end: Option<Ending>) -> RunAttempt {
+        RunAttempt {
             number,
             token: Token::new(70 + u64::from(number)).unwrap(),
             term: Token::new(70).unwrap(),

@@ -69,7 +69,7 @@ pub struct Run {
     /// When it ended.
     pub ended: Option<Wall>,
     /// Its last attempts, oldest first.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<RunAttempt>,
 }
 
 /// How far a run is.
@@ -140,7 +140,7 @@ impl RunFailure {
 
 /// One attempt of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Attempt {
+pub struct RunAttempt {
     /// Counts from 1.
     pub number: u32,
     /// Its own fencing token: greater than that of every earlier attempt of the job.
@@ -304,7 +304,7 @@ impl Ledger {
         run.began.get_or_insert(now);
         let number = run.attempts.last().map_or(1, |last| last.number.saturating_add(1));
         let note = String::new();
-        let attempt = Attempt { number, token: self.token, term, by: Arc::clone(by), claimed: now, end: None, note };
+        let attempt = RunAttempt { number, token: self.token, term, by: Arc::clone(by), claimed: now, end: None, note };
         run.attempts.push(attempt);
         if run.attempts.len() > ATTEMPTS_KEPT {
             run.attempts.remove(0);
@@ -411,7 +411,7 @@ impl Run {
     }
 
     /// The attempt that goes on.
-    pub(super) fn open_attempt(&mut self) -> Option<&mut Attempt> {
+    pub(super) fn open_attempt(&mut self) -> Option<&mut RunAttempt> {
         self.attempts.last_mut().filter(|last| last.end.is_none())
     }
 }

@@ -12,7 +12,7 @@ mod policy;
 
 pub use super::reference::ledger::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
-pub use ledger::{Attempt, Ending, Gap, GapReason, Ledger, Phase, Run, RunFailure, Suspension, TooManyAsked};
+pub use ledger::{Ending, Gap, GapReason, Ledger, Phase, Run, RunAttempt, RunFailure, Suspension, TooManyAsked};
 pub use names::{JobName, JobNameError, RunId, Slot, Wall};
 pub use policy::{
     ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, ON_TIME, OnInterrupt,

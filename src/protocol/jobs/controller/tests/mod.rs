@@ -9,7 +9,7 @@ mod suspension;
 mod terms;
 
 use super::super::LedgerCell;
-use super::super::ledger::{Attempt, GapReason, Run, TooManyAsked};
+use super::super::ledger::{GapReason, Run, RunAttempt, TooManyAsked};
 use super::super::policy::{
     ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, OnInterrupt,
 };
@@ -300,7 +300,7 @@ impl Stage {
         self.run(slot).phase
     }
 
-    fn attempts(&self, slot: Slot) -> Vec<Attempt> {
+    fn attempts(&self, slot: Slot) -> Vec<RunAttempt> {
         self.run(slot).attempts
     }
 
