@@ -15,6 +15,6 @@ pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, J
 pub use ledger::{Ending, Gap, GapReason, Ledger, Phase, Run, RunAttempt, RunFailure, Suspension, TooManyAsked};
 pub use names::{JobName, JobNameError, RunId, Slot, Wall};
 pub use policy::{
-    ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, ON_TIME, OnInterrupt,
-    Timetable, is_late,
+    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, ON_TIME,
+    OnInterrupt, Timetable, is_late,
 };

@@ -28,7 +28,7 @@ fn failures_are_repeated_after_10_s_20_s_and_so_on_up_to_the_limit() {
 
 #[test]
 fn a_pause_is_never_longer_than_the_longest() {
-    let backoff = Backoff { limit: 9, initial: secs(10), max: secs(25) };
+    let backoff = BackoffPolicy { limit: 9, initial: secs(10), max: secs(25) };
     let mut stage = Stage::new(JobPolicy { backoff, ..policy() }, 3_600);
     stage.pass(secs(3_600));
     for _ in 0..5 {
@@ -39,7 +39,7 @@ fn a_pause_is_never_longer_than_the_longest() {
 
 #[test]
 fn without_retries_the_first_failure_is_the_last() {
-    let backoff = Backoff { limit: 0, ..policy().backoff };
+    let backoff = BackoffPolicy { limit: 0, ..policy().backoff };
     let mut stage = Stage::new(JobPolicy { backoff, ..policy() }, 60);
     stage.pass(secs(60)).end(at(60), Ending::Failed);
     assert_eq!(stage.endings(), [(at(60), Some(RunFailure::BackoffLimitExceeded), 1)]);
@@ -64,7 +64,7 @@ fn the_pause_goes_on_under_the_next_leader() {
 
 #[test]
 fn a_leader_whose_clock_is_behind_waits_no_longer_than_the_longest_pause() {
-    let backoff = Backoff { max: secs(30), ..policy().backoff };
+    let backoff = BackoffPolicy { max: secs(30), ..policy().backoff };
     let mut stage = Stage::new(JobPolicy { backoff, ..policy() }, 86_400);
     let run = stage.ask();
     stage.end(run, Ending::Failed);
@@ -131,7 +131,7 @@ fn a_running_attempt_that_the_ledger_does_not_list_is_not_stuck() {
 
 #[test]
 fn the_last_ten_attempts_of_a_run_are_remembered() {
-    let backoff = Backoff { limit: 50, initial: secs(1), max: secs(1) };
+    let backoff = BackoffPolicy { limit: 50, initial: secs(1), max: secs(1) };
     let mut stage = Stage::new(JobPolicy { backoff, ..policy() }, 3_600);
     stage.pass(secs(3_600));
     for _ in 0..20 {

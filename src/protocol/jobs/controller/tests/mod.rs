@@ -11,7 +11,7 @@ mod terms;
 use super::super::LedgerCell;
 use super::super::ledger::{GapReason, Run, RunAttempt, TooManyAsked};
 use super::super::policy::{
-    ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, OnInterrupt,
+    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, OnInterrupt,
 };
 use super::*;
 use crate::protocol::StoreTime;
@@ -58,7 +58,7 @@ fn policy() -> JobPolicy {
         starting_deadline: None,
         catch_up: CatchUp::Latest,
         suspend: false,
-        backoff: Backoff { limit: 3, initial: secs(10), max: secs(360) },
+        backoff: BackoffPolicy { limit: 3, initial: secs(10), max: secs(360) },
         active_deadline: None,
         on_interrupt: OnInterrupt::Retry,
         history: HistoryLimits { succeeded: 3, failed: 1 },

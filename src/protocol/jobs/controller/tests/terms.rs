@@ -84,7 +84,7 @@ fn a_run_that_takes_its_leader_down_each_time_ends_at_the_limit() {
 
 #[test]
 fn tokens_rise_from_attempt_to_attempt_within_a_term_and_over_terms() {
-    let mut stage = Stage::new(JobPolicy { backoff: Backoff { limit: 20, ..policy().backoff }, ..policy() }, 10);
+    let mut stage = Stage::new(JobPolicy { backoff: BackoffPolicy { limit: 20, ..policy().backoff }, ..policy() }, 10);
     stage.pass(secs(10));
     for _ in 0..3 {
         stage.end(at(10), Ending::Failed).pass(secs(400));
