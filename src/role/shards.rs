@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_util::future::{self, Either};
 use tokio::sync::watch;
 
-use super::driver::Surroundings;
 use super::handle::{Command, RoleHandle};
 use super::status::Snapshot;
+use super::task::Surroundings;
 use crate::base::{Complaint, Turn};
 use crate::protocol::{
     Balance, Member, Mine, Mono, Orders, Portion, PresenceRequest, Random, RoleName, SessionId, State, Timing,

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::app_check::watch_app;
-use super::driver::{RoleSpec, Surroundings, role};
 use super::handle::{Command, RoleHandle, Roles};
 use super::shards::{Shards, SpreadSpec, spread};
+use super::task::{RoleSpec, Surroundings, role};
 use crate::base::process::Entropy;
 use crate::config::{AppCheck, RoleConfig};
 use crate::protocol::{Attempts, Balance, RoleName, SessionId, Timing};

@@ -220,7 +220,7 @@ fn the_floor_checkers_complain_about_bad_examples() {
     let confined = |path: &str, text: &str| check_confined(path, &facts(text, &module_of(path)));
     assert_eq!(confined("src/store/redis/client.rs", "use fred::prelude::*;").len(), 0);
     assert_eq!(confined("src/store/memory.rs", "use fred::prelude::*;").len(), 1);
-    assert_eq!(confined("src/role/driver.rs", "fn f() { rustix::time::clock_gettime(x); }").len(), 1);
+    assert_eq!(confined("src/role/task.rs", "fn f() { rustix::time::clock_gettime(x); }").len(), 1);
 
     let dependencies = BTreeSet::from(["tokio".to_owned()]);
     let pure = |text: &str| check_pure("x.rs", &facts(text, &["protocol", "x"]), &dependencies).len();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::names::{Slot, Wall};
+use super::ids::{Slot, Wall};
 use super::policy::{ASKED_MAX, HistoryLimits, JobPolicy};
 use crate::protocol::Token;
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::names::Wall;
+use super::ids::Wall;
 
 /// When a job is due.
 pub trait Timetable: fmt::Debug + Send + Sync {

@@ -1,8 +1,8 @@
 //! Attempts: claimed, started, ended, repeated.
 
 use super::{JobAction, JobController, JobEvent, Live, Moment, Stage};
+use crate::protocol::jobs::ids::Slot;
 use crate::protocol::jobs::ledger::{Ending, Phase, RunFailure};
-use crate::protocol::jobs::names::Slot;
 use crate::protocol::jobs::policy::OnInterrupt;
 
 impl JobController {

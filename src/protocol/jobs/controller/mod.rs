@@ -31,8 +31,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ids::{Slot, Wall};
 use super::ledger::{Ending, Gap, Ledger, Phase, RunFailure};
-use super::names::{Slot, Wall};
 use super::policy::{JobPolicy, Timetable};
 use super::{OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{Mono, Random, Token};
