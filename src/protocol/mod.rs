@@ -163,5 +163,7 @@ pub use quorum::{
 pub use random::Random;
 pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object as observed};
 pub use rules::Rules;
-pub use shards::{Balance, Member, Mine, Orders, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread};
+pub use shards::{
+    Balance, Mine, Orders, Participant, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread,
+};
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};

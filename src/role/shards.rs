@@ -15,7 +15,7 @@ use super::status::Snapshot;
 use super::task::Surroundings;
 use crate::base::{Complaint, Turn};
 use crate::protocol::{
-    Balance, Member, Mine, Mono, Orders, Portion, PresenceRequest, Random, RoleName, SessionId, State, Timing,
+    Balance, Mine, Mono, Orders, Participant, Portion, PresenceRequest, Random, RoleName, SessionId, State, Timing,
 };
 use crate::store::{StoreError, StoreHealth};
 use crate::telemetry::SystemEvent;
@@ -120,14 +120,14 @@ impl Spreader {
         until.is_some_and(|until| self.surroundings.clock.now() < until)
     }
 
-    async fn ask(&self, portion: Option<Portion>) -> Result<Vec<Member>, StoreError> {
+    async fn ask(&self, portion: Option<Portion>) -> Result<Vec<Participant>, StoreError> {
         let span = Balance::span(&self.spec.timing);
         let request = PresenceRequest { session: self.spec.session, portion, span };
         self.surroundings.store.presence(&self.spec.role, request).await
     }
 
     /// Logs why the store refuses, once for each reason. A store that is down is logged already.
-    fn log_refusal(&mut self, told: &Result<Vec<Member>, StoreError>) {
+    fn log_refusal(&mut self, told: &Result<Vec<Participant>, StoreError>) {
         let reason = match told {
             Err(error @ (StoreError::Refused { .. } | StoreError::Garbage { .. })) => Some(error.to_string()),
             Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) => return,

@@ -18,8 +18,8 @@ use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::{
-    CampaignReply, CampaignRequest, Member, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
-    RoleName, Rules, SessionId, Stamped,
+    CampaignReply, CampaignRequest, Participant, PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, RoleName, Rules, SessionId, Stamped,
 };
 use crate::telemetry::{CommandOutcome, Metrics, StoreCommand, Traces};
 
@@ -119,7 +119,7 @@ impl LeaseStore for Measured {
         self.stopwatch.time(StoreCommand::Purge, self.store.purge(role)).await
     }
 
-    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Participant>, StoreError> {
         self.stopwatch.time(StoreCommand::Presence, self.store.presence(role, request)).await
     }
 

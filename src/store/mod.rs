@@ -22,7 +22,7 @@ use crate::base::subscription::Lossy;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
-    ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Member,
+    ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant,
     PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
     Token,
 };
@@ -92,7 +92,7 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Refused`] by a store that keeps nothing of the kind (`StoreConfig::without_shards` in the
     /// configuration).
-    async fn presence(&self, role: &RoleName, _request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+    async fn presence(&self, role: &RoleName, _request: PresenceRequest) -> Result<Vec<Participant>, StoreError> {
         Err(StoreError::Refused { reason: format!("it does not tell who takes part in the shards of {role}") })
     }
 

@@ -1,6 +1,6 @@
 //! Who takes part in a role that is split over shards: the script against the reference, its key, and what it refuses.
 
-use baton::protocol::{Member, Portion, Presence, PresenceRequest, Random, SHARDS_MAX, ShardSet, StoreTime};
+use baton::protocol::{Participant, Portion, Presence, PresenceRequest, Random, SHARDS_MAX, ShardSet, StoreTime};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::wait_until_async;
@@ -15,7 +15,7 @@ fn request(session: u128, portion: Option<Portion>, span: Duration) -> PresenceR
     PresenceRequest { session: SessionId::from_u128(session), portion, span }
 }
 
-async fn present(store: &RedisStore, request: PresenceRequest) -> Vec<Member> {
+async fn present(store: &RedisStore, request: PresenceRequest) -> Vec<Participant> {
     store.presence(&role(), request).await.expect("an answer")
 }
 

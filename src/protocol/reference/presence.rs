@@ -28,7 +28,7 @@ pub struct PresenceRequest {
 
 /// One of those that take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct Participant {
     /// Who.
     pub session: SessionId,
     /// What it last said.
@@ -56,13 +56,13 @@ pub struct Presence(BTreeMap<SessionId, Sign>);
 impl Presence {
     /// One atomic step: notes what this replica says, forgets whose time is over, and tells who takes part, in the
     /// order of their sessions.
-    pub fn note(&mut self, now: StoreTime, request: &PresenceRequest) -> Vec<Member> {
+    pub fn note(&mut self, now: StoreTime, request: &PresenceRequest) -> Vec<Participant> {
         match request.portion {
             Some(portion) => drop(self.0.insert(request.session, Sign { at: now, span: request.span, portion })),
             None => drop(self.0.remove(&request.session)),
         }
         self.0.retain(|_, sign| sign.stands(now));
-        self.0.iter().map(|(session, sign)| Member { session: *session, portion: sign.portion }).collect()
+        self.0.iter().map(|(session, sign)| Participant { session: *session, portion: sign.portion }).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::ids::{Mono, SessionId};
 use super::super::timing::Timing;
 use super::set::ShardSet;
 use super::spread::Spread;
-use super::{Member, Portion};
+use super::{Participant, Portion};
 
 /// The pause after a handover that nobody took up doubles up to this many times: from 2 leases to 64.
 const DOUBLINGS_MAX: u32 = 5;
@@ -50,7 +50,7 @@ pub struct Balance {
     shards: u16,
     timing: Timing,
     /// Who takes part, as last told, and when that was.
-    members: Vec<Member>,
+    members: Vec<Participant>,
     told_at: Option<Mono>,
     /// Since when each of them has been there without a gap.
     there_since: BTreeMap<SessionId, Mono>,
@@ -109,7 +109,7 @@ impl Balance {
 
     /// What to do, now that the store has told who takes part; `told` is none when it did not answer. What was told
     /// last counts for one span; after that a replica takes itself for the only one, and leaves no shard to others.
-    pub fn decide(&mut self, now: Mono, mine: &Mine, told: Option<Vec<Member>>) -> Orders {
+    pub fn decide(&mut self, now: Mono, mine: &Mine, told: Option<Vec<Participant>>) -> Orders {
         match told {
             Some(members) => {
                 self.there_since.retain(|session, _| members.iter().any(|member| member.session == *session));
@@ -120,7 +120,7 @@ impl Balance {
                 self.told_at = Some(now);
             }
             None if self.told_at.is_none_or(|at| now.since(at) >= Self::span(&self.timing)) => {
-                self.members = vec![Member { session: self.session, portion: mine.portion }];
+                self.members = vec![Participant { session: self.session, portion: mine.portion }];
             }
             None => {}
         }
@@ -168,7 +168,8 @@ impl Balance {
         let leads = mine.portion.leads.contains(handover.shard);
         handover.left |= !leads;
         self.handover = Some(handover);
-        let owns = |member: &&Member| member.session != self.session && member.portion.leads.contains(handover.shard);
+        let owns =
+            |member: &&Participant| member.session != self.session && member.portion.leads.contains(handover.shard);
         let owner = self.members.iter().find(owns).map(|member| member.session);
         if handover.left && owner == Some(handover.to) {
             self.handover = None;
@@ -208,8 +209,8 @@ mod tests {
         Mine { portion: Portion { leads: set(leads), ..Portion::default() }, elsewhere: set(elsewhere) }
     }
 
-    fn members(rows: &[(u128, &[u16])]) -> Option<Vec<Member>> {
-        let member = |(session, leads): &(u128, &[u16])| Member {
+    fn members(rows: &[(u128, &[u16])]) -> Option<Vec<Participant>> {
+        let member = |(session, leads): &(u128, &[u16])| Participant {
             session: SessionId::from_u128(*session),
             portion: mine(leads, &[]).portion,
         };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Balance, Election, Event, Input, LeaseCell, Member, Mine, Portion, Presence, PresenceRequest,
-    Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
+    Action, Announcement, Balance, Election, Event, Input, LeaseCell, Mine, Participant, Portion, Presence,
+    PresenceRequest, Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
 };
 use fastrand::Rng;
 
@@ -115,7 +115,7 @@ enum Happening {
     Wake { replica: usize, session: SessionId, shard: u16 },
     Take { replica: usize, session: SessionId, shard: u16, input: Input },
     Ask { replica: usize, session: SessionId, round: u64 },
-    Present { replica: usize, session: SessionId, members: Option<Vec<Member>> },
+    Present { replica: usize, session: SessionId, members: Option<Vec<Participant>> },
     Look,
     Disturb(Disturbance),
 }
@@ -381,7 +381,7 @@ impl World {
         self.timeline.plan(when, Happening::Present { replica, session, members });
     }
 
-    fn decide(&mut self, replica: usize, members: Option<Vec<Member>>) {
+    fn decide(&mut self, replica: usize, members: Option<Vec<Participant>>) {
         let it = &mut self.replicas[replica];
         let local = it.clock.shows(self.now);
         let mine = it.mine(self.now).unwrap_or_default();
