@@ -49,7 +49,7 @@ pub use listeners::{ApiConfig, LogConfig, LogFormat, LogLevel, TelemetryConfig};
 pub use load::{Loaded, check_text, schema};
 pub use locks::{LOCK_LEASE_MIN, LocksConfig};
 pub use pod::{DOMAIN, ExtrasConfig, PodConfig, dotted, is_object_name, role_label};
-pub use problem::{ConfigError, Problem};
+pub use problem::{ConfigError, ConfigProblem};
 pub use quorum::{QuorumConfig, Required};
 pub use redis::{AckMode, RedisConfig, Replication, TlsConfig};
 pub use redis_url::server_of;
