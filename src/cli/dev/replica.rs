@@ -18,13 +18,13 @@ enum Order {
 }
 
 /// A running replica.
-pub struct Replica {
+pub struct DevReplica {
     roles: Roles,
     order: watch::Sender<Order>,
     ended: oneshot::Receiver<Option<Exit>>,
 }
 
-impl Replica {
+impl DevReplica {
     /// Starts one. `memory` is the store that all share; without it each opens its own.
     ///
     /// # Errors
