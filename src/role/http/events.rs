@@ -23,7 +23,7 @@ use hyper::header::HeaderName;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::Context;
+use super::RoleCalls;
 use super::params::EventView;
 use crate::http::{Ask, Content, Problem, Response, ServerEvent, answer};
 use crate::protocol::{Mono, RoleName};
@@ -40,7 +40,7 @@ const STATUS_REPEAT: Duration = Duration::from_secs(1);
 const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Answers with the stream. It ends when the client goes, or when the listener shuts down.
-pub(super) async fn events(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn events(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let view = EventView::parse(&ask.query)?;
     // Who looks wants to see all of it each time.
     let last_event_id = ask.headers.get(LAST_EVENT_ID).filter(|_| view == EventView::Answers);
@@ -121,7 +121,7 @@ fn change(at: usize, mut changes: Changes) -> Change {
 }
 
 struct Feed {
-    context: Arc<Context>,
+    context: Arc<RoleCalls>,
     view: EventView,
     /// Made before anything of a role is told: the greeting, and the names for who looks.
     first: VecDeque<ServerEvent>,
@@ -145,7 +145,7 @@ struct Feed {
 impl Feed {
     /// A client that comes back with the identifier of what is still so need not be told again: only who leads, because
     /// that promise runs out.
-    fn new(context: Arc<Context>, view: EventView, known: Option<&str>) -> Self {
+    fn new(context: Arc<RoleCalls>, view: EventView, known: Option<&str>) -> Self {
         let heard_at = context.clock.now();
         let first = VecDeque::from([ServerEvent::default().retry(RETRY).comment(" baton")]);
         let (followed, changes, times, looks, due) = Default::default();
