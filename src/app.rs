@@ -26,7 +26,7 @@ use crate::http::{ListenerThread, Router};
 use crate::jobs::{self, JobService};
 use crate::locks::{self, LockDesk, LockSettings};
 use crate::pod::{Departures, Extras, Will};
-use crate::role::{self, Membership, Roles, Surroundings, Team};
+use crate::role::{self, Membership, RoleContext, Roles, Team};
 use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::redis::SetupError;
 use crate::store::{LeaseStore, LedgerStore, LockStore, ShortestLease, StoreHealth};
@@ -74,14 +74,14 @@ impl StartError {
 
 /// What a process needs once, however many replicas it plays.
 #[derive(Clone)]
-pub struct Ground {
+pub struct AppContext {
     /// This machine's clock.
     pub clock: SharedClock,
     /// Whether the process stood still.
     pub stall: Arc<StallWatch>,
 }
 
-impl Ground {
+impl AppContext {
     /// The real clock, watched for standstills. Must be called inside a tokio runtime.
     pub fn real() -> Self {
         let clock: SharedClock = Arc::new(BootClock);
@@ -110,20 +110,20 @@ pub struct Replica {
 
 impl Replica {
     /// Starts to campaign for the roles of `config` in `store`.
-    pub async fn start(config: Config, store: Arc<dyn LeaseStore>, ground: &Ground) -> Self {
+    pub async fn start(config: Config, store: Arc<dyn LeaseStore>, context: &AppContext) -> Self {
         let metrics = Arc::new(Metrics::new(wall_time()));
         let traces = Traces::from_env(&config.identity);
         let telemetry = Telemetry::new(Arc::clone(&metrics)).with_traces(traces.clone());
-        let store = Measured::new(store, Arc::clone(&metrics), Arc::clone(&ground.clock)).with_traces(traces);
+        let store = Measured::new(store, Arc::clone(&metrics), Arc::clone(&context.clock)).with_traces(traces);
         let store: Arc<dyn LeaseStore> = Arc::new(store);
         let (health, store_health) = (store.health(), store.health());
         metrics.store_members(&store.members().borrow());
         tokio::spawn(count_members(store.members(), Arc::clone(&metrics)));
-        let surroundings = Surroundings {
+        let of_roles = RoleContext {
             store,
-            clock: Arc::clone(&ground.clock),
+            clock: Arc::clone(&context.clock),
             telemetry: telemetry.clone(),
-            stall: Arc::clone(&ground.stall),
+            stall: Arc::clone(&context.stall),
         };
         let mut entropy = Entropy::from_system();
         let session = entropy.session();
@@ -131,14 +131,14 @@ impl Replica {
         let membership = Membership { identity: Arc::clone(&config.identity), session, guard };
         // Before it campaigns: whoever leads has left it.
         let will = Will::leave(&config, session);
-        let departures = Departures::start(&config, &ground.clock, entropy.seed());
+        let departures = Departures::start(&config, &context.clock, entropy.seed());
         tokio::spawn(tell_health(StoreUse::Leases, store_health, telemetry.clone()));
         // Before the roles, whose first events it is to hear.
-        let extras = Extras::start(&config, &ground.clock, &telemetry, Entropy::from_system());
-        let mut team = Team::new(membership, surroundings, entropy);
+        let extras = Extras::start(&config, &context.clock, &telemetry, Entropy::from_system());
+        let mut team = Team::new(membership, of_roles, entropy);
         team.change(&[], &config.roles, config.default_role.clone()).await;
         team.settle();
-        let clock = Arc::clone(&ground.clock);
+        let clock = Arc::clone(&context.clock);
         let replica = Self { config, telemetry, clock, health, team, next: None, extras, will, departures };
         replica.show();
         replica
@@ -321,12 +321,12 @@ impl App {
     ///
     /// # Errors
     /// [`StartError::Listen`] when an address is taken, [`StartError::System`].
-    pub async fn build(config: Config, stores: Stores, ground: &Ground) -> Result<Self, StartError> {
+    pub async fn build(config: Config, stores: Stores, context: &AppContext) -> Result<Self, StartError> {
         let api_listener = bind("api.listen", config.api.listen)?;
         let telemetry_listener = bind("telemetry.listen", config.telemetry.listen)?;
         let token = config.api.token.clone();
         let lease_min = stores.lease_min;
-        let replica = Replica::start(config, stores.leases, ground).await;
+        let replica = Replica::start(config, stores.leases, context).await;
         for (of, health) in stores.own {
             replica.telemetry.metrics().own_store_up(of, *health.borrow() == StoreHealth::Up);
             tokio::spawn(tell_health(of, health, replica.telemetry.clone()));
@@ -567,11 +567,11 @@ pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -
         tracing::warn!("{}", warning.in_file(&path.display().to_string()));
     }
     crate::base::process::raise_file_limit();
-    let ground = Ground::real();
+    let context = AppContext::real();
     let watcher = Watcher::new(&path, environment, &loaded);
     let config = loaded.config;
-    let store = open_stores(&config, &ground.clock)?;
-    let app = App::build(config, store, &ground).await?;
+    let store = open_stores(&config, &context.clock)?;
+    let app = App::build(config, store, &context).await?;
     let roles: Vec<String> = app.roles().all().iter().map(|role| role.name().to_string()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), roles = roles.join(","), "baton runs");
     let changes = watcher.every(Watcher::PERIOD).map_err(|error| StartError::System { what: "a thread", error })?;

@@ -12,6 +12,6 @@ mod work;
 pub use app_check::watch_app;
 pub use handle::{Answer, Command, CommandError, Heartbeat, RoleHandle, Roles};
 pub use status::{CHANGES_MAX, Snapshot, StateChange, Status, any_changed};
-pub use task::{RoleSpec, Surroundings, role};
+pub use task::{RoleContext, RoleSpec, role};
 pub use team::{Broken, Membership, Team};
 pub use work::{WorkGuard, WorkTerm};

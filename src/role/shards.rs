@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::handle::{Command, RoleHandle};
 use super::status::Snapshot;
-use super::task::Surroundings;
+use super::task::RoleContext;
 use crate::base::{Complaint, Turn};
 use crate::protocol::{
     Balance, Mine, Mono, Orders, Participant, Portion, PresenceRequest, Random, RoleName, SessionId, State, Timing,
@@ -49,7 +49,7 @@ pub(super) struct SpreadSpec {
 
 struct Spreader {
     spec: SpreadSpec,
-    surroundings: Surroundings,
+    context: RoleContext,
     shards: watch::Receiver<Shards>,
     balance: Balance,
     /// What each shard was told last; none when it is new.
@@ -60,10 +60,10 @@ struct Spreader {
 }
 
 /// Runs until the shards are leaving or their sender is gone; the last word is then that this replica is not there.
-pub(super) async fn spread(spec: SpreadSpec, surroundings: Surroundings, shards: watch::Receiver<Shards>) {
+pub(super) async fn spread(spec: SpreadSpec, context: RoleContext, shards: watch::Receiver<Shards>) {
     let balance = Balance::new(spec.session, 0, spec.timing);
     let random = Random::new(spec.seed);
-    Spreader { spec, surroundings, shards, balance, patience: Vec::new(), random, refusal: Complaint::default() }
+    Spreader { spec, context, shards, balance, patience: Vec::new(), random, refusal: Complaint::default() }
         .run()
         .await;
 }
@@ -87,7 +87,7 @@ impl Spreader {
             self.log_refusal(&told);
             let mine = self.mine(&shards).unwrap_or_default();
             self.balance.resize(shards.count);
-            let orders = self.balance.decide(self.surroundings.clock.now(), &mine, told.ok());
+            let orders = self.balance.decide(self.context.clock.now(), &mine, told.ok());
             self.pass_on(&shards, &orders).await;
             self.wait(changes, orders.ask_soon).await;
         }
@@ -117,13 +117,13 @@ impl Spreader {
     }
 
     fn is_led(&self, until: Option<Mono>) -> bool {
-        until.is_some_and(|until| self.surroundings.clock.now() < until)
+        until.is_some_and(|until| self.context.clock.now() < until)
     }
 
     async fn ask(&self, portion: Option<Portion>) -> Result<Vec<Participant>, StoreError> {
         let span = Balance::span(&self.spec.timing);
         let request = PresenceRequest { session: self.spec.session, portion, span };
-        self.surroundings.store.presence(&self.spec.role, request).await
+        self.context.store.presence(&self.spec.role, request).await
     }
 
     /// Logs why the store refuses, once for each reason. A store that is down is logged already.
@@ -133,12 +133,12 @@ impl Spreader {
             Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) => return,
             Ok(_) => None,
         };
-        if reason.is_some() && *self.surroundings.store.health().borrow() != StoreHealth::Up {
+        if reason.is_some() && *self.context.store.health().borrow() != StoreHealth::Up {
             return;
         }
         if let Some(Turn::Wrong(reason)) = self.refusal.note(reason) {
             let event = SystemEvent::SpreadRefused { role: self.spec.role.clone(), reason: reason.to_owned() };
-            self.surroundings.telemetry.record_system(&event);
+            self.context.telemetry.record_system(&event);
         }
     }
 

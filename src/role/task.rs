@@ -61,7 +61,7 @@ pub struct RoleSpec {
 
 /// What all role tasks of a process share.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct RoleContext {
     /// Where leases are kept.
     pub store: Arc<dyn LeaseStore>,
     /// This machine's clock.
@@ -79,7 +79,7 @@ type Reply = Pin<Box<dyn Future<Output = Answer> + Send>>;
 struct Driver {
     name: RoleName,
     election: Election,
-    surroundings: Surroundings,
+    context: RoleContext,
     commands: mpsc::Receiver<Command>,
     news: Subscription<News>,
     replies: FuturesUnordered<Reply>,
@@ -106,7 +106,7 @@ struct Driver {
 
 /// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`]
 /// or [`Command::Abandon`]; any other end is a bug.
-pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Future<Output = ()> + Send) {
+pub fn role(spec: RoleSpec, context: RoleContext) -> (RoleHandle, impl Future<Output = ()> + Send) {
     let profile = Profile {
         session: spec.session,
         attempts: spec.attempts,
@@ -114,13 +114,13 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         timing: spec.timing,
         guard: spec.guard,
         app_checked: spec.app_checked,
-        rules: surroundings.store.rules(),
+        rules: context.store.rules(),
         place: spec.place,
         seed: spec.seed,
     };
-    let now = surroundings.clock.now();
-    surroundings.stall.mind(spec.timing.lease_duration());
-    let standstills = surroundings.stall.standstills(now);
+    let now = context.clock.now();
+    context.stall.mind(spec.timing.lease_duration());
+    let standstills = context.stall.standstills(now);
     let mut election = Election::new(profile, now);
     election.handle_input(now, Input::Patience { patience: spec.patience });
     let first = Snapshot::first(election.view(now), wall_time());
@@ -130,17 +130,17 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
     let handle = RoleHandle::new(
         spec.name.clone(),
         spec.identity,
-        Arc::clone(&surroundings.clock),
+        Arc::clone(&context.clock),
         Arc::clone(election.leadership()),
         seen,
         commands,
         Arc::clone(&heartbeat),
     );
     let mut driver = Driver {
-        news: surroundings.store.listen_but(&spec.name, spec.session),
+        news: context.store.listen_but(&spec.name, spec.session),
         name: spec.name,
         election,
-        surroundings,
+        context,
         commands: inbox,
         replies: FuturesUnordered::new(),
         replied: None,
@@ -161,7 +161,7 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
 impl Driver {
     async fn run(&mut self) {
         loop {
-            let now = self.surroundings.clock.now();
+            let now = self.context.clock.now();
             self.election.handle_timeout(now);
             self.obey(now);
             self.publish(now);
@@ -177,7 +177,7 @@ impl Driver {
     /// time.
     fn obey(&mut self, now: Mono) {
         while let Some(action) = self.election.poll_action() {
-            let (store, role) = (Arc::clone(&self.surroundings.store), self.name.clone());
+            let (store, role) = (Arc::clone(&self.context.store), self.name.clone());
             match action {
                 Action::Campaign { id, request } => self.replies.push(Box::pin(async move {
                     let reply = store.campaign(&role, request).await;
@@ -195,7 +195,7 @@ impl Driver {
                     (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Tell(event) => {
-                    let told = self.surroundings.telemetry.record(&self.name, &event, now.since(self.turned_at));
+                    let told = self.context.telemetry.record(&self.name, &event, now.since(self.turned_at));
                     self.logged = told.or(self.logged);
                 }
             }
@@ -210,7 +210,7 @@ impl Driver {
     fn publish(&mut self, now: Mono) {
         let mut view = self.election.view(now);
         if let Some(reason) = &mut view.reason {
-            for note in self.surroundings.store.notes() {
+            for note in self.context.store.notes() {
                 let reason = reason.to_mut();
                 reason.push_str("; ");
                 reason.push_str(&note);
@@ -219,7 +219,7 @@ impl Driver {
         if self.snapshots.borrow().view.state != view.state {
             if self.logged != Some(view.state) {
                 let lasted = now.since(self.turned_at);
-                self.surroundings.telemetry.record_state(&self.name, view.state, view.reason.as_deref(), lasted);
+                self.context.telemetry.record_state(&self.name, view.state, view.reason.as_deref(), lasted);
             }
             (self.turned_at, self.logged) = (now, None);
         }
@@ -250,12 +250,12 @@ impl Driver {
 
     /// Logs why the store refuses this role, once for each reason. A store that is down is logged already.
     fn log_refusal(&mut self, refusal: Option<String>) {
-        if refusal.is_some() && *self.surroundings.store.health().borrow() != StoreHealth::Up {
+        if refusal.is_some() && *self.context.store.health().borrow() != StoreHealth::Up {
             return;
         }
         if let Some(Turn::Wrong(reason)) = self.refusal.note(refusal) {
             let event = SystemEvent::RoleRefused { role: self.name.clone(), reason: reason.to_owned() };
-            self.surroundings.telemetry.record_system(&event);
+            self.context.telemetry.record_system(&event);
         }
     }
 
@@ -277,13 +277,13 @@ impl Driver {
 
     fn answered(&mut self, (reply, refusal): Answer) {
         self.log_refusal(refusal);
-        let now = self.surroundings.clock.now();
+        let now = self.context.clock.now();
         self.election.handle_input(now, reply);
     }
 
     fn heard(&mut self, news: News) {
-        let now = self.surroundings.clock.now();
-        if self.deaf_until.is_some() || self.surroundings.stall.standstills(now) > self.standstills {
+        let now = self.context.clock.now();
+        if self.deaf_until.is_some() || self.context.stall.standstills(now) > self.standstills {
             return;
         }
         let input = match news {
@@ -295,8 +295,8 @@ impl Driver {
 
     /// After a standstill of the process: messages that waited are dropped, and then the store is asked once (R8).
     fn mind_standstill(&mut self) {
-        let now = self.surroundings.clock.now();
-        let standstills = self.surroundings.stall.standstills(now);
+        let now = self.context.clock.now();
+        let standstills = self.context.stall.standstills(now);
         if standstills > self.standstills {
             self.standstills = standstills;
             self.deaf_until = Some(now + DEAF_AFTER_STALL);
@@ -310,7 +310,7 @@ impl Driver {
     }
 
     async fn command(&mut self, command: Option<Command>) {
-        let now = self.surroundings.clock.now();
+        let now = self.context.clock.now();
         match command {
             Some(Command::Resign { cooldown, done }) => {
                 let leads = self.election.leadership().leads(now);

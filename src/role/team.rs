@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::app_check::watch_app;
 use super::handle::{Command, RoleHandle, Roles};
 use super::shards::{Shards, SpreadSpec, spread};
-use super::task::{RoleSpec, Surroundings, role};
+use super::task::{RoleContext, RoleSpec, role};
 use crate::base::process::Entropy;
 use crate::config::{AppCheck, RoleConfig};
 use crate::protocol::{Attempts, Balance, RoleName, SessionId, Timing};
@@ -33,7 +33,7 @@ const AT_ONCE: usize = 64;
 /// See the module.
 pub struct Team {
     membership: Membership,
-    surroundings: Surroundings,
+    context: RoleContext,
     entropy: Entropy,
     roles: Roles,
     attempts: Attempts,
@@ -95,10 +95,10 @@ fn by_name(roles: &[RoleConfig]) -> BTreeMap<&RoleName, &RoleConfig> {
 
 impl Team {
     /// Nobody yet.
-    pub fn new(membership: Membership, surroundings: Surroundings, entropy: Entropy) -> Self {
+    pub fn new(membership: Membership, context: RoleContext, entropy: Entropy) -> Self {
         Self {
             membership,
-            surroundings,
+            context,
             entropy,
             roles: Roles::default(),
             attempts: Attempts::default(),
@@ -127,7 +127,7 @@ impl Team {
             handle.tell(Command::Shutdown).await;
             self.leaving.insert(name.clone(), handle);
             if !wanted.contains_key(name) {
-                self.surroundings.telemetry.metrics().remove_role(name);
+                self.context.telemetry.metrics().remove_role(name);
             }
         }
         // Who still drains under a name that is wanted answers for it meanwhile: `/drained` is meant for that one.
@@ -172,7 +172,7 @@ impl Team {
     }
 
     fn start(&mut self, config: &RoleConfig, place: Place) -> RoleHandle {
-        self.surroundings.telemetry.metrics().add_role(&config.name);
+        self.context.telemetry.metrics().add_role(&config.name);
         let is_shard = config.name.shard_number().is_some();
         let spec = RoleSpec {
             name: config.name.clone(),
@@ -186,7 +186,7 @@ impl Team {
             patience: if is_shard { Balance::patience_at_first(&config.timing) } else { Duration::ZERO },
             seed: self.entropy.seed(),
         };
-        let (handle, task) = role(spec, self.surroundings.clone());
+        let (handle, task) = role(spec, self.context.clone());
         let name = config.name.clone();
         // Mapped, since a block that awaits it would be twice as large.
         self.tasks.spawn(task.map(|()| End::Role(name)));
@@ -224,9 +224,9 @@ impl Team {
             let (sender, receiver) = watch::channel(shards);
             let (session, seed) = (self.membership.session, self.entropy.seed());
             let spec = SpreadSpec { role: role.clone(), session, timing, seed };
-            let (surroundings, name) = (self.surroundings.clone(), role.clone());
+            let (context, name) = (self.context.clone(), role.clone());
             self.tasks.spawn(async move {
-                spread(spec, surroundings, receiver).await;
+                spread(spec, context, receiver).await;
                 End::Spreading(name)
             });
             self.split.insert(role, (timing, sender));
@@ -330,7 +330,7 @@ mod tests {
     /// A team on a store of its own.
     fn team() -> Team {
         let clock: SharedClock = Arc::new(BootClock);
-        let surroundings = Surroundings {
+        let context = RoleContext {
             store: Arc::new(MemoryStore::new(Arc::clone(&clock))),
             clock: Arc::clone(&clock),
             telemetry: Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH))),
@@ -338,7 +338,7 @@ mod tests {
         };
         let mut entropy = Entropy::from_system();
         let membership = Membership { identity: "web-0".into(), session: entropy.session(), guard: true };
-        Team::new(membership, surroundings, entropy)
+        Team::new(membership, context, entropy)
     }
 
     fn shards(count: u16) -> Vec<RoleConfig> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use baton::base::process::{Entropy, StallWatch};
 use baton::protocol::Timing;
-use baton::role::{RoleSpec, Surroundings, role};
+use baton::role::{RoleContext, RoleSpec, role};
 use baton::store::LeaseStore;
 use baton::store::measured::Measured;
 use baton::store::memory::MemoryStore;
@@ -29,14 +29,14 @@ fn replica(identity: &str, store: Arc<dyn LeaseStore>, metrics: &Arc<Metrics>) -
         place: Duration::ZERO,
         seed: entropy.seed(),
     };
-    let surroundings = Surroundings {
+    let context = RoleContext {
         store,
         clock: clock(),
         telemetry: Telemetry::new(Arc::clone(metrics)),
         stall: Arc::new(StallWatch::new(clock())),
     };
     metrics.add_role(&spec.name);
-    let (handle, task) = role(spec, surroundings);
+    let (handle, task) = role(spec, context);
     tokio::spawn(task);
     handle
 }

@@ -20,7 +20,7 @@ use crate::protocol::{
     CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Stamped, Timing,
     Token,
 };
-use crate::role::{RoleHandle, RoleSpec, Surroundings, WorkTerm, role};
+use crate::role::{RoleContext, RoleHandle, RoleSpec, WorkTerm, role};
 use crate::store::memory::MemoryStore;
 use crate::store::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::telemetry::{Metrics, Telemetry};
@@ -129,13 +129,13 @@ impl Stage {
             place: Duration::ZERO,
             seed: entropy.seed(),
         };
-        let surroundings = Surroundings {
+        let context = RoleContext {
             store: Arc::clone(&store) as _,
             clock: Arc::clone(&clock),
             telemetry: Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH))),
             stall: Arc::clone(&stall),
         };
-        let (role, task) = role(spec, surroundings);
+        let (role, task) = role(spec, context);
         let mut tasks = JoinSet::new();
         tasks.spawn(task);
         tasks.spawn(async move { stall.run().await });
