@@ -25,7 +25,7 @@ use crate::config::{
 use crate::http::{ListenerThread, Router};
 use crate::jobs::{self, JobService};
 use crate::locks::{self, LockDesk, LockSettings};
-use crate::pod::{Departures, Extras, Will};
+use crate::pod::{Extras, Failover, TerminationMessageFile};
 use crate::role::{self, Membership, RoleContext, Roles, Team};
 use crate::store::measured::{Measured, MeasuredLedgers, MeasuredLocks};
 use crate::store::redis::SetupError;
@@ -103,9 +103,9 @@ pub struct Replica {
     next: Option<(Config, LiveChanges)>,
     extras: Option<Extras>,
     /// What is left behind for the case that this process ends without a word.
-    will: Option<Will>,
+    termination_message: Option<TerminationMessageFile>,
     /// Who looks whether others have.
-    departures: Option<Departures>,
+    failover: Option<Failover>,
 }
 
 impl Replica {
@@ -130,8 +130,8 @@ impl Replica {
         let guard = guards(&config.store);
         let membership = Membership { identity: Arc::clone(&config.identity), session, guard };
         // Before it campaigns: whoever leads has left it.
-        let will = Will::leave(&config, session);
-        let departures = Departures::start(&config, &context.clock, entropy.seed());
+        let termination_message = TerminationMessageFile::leave(&config, session);
+        let failover = Failover::start(&config, &context.clock, entropy.seed());
         tokio::spawn(tell_health(StoreUse::Leases, store_health, telemetry.clone()));
         // Before the roles, whose first events it is to hear.
         let extras = Extras::start(&config, &context.clock, &telemetry, Entropy::from_system());
@@ -139,7 +139,8 @@ impl Replica {
         team.change(&[], &config.roles, config.default_role.clone()).await;
         team.settle();
         let clock = Arc::clone(&context.clock);
-        let replica = Self { config, telemetry, clock, health, team, next: None, extras, will, departures };
+        let replica =
+            Self { config, telemetry, clock, health, team, next: None, extras, termination_message, failover };
         replica.show();
         replica
     }
@@ -147,8 +148,8 @@ impl Replica {
     /// Shows the roles as they are configured now in Kubernetes, and looks after those who lead them, where that is
     /// switched on.
     fn show(&self) {
-        if let Some(departures) = &self.departures {
-            departures.follow(self.team.roles());
+        if let Some(failover) = &self.failover {
+            failover.follow(self.team.roles());
         }
         if let Some(extras) = &self.extras {
             extras.follow(&self.config.roles, self.team.roles());
@@ -197,7 +198,9 @@ impl Replica {
             self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
             return false;
         }
-        if let Some(Err(error)) = self.will.as_mut().map(|will| will.cover(&new)) {
+        if let Some(Err(error)) =
+            self.termination_message.as_mut().map(|termination_message| termination_message.cover(&new))
+        {
             let problem = format!("the termination message for kubernetes.fastFailover cannot be written: {error}");
             self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
             return false;
