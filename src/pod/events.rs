@@ -20,7 +20,7 @@ use crate::base::clock::SharedClock;
 use crate::config::PodConfig;
 use crate::kube::{Denial, Failure, Object, Resource, Verb};
 use crate::protocol::{Event, LossReason, Mono, ReleaseReason, RoleName};
-use crate::telemetry::{KubernetesDrop, KubernetesKind, Told};
+use crate::telemetry::{KubernetesDrop, KubernetesKind, RoleEvent};
 
 /// How many may wait.
 const QUEUE: usize = 32;
@@ -38,10 +38,10 @@ const INSTANCE_MAX: usize = 128;
 
 /// One that waits.
 struct Waiting {
-    told: Arc<Told>,
+    told: Arc<RoleEvent>,
     words: Words,
     heard_at: Mono,
-    /// Told apart from the pod's others, so that one that is sent twice is there once.
+    /// RoleEvent apart from the pod's others, so that one that is sent twice is there once.
     name: String,
 }
 
@@ -176,7 +176,7 @@ impl Events {
     }
 
     /// Writes what is heard, until what is to be shown closes and what was heard by then is written.
-    pub async fn run(mut self, mut heard: broadcast::Receiver<Arc<Told>>, mut shown: watch::Receiver<Shown>) {
+    pub async fn run(mut self, mut heard: broadcast::Receiver<Arc<RoleEvent>>, mut shown: watch::Receiver<Shown>) {
         loop {
             let closing = shown.borrow_and_update().closing;
             if closing && self.queue.is_empty() && heard.is_empty() {
@@ -207,7 +207,7 @@ impl Events {
         self.client.telemetry().kubernetes_events_dropped(reason, count);
     }
 
-    fn push(&mut self, told: Arc<Told>) {
+    fn push(&mut self, told: Arc<RoleEvent>) {
         let Some(words) = words(&told.role, &told.event) else { return };
         if matches!(told.event, Event::Guarded { .. }) && !is_due(&mut self.guarded_at, self.clock.now()) {
             return;

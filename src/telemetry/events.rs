@@ -39,7 +39,7 @@ pub enum SystemEvent {
 
 /// What happened to a role, for those who listen: [`Telemetry::listen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct RoleEvent {
     /// Which role.
     pub role: RoleName,
     /// What happened. Never a single attempt ([`Event::Campaigned`], [`Event::Renewed`]).
@@ -74,9 +74,10 @@ impl Telemetry {
 
     fn tell(&self, role: &RoleName, event: &Event) {
         let is_attempt = matches!(event, Event::Campaigned { .. } | Event::Renewed { .. });
-        if !is_attempt && self.told.receiver_count() > 0 {
+        if !is_attempt && self.listeners.receiver_count() > 0 {
             // The last listener may have gone meanwhile.
-            let _ = self.told.send(Arc::new(Told { role: role.clone(), event: event.clone(), at: wall_time() }));
+            let _ =
+                self.listeners.send(Arc::new(RoleEvent { role: role.clone(), event: event.clone(), at: wall_time() }));
         }
     }
 

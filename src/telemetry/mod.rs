@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
-pub use events::{SystemEvent, Told};
+pub use events::{RoleEvent, SystemEvent};
 pub use jobs::JobReading;
 pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
@@ -34,20 +34,20 @@ pub use metrics::Metrics;
 pub use traces::Traces;
 
 /// How many events a listener may be behind before the oldest are lost to it.
-const TOLD_BUFFER: usize = 256;
+const EVENTS_BUFFER: usize = 256;
 
 /// Records events. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
-    told: broadcast::Sender<Arc<Told>>,
+    listeners: broadcast::Sender<Arc<RoleEvent>>,
     traces: Traces,
 }
 
 impl Telemetry {
     /// Counts in `metrics`, logs through `tracing`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, told: broadcast::Sender::new(TOLD_BUFFER), traces: Traces::default() }
+        Self { metrics, listeners: broadcast::Sender::new(EVENTS_BUFFER), traces: Traces::default() }
     }
 
     /// The same, exporting spans.
@@ -56,8 +56,8 @@ impl Telemetry {
     }
 
     /// Hears what happens to roles from now on. Who does not keep up loses the oldest, and is told how many.
-    pub fn listen(&self) -> broadcast::Receiver<Arc<Told>> {
-        self.told.subscribe()
+    pub fn listen(&self) -> broadcast::Receiver<Arc<RoleEvent>> {
+        self.listeners.subscribe()
     }
 
     /// Where it counts.

@@ -54,7 +54,7 @@ pub(super) async fn events(context: Arc<RoleCalls>, ask: Ask) -> Result<Response
 
 /// What a client was told last of a role.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct Notification {
     index: u64,
     since: Timestamp,
     leader: bool,
@@ -68,7 +68,7 @@ struct Told {
 
 struct Followed {
     role: RoleHandle,
-    told: Option<Told>,
+    told: Option<Notification>,
     /// Its entry in [`Feed::times`].
     look_at: Option<Mono>,
 }
@@ -82,7 +82,7 @@ impl Followed {
             || (told.named && !told.leader && self.holder_until().is_none_or(|until| until <= now))
     }
 
-    fn is_worth_repeating(&self, told: &Told, view: EventView) -> bool {
+    fn is_worth_repeating(&self, told: &Notification, view: EventView) -> bool {
         match view {
             EventView::Answers => true,
             EventView::Status => self.role.status().until != told.until,
@@ -249,7 +249,7 @@ impl Feed {
             }
             let snapshot = role.snapshot();
             let (index, since, named) = (snapshot.index, snapshot.since, snapshot.view.holder.is_some());
-            self.note(at, Told { index, since, leader: false, named, repeat_at: None, until: None });
+            self.note(at, Notification { index, since, leader: false, named, repeat_at: None, until: None });
         }
     }
 
@@ -302,7 +302,7 @@ impl Feed {
     }
 
     /// What the client is told of a role.
-    fn note(&mut self, at: usize, told: Told) {
+    fn note(&mut self, at: usize, told: Notification) {
         let before = self.followed[at].digest();
         self.followed[at].told = Some(told);
         self.digest = self.digest.wrapping_sub(before).wrapping_add(self.followed[at].digest());
@@ -332,16 +332,16 @@ impl Feed {
     }
 }
 
-fn told(answer: &Answer, now: Mono) -> Told {
+fn told(answer: &Answer, now: Mono) -> Notification {
     let repeat_at = answer.valid_for_ms.map(|ms| now + (Duration::from_millis(ms) / 2).max(REPEAT_MIN));
     let named = answer.holder.is_some();
-    Told { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at, until: None }
+    Notification { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at, until: None }
 }
 
-fn shown(status: &Status, now: Mono) -> Told {
+fn shown(status: &Status, now: Mono) -> Notification {
     let (leader, named) = (status.leads, status.holder.is_some());
     let (repeat_at, until) = (Some(now + STATUS_REPEAT), status.until);
-    Told { index: status.index, since: status.since, leader, named, repeat_at, until }
+    Notification { index: status.index, since: status.since, leader, named, repeat_at, until }
 }
 
 /// Of how one role stands. `since` sets one process' indices apart from another's.
