@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::admin::{self, Pulse, Sources};
+use crate::admin::{self, Liveness, Sources};
 use crate::api::{self, ApiOptions};
 use crate::base::clock::{BootClock, SharedClock, wall_time};
 use crate::base::process::{Entropy, Exit, StallWatch};
@@ -486,15 +486,15 @@ fn bind(section: &'static str, address: SocketAddr) -> Result<TcpListener, Start
 
 fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<ListenerThread, StartError> {
     let roles = replica.roles();
-    let pulse = |role: &crate::role::RoleHandle| {
+    let liveness = |role: &crate::role::RoleHandle| {
         let (last, within, knows_state) = role.heartbeat().read();
-        Pulse { role: role.name().clone(), last, within, knows_state }
+        Liveness { role: role.name().clone(), last, within, knows_state }
     };
     let sources = Sources {
         metrics: Arc::clone(replica.telemetry.metrics()),
         roles: replica.roles(),
         store: replica.health(),
-        progress: Arc::new(move || roles.all().iter().map(pulse).collect::<Vec<_>>()),
+        progress: Arc::new(move || roles.all().iter().map(liveness).collect::<Vec<_>>()),
         clock: Arc::clone(&replica.clock),
         limits: admin::default_limits(),
     };

@@ -26,7 +26,7 @@ use crate::telemetry::Metrics;
 
 /// The life sign of one role's task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pulse {
+pub struct Liveness {
     /// Which role.
     pub role: RoleName,
     /// When its task last went round.
@@ -40,11 +40,11 @@ pub struct Pulse {
 /// Where the life signs come from. Called on the listener's own thread, so it must not wait for a role's task.
 pub trait Progress: Send + Sync + 'static {
     /// One for each role that runs.
-    fn pulses(&self) -> Vec<Pulse>;
+    fn liveness(&self) -> Vec<Liveness>;
 }
 
-impl<F: Fn() -> Vec<Pulse> + Send + Sync + 'static> Progress for F {
-    fn pulses(&self) -> Vec<Pulse> {
+impl<F: Fn() -> Vec<Liveness> + Send + Sync + 'static> Progress for F {
+    fn liveness(&self) -> Vec<Liveness> {
         self()
     }
 }
