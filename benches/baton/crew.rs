@@ -206,8 +206,8 @@ impl Crew {
                 timing,
                 guard: true,
                 app_checked: false,
-                patience: Duration::ZERO,
-                place: Duration::ZERO,
+                shard_stagger: Duration::ZERO,
+                role_stagger: Duration::ZERO,
                 seed,
             };
             let (handle, task) = role(spec, context);

@@ -53,7 +53,7 @@ pub enum Command {
     /// The same for the sake of an even spread; nothing, unless it leads.
     HandOver { cooldown: Duration },
     /// Wait so much longer before each campaign, so that others may go first.
-    Patience { patience: Duration },
+    Stagger { by: Duration },
     /// Nothing is left of what this replica itself did as leader.
     WorkEnded,
     /// The app has stopped acting as leader.

@@ -53,7 +53,7 @@ struct Spreader {
     shards: watch::Receiver<Shards>,
     balance: Balance,
     /// What each shard was told last; none when it is new.
-    patience: Vec<Option<Duration>>,
+    stagger: Vec<Option<Duration>>,
     random: Random,
     /// Why the store does not tell who else there is.
     refusal: Complaint,
@@ -63,16 +63,14 @@ struct Spreader {
 pub(super) async fn spread(spec: SpreadSpec, context: RoleContext, shards: watch::Receiver<Shards>) {
     let balance = Balance::new(spec.session, 0, spec.timing);
     let random = Random::new(spec.seed);
-    Spreader { spec, context, shards, balance, patience: Vec::new(), random, refusal: Complaint::default() }
-        .run()
-        .await;
+    Spreader { spec, context, shards, balance, stagger: Vec::new(), random, refusal: Complaint::default() }.run().await;
 }
 
 impl Spreader {
     async fn run(mut self) {
         loop {
             if self.shards.has_changed().unwrap_or(true) {
-                self.patience.clear();
+                self.stagger.clear();
             }
             let shards = self.shards.borrow_and_update().clone();
             if shards.leaving || self.shards.has_changed().is_err() {
@@ -143,13 +141,13 @@ impl Spreader {
     }
 
     async fn pass_on(&mut self, shards: &Shards, orders: &Orders) {
-        self.patience.resize(orders.patience.len(), None);
+        self.stagger.resize(orders.stagger.len(), None);
         for handle in &shards.handles {
             let Some(number) = handle.name().shard_number() else { continue };
             let at = usize::from(number);
-            let (Some(told), Some(&patience)) = (self.patience.get_mut(at), orders.patience.get(at)) else { continue };
-            if told.replace(patience) != Some(patience) {
-                handle.tell(Command::Patience { patience }).await;
+            let (Some(told), Some(&stagger)) = (self.stagger.get_mut(at), orders.stagger.get(at)) else { continue };
+            if told.replace(stagger) != Some(stagger) {
+                handle.tell(Command::Stagger { by: stagger }).await;
             }
             if orders.hand_over == Some(number) {
                 let cooldown = Balance::cooldown(&self.spec.timing);

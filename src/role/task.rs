@@ -50,11 +50,11 @@ pub struct RoleSpec {
     pub guard: bool,
     /// The app has a health check: nothing is campaigned for before it first succeeds.
     pub app_checked: bool,
-    /// How long it lets others go first, until it is told otherwise ([`Command::Patience`]).
-    pub patience: Duration,
+    /// How long it lets others go first, until it is told otherwise ([`Command::Stagger`]).
+    pub shard_stagger: Duration,
     /// How much later than the first role of its process it does what many would else do at once. Zero where there are
     /// few.
-    pub place: Duration,
+    pub role_stagger: Duration,
     /// Seeds the spreading of wake-ups and retries.
     pub seed: u64,
 }
@@ -115,14 +115,14 @@ pub fn role(spec: RoleSpec, context: RoleContext) -> (RoleHandle, impl Future<Ou
         guard: spec.guard,
         app_checked: spec.app_checked,
         rules: context.store.rules(),
-        place: spec.place,
+        role_stagger: spec.role_stagger,
         seed: spec.seed,
     };
     let now = context.clock.now();
     context.stall.mind(spec.timing.lease_duration());
     let standstills = context.stall.standstills(now);
     let mut election = Election::new(profile, now);
-    election.handle_input(now, Input::Patience { patience: spec.patience });
+    election.handle_input(now, Input::Stagger { by: spec.shard_stagger });
     let first = Snapshot::first(election.view(now), wall_time());
     let (snapshots, seen) = watch::channel(Arc::new(first));
     let (commands, inbox) = mpsc::channel(COMMANDS);
@@ -328,7 +328,9 @@ impl Driver {
                 let _ = done.send(if leads { Ok(()) } else { Err(refused()) });
             }
             Some(Command::HandOver { cooldown }) => self.election.handle_input(now, Input::HandOver { cooldown }),
-            Some(Command::Patience { patience }) => self.election.handle_input(now, Input::Patience { patience }),
+            Some(Command::Stagger { by: shard_stagger }) => {
+                self.election.handle_input(now, Input::Stagger { by: shard_stagger })
+            }
             Some(Command::Drained { done }) => {
                 let drains = self.election.is_draining();
                 self.election.handle_input(now, Input::Drained);

@@ -69,18 +69,18 @@ pub struct Broken {
 /// Where a role stands among those that start with it: how much later than the first it does what many would else do
 /// at once. A command has a timeout, and a thousand in one moment may take longer than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place(Duration);
+struct Stagger(Duration);
 
-impl Place {
+impl Stagger {
     /// How far apart roles stand, where a renewal period is long enough for all of them.
     const STEP: Duration = Duration::from_micros(500);
-    /// So few are no crowd.
-    const CROWD: usize = 50;
+    /// Fewer need not be staggered.
+    const MANY: usize = 50;
 
     /// Of the role that is number `at` of `count`. None is later than a renewal period: together they ask no faster
     /// than they will have to renew.
     fn among(at: usize, count: usize, timing: &Timing) -> Self {
-        if count < Self::CROWD {
+        if count < Self::MANY {
             return Self(Duration::ZERO);
         }
         let nth = |nth: usize| u32::try_from(nth).unwrap_or(u32::MAX);
@@ -149,7 +149,7 @@ impl Team {
         let mut watched: BTreeMap<RoleName, (AppCheck, Vec<RoleHandle>)> = BTreeMap::new();
         let added: Vec<&RoleConfig> = new.iter().filter(|config| !self.running.contains_key(&config.name)).collect();
         for (at, config) in added.iter().enumerate() {
-            let handle = self.start(config, Place::among(at, added.len(), &config.timing));
+            let handle = self.start(config, Stagger::among(at, added.len(), &config.timing));
             if let Some(check) = &config.app_check {
                 let (_, handles) = watched.entry(config.name.role()).or_insert_with(|| (check.clone(), Vec::new()));
                 handles.push(handle);
@@ -171,7 +171,7 @@ impl Team {
         !self.leaving.is_empty()
     }
 
-    fn start(&mut self, config: &RoleConfig, place: Place) -> RoleHandle {
+    fn start(&mut self, config: &RoleConfig, stagger: Stagger) -> RoleHandle {
         self.context.telemetry.metrics().add_role(&config.name);
         let is_shard = config.name.shard_number().is_some();
         let spec = RoleSpec {
@@ -182,8 +182,8 @@ impl Team {
             timing: config.timing,
             guard: self.membership.guard,
             app_checked: config.app_check.is_some(),
-            place: place.0,
-            patience: if is_shard { Balance::patience_at_first(&config.timing) } else { Duration::ZERO },
+            role_stagger: stagger.0,
+            shard_stagger: if is_shard { Balance::stagger_at_first(&config.timing) } else { Duration::ZERO },
             seed: self.entropy.seed(),
         };
         let (handle, task) = role(spec, self.context.clone());
@@ -308,22 +308,22 @@ mod tests {
     use crate::store::memory::MemoryStore;
     use crate::telemetry::{Metrics, Telemetry};
 
-    fn places(count: usize, lease: Duration) -> Vec<Duration> {
+    fn staggers(count: usize, lease: Duration) -> Vec<Duration> {
         let timing = Timing::from_lease(lease).expect("good timings");
-        (0..count).map(|at| Place::among(at, count, &timing).0).collect()
+        (0..count).map(|at| Stagger::among(at, count, &timing).0).collect()
     }
 
     #[test]
     fn many_roles_do_not_start_in_one_moment_and_a_few_do() {
         let lease = Duration::from_secs(15);
         for few in [1, 2, 49] {
-            assert!(places(few, lease).iter().all(Duration::is_zero), "{few}");
+            assert!(staggers(few, lease).iter().all(Duration::is_zero), "{few}");
         }
         for (count, last_ms) in [(50, 25), (1_000, 500)] {
-            let places = places(count, lease);
-            assert!(places[0] > Duration::ZERO, "a role of a crowd knows that it is one");
-            assert!(places.windows(2).all(|two| two[0] < two[1]), "{count}");
-            assert_eq!(places[count - 1].as_millis(), last_ms, "{count}");
+            let staggers = staggers(count, lease);
+            assert!(staggers[0] > Duration::ZERO, "the first one, too, is staggered");
+            assert!(staggers.windows(2).all(|two| two[0] < two[1]), "{count}");
+            assert_eq!(staggers[count - 1].as_millis(), last_ms, "{count}");
         }
     }
 
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn short_leases_are_not_kept_waiting() {
-        let places = places(1_000, Duration::from_millis(300));
-        assert!(places[999] <= Duration::from_millis(100), "{:?}", places[999]);
+        let staggers = staggers(1_000, Duration::from_millis(300));
+        assert!(staggers[999] <= Duration::from_millis(100), "{:?}", staggers[999]);
     }
 }

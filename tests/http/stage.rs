@@ -83,7 +83,7 @@ impl Staged {
             app_checked: false,
             // No listening before the first grant: the store's side is the test's, and knows what it does.
             rules: Rules::NONE,
-            place: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: 1,
         };
         let election = Election::new(profile, clock.now());

@@ -25,8 +25,8 @@ fn replica(identity: &str, store: Arc<dyn LeaseStore>, metrics: &Arc<Metrics>) -
         timing: Timing::from_lease(Duration::from_millis(600)).unwrap(),
         guard: true,
         app_checked: false,
-        patience: Duration::ZERO,
-        place: Duration::ZERO,
+        shard_stagger: Duration::ZERO,
+        role_stagger: Duration::ZERO,
         seed: entropy.seed(),
     };
     let context = RoleContext {

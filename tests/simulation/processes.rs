@@ -132,7 +132,7 @@ impl World {
             guard: true,
             app_checked: false,
             rules: self.scenario.rules,
-            place: of.place,
+            role_stagger: of.place,
             seed,
         };
         let election = Election::new(profile, of.clock.shows(self.now));

@@ -153,8 +153,8 @@ fn run(
                 timing,
                 guard: true,
                 app_checked: false,
-                patience: Duration::ZERO,
-                place: Duration::ZERO,
+                shard_stagger: Duration::ZERO,
+                role_stagger: Duration::ZERO,
                 seed: own_seed,
             };
             let (handle, task) = make_role(spec, context);

@@ -79,7 +79,7 @@ fn profile() -> Profile {
         guard: true,
         app_checked: false,
         rules: Rules::REDIS,
-        place: Duration::ZERO,
+        role_stagger: Duration::ZERO,
         seed: 1,
     }
 }

@@ -42,15 +42,15 @@ impl Election {
         }
     }
 
-    /// When it looks, with the patience that it was told to have.
+    /// When it looks, with the stagger that it was told to have.
     pub(super) fn look_due(&self, candidacy: &Candidacy) -> Mono {
-        candidacy.look_at + self.patience_left(candidacy)
+        candidacy.look_at + self.stagger_left(candidacy)
     }
 
-    /// A campaign without an answer may have been granted: it is asked for again without patience.
-    pub(super) fn patience_left(&self, candidacy: &Candidacy) -> Duration {
+    /// A campaign without an answer may have been granted: it is asked for again without stagger.
+    pub(super) fn stagger_left(&self, candidacy: &Candidacy) -> Duration {
         let has_none = candidacy.pending == Pending::Unanswered || candidacy.waited;
-        if has_none { Duration::ZERO } else { self.patience }
+        if has_none { Duration::ZERO } else { self.shard_stagger }
     }
 
     /// Plans the next look: not before a cooldown is over, and not within a lease of a heartbeat.
@@ -224,7 +224,7 @@ impl Election {
                 self.knowledge.guarded = Some((cause, now + remaining));
                 // Once in between as well: a guard that is due by then (a replica came, R6) begins when somebody asks.
                 let wait = if self.profile.rules.still { remaining.min(timing.listen_span()) } else { remaining };
-                (CampaignOutcome::Guarded, wait + self.profile.place)
+                (CampaignOutcome::Guarded, wait + self.profile.role_stagger)
             }
             CampaignReply::LookAgain { version, span } => {
                 self.knowledge.learn(version, now);
@@ -233,7 +233,7 @@ impl Election {
                 // where it was known already and could not be told (listening).
                 let still = (self.knowledge.known_since().unwrap_or(now) + span).max(self.listen_until);
                 let wait = if still > now { still.since(now) } else { timing.listen_span() / 10 };
-                (CampaignOutcome::Guarded, wait + self.profile.place)
+                (CampaignOutcome::Guarded, wait + self.profile.role_stagger)
             }
             CampaignReply::Divided { token, after } => {
                 self.knowledge.floor = self.knowledge.floor.max(token);
@@ -370,7 +370,7 @@ impl Election {
         let Phase::Candidate(Candidacy { attempt, look_at, .. }) = self.phase else { return };
         if attempt != Attempt::default() {
             self.mistrust_answer();
-            let soon = (now + self.profile.place + self.stagger()).max(self.out_until);
+            let soon = (now + self.profile.role_stagger + self.stagger()).max(self.out_until);
             if let Some(candidacy) = self.candidacy() {
                 candidacy.look_at = look_at.min(soon);
             }

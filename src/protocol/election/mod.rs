@@ -53,7 +53,7 @@ pub struct Profile {
     /// Where a process has many roles, how much later than its first it looks when all of them would in one moment:
     /// after a start, after a period in which none is granted, and when messages may have been missed. Zero where there
     /// are few.
-    pub place: Duration,
+    pub role_stagger: Duration,
     /// Seeds the spreading of wake-ups and retries.
     pub seed: u64,
 }
@@ -102,7 +102,7 @@ pub enum Input {
     HandOver { cooldown: Duration },
     /// From now on wait so much longer before each look, so that others may go first. Nothing changes for a leader, nor
     /// for a campaign without an answer, which may have been granted.
-    Patience { patience: Duration },
+    Stagger { by: Duration },
     /// The process of this session has ended, as its node has seen, and will send nothing more. What its app was told
     /// is good for `promise` from now on at the most, by any clock that is up to 1 % off; then a candidate gives the
     /// lease back in its place. Nothing happens if the session has none. A heartbeat of it refutes this.
@@ -138,7 +138,7 @@ struct Candidacy {
     pending: Pending,
     /// When it campaigns next, unless it hears something better.
     look_at: Mono,
-    /// It has had its patience, and nobody is known to have come first: it has it once for each vacancy. What it knew
+    /// It has had its stagger, and nobody is known to have come first: it has it once for each vacancy. What it knew
     /// at its first look would be too old at its second otherwise (R5 *vanished*), each time anew.
     waited: bool,
     /// How many times in a row a quorum was divided among several.
@@ -253,7 +253,7 @@ pub struct Election {
     knowledge: Knowledge,
     takeover: Takeover,
     /// How much later than it would a candidate looks, to let others go first.
-    patience: Duration,
+    shard_stagger: Duration,
     /// When it last campaigned, or began.
     looked_at: Mono,
     /// No grant is accepted before this without a release (R8).
@@ -278,10 +278,10 @@ impl Election {
         Self {
             leadership: Arc::new(Leadership::new(profile.timing.answer_validity())),
             random: Random::new(profile.seed),
-            phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.place)),
+            phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.role_stagger)),
             knowledge: Knowledge::default(),
             takeover: Takeover::default(),
-            patience: Duration::ZERO,
+            shard_stagger: Duration::ZERO,
             looked_at: now,
             listen_until: if profile.rules.listening { now + profile.timing.listen_span() } else { now },
             out_until: now,
@@ -341,9 +341,9 @@ impl Election {
             // Before anything that is due goes out: it would claim to know what was perhaps missed.
             self.listen_anew(now);
         }
-        if let Input::Patience { patience } = input {
+        if let Input::Stagger { by: shard_stagger } = input {
             // Before as well: what was due may be so no longer.
-            self.patience = patience;
+            self.shard_stagger = shard_stagger;
         }
         // A look that is due would be in vain if another leads. If nobody does, it still is due.
         let hears_first = self.is_candidate() && matches!(input, Input::Heard(_));
@@ -359,7 +359,7 @@ impl Election {
             Input::AppHealth { healthy } => self.app_health(now, healthy),
             Input::Resign { cooldown } => self.resign(now, ReleaseReason::Resigned, cooldown),
             Input::HandOver { cooldown } => self.resign(now, ReleaseReason::Balanced, cooldown),
-            Input::Patience { .. } => {}
+            Input::Stagger { .. } => {}
             Input::Departed { session, promise } => self.departed(now, session, promise),
             Input::Drained => self.drained(now),
             Input::WorkEnded => self.mind_promises(now),
@@ -435,7 +435,7 @@ impl Election {
                         "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
                     );
                     written(State::Guarded, why)
-                } else if !self.patience_left(candidacy).is_zero() {
+                } else if !self.stagger_left(candidacy).is_zero() {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
                 } else if now < self.listen_until && candidacy.attempt != Attempt::default() {
                     because(State::Campaigning, "nobody is known to lead; watching for a lease before the first grant")

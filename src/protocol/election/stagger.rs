@@ -17,7 +17,7 @@ const SPREAD_MAX: Duration = Duration::from_millis(600);
 const ROUND_MIN: Duration = Duration::from_millis(2);
 /// Enough for pauses of hours.
 const DOUBLINGS_MAX: u32 = 24;
-/// The roles of a crowd are renewed at multiples of this, so that those of one moment go out, and are answered,
+/// Staggered roles are renewed at multiples of this, so that those of one moment go out, and are answered,
 /// together: waking up costs as much as a renewal does.
 const RENEWED_TOGETHER: Duration = Duration::from_millis(10);
 
@@ -55,16 +55,16 @@ impl Election {
         }
     }
 
-    /// How long after a grant the first renewal goes out. The roles of a crowd are granted one after the other in a
+    /// How long after a grant the first renewal goes out. Staggered roles are granted one after the other in a
     /// part of a period, and renewed all over it from then on.
     pub(super) fn first_period(&mut self) -> Duration {
         let period = self.profile.timing.renew_period();
-        if self.profile.place.is_zero() { period } else { self.random.between(Duration::ZERO, period) }
+        if self.profile.role_stagger.is_zero() { period } else { self.random.between(Duration::ZERO, period) }
     }
 
-    /// This moment, or, for a role of a crowd, one a little before it at which others are renewed, too.
+    /// This moment, or, for a staggered role, one a little before it at which others are renewed, too.
     pub(super) fn with_others(&self, due: Mono) -> Mono {
-        if self.profile.place.is_zero() {
+        if self.profile.role_stagger.is_zero() {
             return due;
         }
         let together = RENEWED_TOGETHER.min(self.profile.timing.renew_period() / 100);

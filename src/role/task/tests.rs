@@ -125,8 +125,8 @@ async fn standby() -> (Arc<HeldStore>, UnixStream, RoleHandle) {
         timing: Timing::from_lease(LEASE).expect("good timings"),
         guard: true,
         app_checked: false,
-        patience: Duration::ZERO,
-        place: Duration::ZERO,
+        shard_stagger: Duration::ZERO,
+        role_stagger: Duration::ZERO,
         seed: 1,
     };
     let (handle, task) = role(spec, context);

@@ -204,7 +204,7 @@ impl World {
             guard: true,
             app_checked: false,
             rules: Rules::KUBERNETES,
-            place: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: self.rng.u64(..),
         };
         let (clock_offset, clock_ppm) =

@@ -318,7 +318,7 @@ impl World {
             guard: true,
             app_checked: false,
             rules: self.scenario.rules,
-            place: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: self.rng.u64(..),
         };
         let members = self.members.len();

@@ -188,12 +188,12 @@ impl World {
                 guard: true,
                 app_checked: false,
                 rules: Rules::REDIS,
-                place: Duration::ZERO,
+                role_stagger: Duration::ZERO,
                 seed: self.rng.u64(..),
             };
             let mut election = Election::new(profile, local);
             if self.scenario.balanced {
-                election.handle_input(local, Input::Patience { patience: Balance::patience_at_first(&timing()) });
+                election.handle_input(local, Input::Stagger { by: Balance::stagger_at_first(&timing()) });
             }
             elections.push(election);
         }
@@ -395,9 +395,9 @@ impl World {
             return;
         }
         self.timeline.plan(self.now + soon, Happening::Ask { replica, session, round });
-        for (shard, patience) in (0..).zip(orders.patience) {
-            if self.replicas[replica].told[usize::from(shard)].replace(patience) != Some(patience) {
-                self.touch(replica, shard, Some(Input::Patience { patience }));
+        for (shard, stagger) in (0..).zip(orders.stagger) {
+            if self.replicas[replica].told[usize::from(shard)].replace(stagger) != Some(stagger) {
+                self.touch(replica, shard, Some(Input::Stagger { by: stagger }));
             }
         }
         if let Some(shard) = orders.hand_over {

@@ -125,8 +125,8 @@ impl Stage {
             timing,
             guard: true,
             app_checked: false,
-            patience: Duration::ZERO,
-            place: Duration::ZERO,
+            shard_stagger: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: entropy.seed(),
         };
         let context = RoleContext {

@@ -1,9 +1,9 @@
 //! One state, one input, one expectation: the election without a store, a clock or a network.
 
 mod candidate;
-mod crowd;
 mod incumbent;
 mod shards;
+mod stagger;
 mod takeover;
 
 use super::super::ids::StoreTime;
@@ -59,7 +59,7 @@ fn profile() -> Profile {
         guard: true,
         app_checked: false,
         rules: Rules::REDIS,
-        place: Duration::ZERO,
+        role_stagger: Duration::ZERO,
         seed: 7,
     }
 }
