@@ -2,8 +2,8 @@
 //! a replica of another release knows what it reads.
 //!
 //! The shapes below are a stored format, and so are the words of [`Ending`], [`RunFailure`] and [`GapReason`] and the
-//! text of a [`Slot`], which metrics and answers have in common with it: none of them may change under the same version.
-//! The tests hold them against ledgers as they were written before.
+//! text of a [`Slot`], which metrics and answers have in common with it: none of them may change under the same
+//! version. The tests hold them against ledgers as they were written before.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -3,6 +3,7 @@
 
 mod docs;
 mod floors;
+mod glossary;
 mod map;
 mod parts;
 mod rules;
