@@ -43,7 +43,6 @@ pub enum StartError {
     Listen {
         /// Which key names the address.
         section: &'static str,
-        /// The address.
         address: SocketAddr,
         /// What the operating system says.
         error: std::io::Error,
@@ -75,7 +74,6 @@ impl StartError {
 /// What a process needs once, however many replicas it plays.
 #[derive(Clone)]
 pub struct AppContext {
-    /// This machine's clock.
     pub clock: SharedClock,
     /// Whether the process stood still.
     pub stall: Arc<StallWatch>,
@@ -168,17 +166,14 @@ impl Replica {
         self.telemetry.traces().flush().await;
     }
 
-    /// The roles, for asking.
     pub fn roles(&self) -> Roles {
         self.team.roles().clone()
     }
 
-    /// How the store is.
     pub fn health(&self) -> watch::Receiver<StoreHealth> {
         self.health.clone()
     }
 
-    /// The roles' tasks.
     pub fn team(&mut self) -> &mut Team {
         &mut self.team
     }
@@ -350,7 +345,6 @@ impl App {
         Ok(Self { replica, api, telemetry_server, locks, jobs, lease_min, jobs_change: None })
     }
 
-    /// The roles, for asking.
     pub fn roles(&self) -> Roles {
         self.replica.roles()
     }

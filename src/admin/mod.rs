@@ -27,7 +27,6 @@ use crate::telemetry::Metrics;
 /// The life sign of one role's task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Liveness {
-    /// Which role.
     pub role: RoleName,
     /// When its task last went round.
     pub last: Mono,
@@ -51,9 +50,7 @@ impl<F: Fn() -> Vec<Liveness> + Send + Sync + 'static> Progress for F {
 
 /// What the listener tells of.
 pub struct Sources {
-    /// The series.
     pub metrics: Arc<Metrics>,
-    /// Who leads.
     pub roles: Roles,
     /// Whether the store answers.
     pub store: watch::Receiver<StoreHealth>,

@@ -42,7 +42,6 @@ pub struct ApiOptions {
     pub body_timeout: Duration,
     /// Times connections, and the age of the token.
     pub clock: SharedClock,
-    /// Where events go.
     pub telemetry: Telemetry,
 }
 

@@ -33,7 +33,6 @@ const FILE: Section = Section::new(
 /// A configuration that passed every check.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The configuration.
     pub config: Config,
     /// What is doubtful about it: to be logged, not to be refused.
     pub warnings: Vec<ConfigProblem>,

@@ -76,7 +76,6 @@ pub struct Config {
     pub(crate) api: ApiConfig,
     /// The kubelet's and Prometheus's side.
     pub(crate) telemetry: TelemetryConfig,
-    /// Where leases are kept.
     pub(crate) store: StoreConfig,
     /// The roles to campaign for; names are unique. One that is split is not among them, but each of its shards is
     /// (`scheduler/0`, `scheduler/1`, …), all with the same timings and check.

@@ -49,7 +49,6 @@ type Handler = Arc<dyn Fn(Ask) -> Answering + Send + Sync>;
 
 /// A handler: an `async fn` of its part's context and the request. What it returns is dropped when the client is gone.
 pub trait Answers<C>: Send + Sync + 'static {
-    /// Answers one request.
     fn answer(&self, context: Arc<C>, ask: Ask) -> Answering;
 }
 
@@ -86,7 +85,6 @@ impl<C: Send + Sync + 'static> Routes<C> {
         Self { context: Arc::new(context), calls: Vec::new() }
     }
 
-    /// `GET`
     #[must_use]
     pub fn get(self, template: &'static str, handler: impl Answers<C>) -> Self {
         self.at(&[Method::GET], template, handler)
@@ -110,7 +108,6 @@ impl<C: Send + Sync + 'static> Routes<C> {
         self.at(&[Method::PUT], template, handler).mark(|call| call.reads_body = true)
     }
 
-    /// `DELETE`
     #[must_use]
     pub fn delete(self, template: &'static str, handler: impl Answers<C>) -> Self {
         self.at(&[Method::DELETE], template, handler)
@@ -320,7 +317,6 @@ impl Found<'_> {
         self.call.reads_body
     }
 
-    /// Has it answer.
     pub fn answer(self, query: String, headers: HeaderMap, body: Vec<u8>) -> Answering {
         (self.call.handler)(Ask { params: self.params, query, headers, body })
     }

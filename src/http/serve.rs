@@ -58,7 +58,6 @@ impl Default for Limits {
 pub struct Ends {
     /// This side: the listener's address, resolved when it listens on all.
     pub local: SocketAddr,
-    /// The client.
     pub peer: SocketAddr,
 }
 

@@ -144,7 +144,6 @@ impl Allowance {
     }
 }
 
-/// See the module.
 pub(super) struct Events {
     client: Arc<PodClient>,
     clock: SharedClock,

@@ -18,12 +18,10 @@ use crate::protocol::{Leadership, Mono, Promise, RoleName, SessionId, State, Tok
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// The role asked for.
     #[serde(serialize_with = "name")]
     pub role: RoleName,
     /// Whether this replica leads, for `valid_for_ms` from now on.
     pub leader: bool,
-    /// A state word.
     #[serde(serialize_with = "word")]
     pub state: State,
     /// This replica.
@@ -145,7 +143,6 @@ impl RoleHandle {
         Self { shared: Arc::new(Shared { name, identity, clock, leadership, snapshots, commands, heartbeat }) }
     }
 
-    /// The role's name.
     pub fn name(&self) -> &RoleName {
         &self.shared.name
     }

@@ -41,7 +41,6 @@ pub(super) struct SpreadSpec {
     pub role: RoleName,
     /// This start of this process.
     pub session: SessionId,
-    /// The role's timings.
     pub timing: Timing,
     /// Seeds the spreading of requests.
     pub seed: u64,

@@ -41,7 +41,6 @@ pub struct Status {
     /// This replica.
     #[serde(serialize_with = "text")]
     pub identity: Arc<str>,
-    /// A state word.
     #[serde(serialize_with = "word")]
     pub state: State,
     /// Whether this replica leads at this moment. No promise: an app asks `/leader`.

@@ -36,7 +36,6 @@ const PULSE_WITHIN: Duration = Duration::from_secs(30);
 /// What a role's task is made of.
 #[derive(Clone, Debug)]
 pub struct RoleSpec {
-    /// The role.
     pub name: RoleName,
     /// This replica's name for people.
     pub identity: Arc<str>,
@@ -44,7 +43,6 @@ pub struct RoleSpec {
     pub session: SessionId,
     /// Where its campaigns take their attempts from: one for all roles of a session, and for as long as that lives.
     pub attempts: Attempts,
-    /// The role's timings.
     pub timing: Timing,
     /// False for `guard: off`.
     pub guard: bool,
@@ -62,11 +60,8 @@ pub struct RoleSpec {
 /// What all role tasks of a process share.
 #[derive(Clone)]
 pub struct RoleContext {
-    /// Where leases are kept.
     pub store: Arc<dyn LeaseStore>,
-    /// This machine's clock.
     pub clock: SharedClock,
-    /// Where events go.
     pub telemetry: Telemetry,
     /// Whether the process stood still.
     pub stall: Arc<StallWatch>,

@@ -30,7 +30,6 @@ pub struct Membership {
 /// How many roles are told something before others get their turn.
 const AT_ONCE: usize = 64;
 
-/// See the module.
 pub struct Team {
     membership: Membership,
     context: RoleContext,

@@ -23,7 +23,6 @@ pub struct WorkTerm {
     pub clock: SharedClock,
 }
 
-/// See the module.
 pub struct WorkGuard {
     term: WorkTerm,
     changes: Receiver<Arc<Snapshot>>,
@@ -44,7 +43,6 @@ impl WorkGuard {
         Self { term, changes, watch, work, why: "" }
     }
 
-    /// The role's name.
     pub fn role(&self) -> &str {
         self.term.role.name().as_str()
     }

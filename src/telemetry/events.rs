@@ -40,7 +40,6 @@ pub enum SystemEvent {
 /// What happened to a role, for those who listen: [`Telemetry::listen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleEvent {
-    /// Which role.
     pub role: RoleName,
     /// What happened. Never a single attempt ([`Event::Campaigned`], [`Event::Renewed`]).
     pub event: Event,

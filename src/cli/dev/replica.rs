@@ -17,7 +17,6 @@ enum Order {
     Die,
 }
 
-/// A running replica.
 pub struct DevReplica {
     roles: Roles,
     order: watch::Sender<Order>,
@@ -53,7 +52,6 @@ impl DevReplica {
         }
     }
 
-    /// Its roles.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }

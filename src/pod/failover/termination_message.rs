@@ -44,7 +44,6 @@ impl Reach {
 pub(super) struct TerminationMessage {
     /// The UID of the process's pod: in another pod's status this is a copy.
     pub pod: String,
-    /// The process.
     pub session: SessionId,
     /// The longest time for which anybody may act on what it said (R7), or go on with a job that it began; in whole
     /// milliseconds, not zero.

@@ -38,7 +38,6 @@ struct Heartbeat {
 /// How many sessions that the store did not name are remembered.
 const DISBELIEVED: usize = 16;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
     /// The greatest token ever seen (R3).

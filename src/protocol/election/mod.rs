@@ -42,7 +42,6 @@ pub struct Profile {
     pub attempts: Attempts,
     /// Its name for people.
     pub identity: Arc<str>,
-    /// The role's timings.
     pub timing: Timing,
     /// False for `guard: off` (R5).
     pub guard: bool,
@@ -243,7 +242,6 @@ impl Phase {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Election {
     profile: Profile,

@@ -124,7 +124,6 @@ pub enum RunFailure {
 }
 
 impl RunFailure {
-    /// Every one.
     pub const ALL: [Self; 4] = [Self::BackoffLimitExceeded, Self::DeadlineExceeded, Self::Interrupted, Self::Replaced];
 
     /// As it is told, counted and stored.
@@ -149,7 +148,6 @@ pub struct RunAttempt {
     pub term: Token,
     /// That leader, for people.
     pub by: Arc<str>,
-    /// When it was claimed.
     pub claimed: Wall,
     /// How it ended, and when.
     pub end: Option<(Wall, Ending)>,
@@ -171,7 +169,6 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Every one.
     pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Interrupted, Self::Cancelled];
 
     /// As it is told, counted and stored.
@@ -188,11 +185,8 @@ impl Ending {
 /// Slots, one after the other, that had no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Why.
     pub reason: GapReason,
-    /// The first of them.
     pub first: Wall,
-    /// The last of them.
     pub last: Wall,
     /// How many, at least.
     pub count: u64,
@@ -210,7 +204,6 @@ pub enum GapReason {
 }
 
 impl GapReason {
-    /// Every one.
     pub const ALL: [Self; 3] = [Self::Missed, Self::Concurrency, Self::Suspended];
 
     /// As it is told, counted and stored.

@@ -43,7 +43,6 @@ pub trait Round {
     /// The next thing to do; none while answers are out, and after [`RoundStep::Done`].
     fn poll(&mut self) -> Option<RoundStep<Self::Reply>>;
 
-    /// A member's answer.
     fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote);
 
     /// Whether so many have answered that it could have been decided. Whoever carries the questions knows how long that

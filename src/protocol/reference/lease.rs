@@ -24,7 +24,6 @@ use super::guard::Guard;
 /// What a step may know of the server that runs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Server<'a> {
-    /// Its clock.
     pub now: StoreTime,
     /// How long it has been running. Only locks ask.
     pub uptime: Duration,

@@ -24,7 +24,6 @@ impl Revision {
 /// A ledger as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored<B> {
-    /// Its version.
     pub revision: Revision,
     /// What is written in it.
     pub body: B,
@@ -75,7 +74,6 @@ pub struct WriteRequest<B> {
 pub enum WriteReply<B> {
     /// It is written.
     Written {
-        /// The new version.
         revision: Revision,
     },
     /// A later term has opened the ledger: nothing is written.

@@ -18,7 +18,6 @@ pub struct Portion {
 /// A replica's sign of life, and its question who else there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresenceRequest {
-    /// Who.
     pub session: SessionId,
     /// What it says; none when it takes no part (any more): its app is unwell, or it ends.
     pub portion: Option<Portion>,
@@ -29,7 +28,6 @@ pub struct PresenceRequest {
 /// One of those that take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Participant {
-    /// Who.
     pub session: SessionId,
     /// What it last said.
     pub portion: Portion,
@@ -49,7 +47,6 @@ impl Sign {
     }
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Presence(BTreeMap<SessionId, Sign>);
 

@@ -43,7 +43,6 @@ struct Handover {
     left: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Balance {
     session: SessionId,

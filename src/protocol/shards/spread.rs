@@ -15,7 +15,6 @@ struct Share {
     has: usize,
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     targets: Vec<Option<SessionId>>,

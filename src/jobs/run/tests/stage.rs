@@ -87,7 +87,6 @@ impl LeaseStore for Cuttable {
     }
 }
 
-/// See the module.
 pub struct Stage {
     pub role: RoleHandle,
     pub files: TempDir,
@@ -169,7 +168,6 @@ impl Stage {
         within("the attempt ends", attempt(run, &assignment(), term, inbox, || {})).await
     }
 
-    /// Begins an attempt.
     pub fn begin(&self, run: RunConfig) -> Attempt {
         let term = self.term(&run);
         let (orders, inbox) = mpsc::channel(8);

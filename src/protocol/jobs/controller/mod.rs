@@ -151,7 +151,6 @@ struct Live {
     cancelled: Option<RunFailure>,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct JobController {
     profile: JobProfile,
