@@ -53,8 +53,8 @@
 //! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.
 //! * [`LeaseCell`] is the store's side: what one atomic step does to a role's lease and record. The Lua scripts of the
 //!   Redis store are held against it.
-//! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
-//!   does.
+//! * [`lease_object`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease
+//!   object does.
 //! * [`Leadership`] is what an app may be told right now, readable from any thread.
 //! * [`TermGuard`] judges what acts for a term: a command, or a job's run.
 //! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
@@ -161,7 +161,7 @@ pub use quorum::{
     RaiseRequest, ReleaseRound, RenewRound, Round, RoundStep, Seat, Seats, Vote, lists_agree,
 };
 pub use random::Random;
-pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object as observed};
+pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object};
 pub use rules::Rules;
 pub use shards::{
     Balance, Mine, Orders, Participant, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread,

@@ -73,9 +73,7 @@ pub struct WriteRequest<B> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteReply<B> {
     /// It is written.
-    Written {
-        revision: Revision,
-    },
+    Written { revision: Revision },
     /// A later term has opened the ledger: nothing is written.
     Stale {
         /// That term's token.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use baton::protocol::observed::Observation;
+use baton::protocol::lease_object::Observation;
 use baton::protocol::{
     CampaignReply, CampaignRequest, Election, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RequestId,
 };

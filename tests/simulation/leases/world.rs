@@ -1,5 +1,5 @@
 //! Replicas, an API server that keeps one versioned object, the network between them, and what can go wrong with all.
-//! The replicas run the real `Election` and the real decisions of `protocol::observed`; the loop around them (look,
+//! The replicas run the real `Election` and the real decisions of `protocol::lease_object`; the loop around them (look,
 //! decide, write, decide anew) is the adapter's, in small.
 
 use std::cmp::Reverse;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::protocol::observed::{self, Caution, LeaseRecord, Observation, Seen, Source, Step};
+use baton::protocol::lease_object::{self, Caution, LeaseRecord, Observation, Seen, Source, Step};
 use baton::protocol::{
     Action, CampaignReply, Election, Event, Input, Mono, NoReply, Profile, RequestId, Rules, SessionId, Stamped,
     StoreTime, Timing, Token,
@@ -413,14 +413,14 @@ impl World {
         call.decisions += 1;
         let step = match &call.request {
             Request::Campaign(request) => {
-                let step = observed::campaign(&replica.observation, request, Rules::KUBERNETES, (now, wall));
+                let step = lease_object::campaign(&replica.observation, request, Rules::KUBERNETES, (now, wall));
                 reply_as(step.expect("the clock is not that far ahead"), Reply::Campaign)
             }
             Request::Renew(request) => {
-                reply_as(observed::renew(&replica.observation, request, Rules::KUBERNETES, wall), Reply::Renew)
+                reply_as(lease_object::renew(&replica.observation, request, Rules::KUBERNETES, wall), Reply::Renew)
             }
             Request::Release(request) => {
-                reply_as(observed::release(&replica.observation, request, wall), Reply::Release)
+                reply_as(lease_object::release(&replica.observation, request, wall), Reply::Release)
             }
         };
         match step {
@@ -571,7 +571,7 @@ impl World {
         if same || first {
             return;
         }
-        match replica.observation.record().and_then(|record| observed::news(before.as_ref(), record)) {
+        match replica.observation.record().and_then(|record| lease_object::news(before.as_ref(), record)) {
             Some(said) => self.input(at, Input::Heard(said)),
             None => self.input(at, Input::Gap),
         }
