@@ -13,6 +13,7 @@ mod source;
 mod tidy;
 mod traits;
 mod tree;
+mod types;
 mod workflows;
 
 /// Fails with all complaints at once, one a line.
