@@ -18,7 +18,7 @@
 //!
 //! Each rule of `docs/guarantees.md`, the file that keeps it here, the script that does on Redis what the reference
 //! does (`src/store/redis/scripts/`), and one test of many: those whose names begin with the rule's are in
-//! `tests/support/conformance/`, for every store, and in `tests/simulation/holes.rs`, with the rule switched off.
+//! `tests/store/suite/`, for every store, and in `tests/simulation/holes.rs`, with the rule switched off.
 //!
 //! | rule | file | script | test |
 //! |---|---|---|---|
