@@ -38,7 +38,7 @@ const INSTANCE_MAX: usize = 128;
 
 /// One that waits.
 struct Waiting {
-    told: Arc<RoleEvent>,
+    role_event: Arc<RoleEvent>,
     words: Words,
     heard_at: Mono,
     /// RoleEvent apart from the pod's others, so that one that is sent twice is there once.
@@ -184,8 +184,8 @@ impl Events {
             let pause = self.pause(closing);
             tokio::select! {
                 biased;
-                told = heard.recv() => match told {
-                    Ok(told) => self.push(told),
+                role_event = heard.recv() => match role_event {
+                    Ok(role_event) => self.push(role_event),
                     Err(RecvError::Lagged(count)) => self.dropped(KubernetesDrop::Overflow, count),
                     Err(RecvError::Closed) => return,
                 },
@@ -206,9 +206,9 @@ impl Events {
         self.client.telemetry().kubernetes_events_dropped(reason, count);
     }
 
-    fn push(&mut self, told: Arc<RoleEvent>) {
-        let Some(words) = words(&told.role, &told.event) else { return };
-        if matches!(told.event, Event::Guarded { .. }) && !is_due(&mut self.guarded_at, self.clock.now()) {
+    fn push(&mut self, role_event: Arc<RoleEvent>) {
+        let Some(words) = words(&role_event.role, &role_event.event) else { return };
+        if matches!(role_event.event, Event::Guarded { .. }) && !is_due(&mut self.guarded_at, self.clock.now()) {
             return;
         }
         if self.queue.len() == QUEUE {
@@ -216,10 +216,10 @@ impl Events {
             self.dropped(KubernetesDrop::Overflow, 1);
         }
         self.count += 1;
-        let tail = format!(".{:x}.{:x}", told.at.as_microsecond(), self.count);
+        let tail = format!(".{:x}.{:x}", role_event.at.as_microsecond(), self.count);
         let head: String = self.pod.name.chars().take(NAME_MAX - tail.len()).collect();
         let name = format!("{}{tail}", head.trim_end_matches(['.', '-']));
-        self.queue.push_back(Waiting { told, words, heard_at: self.clock.now(), name });
+        self.queue.push_back(Waiting { role_event, words, heard_at: self.clock.now(), name });
     }
 
     async fn write_first(&mut self, closing: bool) {
@@ -260,7 +260,7 @@ impl Events {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": event.name, "namespace": self.client.namespace()},
-            "eventTime": format!("{:.6}", event.told.at),
+            "eventTime": format!("{:.6}", event.role_event.at),
             "reportingController": "baton.dev/sidecar",
             "reportingInstance": instance,
             "regarding": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": uid},

@@ -130,7 +130,7 @@ pub struct RoleHandle {
 }
 
 impl RoleHandle {
-    /// The outside of a role whose inside holds the other ends: the driver's, or a test's.
+    /// The outside of a role whose inside holds the other ends: the task's, or a test's.
     pub fn new(
         name: RoleName,
         identity: Arc<str>,
@@ -211,7 +211,7 @@ impl RoleHandle {
         snapshot.view.holder.as_ref().filter(|(_, until)| now < *until).map(|(name, _)| Arc::clone(name))
     }
 
-    /// What the driver published last. Its state may be behind the deadline; [`Self::answer`] is not.
+    /// What the task published last. Its state may be behind the deadline; [`Self::answer`] is not.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.shared.snapshots.borrow())
     }
@@ -233,7 +233,7 @@ impl RoleHandle {
         let _ = changes.wait_for(|snapshot| snapshot.index > index).await;
     }
 
-    /// Hands the role over and stays out for `cooldown` (the driver's default when absent). Returns when the drain has
+    /// Hands the role over and stays out for `cooldown` (the task's default when absent). Returns when the drain has
     /// begun.
     ///
     /// # Errors
@@ -283,7 +283,7 @@ impl RoleHandle {
         let known_holder = view.holder.as_ref().filter(|(_, until)| now < *until).map(|(name, _)| Arc::clone(name));
         match (leads, view.state) {
             (true, _) => (State::Leading, Some(Arc::clone(&self.shared.identity)), None),
-            // The deadline has passed and the driver has not said so yet: the deadline is right.
+            // The deadline has passed and the task has not said so yet: the deadline is right.
             (false, State::Leading) => {
                 (State::Campaigning, None, Some("the lease ran out before it could be renewed".to_owned()))
             }

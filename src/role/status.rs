@@ -68,7 +68,7 @@ pub struct Status {
     pub changes: Arc<[StateChange]>,
 }
 
-/// What the driver published last.
+/// What the task published last.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The election's view.

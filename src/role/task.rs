@@ -71,7 +71,7 @@ pub struct RoleContext {
 type Answer = (Input, Option<String>);
 type Reply = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-struct Driver {
+struct Task {
     name: RoleName,
     election: Election,
     context: RoleContext,
@@ -131,7 +131,7 @@ pub fn role(spec: RoleSpec, context: RoleContext) -> (RoleHandle, impl Future<Ou
         commands,
         Arc::clone(&heartbeat),
     );
-    let mut driver = Driver {
+    let mut task = Task {
         news: context.store.listen_but(&spec.name, spec.session),
         name: spec.name,
         election,
@@ -150,10 +150,10 @@ pub fn role(spec: RoleSpec, context: RoleContext) -> (RoleHandle, impl Future<Ou
         logged: None,
         refusal: Complaint::default(),
     };
-    (handle, async move { driver.run().await })
+    (handle, async move { task.run().await })
 }
 
-impl Driver {
+impl Task {
     async fn run(&mut self) {
         loop {
             let now = self.context.clock.now();

@@ -68,24 +68,24 @@ struct Notification {
 
 struct Followed {
     role: RoleHandle,
-    told: Option<Notification>,
+    last: Option<Notification>,
     /// Its entry in [`Feed::times`].
     look_at: Option<Mono>,
 }
 
 impl Followed {
     fn is_due(&self, now: Mono, view: EventView) -> bool {
-        let Some(told) = self.told else { return true };
-        self.role.snapshot().index != told.index
-            || told.repeat_at.is_some_and(|at| at <= now && self.is_worth_repeating(&told, view))
-            || (told.leader && !self.role.leads())
-            || (told.named && !told.leader && self.holder_until().is_none_or(|until| until <= now))
+        let Some(last) = self.last else { return true };
+        self.role.snapshot().index != last.index
+            || last.repeat_at.is_some_and(|at| at <= now && self.is_worth_repeating(&last, view))
+            || (last.leader && !self.role.leads())
+            || (last.named && !last.leader && self.holder_until().is_none_or(|until| until <= now))
     }
 
-    fn is_worth_repeating(&self, told: &Notification, view: EventView) -> bool {
+    fn is_worth_repeating(&self, last: &Notification, view: EventView) -> bool {
         match view {
             EventView::Answers => true,
-            EventView::Status => self.role.status().until != told.until,
+            EventView::Status => self.role.status().until != last.until,
         }
     }
 
@@ -96,16 +96,16 @@ impl Followed {
 
     /// When to look at it though nothing changes.
     fn next_look(&self, now: Mono, view: EventView) -> Option<Mono> {
-        let told = self.told?;
+        let last = self.last?;
         match view {
-            EventView::Answers => told.repeat_at.or_else(|| self.holder_until().filter(|_| told.named)),
+            EventView::Answers => last.repeat_at.or_else(|| self.holder_until().filter(|_| last.named)),
             EventView::Status => Some(now + STATUS_REPEAT),
         }
     }
 
     /// Its part of what the client has been told.
     fn digest(&self) -> u64 {
-        self.told.map_or(0, |told| digest(self.role.name().as_str(), told.index, told.since))
+        self.last.map_or(0, |last| digest(self.role.name().as_str(), last.index, last.since))
     }
 }
 
@@ -209,8 +209,8 @@ impl Feed {
             while old.front().is_some_and(|old| old.role.name() < role.name()) {
                 old.pop_front();
             }
-            let known = old.front().filter(|old| old.role.is_same(&role)).and_then(|old| old.told);
-            self.followed.push(Followed { role, told: known, look_at: None });
+            let known = old.front().filter(|old| old.role.is_same(&role)).and_then(|old| old.last);
+            self.followed.push(Followed { role, last: known, look_at: None });
         }
         (self.times, self.due) = Default::default();
         self.digest = self.followed.iter().map(Followed::digest).fold(0, u64::wrapping_add);
@@ -283,17 +283,17 @@ impl Feed {
     fn tell_next(&mut self) -> Option<ServerEvent> {
         let at = self.due.pop_front()?;
         let (role, clock) = (&self.followed[at].role, &self.context.clock);
-        let (told, event) = match self.view {
+        let (last, event) = match self.view {
             EventView::Answers => {
                 let answer = role.answer();
-                (told(&answer, clock.now()), ServerEvent::default().event("role").json_data(&answer))
+                (notification(&answer, clock.now()), ServerEvent::default().event("role").json_data(&answer))
             }
             EventView::Status => {
                 let status = role.status();
                 (shown(&status, clock.now()), ServerEvent::default().event("status").json_data(&status))
             }
         };
-        self.note(at, told);
+        self.note(at, last);
         self.look_later(at, self.now());
         // Only the last one of several carries the identifier: a client that breaks off before it has not heard of all
         // of them, and shall hear them again. Texts and numbers can always be written.
@@ -302,9 +302,9 @@ impl Feed {
     }
 
     /// What the client is told of a role.
-    fn note(&mut self, at: usize, told: Notification) {
+    fn note(&mut self, at: usize, last: Notification) {
         let before = self.followed[at].digest();
-        self.followed[at].told = Some(told);
+        self.followed[at].last = Some(last);
         self.digest = self.digest.wrapping_sub(before).wrapping_add(self.followed[at].digest());
     }
 
@@ -332,7 +332,7 @@ impl Feed {
     }
 }
 
-fn told(answer: &Answer, now: Mono) -> Notification {
+fn notification(answer: &Answer, now: Mono) -> Notification {
     let repeat_at = answer.valid_for_ms.map(|ms| now + (Duration::from_millis(ms) / 2).max(REPEAT_MIN));
     let named = answer.holder.is_some();
     Notification { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at, until: None }

@@ -1,4 +1,4 @@
-//! The driver over a store whose news come through a socket and some tasks, as those of a real one do.
+//! The task over a store whose news come through a socket and some tasks, as those of a real one do.
 
 use parking_lot::Mutex;
 use std::io::Write;
