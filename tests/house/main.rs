@@ -5,6 +5,7 @@ mod docs;
 mod floors;
 mod glossary;
 mod map;
+mod optimisations;
 mod parts;
 mod rules;
 mod scripts;
