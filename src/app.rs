@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::admin::{self, Pulse, Sources};
+use crate::admin::{self, Liveness, Sources};
 use crate::api::{self, ApiOptions};
 use crate::base::clock::{BootClock, SharedClock, wall_time};
 use crate::base::process::{Entropy, Exit, StallWatch};
@@ -25,8 +25,8 @@ use crate::config::{
 use crate::http::{ListenerThread, Router};
 use crate::jobs::{self, JobService};
 use crate::locks::{self, LockService, LockSettings};
-use crate::pod::{Departures, Extras, Will};
-use crate::role::{self, Membership, Roles, Surroundings, Team};
+use crate::pod::{Extras, Failover, TerminationMessageFile};
+use crate::role::{self, Membership, RoleContext, Roles, Team};
 use crate::store::redis::SetupError;
 use crate::store::{LedgerStore, LockStore, ShortestLease, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
@@ -42,7 +42,6 @@ pub enum StartError {
     Listen {
         /// Which key names the address.
         section: &'static str,
-        /// The address.
         address: SocketAddr,
         /// What the operating system says.
         error: std::io::Error,
@@ -73,14 +72,13 @@ impl StartError {
 
 /// What a process needs once, however many replicas it plays.
 #[derive(Clone)]
-pub struct Ground {
-    /// This machine's clock.
+pub struct AppContext {
     pub clock: SharedClock,
     /// Whether the process stood still.
     pub stall: Arc<StallWatch>,
 }
 
-impl Ground {
+impl AppContext {
     /// The real clock, watched for standstills. Must be called inside a tokio runtime.
     pub fn real() -> Self {
         let clock: SharedClock = Arc::new(BootClock);
@@ -102,14 +100,14 @@ pub struct Replica {
     next: Option<(Config, LiveChanges)>,
     extras: Option<Extras>,
     /// What is left behind for the case that this process ends without a word.
-    will: Option<Will>,
+    termination_message: Option<TerminationMessageFile>,
     /// Who looks whether others have.
-    departures: Option<Departures>,
+    failover: Option<Failover>,
 }
 
 impl Replica {
     /// Starts to campaign for the roles of `config` in this store.
-    pub async fn start(config: Config, store: &Opened, ground: &Ground) -> Self {
+    pub async fn start(config: Config, store: &Opened, context: &AppContext) -> Self {
         let metrics = Arc::new(Metrics::new(wall_time()));
         let traces = Traces::from_env(&config.identity);
         let telemetry = Telemetry::new(Arc::clone(&metrics)).with_traces(traces);
@@ -118,11 +116,11 @@ impl Replica {
             metrics.store_members(&members.borrow());
             tokio::spawn(count_members(members.clone(), metrics));
         }
-        let surroundings = Surroundings {
+        let of_roles = RoleContext {
             store: Arc::clone(&store.leases),
-            clock: Arc::clone(&ground.clock),
+            clock: Arc::clone(&context.clock),
             telemetry: telemetry.clone(),
-            stall: Arc::clone(&ground.stall),
+            stall: Arc::clone(&context.stall),
         };
         let mut entropy = Entropy::from_system();
         let session = entropy.session();
@@ -130,16 +128,17 @@ impl Replica {
         let (identity, presence) = (Arc::clone(&config.identity), store.presence.clone());
         let membership = Membership { identity, session, guard, presence };
         // Before it campaigns: whoever leads has left it.
-        let will = Will::leave(&config, session);
-        let departures = Departures::start(&config, &ground.clock, entropy.seed());
+        let termination_message = TerminationMessageFile::leave(&config, session);
+        let failover = Failover::start(&config, &context.clock, entropy.seed());
         tokio::spawn(tell_health(StoreUse::Leases, store_health, telemetry.clone()));
         // Before the roles, whose first events it is to hear.
-        let extras = Extras::start(&config, &ground.clock, &telemetry, Entropy::from_system());
-        let mut team = Team::new(membership, surroundings, entropy);
+        let extras = Extras::start(&config, &context.clock, &telemetry, Entropy::from_system());
+        let mut team = Team::new(membership, of_roles, entropy);
         team.change(&[], &config.roles, config.default_role.clone()).await;
         team.settle();
-        let clock = Arc::clone(&ground.clock);
-        let replica = Self { config, telemetry, clock, health, team, next: None, extras, will, departures };
+        let clock = Arc::clone(&context.clock);
+        let replica =
+            Self { config, telemetry, clock, health, team, next: None, extras, termination_message, failover };
         replica.show();
         replica
     }
@@ -147,8 +146,8 @@ impl Replica {
     /// Shows the roles as they are configured now in Kubernetes, and looks after those who lead them, where that is
     /// switched on.
     fn show(&self) {
-        if let Some(departures) = &self.departures {
-            departures.follow(self.team.roles());
+        if let Some(failover) = &self.failover {
+            failover.follow(self.team.roles());
         }
         if let Some(extras) = &self.extras {
             extras.follow(&self.config.roles, self.team.roles());
@@ -167,17 +166,14 @@ impl Replica {
         self.telemetry.traces().flush().await;
     }
 
-    /// The roles, for asking.
     pub fn roles(&self) -> Roles {
         self.team.roles().clone()
     }
 
-    /// How the store is.
     pub fn health(&self) -> watch::Receiver<StoreHealth> {
         self.health.clone()
     }
 
-    /// The roles' tasks.
     pub fn team(&mut self) -> &mut Team {
         &mut self.team
     }
@@ -197,7 +193,9 @@ impl Replica {
             self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
             return false;
         }
-        if let Some(Err(error)) = self.will.as_mut().map(|will| will.cover(&new)) {
+        if let Some(Err(error)) =
+            self.termination_message.as_mut().map(|termination_message| termination_message.cover(&new))
+        {
             let problem = format!("the termination message for kubernetes.fastFailover cannot be written: {error}");
             self.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec![problem] });
             return false;
@@ -317,12 +315,12 @@ impl App {
     ///
     /// # Errors
     /// [`StartError::Listen`] when an address is taken, [`StartError::System`].
-    pub async fn build(config: Config, stores: Stores, ground: &Ground) -> Result<Self, StartError> {
+    pub async fn build(config: Config, stores: Stores, context: &AppContext) -> Result<Self, StartError> {
         let api_listener = bind("api.listen", config.api.listen)?;
         let telemetry_listener = bind("telemetry.listen", config.telemetry.listen)?;
         let token = config.api.token.clone();
         let Stores { opened, own, lease_min } = stores;
-        let replica = Replica::start(config, &opened, ground).await;
+        let replica = Replica::start(config, &opened, context).await;
         for (of, health) in own {
             replica.telemetry.metrics().own_store_up(of, *health.borrow() == StoreHealth::Up);
             tokio::spawn(tell_health(of, health, replica.telemetry.clone()));
@@ -343,7 +341,6 @@ impl App {
         Ok(Self { replica, api, telemetry_server, locks, jobs, lease_min, jobs_change: None })
     }
 
-    /// The roles, for asking.
     pub fn roles(&self) -> Roles {
         self.replica.roles()
     }
@@ -479,15 +476,15 @@ fn bind(section: &'static str, address: SocketAddr) -> Result<TcpListener, Start
 
 fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<ListenerThread, StartError> {
     let roles = replica.roles();
-    let pulse = |role: &crate::role::RoleHandle| {
+    let liveness = |role: &crate::role::RoleHandle| {
         let (last, within, knows_state) = role.heartbeat().read();
-        Pulse { role: role.name().clone(), last, within, knows_state }
+        Liveness { role: role.name().clone(), last, within, knows_state }
     };
     let sources = Sources {
         metrics: Arc::clone(replica.telemetry.metrics()),
         roles: replica.roles(),
         store: replica.health(),
-        progress: Arc::new(move || roles.all().iter().map(pulse).collect::<Vec<_>>()),
+        progress: Arc::new(move || roles.all().iter().map(liveness).collect::<Vec<_>>()),
         clock: Arc::clone(&replica.clock),
         limits: admin::default_limits(),
     };
@@ -563,11 +560,11 @@ pub async fn run(path: PathBuf, loaded: Loaded, environment: Arc<Environment>) -
         tracing::warn!("{}", warning.in_file(&path.display().to_string()));
     }
     crate::base::process::raise_file_limit();
-    let ground = Ground::real();
+    let context = AppContext::real();
     let watcher = Watcher::new(&path, environment, &loaded);
     let config = loaded.config;
-    let store = open_stores(&config, &ground.clock)?;
-    let app = App::build(config, store, &ground).await?;
+    let store = open_stores(&config, &context.clock)?;
+    let app = App::build(config, store, &context).await?;
     let roles: Vec<String> = app.roles().all().iter().map(|role| role.name().to_string()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), roles = roles.join(","), "baton runs");
     let changes = watcher.every(Watcher::PERIOD).map_err(|error| StartError::System { what: "a thread", error })?;

@@ -13,7 +13,7 @@ use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
     Attempt, CampaignReply, CampaignRequest, Candidate, KnownRecord, ReleaseRequest, RoleName, SessionId, Timing, Token,
 };
-use baton::role::{RoleHandle, RoleSpec, Surroundings, role};
+use baton::role::{RoleContext, RoleHandle, RoleSpec, role};
 use baton::store::LeaseStore;
 use baton::store::redis::RedisStore;
 use baton::telemetry::{Metrics, Telemetry};
@@ -36,7 +36,7 @@ const QUIET: Duration = Duration::from_millis(200);
 /// A runtime on a thread of its own, which ends when this is dropped.
 struct Worker {
     runtime: Handle,
-    surroundings: (SharedClock, Arc<StallWatch>),
+    context: (SharedClock, Arc<StallWatch>),
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -53,7 +53,7 @@ impl Worker {
             // An error means that the worker was dropped: the same.
             let _ = runtime.block_on(stopped);
         });
-        Self { runtime: handle, surroundings: (clock, stall), stop: Some(stop), thread: Some(thread) }
+        Self { runtime: handle, context: (clock, stall), stop: Some(stop), thread: Some(thread) }
     }
 }
 
@@ -192,13 +192,12 @@ impl Crew {
         self.seed += 1;
         let (seed, config, timing) = (self.seed, self.config(), self.timing);
         let worker = &self.workers[at % self.workers.len()];
-        let ((clock, stall), tell) = (worker.surroundings.clone(), self.tell.clone());
+        let ((clock, stall), tell) = (worker.context.clone(), self.tell.clone());
         let starting = worker.runtime.spawn(async move {
             let store = RedisStore::connect(&config, timing.lease_duration(), seed).expect("a good URL");
             let metrics = Arc::new(Metrics::new(wall_time()));
             metrics.add_role(&name());
-            let surroundings =
-                Surroundings { store: Arc::new(store), clock, telemetry: Telemetry::new(metrics), stall };
+            let context = RoleContext { store: Arc::new(store), clock, telemetry: Telemetry::new(metrics), stall };
             let spec = RoleSpec {
                 name: name(),
                 identity: Arc::from(format!("candidate-{seed}")),
@@ -207,11 +206,11 @@ impl Crew {
                 timing,
                 guard: true,
                 app_checked: false,
-                patience: Duration::ZERO,
-                place: Duration::ZERO,
+                shard_stagger: Duration::ZERO,
+                role_stagger: Duration::ZERO,
                 seed,
             };
-            let (handle, task) = role(spec, surroundings);
+            let (handle, task) = role(spec, context);
             let task = tokio::spawn(task).abort_handle();
             tokio::spawn(wait_beside(handle.clone(), at, tell));
             Member { handle, task }

@@ -42,11 +42,11 @@ renew one after the other within a renewal period | `role/team.rs`, `protocol/el
 | 1,000 roles: ≤ 24 MiB | what is counted of a role is plain numbers, made into series family by family at each \
 scrape; a registry of them takes 19 MB, and 12 MB more at each scrape | `telemetry/roles.rs` | 190 |
 | `/events` with 16 streams: ≤ 5 % more | a stream looks at a role only when it has changed or its answer is due | \
-`api/events.rs` | 100 |
+`role/http/events.rs` | 100 |
 | handover p50 ≤ 1.4 ms | the release leaves before whoever asked for it is answered; a vacancy of less than 5 ms is \
-told to nobody | `role/driver.rs` | 30 |
+told to nobody | `role/task.rs` | 30 |
 | at rest ≤ 0.3 % of a core | what ticks does so on the steps of tokio's timers; a standby is woken by heartbeats \
-alone | `base/process.rs`, `role/driver.rs` | 100 |
+alone | `base/process.rs`, `role/task.rs` | 100 |
 | `/leader` ≥ 0.85 of bare hyper, binary ≤ 12 MiB | built for size, but for the crates that each poll passes through \
 | `Cargo.toml` | 15 |
 ";

@@ -26,8 +26,7 @@ use crate::telemetry::Metrics;
 
 /// The life sign of one role's task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pulse {
-    /// Which role.
+pub struct Liveness {
     pub role: RoleName,
     /// When its task last went round.
     pub last: Mono,
@@ -40,20 +39,18 @@ pub struct Pulse {
 /// Where the life signs come from. Called on the listener's own thread, so it must not wait for a role's task.
 pub trait Progress: Send + Sync + 'static {
     /// One for each role that runs.
-    fn pulses(&self) -> Vec<Pulse>;
+    fn liveness(&self) -> Vec<Liveness>;
 }
 
-impl<F: Fn() -> Vec<Pulse> + Send + Sync + 'static> Progress for F {
-    fn pulses(&self) -> Vec<Pulse> {
+impl<F: Fn() -> Vec<Liveness> + Send + Sync + 'static> Progress for F {
+    fn liveness(&self) -> Vec<Liveness> {
         self()
     }
 }
 
 /// What the listener tells of.
 pub struct Sources {
-    /// The series.
     pub metrics: Arc<Metrics>,
-    /// Who leads.
     pub roles: Roles,
     /// Whether the store answers.
     pub store: watch::Receiver<StoreHealth>,

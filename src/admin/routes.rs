@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Pulse, Sources};
+use super::{Liveness, Sources};
 use crate::http::{Ask, Content, Door, Problem, ProblemKind, Response, Router, Routes, document, json};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
@@ -103,17 +103,17 @@ struct Stuck {
 async fn livez(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
     let now = context.sources.clock.now();
     let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let is_stuck = |pulse: &Pulse| now.since(pulse.last) > pulse.within;
+    let is_stuck = |liveness: &Liveness| now.since(liveness.last) > liveness.within;
     let stuck: Vec<_> = context
         .sources
         .progress
-        .pulses()
+        .liveness()
         .iter()
-        .filter(|pulse| is_stuck(pulse))
-        .map(|pulse| Stuck {
-            role: pulse.role.to_string(),
-            silent_for_ms: ms(now.since(pulse.last)),
-            allowed_ms: ms(pulse.within),
+        .filter(|liveness| is_stuck(liveness))
+        .map(|liveness| Stuck {
+            role: liveness.role.to_string(),
+            silent_for_ms: ms(now.since(liveness.last)),
+            allowed_ms: ms(liveness.within),
         })
         .collect();
     Ok(verdict(stuck.is_empty(), &Live { alive: stuck.is_empty(), stuck }))
@@ -127,8 +127,8 @@ struct Ready {
 
 async fn readyz(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
     let mut reasons = Vec::new();
-    let pulses = context.sources.progress.pulses();
-    if pulses.is_empty() {
+    let liveness = context.sources.progress.liveness();
+    if liveness.is_empty() {
         reasons.push("no role runs yet".to_owned());
     }
     // Whoever leads is found without the stores that locks or jobs have for themselves, and there is nothing that this
@@ -141,8 +141,8 @@ async fn readyz(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
     if let (StoreHealth::Down { reason }, false) = (health, context.store_reached.load(Ordering::Relaxed)) {
         reasons.push(format!("the store was not reached yet: {reason}"));
     }
-    let unsettled = pulses.iter().filter(|pulse| !pulse.knows_state);
-    reasons.extend(unsettled.map(|pulse| format!("role {} does not know its state yet", pulse.role)));
+    let unsettled = liveness.iter().filter(|liveness| !liveness.knows_state);
+    reasons.extend(unsettled.map(|liveness| format!("role {} does not know its state yet", liveness.role)));
     Ok(verdict(reasons.is_empty(), &Ready { ready: reasons.is_empty(), reasons }))
 }
 

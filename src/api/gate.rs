@@ -12,7 +12,7 @@ use hyper::{Request, Version};
 
 use super::token::TokenCheck;
 use super::{browser, page};
-use crate::http::{Ends, Guard, Problem, ProblemKind};
+use crate::http::{AccessCheck, Ends, Problem, ProblemKind};
 
 const HTTP_PORT: u16 = 80;
 
@@ -27,7 +27,7 @@ impl Gate {
     }
 }
 
-impl Guard for Gate {
+impl AccessCheck for Gate {
     fn check(&self, request: &Request<Incoming>, ends: Ends) -> Result<(), Problem> {
         let (headers, path) = (request.headers(), request.uri().path());
         let is_ours = |host: &str| is_ours(host, ends);

@@ -42,7 +42,6 @@ pub struct ApiOptions {
     pub body_timeout: Duration,
     /// Times connections, and the age of the token.
     pub clock: SharedClock,
-    /// Where events go.
     pub telemetry: Telemetry,
 }
 
@@ -76,6 +75,6 @@ pub fn spawn(listener: std::net::TcpListener, router: Router, options: ApiOption
 pub async fn serve(listener: TcpListener, router: Router, options: ApiOptions, shutdown: impl Future<Output = ()>) {
     let ApiOptions { token, limits, body_timeout, clock, telemetry } = options;
     let token = token.map(|secret| TokenCheck::new(secret, Arc::clone(&clock), telemetry));
-    let door = Door::new(router, limits, clock).with_body_timeout(body_timeout).guarded(Gate::new(token));
+    let door = Door::new(router, limits, clock).with_body_timeout(body_timeout).checked_by(Gate::new(token));
     door.serve(listener, shutdown).await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
-use super::{App, Ground, open_stores};
+use super::{App, AppContext, open_stores};
 use crate::base::process::Exit;
 use crate::config::{Config, Environment, Watcher};
 
@@ -38,10 +38,10 @@ async fn the_store_goes_by_the_lease_of_a_removed_role_until_it_has_drained() {
     let changes = Watcher::new(&path, environment, &loaded).every(Duration::from_millis(20)).unwrap();
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     (loaded.config.api.listen, loaded.config.telemetry.listen) = (any_port, any_port);
-    let ground = Ground::real();
-    let stores = open_stores(&loaded.config, &ground.clock).unwrap();
+    let context = AppContext::real();
+    let stores = open_stores(&loaded.config, &context.clock).unwrap();
     let lease_min = stores.lease_min.clone();
-    let app = App::build(loaded.config, stores, &ground).await.unwrap();
+    let app = App::build(loaded.config, stores, &context).await.unwrap();
     let removed = app.roles().get("fast").unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(app.run(None, Some(changes), stopped));

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::protocol::Dice;
+use crate::protocol::Random;
 
 /// Each pause is between half of a limit and the limit, which grows from pause to pause. Seeded: randomness is handed
 /// in, so that replicas differ and a run can be repeated.
 #[derive(Debug)]
 pub struct Backoff {
-    dice: Dice,
+    random: Random,
     least: Duration,
     limit: Duration,
     factor: u32,
@@ -17,7 +17,7 @@ pub struct Backoff {
 impl Backoff {
     /// The first limit is `least`.
     pub const fn new(seed: u64, least: Duration) -> Self {
-        Self { dice: Dice::new(seed), least, limit: least, factor: 2 }
+        Self { random: Random::new(seed), least, limit: least, factor: 2 }
     }
 
     /// The limit grows by this factor instead of 2.
@@ -40,7 +40,7 @@ impl Backoff {
     pub fn next(&mut self, most: Duration) -> Duration {
         let limit = self.limit.min(most.max(self.least));
         self.limit = limit.saturating_mul(self.factor);
-        self.dice.between(limit / 2, limit)
+        self.random.between(limit / 2, limit)
     }
 }
 

@@ -9,7 +9,6 @@ use crate::protocol::Mono;
 
 /// A source of moments. Production has one ([`BootClock`]); tests may bring their own.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Now.
     fn now(&self) -> Mono;
 }
 

@@ -26,7 +26,6 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The number.
     pub const fn code(self) -> u8 {
         match self {
             Self::Well => 0,

@@ -70,7 +70,6 @@ impl<N: Lossy> Subscribers<N> {
         subscription
     }
 
-    /// Tells all of them.
     pub fn tell(&mut self, message: &N) {
         self.0.iter_mut().for_each(|publisher| publisher.tell(message.clone()));
     }

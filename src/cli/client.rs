@@ -100,7 +100,6 @@ struct ProblemAnswer {
 
 /// A whole answer.
 pub struct Reply {
-    /// Who gave it.
     address: String,
     pub status: StatusCode,
     pub body: Bytes,
@@ -127,7 +126,6 @@ pub struct Api {
 }
 
 impl Api {
-    /// Asks.
     pub async fn get(&self, path: &str) -> Result<Reply, ClientError> {
         self.whole(Method::GET, path, String::new()).await
     }

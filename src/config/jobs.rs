@@ -8,7 +8,7 @@ use super::runs::{self, RUN, RunConfig};
 use super::section::{Group, Key, Or, Reader, Section, key, required};
 use super::value::{Count, Flag, Form, LABEL, List, Span, Text, Words};
 use crate::base::duration;
-use crate::protocol::jobs::{Backoff, CatchUp, Concurrency, HistoryLimits, JobName, JobPolicy, OnInterrupt};
+use crate::protocol::jobs::{BackoffPolicy, CatchUp, Concurrency, HistoryLimits, JobName, JobPolicy, OnInterrupt};
 use crate::protocol::{RoleName, Timing};
 use crate::schedule::{Schedule, ScheduleError};
 
@@ -208,7 +208,7 @@ fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {
     }
 }
 
-fn backoff(s: &Reader<'_>, limit: u32) -> Backoff {
+fn backoff(s: &Reader<'_>, limit: u32) -> BackoffPolicy {
     let max = s.given(&MAX);
     let initial = s.given(&INITIAL).unwrap_or_else(|| max.map_or(INITIAL.kind.1, |max| max.min(INITIAL.kind.1)));
     let max = max.unwrap_or(MAX_USUAL.max(initial));
@@ -216,5 +216,5 @@ fn backoff(s: &Reader<'_>, limit: u32) -> Backoff {
         let most = duration::write(BACKOFF_LONGEST);
         s.at(&MAX).problem(format!("is {max:?}; it must be between initial, {initial:?}, and {most}"));
     }
-    Backoff { limit, initial, max }
+    BackoffPolicy { limit, initial, max }
 }

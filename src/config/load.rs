@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::redis::Kept;
 use super::section::{Checks, Reader, Section, schema_of};
 use super::tree::{self, Positions};
-use super::{Config, ConfigError, Environment, Problem, agree, jobs, listeners, locks, pod, roles, store, watch};
+use super::{Config, ConfigError, ConfigProblem, Environment, agree, jobs, listeners, locks, pod, roles, store, watch};
 
 /// A larger file is not a configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -33,10 +33,9 @@ const FILE: Section = Section::new(
 /// A configuration that passed every check.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The configuration.
     pub config: Config,
     /// What is doubtful about it: to be logged, not to be refused.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ConfigProblem>,
     /// The secret and certificate files that it names.
     pub files: Vec<PathBuf>,
     /// Those of `files` whose content changed since the configuration was last loaded. Empty on the first load.
@@ -76,7 +75,7 @@ pub fn check_text(text: &str, file: &str, environment: &Environment) -> Result<L
     let config = config(&checks.top(&node, &FILE));
     let mut found = checks.into_found();
     // Stable, so that problems of one place stay in the order in which they were found.
-    let place = |problem: &Problem| (problem.line, problem.column);
+    let place = |problem: &ConfigProblem| (problem.line, problem.column);
     found.problems.sort_by_key(place);
     found.warnings.sort_by_key(place);
     found.files.sort();
@@ -136,26 +135,26 @@ pub(super) fn check_bytes(bytes: &[u8], path: &Path, environment: &Environment) 
         }
         Err(error) => {
             let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-            let problem = Problem::of_file("is not UTF-8 here; save the file as UTF-8".to_owned());
-            Err(ConfigError::single(path, Problem { line: Some(line), ..problem }))
+            let problem = ConfigProblem::of_file("is not UTF-8 here; save the file as UTF-8".to_owned());
+            Err(ConfigError::single(path, ConfigProblem { line: Some(line), ..problem }))
         }
     }
 }
 
 /// The content of a configuration file.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
-    let cannot = |error: std::io::Error| Problem::of_file(format!("the file cannot be read: {error}"));
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, ConfigProblem> {
+    let cannot = |error: std::io::Error| ConfigProblem::of_file(format!("the file cannot be read: {error}"));
     // A named pipe would be waited for, and a device never ends.
     let about = std::fs::metadata(path).map_err(cannot)?;
     if !about.is_file() {
-        return Err(Problem::of_file("is not a regular file; name the configuration file itself".to_owned()));
+        return Err(ConfigProblem::of_file("is not a regular file; name the configuration file itself".to_owned()));
     }
     // Room for one byte more, so that one read has it all and the next finds its end: this is done every two seconds.
     let mut bytes = Vec::with_capacity(usize::try_from(about.len().min(FILE_BYTES_MAX)).unwrap_or_default() + 1);
     let file = std::fs::File::open(path).map_err(cannot)?;
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Problem::of_file("the file is larger than 1 MiB, which no configuration is".to_owned()));
+        return Err(ConfigProblem::of_file("the file is larger than 1 MiB, which no configuration is".to_owned()));
     }
     Ok(bytes)
 }

@@ -49,7 +49,7 @@ pub use listeners::{ApiConfig, LogConfig, LogFormat, LogLevel, TelemetryConfig};
 pub use load::{Loaded, check_text, schema};
 pub use locks::{LOCK_LEASE_MIN, LocksConfig};
 pub use pod::{DOMAIN, ExtrasConfig, PodConfig, dotted, is_object_name, role_label};
-pub use problem::{ConfigError, Problem};
+pub use problem::{ConfigError, ConfigProblem};
 pub use quorum::{QuorumConfig, Required};
 pub use redis::{AckMode, RedisConfig, Replication, TlsConfig};
 pub use redis_url::server_of;
@@ -76,7 +76,6 @@ pub struct Config {
     pub(crate) api: ApiConfig,
     /// The kubelet's and Prometheus's side.
     pub(crate) telemetry: TelemetryConfig,
-    /// Where leases are kept.
     pub(crate) store: StoreConfig,
     /// The roles to campaign for; names are unique. One that is split is not among them, but each of its shards is
     /// (`scheduler/0`, `scheduler/1`, …), all with the same timings and check.

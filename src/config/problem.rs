@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// One thing that is wrong, or, among warnings, doubtful. Holds no secret and no value of an environment variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The way to the value, such as `roles[1].leaseDuration`; empty for the file as a whole.
     pub path: String,
     /// The line, from one. None when it has no place in the file.
@@ -16,7 +16,7 @@ pub struct Problem {
     pub message: String,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// A problem of the whole file.
     pub(super) fn of_file(message: String) -> Self {
         Self { path: String::new(), line: None, column: None, message }
@@ -39,7 +39,7 @@ impl Problem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     pub(super) file: String,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
     /// How many more there were.
     left_out: usize,
     /// The secret and certificate files that the refused configuration names.
@@ -50,14 +50,14 @@ pub struct ConfigError {
 const PROBLEMS_MAX: usize = 100;
 
 impl ConfigError {
-    pub(super) fn new(file: String, mut problems: Vec<Problem>, files: Vec<PathBuf>) -> Self {
+    pub(super) fn new(file: String, mut problems: Vec<ConfigProblem>, files: Vec<PathBuf>) -> Self {
         let left_out = problems.len().saturating_sub(PROBLEMS_MAX);
         problems.truncate(PROBLEMS_MAX);
         Self { file, problems, left_out, files }
     }
 
     /// The problems in the order of the file: at least one, and all of them up to a hundred.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
 
@@ -66,7 +66,7 @@ impl ConfigError {
         &self.file
     }
 
-    pub(super) fn single(file: &Path, problem: Problem) -> Self {
+    pub(super) fn single(file: &Path, problem: ConfigProblem) -> Self {
         Self::new(file.display().to_string(), vec![problem], Vec::new())
     }
 }

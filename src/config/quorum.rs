@@ -226,7 +226,7 @@ fn count(list: &Reader<'_>, count: usize, which: &str) {
 fn distinct(members: &[Reader<'_>]) {
     let server = |member: &Reader<'_>| match member.at(&URL).node? {
         Node::Text { text, .. } => redis_url::server(text),
-        _ => None,
+        Node::Null | Node::Bool(_) | Node::Number(_) | Node::List(_) | Node::Map(_) | Node::Tagged => None,
     };
     let servers: Vec<Option<(String, u16)>> = members.iter().map(server).collect();
     for (index, (member, server)) in members.iter().zip(&servers).enumerate() {

@@ -58,10 +58,11 @@ impl Kind for RedisUrl {
 /// Everything that is wrong with it.
 pub(super) fn inspect(text: &str) -> Result<UrlFacts, Vec<String>> {
     let url = Url::parse(text).map_err(|error| {
-        vec![match error {
-            ParseError::RelativeUrlWithoutBase => format!("is not a URL: it has no scheme; {EXAMPLE}"),
+        vec![if error == ParseError::RelativeUrlWithoutBase {
+            format!("is not a URL: it has no scheme; {EXAMPLE}")
+        } else {
             // The error's own words name a part of a URL, never its text.
-            _ => format!("is not a URL: {error}; {EXAMPLE}, with special characters of a password percent-encoded"),
+            format!("is not a URL: {error}; {EXAMPLE}, with special characters of a password percent-encoded")
         }]
     })?;
     let Some((deployment, tls)) = scheme(url.scheme()) else {

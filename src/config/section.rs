@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use super::environment::Environment;
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::tree::{Node, Path, Positions};
 
 /// The parts of the schema that others refer to.
@@ -278,8 +278,8 @@ pub(super) struct Checks<'e> {
 pub(super) struct Found {
     /// What has a problem already.
     bad: BTreeSet<Path>,
-    pub(super) problems: Vec<Problem>,
-    pub(super) warnings: Vec<Problem>,
+    pub(super) problems: Vec<ConfigProblem>,
+    pub(super) warnings: Vec<ConfigProblem>,
     /// The secret and certificate files that the configuration names.
     pub(super) files: Vec<PathBuf>,
 }
@@ -289,7 +289,7 @@ impl<'e> Checks<'e> {
         let checks = Self { environment, positions, found: RefCell::default() };
         for duplicate in &checks.positions.duplicates {
             let mut found = checks.found.borrow_mut();
-            found.problems.push(Problem {
+            found.problems.push(ConfigProblem {
                 path: duplicate.path.to_string(),
                 line: Some(duplicate.again.line),
                 column: Some(duplicate.again.column),
@@ -307,9 +307,9 @@ impl<'e> Checks<'e> {
         found.bad.insert(path.clone());
     }
 
-    fn located(&self, path: &Path, message: String) -> Problem {
+    fn located(&self, path: &Path, message: String) -> ConfigProblem {
         let at = self.positions.find(path);
-        Problem { path: path.to_string(), line: at.map(|at| at.line), column: at.map(|at| at.column), message }
+        ConfigProblem { path: path.to_string(), line: at.map(|at| at.line), column: at.map(|at| at.column), message }
     }
 
     /// Fills the environment in, everywhere. A text that cannot be expanded is reported.

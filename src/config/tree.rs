@@ -10,7 +10,7 @@ use std::fmt;
 use saphyr_parser::{Event, Marker, Parser, Span, StrInput};
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 
 /// More values than any configuration has, few enough that a file full of aliases cannot fill the memory.
 const VALUES_MAX: usize = 100_000;
@@ -121,9 +121,9 @@ impl From<Marker> for Position {
 ///
 /// # Errors
 /// The first thing that is wrong with the syntax; a parser cannot know what follows it.
-pub(super) fn parse(text: &str) -> Result<Node, Problem> {
+pub(super) fn parse(text: &str) -> Result<Node, ConfigProblem> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#') || line.trim() == "---") {
-        return Err(Problem::of_file("the file is empty: it needs at least `store` and `roles`".to_owned()));
+        return Err(ConfigProblem::of_file("the file is empty: it needs at least `store` and `roles`".to_owned()));
     }
     let budget = Cell::new(VALUES_MAX);
     NodeSeed { budget: &budget }.deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|error| {
@@ -138,11 +138,11 @@ fn within(text: &str, at: Position) -> Position {
     if at.line > last { Position { line: last, column: 1 } } else { at }
 }
 
-fn explain(text: &str, error: &str, at: Option<Position>) -> Problem {
-    let problem = |at: Option<Position>, message: String| Problem {
+fn explain(text: &str, error: &str, at: Option<Position>) -> ConfigProblem {
+    let problem = |at: Option<Position>, message: String| ConfigProblem {
         line: at.map(|at| at.line),
         column: at.map(|at| at.column),
-        ..Problem::of_file(message)
+        ..ConfigProblem::of_file(message)
     };
     if error.contains("more than one document") {
         let separator = text.lines().enumerate().filter(|(_, line)| line.starts_with("---")).last();
@@ -296,6 +296,7 @@ impl<'t> Indexer<'t> {
         if depth > DEPTH_MAX {
             return None;
         }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the parser's events: the others have nothing inside")]
         match event {
             Event::MappingStart(..) => self.entries(&mut spot, path, depth)?,
             Event::SequenceStart(..) => self.items(&mut spot, path, depth)?,
@@ -307,6 +308,7 @@ impl<'t> Indexer<'t> {
     fn entries(&mut self, spot: &mut Spot, path: &Path, depth: usize) -> Option<()> {
         loop {
             let (key_event, key_span) = self.next()?;
+            #[expect(clippy::wildcard_enum_match_arm, reason = "the parser's events: a key that is no text")]
             let key = match &key_event {
                 Event::MappingEnd => return Some(()),
                 Event::Scalar(text, ..) => Some(text.as_ref().to_owned()),

@@ -30,7 +30,7 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Refuses requests before anything else looks at them.
-pub trait Guard: Send + Sync + 'static {
+pub trait AccessCheck: Send + Sync + 'static {
     /// Whether a request on this connection may be answered.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ pub trait Guard: Send + Sync + 'static {
 /// A listener's way in.
 pub struct Door {
     router: Router,
-    guard: Option<Box<dyn Guard>>,
+    access: Option<Box<dyn AccessCheck>>,
     limits: Limits,
     body_timeout: Duration,
     clock: SharedClock,
@@ -50,13 +50,13 @@ pub struct Door {
 impl Door {
     /// To all that the router has, within these limits; `clock` times connections.
     pub fn new(router: Router, limits: Limits, clock: SharedClock) -> Self {
-        Self { router, guard: None, limits, body_timeout: BODY_TIMEOUT, clock }
+        Self { router, access: None, limits, body_timeout: BODY_TIMEOUT, clock }
     }
 
-    /// With this guard before it.
+    /// With this access before it.
     #[must_use]
-    pub fn guarded(mut self, guard: impl Guard) -> Self {
-        self.guard = Some(Box::new(guard));
+    pub fn checked_by(mut self, access: impl AccessCheck) -> Self {
+        self.access = Some(Box::new(access));
         self
     }
 
@@ -70,13 +70,13 @@ impl Door {
     /// Serves until `shutdown` completes; then waiting handlers are told, and after `limits.grace` at the most every
     /// connection is closed.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
-        let Self { router, guard, limits, body_timeout, clock } = self;
-        let (router, guard) = (Arc::new(router), Arc::new(guard));
+        let Self { router, access, limits, body_timeout, clock } = self;
+        let (router, access) = (Arc::new(router), Arc::new(access));
         let service = TowerToHyperService::new(warp::service(filter(Arc::clone(&router), body_timeout)));
         let make_service = |ends| {
-            let (service, guard) = (service.clone(), Arc::clone(&guard));
+            let (service, access) = (service.clone(), Arc::clone(&access));
             // Boxed: hyper keeps room for an answer in every connection, whether one is on its way or not.
-            service_fn(move |request| match check(guard.as_deref(), &request, ends) {
+            service_fn(move |request| match check(access.as_deref(), &request, ends) {
                 Ok(()) => Box::pin(service.call(request)) as Sending,
                 Err(problem) => Box::pin(ready(Ok(sent(Err(problem))))),
             })
@@ -91,8 +91,8 @@ impl Door {
 
 type Sending = Pin<Box<dyn Future<Output = Result<warp::reply::Response, Infallible>> + Send>>;
 
-fn check(guard: Option<&dyn Guard>, request: &Request<Incoming>, ends: Ends) -> Result<(), Problem> {
-    guard.map_or(Ok(()), |guard| guard.check(request, ends))?;
+fn check(access: Option<&dyn AccessCheck>, request: &Request<Incoming>, ends: Ends) -> Result<(), Problem> {
+    access.map_or(Ok(()), |access| access.check(request, ends))?;
     // CONNECT names a host and no path. warp's path filters panic on that, and a panic ends the process.
     if request.uri().path_and_query().is_none() {
         return Err(Problem::new(ProblemKind::UnknownPath, "this is no proxy: a path is wanted"));

@@ -3,7 +3,7 @@
 //!
 //! * [`serve`]: accepts, bounds and watches connections, and ends within a bound.
 //! * [`Limits`]: what one client may cost.
-//! * [`Door`]: a request on its way to its handler, and a [`Guard`] before that.
+//! * [`Door`]: a request on its way to its handler, and a [`AccessCheck`] before that.
 //! * [`Router`], [`Routes`]: which handler that is. Parts bring their own; none lives here.
 //! * [`ListenerThread`]: where a listener runs.
 //! * [`Response`]: an answer; [`json`], [`no_content`] and [`read_body`] are the shape of most.
@@ -29,7 +29,7 @@ mod values;
 pub use warp::sse::Event as ServerEvent;
 
 pub use answer::{BoxError, Content, Response, answer, document, json, no_content};
-pub use door::{BODY_BYTES_MAX, BODY_TIMEOUT, Door, Guard};
+pub use door::{AccessCheck, BODY_BYTES_MAX, BODY_TIMEOUT, Door};
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use router::{Answering, Answers, Ask, Found, Router, Routes, Stopping, wants_page};
 pub use serve::{Ends, Limits, serve};

@@ -181,12 +181,10 @@ impl Problem {
         self.with("retry_after_ms", ms.into())
     }
 
-    /// Its kind.
     pub fn kind(&self) -> ProblemKind {
         self.kind
     }
 
-    /// The JSON object.
     pub fn to_json(&self) -> Bytes {
         let (r#type, status, title) = self.kind.describe();
         let known = self.known.as_deref();
@@ -196,7 +194,6 @@ impl Problem {
         serde_json::to_vec(&shape).map(Bytes::from).unwrap_or_default()
     }
 
-    /// The whole response.
     pub fn into_response(self) -> Response {
         let mut response = Response::new(Content::Whole(self.to_json()));
         *response.status_mut() = self.kind.status();

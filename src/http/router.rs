@@ -49,7 +49,6 @@ type Handler = Arc<dyn Fn(Ask) -> Answering + Send + Sync>;
 
 /// A handler: an `async fn` of its part's context and the request. What it returns is dropped when the client is gone.
 pub trait Answers<C>: Send + Sync + 'static {
-    /// Answers one request.
     fn answer(&self, context: Arc<C>, ask: Ask) -> Answering;
 }
 
@@ -86,7 +85,6 @@ impl<C: Send + Sync + 'static> Routes<C> {
         Self { context: Arc::new(context), calls: Vec::new() }
     }
 
-    /// `GET`
     #[must_use]
     pub fn get(self, template: &'static str, handler: impl Answers<C>) -> Self {
         self.at(&[Method::GET], template, handler)
@@ -110,7 +108,6 @@ impl<C: Send + Sync + 'static> Routes<C> {
         self.at(&[Method::PUT], template, handler).mark(|call| call.reads_body = true)
     }
 
-    /// `DELETE`
     #[must_use]
     pub fn delete(self, template: &'static str, handler: impl Answers<C>) -> Self {
         self.at(&[Method::DELETE], template, handler)
@@ -171,13 +168,13 @@ enum Segment {
 }
 
 /// All that is answered at the paths of one template.
-struct Place {
+struct Endpoint {
     template: &'static str,
     segments: Vec<Segment>,
     calls: Vec<Call>,
 }
 
-impl Place {
+impl Endpoint {
     fn new(template: &'static str) -> Self {
         let segments = template.trim_start_matches('/').split('/').map(|segment| {
             match segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
@@ -247,7 +244,7 @@ impl Stopping {
 /// All that a listener answers.
 pub struct Router {
     /// In this order: the first one that fits is meant.
-    places: Vec<Place>,
+    endpoints: Vec<Endpoint>,
     /// What is said to who asks for something else.
     hint: &'static str,
     stop: watch::Sender<bool>,
@@ -256,19 +253,19 @@ pub struct Router {
 impl Router {
     /// Nothing yet. `hint` tells those who ask for something else what there is.
     pub fn new(hint: &'static str) -> Self {
-        Self { places: Vec::new(), hint, stop: watch::Sender::new(false) }
+        Self { endpoints: Vec::new(), hint, stop: watch::Sender::new(false) }
     }
 
     /// Answers these, too. Of two templates that a path fits, the one that was mounted first is meant.
     #[must_use]
     pub fn mount<C>(mut self, routes: Routes<C>) -> Self {
         for (template, call) in routes.calls {
-            let known = self.places.iter().position(|place| place.template == template);
-            let at = known.unwrap_or(self.places.len());
+            let known = self.endpoints.iter().position(|endpoint| endpoint.template == template);
+            let at = known.unwrap_or(self.endpoints.len());
             if known.is_none() {
-                self.places.push(Place::new(template));
+                self.endpoints.push(Endpoint::new(template));
             }
-            let calls = &mut self.places[at].calls;
+            let calls = &mut self.endpoints[at].calls;
             calls.insert(if call.is_page { 0 } else { calls.len() }, call);
         }
         self
@@ -276,7 +273,7 @@ impl Router {
 
     /// Every template with its methods, as `Allow` lists them.
     pub fn list(&self) -> Vec<(&'static str, String)> {
-        self.places.iter().map(|place| (place.template, place.allow())).collect()
+        self.endpoints.iter().map(|endpoint| (endpoint.template, endpoint.allow())).collect()
     }
 
     /// For handlers that wait for something.
@@ -294,15 +291,17 @@ impl Router {
     /// # Errors
     /// [`ProblemKind::UnknownPath`], [`ProblemKind::MethodNotAllowed`]
     pub fn find(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Found<'_>, Problem> {
-        let Some((place, params)) = self.places.iter().find_map(|place| Some((place, place.params(path)?))) else {
+        let Some((endpoint, params)) =
+            self.endpoints.iter().find_map(|endpoint| Some((endpoint, endpoint.params(path)?)))
+        else {
             let shown: String = path.chars().take(100).collect();
             let detail = format!("there is nothing at {shown:?}; {}", self.hint);
             return Err(Problem::new(ProblemKind::UnknownPath, detail));
         };
         let is_meant = |call: &&Call| call.method == *method && (!call.is_page || wants_page(headers));
-        match place.calls.iter().find(is_meant) {
+        match endpoint.calls.iter().find(is_meant) {
             Some(call) => Ok(Found { call, params }),
-            None => Err(Problem::method_not_allowed(&place.allow())),
+            None => Err(Problem::method_not_allowed(&endpoint.allow())),
         }
     }
 }
@@ -318,7 +317,6 @@ impl Found<'_> {
         self.call.reads_body
     }
 
-    /// Has it answer.
     pub fn answer(self, query: String, headers: HeaderMap, body: Vec<u8>) -> Answering {
         (self.call.handler)(Ask { params: self.params, query, headers, body })
     }

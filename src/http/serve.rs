@@ -58,7 +58,6 @@ impl Default for Limits {
 pub struct Ends {
     /// This side: the listener's address, resolved when it listens on all.
     pub local: SocketAddr,
-    /// The client.
     pub peer: SocketAddr,
 }
 
@@ -108,11 +107,11 @@ pub async fn serve<S, B>(
                     let Some(ends) = prepare(&stream, peer) else { continue };
                     if open.has_room(&limits, &clock) {
                         let activity = Activity::new(Arc::clone(&clock));
-                        let place = Place::take(&open, Arc::clone(&activity));
+                        let slot = ConnectionSlot::take(&open, Arc::clone(&activity));
                         let conversation = converse(stream, make_service(ends), limits, activity);
                         tasks.spawn(async move {
                             conversation.await;
-                            drop(place);
+                            drop(slot);
                         });
                     } else if refusals.len() < REFUSALS_MAX {
                         let detail = format!("{} connections are open, as many as may be", limits.connections);
@@ -261,18 +260,18 @@ impl Open {
 }
 
 /// One place among the open connections, given back on drop.
-struct Place {
+struct ConnectionSlot {
     open: Arc<Open>,
     id: u64,
 }
 
-impl Place {
+impl ConnectionSlot {
     fn take(open: &Arc<Open>, activity: Arc<Activity>) -> Self {
         Self { open: Arc::clone(open), id: open.add(activity) }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.open.lock().connections.remove(&self.id);
     }

@@ -1,9 +1,9 @@
 //! The store of ledgers, typed: it is asked for ledgers here, and keeps them as JSON, with a version in front, so that
 //! a replica of another release knows what it reads.
 //!
-//! The shapes below are a stored format, and so are the words of [`Ending`], [`Failure`] and [`GapReason`] and the text
-//! of a [`Slot`], which metrics and answers have in common with it: none of them may change under the same version. The
-//! tests hold them against ledgers as they were written before.
+//! The shapes below are a stored format, and so are the words of [`Ending`], [`RunFailure`] and [`GapReason`] and the
+//! text of a [`Slot`], which metrics and answers have in common with it: none of them may change under the same
+//! version. The tests hold them against ledgers as they were written before.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,8 +18,8 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
-    Attempt, Ending, Failure, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, Slot, Stored, Suspension, Wall,
-    WriteReply, WriteRequest,
+    Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, RunAttempt, RunFailure, Slot, Stored, Suspension,
+    Wall, WriteReply, WriteRequest,
 };
 use crate::store::{JobNews, LedgerStore, StoreError, timed};
 use crate::telemetry::{StoreCommand, Telemetry};
@@ -161,7 +161,7 @@ struct RunShape {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<Wall>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    attempts: Vec<Attempt>,
+    attempts: Vec<RunAttempt>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -171,11 +171,11 @@ enum PhaseShape {
     Running,
     Waiting { until: Wall },
     Succeeded,
-    Failed(#[serde(with = "Why")] Failure),
+    Failed(#[serde(with = "Why")] RunFailure),
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Attempt")]
+#[serde(remote = "RunAttempt")]
 struct AttemptShape {
     #[serde(rename = "n")]
     number: u32,
@@ -221,7 +221,7 @@ macro_rules! stored {
 
 stored! {
     Ledger as LedgerShape, Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape,
-    Attempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text, Failure as Text,
+    RunAttempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text, RunFailure as Text,
     GapReason as Text,
 }
 
@@ -267,15 +267,15 @@ impl Text {
 /// Why a run failed, beside its phase.
 #[derive(Serialize, Deserialize)]
 struct Why {
-    why: Failure,
+    why: RunFailure,
 }
 
 impl Why {
-    fn serialize<S: Serializer>(why: &Failure, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(why: &RunFailure, serializer: S) -> Result<S::Ok, S::Error> {
         Serialize::serialize(&Self { why: *why }, serializer)
     }
 
-    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Failure, D::Error> {
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RunFailure, D::Error> {
         <Self as Deserialize>::deserialize(deserializer).map(|Self { why }| why)
     }
 }
@@ -329,8 +329,8 @@ mod tests {
         decode(&job(), text)
     }
 
-    fn attempt(number: u32, end: Option<Ending>) -> Attempt {
-        Attempt {
+    fn attempt(number: u32, end: Option<Ending>) -> RunAttempt {
+        RunAttempt {
             number,
             token: Token::new(70 + u64::from(number)).unwrap(),
             term: Token::new(70).unwrap(),
@@ -348,10 +348,10 @@ mod tests {
             Phase::Running,
             Phase::Waiting { until: at(9_000) },
             Phase::Succeeded,
-            Phase::Failed(Failure::BackoffLimitExceeded),
-            Phase::Failed(Failure::DeadlineExceeded),
-            Phase::Failed(Failure::Interrupted),
-            Phase::Failed(Failure::Replaced),
+            Phase::Failed(RunFailure::BackoffLimitExceeded),
+            Phase::Failed(RunFailure::DeadlineExceeded),
+            Phase::Failed(RunFailure::Interrupted),
+            Phase::Failed(RunFailure::Replaced),
         ];
         let mut ledger = Ledger::new("0 2 * * *|UTC".to_owned(), true, at(500));
         for (n, phase) in (1..).zip(phases) {
@@ -401,7 +401,7 @@ mod tests {
         let stored = |words: serde_json::Result<String>| words.unwrap().replace(['[', ']', '"'], "");
         assert_eq!(stored(serde_json::to_string(&Ending::ALL)), "succeeded,failed,interrupted,cancelled");
         let failures = "backoff_limit_exceeded,deadline_exceeded,interrupted,replaced";
-        assert_eq!(stored(serde_json::to_string(&Failure::ALL)), failures);
+        assert_eq!(stored(serde_json::to_string(&RunFailure::ALL)), failures);
         assert_eq!(stored(serde_json::to_string(&GapReason::ALL)), "missed,skipped,suspended");
     }
 

@@ -17,8 +17,8 @@ use crate::base::clock::{SharedClock, wall_time};
 use crate::base::{Backoff, Complaint, Turn};
 use crate::config::RunConfig;
 use crate::protocol::jobs::{
-    Ending, Failure, JobAction, JobController, JobInput, JobName, JobPolicy, JobProfile, JobRequestId, Ledger, Moment,
-    RunId, Slot, Timetable, Wall, WriteRequest,
+    Ending, JobAction, JobController, JobInput, JobName, JobPolicy, JobProfile, JobRequestId, Ledger, Moment,
+    RunFailure, RunId, Slot, Timetable, Wall, WriteRequest,
 };
 use crate::protocol::{Grace, Mono, State, Token};
 use crate::role::{RoleHandle, Snapshot, WorkTerm};
@@ -312,12 +312,12 @@ impl Task {
         });
     }
 
-    fn cancel(&mut self, key: AttemptKey, why: Failure) {
+    fn cancel(&mut self, key: AttemptKey, why: RunFailure) {
         let reason = match why {
-            Failure::DeadlineExceeded => CancelReason::Deadline,
-            Failure::Replaced => CancelReason::Replaced,
+            RunFailure::DeadlineExceeded => CancelReason::Deadline,
+            RunFailure::Replaced => CancelReason::Replaced,
             // A later leader has the job, or its runs are over: they end as those of a job that is gone.
-            Failure::Interrupted | Failure::BackoffLimitExceeded => CancelReason::Removed,
+            RunFailure::Interrupted | RunFailure::BackoffLimitExceeded => CancelReason::Removed,
         };
         self.send_order(key, Order::Cancel(reason));
     }

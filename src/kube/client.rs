@@ -161,7 +161,6 @@ impl KubeClient {
         Ok(Watch::new(events.boxed(), object.name, seconds))
     }
 
-    /// The server's version.
     pub async fn version(&self) -> Result<String, Failure> {
         let what = Object { resource: Resource::LEASES, name: "version" };
         let request = |_| Request::get("/version").body(Vec::new()).map_err(RequestError::BuildRequest);

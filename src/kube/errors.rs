@@ -97,6 +97,7 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     /// It got no answer, or a watch was answered with a status that is no success.
     pub fn failed(&self, error: &kube::Error) -> Failure {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum: the others tell of themselves")]
         match error {
             kube::Error::Api(status) => self.judge(status.code, status, None),
             kube::Error::Auth(error) => {

@@ -38,7 +38,6 @@ pub enum Change<T> {
     Gone(T),
 }
 
-/// See the module.
 pub struct Watch<T> {
     events: BoxStream<'static, Result<WatchEvent<T>, kube::Error>>,
     name: String,

@@ -12,7 +12,7 @@ use super::release::cancel_later;
 use super::service::{Granted, LockService, PAUSE_MAX, Refusal};
 use super::waiters::Waiter;
 use crate::base::Backoff;
-use crate::protocol::{AcquireReply, AcquireRequest, Dice, LockGrant, LockId, LockName, Mono, Queueing, valid_span};
+use crate::protocol::{AcquireReply, AcquireRequest, LockGrant, LockId, LockName, Mono, Queueing, Random, valid_span};
 use crate::store::StoreError;
 use crate::telemetry::{AcquireOutcome, LockEvent, StoreCommand};
 
@@ -110,7 +110,7 @@ struct Acquisition {
     begun: Mono,
     wait: Duration,
     backoff: Backoff,
-    dice: Dice,
+    random: Random,
     /// The store may know of it.
     has_asked: bool,
     /// A request got no answer: it may still arrive.
@@ -137,9 +137,9 @@ impl Acquisition {
             guard: service.settings.guard,
             names: want.names,
         };
-        let (begun, backoff, dice) = (service.now(), service.backoff(), service.dice());
+        let (begun, backoff, random) = (service.now(), service.backoff(), service.random());
         let waiter = Arc::new(Waiter::new(request));
-        Self { service, waiter, begun, wait: want.wait, backoff, dice, has_asked: false, unsure: false }
+        Self { service, waiter, begun, wait: want.wait, backoff, random, has_asked: false, unsure: false }
     }
 
     fn request(&self) -> &AcquireRequest {
@@ -229,7 +229,7 @@ impl Acquisition {
                 Step::End(Err(Refusal::PermitsDiffer { name, permits }))
             }
             Ok(AcquireReply::Guarded { remaining }) => {
-                let after = remaining + self.dice.between(Duration::ZERO, SPREAD);
+                let after = remaining + self.random.between(Duration::ZERO, SPREAD);
                 Step::Again { after, otherwise: Refusal::Guarded { remaining } }
             }
             Ok(AcquireReply::Held { name, holder, ahead }) => {
@@ -239,12 +239,12 @@ impl Acquisition {
                 let after = match ahead {
                     0 => {
                         let until_end = holder.as_ref().map_or(LOOK_FIRST, |holder| holder.remaining);
-                        (until_end + self.dice.between(Duration::from_millis(1), SPREAD)).min(LOOK_FIRST)
+                        (until_end + self.random.between(Duration::from_millis(1), SPREAD)).min(LOOK_FIRST)
                     }
                     // Should those before have died, their tickets go after a while without anybody being woken.
                     _ => {
                         let later = LOOK_FIRST.saturating_mul(ahead).min(LOOK_MAX);
-                        self.dice.between(later * 4 / 5, later)
+                        self.random.between(later * 4 / 5, later)
                     }
                 };
                 let waited = self.request().queueing != Queueing::No;

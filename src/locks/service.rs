@@ -19,7 +19,7 @@ use super::waiters::Waiters;
 use crate::base::Backoff;
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
-use crate::protocol::{Dice, LockHolder, LockId, LockInsight, LockName, Mono, SessionId, Token};
+use crate::protocol::{LockHolder, LockId, LockInsight, LockName, Mono, Random, SessionId, Token};
 use crate::store::{LockStore, StoreError, timed};
 use crate::telemetry::{StoreCommand, Telemetry};
 
@@ -277,8 +277,8 @@ impl LockService {
         self.entropy.lock().lock_id()
     }
 
-    pub(super) fn dice(&self) -> Dice {
-        Dice::new(self.entropy.lock().seed())
+    pub(super) fn random(&self) -> Random {
+        Random::new(self.entropy.lock().seed())
     }
 
     /// Pauses between tries, for [`Backoff::next`] up to [`PAUSE_MAX`].

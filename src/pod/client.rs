@@ -14,7 +14,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// What may be wrong apart from the rest: a kind, what is done (empty: all of it), and the object.
 pub(super) type Subject = (KubernetesKind, &'static str, String);
 
-/// See the module.
 pub(super) struct PodClient {
     api: KubeClient,
     /// The pod's, which everything is written in.

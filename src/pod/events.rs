@@ -20,7 +20,7 @@ use crate::base::clock::SharedClock;
 use crate::config::PodConfig;
 use crate::kube::{Denial, Failure, Object, Resource, Verb};
 use crate::protocol::{Event, LossReason, Mono, ReleaseReason, RoleName};
-use crate::telemetry::{KubernetesDrop, KubernetesKind, Told};
+use crate::telemetry::{KubernetesDrop, KubernetesKind, RoleEvent};
 
 /// How many may wait.
 const QUEUE: usize = 32;
@@ -38,10 +38,10 @@ const INSTANCE_MAX: usize = 128;
 
 /// One that waits.
 struct Waiting {
-    told: Arc<Told>,
+    role_event: Arc<RoleEvent>,
     words: Words,
     heard_at: Mono,
-    /// Told apart from the pod's others, so that one that is sent twice is there once.
+    /// RoleEvent apart from the pod's others, so that one that is sent twice is there once.
     name: String,
 }
 
@@ -81,7 +81,16 @@ fn words(role: &RoleName, event: &Event) -> Option<Words> {
             );
             ("Warning", "Guarded", "Guard", note)
         }
-        _ => return None,
+        Event::Campaigned { .. }
+        | Event::Contended { .. }
+        | Event::Renewed { .. }
+        | Event::Draining { .. }
+        | Event::Departed { .. }
+        | Event::DepartureRefuted { .. }
+        | Event::Abandoned { .. }
+        | Event::Following { .. }
+        | Event::IdentityClash { .. }
+        | Event::StoreClockStepped { .. } => return None,
     };
     Some(Words { kind, reason, action, note })
 }
@@ -135,7 +144,6 @@ impl Allowance {
     }
 }
 
-/// See the module.
 pub(super) struct Events {
     client: Arc<PodClient>,
     clock: SharedClock,
@@ -167,7 +175,7 @@ impl Events {
     }
 
     /// Writes what is heard, until what is to be shown closes and what was heard by then is written.
-    pub async fn run(mut self, mut heard: broadcast::Receiver<Arc<Told>>, mut shown: watch::Receiver<Shown>) {
+    pub async fn run(mut self, mut heard: broadcast::Receiver<Arc<RoleEvent>>, mut shown: watch::Receiver<Shown>) {
         loop {
             let closing = shown.borrow_and_update().closing;
             if closing && self.queue.is_empty() && heard.is_empty() {
@@ -176,8 +184,8 @@ impl Events {
             let pause = self.pause(closing);
             tokio::select! {
                 biased;
-                told = heard.recv() => match told {
-                    Ok(told) => self.push(told),
+                role_event = heard.recv() => match role_event {
+                    Ok(role_event) => self.push(role_event),
                     Err(RecvError::Lagged(count)) => self.dropped(KubernetesDrop::Overflow, count),
                     Err(RecvError::Closed) => return,
                 },
@@ -198,9 +206,9 @@ impl Events {
         self.client.telemetry().kubernetes_events_dropped(reason, count);
     }
 
-    fn push(&mut self, told: Arc<Told>) {
-        let Some(words) = words(&told.role, &told.event) else { return };
-        if matches!(told.event, Event::Guarded { .. }) && !is_due(&mut self.guarded_at, self.clock.now()) {
+    fn push(&mut self, role_event: Arc<RoleEvent>) {
+        let Some(words) = words(&role_event.role, &role_event.event) else { return };
+        if matches!(role_event.event, Event::Guarded { .. }) && !is_due(&mut self.guarded_at, self.clock.now()) {
             return;
         }
         if self.queue.len() == QUEUE {
@@ -208,10 +216,10 @@ impl Events {
             self.dropped(KubernetesDrop::Overflow, 1);
         }
         self.count += 1;
-        let tail = format!(".{:x}.{:x}", told.at.as_microsecond(), self.count);
+        let tail = format!(".{:x}.{:x}", role_event.at.as_microsecond(), self.count);
         let head: String = self.pod.name.chars().take(NAME_MAX - tail.len()).collect();
         let name = format!("{}{tail}", head.trim_end_matches(['.', '-']));
-        self.queue.push_back(Waiting { told, words, heard_at: self.clock.now(), name });
+        self.queue.push_back(Waiting { role_event, words, heard_at: self.clock.now(), name });
     }
 
     async fn write_first(&mut self, closing: bool) {
@@ -252,7 +260,7 @@ impl Events {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": event.name, "namespace": self.client.namespace()},
-            "eventTime": format!("{:.6}", event.told.at),
+            "eventTime": format!("{:.6}", event.role_event.at),
             "reportingController": "baton.dev/sidecar",
             "reportingInstance": instance,
             "regarding": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": uid},

@@ -41,7 +41,7 @@ use crate::config::{Config, RoleConfig};
 use crate::role::Roles;
 use crate::telemetry::{KubernetesKind, Telemetry};
 
-pub use failover::{Departures, Will};
+pub use failover::{Failover, TerminationMessageFile};
 
 use client::PodClient;
 use events::Events;

@@ -74,7 +74,6 @@ impl RoleName {
         self.shard.map_or(&*self.text, |(length, _)| &self.text[..usize::from(length)])
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }

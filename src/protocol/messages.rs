@@ -9,7 +9,6 @@ use super::ids::{Attempt, Candidate, SessionId, StoreTime, Token};
 /// A reply with the store's clock at the moment it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamped<T> {
-    /// The reply.
     pub reply: T,
     /// The store's clock when it answered. For reporting steps of that clock; nothing is timed by it.
     pub store_time: StoreTime,
@@ -62,7 +61,6 @@ pub struct Holder {
 /// R1: asks for the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CampaignRequest {
-    /// Who asks.
     pub candidate: Candidate,
     /// The asker's name for people.
     pub identity: Arc<str>,
@@ -214,13 +212,10 @@ pub enum ReleaseReply {
 /// What the store publishes with every change of a lease (R8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// What happened.
     pub kind: AnnouncementKind,
-    /// The token concerned.
     pub token: Token,
     /// The renewal count after it.
     pub count: u64,
-    /// Who did it.
     pub holder: Holder,
     /// How many listened last time.
     pub audience: u32,

@@ -18,7 +18,7 @@
 //!
 //! Each rule of `docs/guarantees.md`, the file that keeps it here, the script that does on Redis what the reference
 //! does (`src/store/redis/scripts/`), and one test of many: those whose names begin with the rule's are in
-//! `tests/support/conformance/`, for every store, and in `tests/simulation/holes.rs`, with the rule switched off.
+//! `tests/store/suite/`, for every store, and in `tests/simulation/holes.rs`, with the rule switched off.
 //!
 //! | rule | file | script | test |
 //! |---|---|---|---|
@@ -53,10 +53,10 @@
 //! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.
 //! * [`LeaseCell`] is the store's side: what one atomic step does to a role's lease and record. The Lua scripts of the
 //!   Redis store are held against it.
-//! * [`observed`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease object
-//!   does.
-//! * [`Standing`] is what an app may be told right now, readable from any thread.
-//! * [`Watch`] judges what acts for a term: a command, or a job's run.
+//! * [`lease_object`] is the same for a store that is a Kubernetes API server: what one compare-and-set on a Lease
+//!   object does.
+//! * [`Leadership`] is what an app may be told right now, readable from any thread.
+//! * [`TermGuard`] judges what acts for a term: a command, or a job's run.
 //! * [`CampaignRound`], [`RenewRound`] and [`ReleaseRound`] ask a quorum of independent stores, each a [`MemberCell`].
 //! * [`Balance`] spreads the shards of one role over its replicas: a policy above the leases, which never decides who
 //!   leads.
@@ -97,7 +97,7 @@
 //! checks the promises after every event; the table tests beside each file check the rest.
 //!
 //! 1. A replica leads at a moment if and only if that moment is before its deadline. Nothing else says so, and nothing
-//!    is remembered of it (R2; [`Standing::leads`]).
+//!    is remembered of it (R2; [`Leadership::leads`]).
 //! 2. A deadline is `sent + leaseDuration − stepDownMargin` of an acknowledged request of the current term, and never
 //!    moves back. A term that is past its deadline, or that stopped leading, never leads again.
 //! 3. No answer promises more than is left until the deadline; every answer is recorded in the step that makes it, and
@@ -143,8 +143,8 @@ mod shards;
 mod timing;
 
 pub use election::{
-    Action, CampaignOutcome, Election, Event, Failure, Grace, GraceError, Input, LossReason, Profile, Promise,
-    ReleaseReason, RenewalOutcome, RequestId, Sight, Standing, State, Verdict, View, Watch,
+    Action, CampaignOutcome, Election, Event, Grace, GraceError, Input, Leadership, LossReason, NoReply, Profile,
+    Promise, ReleaseReason, RenewalOutcome, RequestId, Sight, State, TermGuard, Verdict, View,
 };
 pub use ids::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use locks::{
@@ -157,11 +157,13 @@ pub use messages::{
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
 pub use quorum::{
-    Answer, Ask, Ballot, CampaignRound, Chorus, MemberCell, MemberReply, RaiseReply, RaiseRequest, ReleaseRound,
-    RenewRound, Round, Seat, Seats, Step, Vote, lists_agree,
+    Ballot, CampaignRound, Heard, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply,
+    RaiseRequest, ReleaseRound, RenewRound, Round, RoundStep, Seat, Seats, Vote, lists_agree,
 };
-pub use random::Dice;
-pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object as observed};
+pub use random::Random;
+pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object};
 pub use rules::Rules;
-pub use shards::{Balance, Member, Mine, Orders, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread};
+pub use shards::{
+    Balance, Mine, Orders, Participant, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread,
+};
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// A seeded source. The same seed gives the same rolls.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Random(u64);
 
-impl Dice {
+impl Random {
     /// A source that begins with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -36,12 +36,12 @@ mod tests {
     fn rolls_stay_between_their_bounds_and_repeat_with_the_seed() {
         let (least, most) = (Duration::from_millis(2), Duration::from_millis(7));
         let rolls = |seed| {
-            let mut dice = Dice::new(seed);
-            (0..1_000).map(|_| dice.between(least, most)).collect::<Vec<_>>()
+            let mut random = Random::new(seed);
+            (0..1_000).map(|_| random.between(least, most)).collect::<Vec<_>>()
         };
         assert!(rolls(1).iter().all(|span| (least..most).contains(span)));
         assert_eq!(rolls(1), rolls(1));
         assert_ne!(rolls(1), rolls(2));
-        assert_eq!(Dice::new(1).between(most, most), most);
+        assert_eq!(Random::new(1).between(most, most), most);
     }
 }

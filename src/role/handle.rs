@@ -13,17 +13,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::status::{Snapshot, Status, name, number, text, text_if_any, word};
 use crate::base::clock::SharedClock;
-use crate::protocol::{Mono, Promise, RoleName, SessionId, Standing, State, Token};
+use crate::protocol::{Leadership, Mono, Promise, RoleName, SessionId, State, Token};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// The role asked for.
     #[serde(serialize_with = "name")]
     pub role: RoleName,
     /// Whether this replica leads, for `valid_for_ms` from now on.
     pub leader: bool,
-    /// A state word.
     #[serde(serialize_with = "word")]
     pub state: State,
     /// This replica.
@@ -53,7 +51,7 @@ pub enum Command {
     /// The same for the sake of an even spread; nothing, unless it leads.
     HandOver { cooldown: Duration },
     /// Wait so much longer before each campaign, so that others may go first.
-    Patience { patience: Duration },
+    Stagger { by: Duration },
     /// Nothing is left of what this replica itself did as leader.
     WorkEnded,
     /// The app has stopped acting as leader.
@@ -119,7 +117,7 @@ struct Shared {
     name: RoleName,
     identity: Arc<str>,
     clock: SharedClock,
-    standing: Arc<Standing>,
+    leadership: Arc<Leadership>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
     heartbeat: Arc<Heartbeat>,
@@ -132,20 +130,19 @@ pub struct RoleHandle {
 }
 
 impl RoleHandle {
-    /// The outside of a role whose inside holds the other ends: the driver's, or a test's.
+    /// The outside of a role whose inside holds the other ends: the task's, or a test's.
     pub fn new(
         name: RoleName,
         identity: Arc<str>,
         clock: SharedClock,
-        standing: Arc<Standing>,
+        leadership: Arc<Leadership>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         commands: mpsc::Sender<Command>,
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { name, identity, clock, standing, snapshots, commands, heartbeat }) }
+        Self { shared: Arc::new(Shared { name, identity, clock, leadership, snapshots, commands, heartbeat }) }
     }
 
-    /// The role's name.
     pub fn name(&self) -> &RoleName {
         &self.shared.name
     }
@@ -162,7 +159,7 @@ impl RoleHandle {
         // promise.
         let snapshot = self.snapshot();
         let now = self.shared.clock.now();
-        let promise = self.shared.standing.promise(now);
+        let promise = self.shared.leadership.promise(now);
         self.describe(&snapshot, now, promise)
     }
 
@@ -170,11 +167,11 @@ impl RoleHandle {
     pub fn status(&self) -> Status {
         let snapshot = self.snapshot();
         let now = self.shared.clock.now();
-        let term = self.shared.standing.remaining(now);
+        let term = self.shared.leadership.remaining(now);
         let (state, holder, reason) = self.told(&snapshot, now, term.is_some());
         let until = match (term, state) {
             (Some((_, left)), _) => Some(now + left),
-            (None, State::Draining) => Some(self.shared.standing.promised_until()),
+            (None, State::Draining) => Some(self.shared.leadership.promised_until()),
             (None, _) => snapshot.view.holder.as_ref().map(|(_, until)| *until),
         };
         let left = until.map(|until| until.since(now));
@@ -196,25 +193,25 @@ impl RoleHandle {
 
     /// Whether this replica leads at this moment; promises nothing beyond it.
     pub fn leads(&self) -> bool {
-        self.shared.standing.leads(self.shared.clock.now())
+        self.shared.leadership.leads(self.shared.clock.now())
     }
 
     /// The term's token and the time until its deadline, while leading. For metrics.
     pub fn remaining(&self) -> Option<(Token, Duration)> {
-        self.shared.standing.remaining(self.shared.clock.now())
+        self.shared.leadership.remaining(self.shared.clock.now())
     }
 
     /// Who leads, as far as is known now. Promises nothing, so it is for people only.
     pub fn holder(&self) -> Option<Arc<str>> {
         let now = self.shared.clock.now();
-        if self.shared.standing.leads(now) {
+        if self.shared.leadership.leads(now) {
             return Some(Arc::clone(&self.shared.identity));
         }
         let snapshot = self.snapshot();
         snapshot.view.holder.as_ref().filter(|(_, until)| now < *until).map(|(name, _)| Arc::clone(name))
     }
 
-    /// What the driver published last. Its state may be behind the deadline; [`Self::answer`] is not.
+    /// What the task published last. Its state may be behind the deadline; [`Self::answer`] is not.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.shared.snapshots.borrow())
     }
@@ -236,7 +233,7 @@ impl RoleHandle {
         let _ = changes.wait_for(|snapshot| snapshot.index > index).await;
     }
 
-    /// Hands the role over and stays out for `cooldown` (the driver's default when absent). Returns when the drain has
+    /// Hands the role over and stays out for `cooldown` (the task's default when absent). Returns when the drain has
     /// begun.
     ///
     /// # Errors
@@ -256,7 +253,7 @@ impl RoleHandle {
 
     /// This replica itself begins to act as leader.
     pub fn begin_work(&self) -> Work {
-        self.shared.standing.begin_work();
+        self.shared.leadership.begin_work();
         Work { role: self.clone() }
     }
 
@@ -286,7 +283,7 @@ impl RoleHandle {
         let known_holder = view.holder.as_ref().filter(|(_, until)| now < *until).map(|(name, _)| Arc::clone(name));
         match (leads, view.state) {
             (true, _) => (State::Leading, Some(Arc::clone(&self.shared.identity)), None),
-            // The deadline has passed and the driver has not said so yet: the deadline is right.
+            // The deadline has passed and the task has not said so yet: the deadline is right.
             (false, State::Leading) => {
                 (State::Campaigning, None, Some("the lease ran out before it could be renewed".to_owned()))
             }
@@ -320,13 +317,13 @@ pub struct Work {
 impl Work {
     /// A promise like an app's (R7), when this replica leads at `now`.
     pub fn promise(&self, now: Mono) -> Option<Promise> {
-        self.role.shared.standing.promise_work(now)
+        self.role.shared.leadership.promise_work(now)
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        if self.role.shared.standing.end_work() {
+        if self.role.shared.leadership.end_work() {
             // Where there is no room for it, a drain ends with the promise.
             let _ = self.role.shared.commands.try_send(Command::WorkEnded);
         }

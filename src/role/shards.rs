@@ -10,12 +10,12 @@ use std::time::Duration;
 use futures_util::future::{self, Either};
 use tokio::sync::watch;
 
-use super::driver::Surroundings;
 use super::handle::{Command, RoleHandle};
 use super::status::Snapshot;
+use super::task::RoleContext;
 use crate::base::{Complaint, Turn};
 use crate::protocol::{
-    Balance, Dice, Member, Mine, Mono, Orders, Portion, PresenceRequest, RoleName, SessionId, State, Timing,
+    Balance, Mine, Mono, Orders, Participant, Portion, PresenceRequest, Random, RoleName, SessionId, State, Timing,
 };
 use crate::store::{PresenceStore, StoreError, StoreHealth};
 use crate::telemetry::{StoreCommand, SystemEvent};
@@ -41,7 +41,6 @@ pub(super) struct SpreadSpec {
     pub role: RoleName,
     /// This start of this process.
     pub session: SessionId,
-    /// The role's timings.
     pub timing: Timing,
     /// Seeds the spreading of requests.
     pub seed: u64,
@@ -51,30 +50,28 @@ pub(super) struct SpreadSpec {
 
 struct Spreader {
     spec: SpreadSpec,
-    surroundings: Surroundings,
+    context: RoleContext,
     shards: watch::Receiver<Shards>,
     balance: Balance,
     /// What each shard was told last; none when it is new.
-    patience: Vec<Option<Duration>>,
-    dice: Dice,
+    stagger: Vec<Option<Duration>>,
+    random: Random,
     /// Why the store does not tell who else there is.
     refusal: Complaint,
 }
 
 /// Runs until the shards are leaving or their sender is gone; the last word is then that this replica is not there.
-pub(super) async fn spread(spec: SpreadSpec, surroundings: Surroundings, shards: watch::Receiver<Shards>) {
+pub(super) async fn spread(spec: SpreadSpec, context: RoleContext, shards: watch::Receiver<Shards>) {
     let balance = Balance::new(spec.session, 0, spec.timing);
-    let dice = Dice::new(spec.seed);
-    Spreader { spec, surroundings, shards, balance, patience: Vec::new(), dice, refusal: Complaint::default() }
-        .run()
-        .await;
+    let random = Random::new(spec.seed);
+    Spreader { spec, context, shards, balance, stagger: Vec::new(), random, refusal: Complaint::default() }.run().await;
 }
 
 impl Spreader {
     async fn run(mut self) {
         loop {
             if self.shards.has_changed().unwrap_or(true) {
-                self.patience.clear();
+                self.stagger.clear();
             }
             let shards = self.shards.borrow_and_update().clone();
             if shards.leaving || self.shards.has_changed().is_err() {
@@ -89,7 +86,7 @@ impl Spreader {
             self.log_refusal(&told);
             let mine = self.mine(&shards).unwrap_or_default();
             self.balance.resize(shards.count);
-            let orders = self.balance.decide(self.surroundings.clock.now(), &mine, told.ok());
+            let orders = self.balance.decide(self.context.clock.now(), &mine, told.ok());
             self.pass_on(&shards, &orders).await;
             self.wait(changes, orders.ask_soon).await;
         }
@@ -119,40 +116,40 @@ impl Spreader {
     }
 
     fn is_led(&self, until: Option<Mono>) -> bool {
-        until.is_some_and(|until| self.surroundings.clock.now() < until)
+        until.is_some_and(|until| self.context.clock.now() < until)
     }
 
-    async fn ask(&self, portion: Option<Portion>) -> Result<Vec<Member>, StoreError> {
+    async fn ask(&self, portion: Option<Portion>) -> Result<Vec<Participant>, StoreError> {
         let span = Balance::span(&self.spec.timing);
         let request = PresenceRequest { session: self.spec.session, portion, span };
         let SpreadSpec { role, presence, .. } = &self.spec;
-        self.surroundings.timed(StoreCommand::Presence, role, presence.presence(role, request)).await
+        self.context.timed(StoreCommand::Presence, role, presence.presence(role, request)).await
     }
 
     /// Logs why the store refuses, once for each reason. A store that is down is logged already.
-    fn log_refusal(&mut self, told: &Result<Vec<Member>, StoreError>) {
+    fn log_refusal(&mut self, told: &Result<Vec<Participant>, StoreError>) {
         let reason = match told {
             Err(error @ (StoreError::Refused { .. } | StoreError::Garbage { .. })) => Some(error.to_string()),
             Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) => return,
             Ok(_) => None,
         };
-        if reason.is_some() && *self.surroundings.store.health().borrow() != StoreHealth::Up {
+        if reason.is_some() && *self.context.store.health().borrow() != StoreHealth::Up {
             return;
         }
         if let Some(Turn::Wrong(reason)) = self.refusal.note(reason) {
             let event = SystemEvent::SpreadRefused { role: self.spec.role.clone(), reason: reason.to_owned() };
-            self.surroundings.telemetry.record_system(&event);
+            self.context.telemetry.record_system(&event);
         }
     }
 
     async fn pass_on(&mut self, shards: &Shards, orders: &Orders) {
-        self.patience.resize(orders.patience.len(), None);
+        self.stagger.resize(orders.stagger.len(), None);
         for handle in &shards.handles {
             let Some(number) = handle.name().shard_number() else { continue };
             let at = usize::from(number);
-            let (Some(told), Some(&patience)) = (self.patience.get_mut(at), orders.patience.get(at)) else { continue };
-            if told.replace(patience) != Some(patience) {
-                handle.tell(Command::Patience { patience }).await;
+            let (Some(told), Some(&stagger)) = (self.stagger.get_mut(at), orders.stagger.get(at)) else { continue };
+            if told.replace(stagger) != Some(stagger) {
+                handle.tell(Command::Stagger { by: stagger }).await;
             }
             if orders.hand_over == Some(number) {
                 let cooldown = Balance::cooldown(&self.spec.timing);
@@ -173,7 +170,7 @@ impl Spreader {
             // An error means that the sender is gone: the next round ends.
             _ = self.shards.changed() => return,
         }
-        tokio::time::sleep(self.dice.between(GATHER.0, GATHER.1)).await;
+        tokio::time::sleep(self.random.between(GATHER.0, GATHER.1)).await;
     }
 }
 

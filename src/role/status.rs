@@ -16,7 +16,7 @@ pub const CHANGES_MAX: usize = 12;
 
 /// One change of a role, as this replica saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct StateChange {
     /// When, by this machine's clock.
     pub at: Timestamp,
     /// The state from then on.
@@ -41,7 +41,6 @@ pub struct Status {
     /// This replica.
     #[serde(serialize_with = "text")]
     pub identity: Arc<str>,
-    /// A state word.
     #[serde(serialize_with = "word")]
     pub state: State,
     /// Whether this replica leads at this moment. No promise: an app asks `/leader`.
@@ -66,10 +65,10 @@ pub struct Status {
     pub reason: Option<String>,
     /// The last changes, newest first; [`CHANGES_MAX`] at the most.
     #[serde(serialize_with = "all")]
-    pub changes: Arc<[Change]>,
+    pub changes: Arc<[StateChange]>,
 }
 
-/// What the driver published last.
+/// What the task published last.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The election's view.
@@ -79,7 +78,7 @@ pub struct Snapshot {
     /// Grows with every change.
     pub index: u64,
     /// The last changes, newest first. A new reason for the same state is none.
-    pub changes: Arc<[Change]>,
+    pub changes: Arc<[StateChange]>,
 }
 
 impl Snapshot {
@@ -109,9 +108,9 @@ fn holder(view: &View) -> Option<&Arc<str>> {
     view.holder.as_ref().map(|(name, _)| name)
 }
 
-fn change(view: &View, token: Option<Token>, at: Timestamp) -> Change {
+fn change(view: &View, token: Option<Token>, at: Timestamp) -> StateChange {
     let token = token.filter(|_| view.state == State::Leading);
-    Change { at, state: view.state, holder: holder(view).cloned(), token, reason: view.reason.clone() }
+    StateChange { at, state: view.state, holder: holder(view).cloned(), token, reason: view.reason.clone() }
 }
 
 /// Waits for the first change of any of these roles. A role whose task has ended is left out from then on.

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::app_check::watch_app;
-use super::driver::{RoleSpec, Surroundings, role};
 use super::handle::{Command, RoleHandle, Roles};
 use super::shards::{Shards, SpreadSpec, spread};
+use super::task::{RoleContext, RoleSpec, role};
 use crate::base::process::Entropy;
 use crate::config::{AppCheck, RoleConfig};
 use crate::protocol::{Attempts, Balance, RoleName, SessionId, Timing};
@@ -33,10 +33,9 @@ pub struct Membership {
 /// How many roles are told something before others get their turn.
 const AT_ONCE: usize = 64;
 
-/// See the module.
 pub struct Team {
     membership: Membership,
-    surroundings: Surroundings,
+    context: RoleContext,
     entropy: Entropy,
     roles: Roles,
     attempts: Attempts,
@@ -72,18 +71,18 @@ pub struct Broken {
 /// Where a role stands among those that start with it: how much later than the first it does what many would else do
 /// at once. A command has a timeout, and a thousand in one moment may take longer than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place(Duration);
+struct Stagger(Duration);
 
-impl Place {
+impl Stagger {
     /// How far apart roles stand, where a renewal period is long enough for all of them.
     const STEP: Duration = Duration::from_micros(500);
-    /// So few are no crowd.
-    const CROWD: usize = 50;
+    /// Fewer need not be staggered.
+    const MANY: usize = 50;
 
     /// Of the role that is number `at` of `count`. None is later than a renewal period: together they ask no faster
     /// than they will have to renew.
     fn among(at: usize, count: usize, timing: &Timing) -> Self {
-        if count < Self::CROWD {
+        if count < Self::MANY {
             return Self(Duration::ZERO);
         }
         let nth = |nth: usize| u32::try_from(nth).unwrap_or(u32::MAX);
@@ -98,10 +97,10 @@ fn by_name(roles: &[RoleConfig]) -> BTreeMap<&RoleName, &RoleConfig> {
 
 impl Team {
     /// Nobody yet.
-    pub fn new(membership: Membership, surroundings: Surroundings, entropy: Entropy) -> Self {
+    pub fn new(membership: Membership, context: RoleContext, entropy: Entropy) -> Self {
         Self {
             membership,
-            surroundings,
+            context,
             entropy,
             roles: Roles::default(),
             attempts: Attempts::default(),
@@ -130,7 +129,7 @@ impl Team {
             handle.tell(Command::Shutdown).await;
             self.leaving.insert(name.clone(), handle);
             if !wanted.contains_key(name) {
-                self.surroundings.telemetry.metrics().remove_role(name);
+                self.context.telemetry.metrics().remove_role(name);
             }
         }
         // Who still drains under a name that is wanted answers for it meanwhile: `/drained` is meant for that one.
@@ -152,7 +151,7 @@ impl Team {
         let mut watched: BTreeMap<RoleName, (AppCheck, Vec<RoleHandle>)> = BTreeMap::new();
         let added: Vec<&RoleConfig> = new.iter().filter(|config| !self.running.contains_key(&config.name)).collect();
         for (at, config) in added.iter().enumerate() {
-            let handle = self.start(config, Place::among(at, added.len(), &config.timing));
+            let handle = self.start(config, Stagger::among(at, added.len(), &config.timing));
             if let Some(check) = &config.app_check {
                 let (_, handles) = watched.entry(config.name.role()).or_insert_with(|| (check.clone(), Vec::new()));
                 handles.push(handle);
@@ -174,8 +173,8 @@ impl Team {
         !self.leaving.is_empty()
     }
 
-    fn start(&mut self, config: &RoleConfig, place: Place) -> RoleHandle {
-        self.surroundings.telemetry.metrics().add_role(&config.name);
+    fn start(&mut self, config: &RoleConfig, stagger: Stagger) -> RoleHandle {
+        self.context.telemetry.metrics().add_role(&config.name);
         let is_shard = config.name.shard_number().is_some();
         let spec = RoleSpec {
             name: config.name.clone(),
@@ -185,11 +184,11 @@ impl Team {
             timing: config.timing,
             guard: self.membership.guard,
             app_checked: config.app_check.is_some(),
-            place: place.0,
-            patience: if is_shard { Balance::patience_at_first(&config.timing) } else { Duration::ZERO },
+            role_stagger: stagger.0,
+            shard_stagger: if is_shard { Balance::stagger_at_first(&config.timing) } else { Duration::ZERO },
             seed: self.entropy.seed(),
         };
-        let (handle, task) = role(spec, self.surroundings.clone());
+        let (handle, task) = role(spec, self.context.clone());
         let name = config.name.clone();
         // Mapped, since a block that awaits it would be twice as large.
         self.tasks.spawn(task.map(|()| End::Role(name)));
@@ -228,9 +227,9 @@ impl Team {
             let (sender, receiver) = watch::channel(shards);
             let (session, seed) = (self.membership.session, self.entropy.seed());
             let spec = SpreadSpec { role: role.clone(), session, timing, seed, presence: Arc::clone(presence) };
-            let (surroundings, name) = (self.surroundings.clone(), role.clone());
+            let (context, name) = (self.context.clone(), role.clone());
             self.tasks.spawn(async move {
-                spread(spec, surroundings, receiver).await;
+                spread(spec, context, receiver).await;
                 End::Spreading(name)
             });
             self.split.insert(role, (timing, sender));
@@ -312,22 +311,22 @@ mod tests {
     use crate::store::memory::MemoryStore;
     use crate::telemetry::{Metrics, Telemetry};
 
-    fn places(count: usize, lease: Duration) -> Vec<Duration> {
+    fn staggers(count: usize, lease: Duration) -> Vec<Duration> {
         let timing = Timing::from_lease(lease).expect("good timings");
-        (0..count).map(|at| Place::among(at, count, &timing).0).collect()
+        (0..count).map(|at| Stagger::among(at, count, &timing).0).collect()
     }
 
     #[test]
     fn many_roles_do_not_start_in_one_moment_and_a_few_do() {
         let lease = Duration::from_secs(15);
         for few in [1, 2, 49] {
-            assert!(places(few, lease).iter().all(Duration::is_zero), "{few}");
+            assert!(staggers(few, lease).iter().all(Duration::is_zero), "{few}");
         }
         for (count, last_ms) in [(50, 25), (1_000, 500)] {
-            let places = places(count, lease);
-            assert!(places[0] > Duration::ZERO, "a role of a crowd knows that it is one");
-            assert!(places.windows(2).all(|two| two[0] < two[1]), "{count}");
-            assert_eq!(places[count - 1].as_millis(), last_ms, "{count}");
+            let staggers = staggers(count, lease);
+            assert!(staggers[0] > Duration::ZERO, "the first one, too, is staggered");
+            assert!(staggers.windows(2).all(|two| two[0] < two[1]), "{count}");
+            assert_eq!(staggers[count - 1].as_millis(), last_ms, "{count}");
         }
     }
 
@@ -336,7 +335,7 @@ mod tests {
         let clock: SharedClock = Arc::new(BootClock);
         let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
         let presence = Some(Arc::clone(&store) as Arc<dyn PresenceStore>);
-        let surroundings = Surroundings {
+        let context = RoleContext {
             store,
             clock: Arc::clone(&clock),
             telemetry: Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH))),
@@ -344,7 +343,7 @@ mod tests {
         };
         let mut entropy = Entropy::from_system();
         let membership = Membership { identity: "web-0".into(), session: entropy.session(), guard: true, presence };
-        Team::new(membership, surroundings, entropy)
+        Team::new(membership, context, entropy)
     }
 
     fn shards(count: u16) -> Vec<RoleConfig> {
@@ -407,7 +406,7 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(30), settled).await.expect("it ends");
         assert_eq!(team.roles().all().len(), after.len());
-        let text = team.surroundings.telemetry.metrics().render(Default::default(), true).expect("it can be shown");
+        let text = team.context.telemetry.metrics().render(Default::default(), true).expect("it can be shown");
         let series = "baton_store_command_duration_seconds_count{command=\"presence\",outcome=\"ok\"} ";
         let count = text.lines().find_map(|line| line.strip_prefix(series)?.parse::<u64>().ok());
         assert!(count.is_some_and(|count| count > 0), "the old one's word is counted: {count:?}");
@@ -415,7 +414,7 @@ mod tests {
 
     #[test]
     fn short_leases_are_not_kept_waiting() {
-        let places = places(1_000, Duration::from_millis(300));
-        assert!(places[999] <= Duration::from_millis(100), "{:?}", places[999]);
+        let staggers = staggers(1_000, Duration::from_millis(300));
+        assert!(staggers[999] <= Duration::from_millis(100), "{:?}", staggers[999]);
     }
 }

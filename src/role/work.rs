@@ -1,5 +1,5 @@
 //! Watches over the lease under which this replica works itself: over an attempt of a job's run, or the command of
-//! `baton exec`. What ends the work, and when, is [`Watch`]'s to say.
+//! `baton exec`. What ends the work, and when, is [`TermGuard`]'s to say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::watch::Receiver;
 use super::handle::{RoleHandle, Work};
 use super::status::Snapshot;
 use crate::base::clock::SharedClock;
-use crate::protocol::{Grace, Sight, State, Token, Verdict, Watch};
+use crate::protocol::{Grace, Sight, State, TermGuard, Token, Verdict};
 
 /// The term under which work is done.
 #[derive(Clone)]
@@ -23,11 +23,10 @@ pub struct WorkTerm {
     pub clock: SharedClock,
 }
 
-/// See the module.
 pub struct WorkGuard {
     term: WorkTerm,
     changes: Receiver<Arc<Snapshot>>,
-    watch: Watch,
+    watch: TermGuard,
     /// The work counts on leading as an app does, and asks for promises (R7): a drain then keeps the lease for it until
     /// it has ended, or the last of them has run out. What ends as soon as it is told to needs none, and holds up no
     /// drain.
@@ -39,12 +38,11 @@ impl WorkGuard {
     /// For work that begins now. Dropping the guard says that it has ended.
     pub fn new(term: WorkTerm, asks_for_promises: bool) -> Self {
         let changes = term.role.changes();
-        let watch = Watch::new(term.token, term.grace);
+        let watch = TermGuard::new(term.token, term.grace);
         let work = asks_for_promises.then(|| term.role.begin_work());
         Self { term, changes, watch, work, why: "" }
     }
 
-    /// The role's name.
     pub fn role(&self) -> &str {
         self.term.role.name().as_str()
     }

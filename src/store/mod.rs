@@ -32,7 +32,7 @@ use crate::base::subscription::Lossy;
 use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
-    ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Member,
+    ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant,
     PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
     Token, TokensExhausted,
 };
@@ -106,7 +106,7 @@ pub trait PresenceStore: Send + Sync + 'static {
     /// Says that this replica takes part in a role, and what it leads of it, and asks who else does: in the order of
     /// their sessions, this replica included. A hint for [`crate::protocol::Balance`]; nothing that must be safe rests
     /// on it.
-    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError>;
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Participant>, StoreError>;
 }
 
 /// What both halves of a handover came to.

@@ -8,16 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::broadcast;
 use tracing::{debug, error, info, trace, warn};
 
+use super::Telemetry;
 use super::labels::ReloadOutcome;
-use super::metrics::Metrics;
 use super::roles::RoleCount;
-use super::traces::Traces;
 use crate::base::clock::wall_time;
 use crate::config::{LiveChanges, StoreUse};
-use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State};
+use crate::protocol::{CampaignOutcome, Event, ReleaseReason, RenewalOutcome, RoleName, State, Token};
 
 /// What happens to the process rather than to one of its roles. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,13 +37,9 @@ pub enum SystemEvent {
     TokenUnavailable { reason: String },
 }
 
-/// How many events a listener may be behind before the oldest are lost to it.
-const TOLD_BUFFER: usize = 256;
-
 /// What happened to a role, for those who listen: [`Telemetry::listen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Which role.
+pub struct RoleEvent {
     pub role: RoleName,
     /// What happened. Never a single attempt ([`Event::Campaigned`], [`Event::Renewed`]).
     pub event: Event,
@@ -53,61 +47,14 @@ pub struct Told {
     pub at: Timestamp,
 }
 
-/// Records events. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Telemetry {
-    metrics: Arc<Metrics>,
-    told: broadcast::Sender<Arc<Told>>,
-    traces: Traces,
-}
-
 impl Telemetry {
-    /// Counts in `metrics`, logs through `tracing`.
-    pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, told: broadcast::Sender::new(TOLD_BUFFER), traces: Traces::default() }
-    }
-
-    /// The same, exporting spans.
-    pub fn with_traces(self, traces: Traces) -> Self {
-        Self { traces, ..self }
-    }
-
-    /// Hears what happens to roles from now on. Who does not keep up loses the oldest, and is told how many.
-    pub fn listen(&self) -> broadcast::Receiver<Arc<Told>> {
-        self.told.subscribe()
-    }
-
-    /// Where it counts.
-    pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
-    }
-
-    /// Where its spans go.
-    pub fn traces(&self) -> &Traces {
-        &self.traces
-    }
-
     /// Logs and counts what happened to a role, which had been in its state for `lasted`. Returns the state that the
     /// line says it is in from now on, if it says so.
     pub fn record(&self, role: &RoleName, event: &Event, lasted: Duration) -> Option<State> {
         self.count(role, event);
         self.traces.role(role, event);
         self.tell(role, event);
-        match event {
-            Event::Campaigned { .. } | Event::Renewed { .. } => log_attempt(role, event),
-            Event::Elected { .. }
-            | Event::Lost { .. }
-            | Event::Draining { .. }
-            | Event::Released { .. }
-            | Event::Abandoned { .. } => log_own_term(role, event, lasted),
-            Event::Contended { .. }
-            | Event::Departed { .. }
-            | Event::DepartureRefuted { .. }
-            | Event::Following { .. }
-            | Event::Guarded { .. }
-            | Event::IdentityClash { .. }
-            | Event::StoreClockStepped { .. } => log_surroundings(role, event, lasted),
-        }
+        log(role, event, lasted);
         state_after(event)
     }
 
@@ -126,9 +73,10 @@ impl Telemetry {
 
     fn tell(&self, role: &RoleName, event: &Event) {
         let is_attempt = matches!(event, Event::Campaigned { .. } | Event::Renewed { .. });
-        if !is_attempt && self.told.receiver_count() > 0 {
+        if !is_attempt && self.listeners.receiver_count() > 0 {
             // The last listener may have gone meanwhile.
-            let _ = self.told.send(Arc::new(Told { role: role.clone(), event: event.clone(), at: wall_time() }));
+            let _ =
+                self.listeners.send(Arc::new(RoleEvent { role: role.clone(), event: event.clone(), at: wall_time() }));
         }
     }
 
@@ -212,64 +160,22 @@ fn names<N: ToString>(names: &[N]) -> String {
     names.iter().map(N::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What a replica tries again and again: not worth a line at the usual level, unless it fails.
-fn log_attempt(role: &RoleName, event: &Event) {
+/// One line for each event. What a replica tries again and again has none at the usual level, unless it fails.
+fn log(role: &RoleName, event: &Event, lasted: Duration) {
+    let (state, duration_ms) = (state_after(event).map_or("", State::as_str), ms(lasted));
     match event {
         Event::Campaigned { outcome: CampaignOutcome::Error } => {
             debug!(%role, outcome = "error", "a campaign had no usable answer");
         }
         Event::Campaigned { outcome } => debug!(%role, outcome = outcome.as_str(), "campaigned"),
-        Event::Renewed { outcome, took, token } => {
-            let (outcome_word, duration_ms) = (outcome.as_str(), ms(*took));
-            match outcome {
-                RenewalOutcome::Ok => trace!(%role, %token, outcome = outcome_word, duration_ms, "renewed"),
-                RenewalOutcome::Reasserted => {
-                    let outcome = outcome_word;
-                    warn!(%role, %token, outcome, duration_ms, "the store had lost the lease; it is put back");
-                }
-                RenewalOutcome::Lost => {
-                    debug!(%role, %token, outcome = outcome_word, duration_ms, "the renewal found the term over");
-                }
-                RenewalOutcome::Error => {
-                    warn!(%role, %token, outcome = outcome_word, duration_ms, "a renewal had no usable answer");
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// What a role is from an event on; none when that does not change.
-fn state_after(event: &Event) -> Option<State> {
-    match event {
-        Event::Elected { .. } => Some(State::Leading),
-        Event::Lost { .. } | Event::Released { .. } | Event::Abandoned { .. } | Event::Following { .. } => {
-            Some(State::Standby)
-        }
-        Event::Draining { .. } => Some(State::Draining),
-        Event::Guarded { .. } => Some(State::Guarded),
-        Event::Campaigned { .. }
-        | Event::Contended { .. }
-        | Event::Departed { .. }
-        | Event::DepartureRefuted { .. }
-        | Event::Renewed { .. }
-        | Event::IdentityClash { .. }
-        | Event::StoreClockStepped { .. } => None,
-    }
-}
-
-fn log_own_term(role: &RoleName, event: &Event, lasted: Duration) {
-    let state = state_after(event).map_or("", State::as_str);
-    match event {
-        Event::Elected { token } => {
-            info!(%role, %token, state, duration_ms = ms(lasted), "this replica leads");
-        }
+        Event::Renewed { outcome, took, token } => log_renewal(role, *outcome, *took, *token),
+        Event::Elected { token } => info!(%role, %token, state, duration_ms, "this replica leads"),
         Event::Lost { token, reason, held_for } => {
             let (reason, duration_ms) = (reason.as_str(), ms(*held_for));
             warn!(%role, %token, state, reason, duration_ms, "the lease is lost");
         }
         Event::Draining { token, reason, remaining } => {
-            let (reason, duration_ms, remaining_ms) = (reason.as_str(), ms(lasted), ms(*remaining));
+            let (reason, remaining_ms) = (reason.as_str(), ms(*remaining));
             info!(
                 %role, %token, state, reason, duration_ms, remaining_ms,
                 "handing over, once the promises given have run out"
@@ -280,16 +186,9 @@ fn log_own_term(role: &RoleName, event: &Event, lasted: Duration) {
             info!(%role, %token, state, reason, duration_ms, "the lease is given back");
         }
         Event::Abandoned { token, remaining } => {
-            let (reason, duration_ms, remaining_ms) = ("abandoned", ms(lasted), ms(*remaining));
+            let (reason, remaining_ms) = ("abandoned", ms(*remaining));
             warn!(%role, %token, state, reason, duration_ms, remaining_ms, "the lease is left to run out");
         }
-        _ => {}
-    }
-}
-
-fn log_surroundings(role: &RoleName, event: &Event, lasted: Duration) {
-    let (state, duration_ms) = (state_after(event).map_or("", State::as_str), ms(lasted));
-    match event {
         Event::Contended { winner, token } => debug!(%role, %token, holder = %winner, "another was faster"),
         Event::Departed { holder, token } => {
             let reason = ReleaseReason::Departed.as_str();
@@ -312,7 +211,42 @@ fn log_surroundings(role: &RoleName, event: &Event, lasted: Duration) {
             warn!(%role, %session, "another process campaigns under this replica's identity; give each its own");
         }
         Event::StoreClockStepped { by_ms } => warn!(%role, by_ms, "the store's clock moved against this replica's"),
-        _ => {}
+    }
+}
+
+fn log_renewal(role: &RoleName, outcome: RenewalOutcome, took: Duration, token: Token) {
+    let (outcome_word, duration_ms) = (outcome.as_str(), ms(took));
+    match outcome {
+        RenewalOutcome::Ok => trace!(%role, %token, outcome = outcome_word, duration_ms, "renewed"),
+        RenewalOutcome::Reasserted => {
+            let outcome = outcome_word;
+            warn!(%role, %token, outcome, duration_ms, "the store had lost the lease; it is put back");
+        }
+        RenewalOutcome::Lost => {
+            debug!(%role, %token, outcome = outcome_word, duration_ms, "the renewal found the term over");
+        }
+        RenewalOutcome::Error => {
+            warn!(%role, %token, outcome = outcome_word, duration_ms, "a renewal had no usable answer");
+        }
+    }
+}
+
+/// What a role is from an event on; none when that does not change.
+fn state_after(event: &Event) -> Option<State> {
+    match event {
+        Event::Elected { .. } => Some(State::Leading),
+        Event::Lost { .. } | Event::Released { .. } | Event::Abandoned { .. } | Event::Following { .. } => {
+            Some(State::Standby)
+        }
+        Event::Draining { .. } => Some(State::Draining),
+        Event::Guarded { .. } => Some(State::Guarded),
+        Event::Campaigned { .. }
+        | Event::Contended { .. }
+        | Event::Departed { .. }
+        | Event::DepartureRefuted { .. }
+        | Event::Renewed { .. }
+        | Event::IdentityClash { .. }
+        | Event::StoreClockStepped { .. } => None,
     }
 }
 
@@ -322,7 +256,8 @@ mod tests {
 
     use super::*;
     use crate::config::{Environment, LogConfig, LogFormat, LogLevel};
-    use crate::protocol::{GuardCause, LossReason, SessionId, Token};
+    use crate::protocol::{GuardCause, LossReason, SessionId};
+    use crate::telemetry::Metrics;
     use crate::telemetry::logging::caught::logged;
 
     fn line(level: LogLevel, event: &Event) -> Option<Value> {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec};
 use tracing::{debug, info, warn};
 
-use super::events::{Telemetry, ms};
+use super::Telemetry;
+use super::events::ms;
 use super::metrics::Builder;
-use crate::protocol::jobs::{Ending, Failure, GapReason, JobEvent, JobName, RunId, Slot, Wall, is_late};
+use crate::protocol::jobs::{Ending, GapReason, JobEvent, JobName, RunFailure, RunId, Slot, Wall, is_late};
 
 /// Upper bounds in seconds, from a request to the app to an hour of work.
 const DURATION_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0];
@@ -107,7 +108,7 @@ impl JobFamilies {
         let gaps = GapReason::ALL.map(GapReason::as_str);
         [
             (&self.attempts, Ending::ALL.map(Ending::as_str).to_vec()),
-            (&self.runs, [&[Ending::Succeeded.as_str()], &Failure::ALL.map(Failure::as_str)[..]].concat()),
+            (&self.runs, [&[Ending::Succeeded.as_str()], &RunFailure::ALL.map(RunFailure::as_str)[..]].concat()),
             (&self.slots, [&[STARTED, LATE], &gaps[..]].concat()),
             (&self.restored, Vec::new()),
         ]
@@ -173,7 +174,7 @@ impl JobFamilies {
                 self.duration.with_label_values(&[job]).observe(took.as_secs_f64());
             }
             JobEvent::RunEnded { failure, .. } => {
-                let word = failure.map_or(Ending::Succeeded.as_str(), Failure::as_str);
+                let word = failure.map_or(Ending::Succeeded.as_str(), RunFailure::as_str);
                 self.runs.with_label_values(&[job, word]).inc();
             }
             JobEvent::Passed(gap) => slot_is(gap.reason.as_str(), gap.count),

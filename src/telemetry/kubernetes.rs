@@ -3,7 +3,7 @@
 use prometheus::IntCounterVec;
 use tracing::{debug, info, warn};
 
-use super::events::Telemetry;
+use super::Telemetry;
 use super::metrics::Builder;
 
 /// What is written, as a label.
@@ -11,7 +11,6 @@ use super::metrics::Builder;
 pub enum KubernetesKind {
     /// The label of a pod.
     Label,
-    /// An Event.
     Event,
     /// A mirror of a role's lease.
     Lease,
@@ -117,7 +116,6 @@ impl Telemetry {
         }
     }
 
-    /// Counts a write.
     pub fn kubernetes_write(&self, kind: KubernetesKind, outcome: KubernetesOutcome) {
         self.metrics().of_kubernetes().writes.with_label_values(&[kind.as_str(), outcome.as_str()]).inc();
     }

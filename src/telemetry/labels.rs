@@ -9,7 +9,6 @@ use crate::protocol::{RoleName, Token};
 /// What a role is at the moment of a scrape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Which role.
     pub role: RoleName,
     /// Its term, while this replica leads.
     pub leading: Option<TermReading>,
@@ -18,7 +17,6 @@ pub struct Reading {
 /// A term of this replica's at the moment of a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermReading {
-    /// Its fencing token.
     pub token: Token,
     /// The time until its deadline.
     pub remaining: Duration,
@@ -39,11 +37,8 @@ pub enum StoreCommand {
     Purge,
     /// Who takes part in a role that is split over shards.
     Presence,
-    /// Asking for a lock.
     LockAcquire,
-    /// Extending a lock.
     LockExtend,
-    /// Giving a lock back.
     LockRelease,
     /// Giving a lock back, and asking for it on behalf of a request that waits.
     LockHandOver,
@@ -51,11 +46,9 @@ pub enum StoreCommand {
     LockCancel,
     /// A sign of life while requests for locks wait.
     LockBeat,
-    /// Looking at a lock.
     LockInspect,
     /// A leader's first look at a job's ledger.
     JobOpen,
-    /// Writing a job's ledger.
     JobWrite,
     /// Looking at a job's ledger.
     JobRead,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge};
 use tracing::{debug, warn};
 
-use super::events::{Telemetry, ms};
+use super::Telemetry;
+use super::events::ms;
 use super::metrics::Builder;
 use crate::protocol::{LockName, Token};
 

@@ -14,7 +14,6 @@ const LINES_MAX: usize = 4_096;
 /// How many bytes the lines may have that are not written yet. A line of a job's program may be one of 8 KiB.
 const BYTES_MAX: usize = 4 << 20;
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(super) struct LogQueue(Arc<Shared>);
 

@@ -21,10 +21,52 @@ mod process;
 mod roles;
 mod traces;
 
-pub use events::{SystemEvent, Telemetry, Told};
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+pub use events::{RoleEvent, SystemEvent};
 pub use jobs::JobReading;
 pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;
 pub use traces::Traces;
+
+/// How many events a listener may be behind before the oldest are lost to it.
+const EVENTS_BUFFER: usize = 256;
+
+/// Records events. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    metrics: Arc<Metrics>,
+    listeners: broadcast::Sender<Arc<RoleEvent>>,
+    traces: Traces,
+}
+
+impl Telemetry {
+    /// Counts in `metrics`, logs through `tracing`.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, listeners: broadcast::Sender::new(EVENTS_BUFFER), traces: Traces::default() }
+    }
+
+    /// The same, exporting spans.
+    pub fn with_traces(self, traces: Traces) -> Self {
+        Self { traces, ..self }
+    }
+
+    /// Hears what happens to roles from now on. Who does not keep up loses the oldest, and is told how many.
+    pub fn listen(&self) -> broadcast::Receiver<Arc<RoleEvent>> {
+        self.listeners.subscribe()
+    }
+
+    /// Where it counts.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Where its spans go.
+    pub fn traces(&self) -> &Traces {
+        &self.traces
+    }
+}

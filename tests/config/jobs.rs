@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use baton::config::{ExecRun, HttpRun, JobConfig, RunConfig, Secret};
-use baton::protocol::jobs::{Backoff, CatchUp, Concurrency, HistoryLimits, JobPolicy, OnInterrupt, Timetable, Wall};
+use baton::protocol::jobs::{
+    BackoffPolicy, CatchUp, Concurrency, HistoryLimits, JobPolicy, OnInterrupt, Timetable, Wall,
+};
 use secrecy::ExposeSecret;
 
 use crate::support::{BASE, check, good, good_with, problems};
@@ -46,7 +48,7 @@ fn what_is_not_given_is_as_kubernetes_has_it() {
         starting_deadline: None,
         catch_up: CatchUp::Latest,
         suspend: false,
-        backoff: Backoff { limit: 6, initial: s(10), max: s(360) },
+        backoff: BackoffPolicy { limit: 6, initial: s(10), max: s(360) },
         active_deadline: None,
         on_interrupt: OnInterrupt::Retry,
         history: HistoryLimits { succeeded: 3, failed: 1 },
@@ -95,7 +97,7 @@ run:
         starting_deadline: Some(s(300)),
         catch_up: CatchUp::All,
         suspend: true,
-        backoff: Backoff { limit: 0, initial: s(1), max: s(60) },
+        backoff: BackoffPolicy { limit: 0, initial: s(1), max: s(60) },
         active_deadline: Some(s(1_800)),
         on_interrupt: OnInterrupt::Fail,
         history: HistoryLimits { succeeded: 0, failed: 1_000 },

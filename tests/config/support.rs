@@ -12,7 +12,7 @@ roles:
   - name: scheduler
 ";
 
-/// Surroundings with these variables and a hostname.
+/// RoleContext with these variables and a hostname.
 pub fn environment(variables: &[(&str, &str)]) -> Environment {
     let variables: Vec<(String, String)> =
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

@@ -131,6 +131,23 @@ fn check_commands(pages: &[TextFile], known: &BTreeSet<String>) -> Vec<String> {
     unknown.map(|(page, (line, word))| format!("{}:{line}: there is no `baton {word}`", page.path)).collect()
 }
 
+/// Folders whose files comments and pages name from the root.
+const NAMED_FROM_THE_ROOT: [&str; 5] = ["src/", "tests/", "benches/", "docs/", "charts/"];
+
+/// Complaints about what stands between back-ticks and looks like a path from the root.
+fn check_paths(file: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let is_path = |span: &&str| {
+        let plain = span.chars().all(|c| c.is_ascii_alphanumeric() || "/_.-".contains(c));
+        plain && NAMED_FROM_THE_ROOT.iter().any(|folder| span.starts_with(folder))
+    };
+    let mut complaints = Vec::new();
+    for (number, line) in (1..).zip(file.text.lines()) {
+        let lost = line.split('`').skip(1).step_by(2).filter(is_path).filter(|path| !exists(path));
+        complaints.extend(lost.map(|path| format!("{}:{number}: there is no {path}", file.path)));
+    }
+    complaints
+}
+
 /// The subcommands that `baton --help` lists.
 fn listed_commands(help: &str) -> BTreeSet<String> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -147,6 +164,15 @@ fn pages() -> Vec<TextFile> {
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     assert_none("links", check_links(&pages(), &|path| root().join(path).exists()));
+}
+
+#[test]
+fn every_path_that_a_comment_or_a_page_names_is_there() {
+    let named = files().into_iter().filter(|file| file.has_extension(&["rs", "lua", "md", "toml", "yaml"]));
+    // The house's own examples are of files that never were.
+    let named = named.filter(|file| !file.path.starts_with("tests/house/"));
+    let complaints = named.flat_map(|file| check_paths(&file, &|path| root().join(path).exists()));
+    assert_none("paths", complaints.collect());
 }
 
 #[test]
@@ -185,6 +211,9 @@ fn the_word_checkers_complain_about_bad_examples() {
     assert_eq!(complaints.len(), 2, "{complaints:?}");
     assert!(complaints[0].contains("b.md leads nowhere") && complaints[1].contains("#none"));
     assert_eq!(check_reachable(&pages), ["docs/lost.md: no way leads here from README.md"]);
+
+    let comment = page("src/a.rs", "// See `src/a.rs`, `src/gone/`, `tests/a b.rs` and `lease/gone.rs`.\n");
+    assert_eq!(check_paths(&comment, &|path| path == "src/a.rs"), ["src/a.rs:1: there is no src/gone/"]);
 
     let help = "Baton\n\nCommands:\n  run   Runs\n  dev   Tries\n\nOptions:\n  -h\n";
     let known = listed_commands(help);

@@ -3,11 +3,18 @@
 
 mod docs;
 mod floors;
+mod glossary;
+mod map;
+mod optimisations;
 mod parts;
 mod rules;
+mod scripts;
+mod sections;
 mod source;
 mod tidy;
+mod traits;
 mod tree;
+mod types;
 mod workflows;
 
 /// Fails with all complaints at once, one a line.

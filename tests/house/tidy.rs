@@ -92,6 +92,7 @@ fn the_library_switches_its_own_lints_on() {
     let wanted = ["disallowed_methods", "unwrap_used", "panic", "print_stdout", "print_stderr", "await_holding_lock"];
     let attribute = lib.split("#![warn(").nth(1).and_then(|rest| rest.split(")]").next()).unwrap_or_default();
     let lost = wanted.iter().filter(|lint| !attribute.contains(&format!("clippy::{lint}")));
+    assert!(lib.contains("\n#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]\n"));
     assert_none("src/lib.rs no longer warns of", lost.map(|lint| (*lint).to_owned()).collect());
 }
 
@@ -115,6 +116,12 @@ fn the_tidiness_checkers_complain_about_bad_examples() {
     assert_eq!(sizes(&format!("impl X {{ fn f() {{\n{}}} }}\n", body(FUNCTION_LINES_MAX - 1))), 1);
     assert_eq!(sizes(&format!("#[test] fn f() {{\n{}}}\n", body(FUNCTION_LINES_MAX - 1))), 0, "a test may be long");
     assert_eq!(sizes(&"\n".repeat(FILE_LINES_MAX + 1)), 1);
+    let table =
+        |before: &str, arm: &str| format!("fn f() {{ {before} match x {{\n{}}} }}\n", arm.repeat(FUNCTION_LINES_MAX));
+    assert_eq!(sizes(&table("let x = y;", "    A => b,\n")), 0, "a table is read row by row");
+    assert_eq!(sizes(&table("g();", "    A => b,\n")), 1, "and does nothing besides");
+    let rows = format!("    A => {{\n{}    }}\n", body(10)).repeat(FUNCTION_LINES_MAX / 10);
+    assert_eq!(sizes(&format!("fn f() {{ match x {{\n{rows}}} }}\n")), 1, "rows are short");
 
     let unfinished = |text: &str| check_unfinished(&file("a.rs", text), &facts(text, &["a"])).len();
     assert_eq!(unfinished("#[test] #[ignore = \"needs an hour\"] fn f() { say(\"todo!\") }"), 0);

@@ -12,7 +12,7 @@ use baton::config::{Environment, check_text};
 use baton::jobs::{self, JobService};
 use baton::locks::{self, LockService, LockSettings};
 use baton::protocol::{
-    Action, CampaignReply, Election, Failure, Holder, Input, Profile, RecordVersion, ReleaseReply, RenewReply,
+    Action, CampaignReply, Election, Holder, Input, NoReply, Profile, RecordVersion, ReleaseReply, RenewReply,
     RoleName, Rules, SessionId, Stamped, StoreTime, Timing, Token,
 };
 use baton::role::{self, Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
@@ -83,7 +83,7 @@ impl Staged {
             app_checked: false,
             // No listening before the first grant: the store's side is the test's, and knows what it does.
             rules: Rules::NONE,
-            place: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: 1,
         };
         let election = Election::new(profile, clock.now());
@@ -94,10 +94,10 @@ impl Staged {
         let watched = Arc::downgrade(&published);
         let (sender, commands) = mpsc::channel(4);
         let (cues, cue_receiver) = mpsc::channel(4);
-        let standing = Arc::clone(election.standing());
+        let leadership = Arc::clone(election.leadership());
         let heartbeat = Arc::new(Heartbeat::new(clock.now(), PATIENCE));
         let handle =
-            RoleHandle::new(name(role), IDENTITY.into(), Arc::clone(&clock), standing, snapshots, sender, heartbeat);
+            RoleHandle::new(name(role), IDENTITY.into(), Arc::clone(&clock), leadership, snapshots, sender, heartbeat);
         let play = Play {
             role: name(role),
             election,
@@ -182,12 +182,12 @@ impl Play {
         Holder { session: SessionId::from_u128(99), identity: identity.into() }
     }
 
-    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, Failure> {
+    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, NoReply> {
         Ok(Stamped { reply, store_time: StoreTime(self.clock.now().as_nanos() / 1_000) })
     }
 
     fn act(&mut self, action: Action) {
-        let silence = || Failure { reason: "the store does not answer".to_owned() };
+        let silence = || NoReply { reason: "the store does not answer".to_owned() };
         let current = Token::new(self.token).unwrap();
         let input = match (action, self.cue.clone()) {
             (Action::Campaign { id, .. }, Cue::Grant) => {
@@ -222,7 +222,7 @@ impl Play {
         let role = self.role.clone();
         let (input, done, refusal) = match command {
             Command::Resign { cooldown, done } => {
-                let leads = self.election.standing().leads(now);
+                let leads = self.election.leadership().leads(now);
                 let holder = self.election.view(now).holder.map(|(name, _)| name);
                 let cooldown = cooldown.unwrap_or(self.lease);
                 (Input::Resign { cooldown }, done, (!leads).then_some(CommandError::NotLeading { role, holder }))
@@ -244,7 +244,7 @@ impl Play {
 
     fn publish(&self) {
         let view = self.election.view(self.clock.now());
-        let token = self.election.standing().remaining(self.clock.now()).map(|(token, _)| token);
+        let token = self.election.leadership().remaining(self.clock.now()).map(|(token, _)| token);
         self.published.send_if_modified(|snapshot| {
             let next = snapshot.next(view, token, jiff::Timestamp::now());
             let changed = next.index != snapshot.index;

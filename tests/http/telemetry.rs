@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use baton::admin::{self, Pulse, Sources, default_limits};
+use baton::admin::{self, Liveness, Sources, default_limits};
 use baton::config::LiveChanges;
 use baton::config::StoreUse;
 use baton::http::ListenerThread;
@@ -26,7 +26,7 @@ pub struct Watched {
     pub telemetry: Telemetry,
     roles: Roles,
     store: watch::Sender<StoreHealth>,
-    pulses: Arc<Mutex<Vec<Pulse>>>,
+    liveness: Arc<Mutex<Vec<Liveness>>>,
     server: ListenerThread,
 }
 
@@ -39,13 +39,13 @@ impl Watched {
         metrics.own_store_up(StoreUse::Jobs, false);
         let roles = Roles::default();
         roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
-        let pulses = Arc::new(Mutex::new(Vec::new()));
+        let liveness = Arc::new(Mutex::new(Vec::new()));
         for staged in staged {
             metrics.add_role(staged.handle.name());
-            pulses.lock().unwrap().push(pulse(staged.handle.name().as_str(), true));
+            liveness.lock().unwrap().push(alive(staged.handle.name().as_str(), true));
         }
         let (store, health) = watch::channel(StoreHealth::Down { reason: "connection refused".to_owned() });
-        let told = Arc::clone(&pulses);
+        let told = Arc::clone(&liveness);
         let sources = Sources {
             metrics: Arc::clone(&metrics),
             roles: roles.clone(),
@@ -63,7 +63,7 @@ impl Watched {
         for kind in [KubernetesKind::Label, KubernetesKind::Event, KubernetesKind::Lease] {
             telemetry.add_kubernetes(kind);
         }
-        Self { address, telemetry, roles, store, pulses, server }
+        Self { address, telemetry, roles, store, liveness, server }
     }
 
     pub async fn metrics(&self) -> String {
@@ -82,8 +82,8 @@ impl Watched {
     }
 }
 
-fn pulse(role: &str, knows_state: bool) -> Pulse {
-    Pulse { role: name(role), last: clock().now(), within: Duration::from_secs(60), knows_state }
+fn alive(role: &str, knows_state: bool) -> Liveness {
+    Liveness { role: name(role), last: clock().now(), within: Duration::from_secs(60), knows_state }
 }
 
 async fn leader() -> (Staged, Watched) {
@@ -204,7 +204,7 @@ async fn livez_names_the_role_that_is_stuck() {
     let (_role, watched) = leader().await;
     let reply = ask(watched.address, "GET /livez").await;
     assert_eq!((reply.status, reply.json()), (200, json!({"alive": true, "stuck": []})));
-    watched.pulses.lock().unwrap()[0].within = Duration::ZERO;
+    watched.liveness.lock().unwrap()[0].within = Duration::ZERO;
     let reply = ask_until(watched.address, "GET /livez", |reply| reply.status == 503).await;
     assert_eq!((&reply.json()["alive"], &reply.json()["stuck"][0]["role"]), (&json!(false), &json!("scheduler")));
 }
@@ -212,18 +212,18 @@ async fn livez_names_the_role_that_is_stuck() {
 #[tokio::test]
 async fn readyz_tells_what_is_missing_and_stays_ready_when_the_store_goes() {
     let (_role, watched) = leader().await;
-    watched.pulses.lock().unwrap()[0].knows_state = false;
+    watched.liveness.lock().unwrap()[0].knows_state = false;
     let reply = ask(watched.address, "GET /readyz").await;
     let reasons =
         json!(["the store was not reached yet: connection refused", "role scheduler does not know its state yet"]);
     assert_eq!((reply.status, &reply.json()["reasons"]), (503, &reasons));
-    watched.pulses.lock().unwrap()[0].knows_state = true;
+    watched.liveness.lock().unwrap()[0].knows_state = true;
     watched.store.send_replace(StoreHealth::Up);
     let reply = ask(watched.address, "GET /readyz").await;
     assert_eq!((reply.status, reply.json()), (200, json!({"ready": true, "reasons": []})));
     watched.store.send_replace(StoreHealth::Down { reason: "connection reset".to_owned() });
     assert_eq!(ask(watched.address, "GET /readyz").await.status, 200);
-    watched.pulses.lock().unwrap().clear();
+    watched.liveness.lock().unwrap().clear();
     assert_eq!(ask(watched.address, "GET /readyz").await.status, 503, "without roles there is nothing to be ready for");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use baton::base::process::{Entropy, StallWatch};
 use baton::protocol::Timing;
-use baton::role::{RoleSpec, Surroundings, role};
+use baton::role::{RoleContext, RoleSpec, role};
 use baton::store::LeaseStore;
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
@@ -24,18 +24,18 @@ fn replica(identity: &str, store: Arc<dyn LeaseStore>, metrics: &Arc<Metrics>) -
         timing: Timing::from_lease(Duration::from_millis(600)).unwrap(),
         guard: true,
         app_checked: false,
-        patience: Duration::ZERO,
-        place: Duration::ZERO,
+        shard_stagger: Duration::ZERO,
+        role_stagger: Duration::ZERO,
         seed: entropy.seed(),
     };
-    let surroundings = Surroundings {
+    let context = RoleContext {
         store,
         clock: clock(),
         telemetry: Telemetry::new(Arc::clone(metrics)),
         stall: Arc::new(StallWatch::new(clock())),
     };
     metrics.add_role(&spec.name);
-    let (handle, task) = role(spec, surroundings);
+    let (handle, task) = role(spec, context);
     tokio::spawn(task);
     handle
 }

@@ -148,7 +148,7 @@ impl Crowd {
             guard: true,
             app_checked: false,
             rules: Rules::REDIS,
-            place: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: self.rng.u64(..),
         };
         let election = Election::new(profile, Mono::from_nanos(self.now));

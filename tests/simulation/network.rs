@@ -2,7 +2,7 @@
 //! replies and news. Everything may be late or lost, and in one direction only.
 
 use baton::protocol::{
-    Announcement, CampaignReply, CampaignRequest, Failure, Input, ReleaseRequest, RenewReply, RenewRequest, RequestId,
+    Announcement, CampaignReply, CampaignRequest, Input, NoReply, ReleaseRequest, RenewReply, RenewRequest, RequestId,
     Server, Stamped,
 };
 
@@ -34,7 +34,7 @@ pub enum Sent {
 
 impl Sent {
     fn failed(self, id: RequestId, reason: &str) -> Input {
-        let failure = Failure { reason: reason.to_owned() };
+        let failure = NoReply { reason: reason.to_owned() };
         match self {
             Self::Campaign => Input::Campaigned { id, reply: Err(failure) },
             Self::Renew => Input::Renewed { id, reply: Err(failure) },
@@ -179,8 +179,8 @@ impl World {
         };
         if let Some(token) = refused {
             let process = &self.processes[from.process];
-            let standing = process.tasks[from.task].election.standing().remaining(process.clock.shows(now));
-            if process.leads(now) && standing.is_some_and(|(stands, _)| stands == token) {
+            let leadership = process.tasks[from.task].election.leadership().remaining(process.clock.shows(now));
+            if process.leads(now) && leadership.is_some_and(|(stands, _)| stands == token) {
                 self.checker.refused_incumbent(now, from.process);
             }
         }

@@ -65,7 +65,7 @@ pub struct Cut {
 
 impl Watched for Process {
     fn leads(&self, now: Nanos) -> bool {
-        self.alive && self.tasks.iter().any(|task| task.election.standing().leads(self.clock.shows(now)))
+        self.alive && self.tasks.iter().any(|task| task.election.leadership().leads(self.clock.shows(now)))
     }
 
     fn acts(&self, now: Nanos) -> bool {
@@ -132,7 +132,7 @@ impl World {
             guard: true,
             app_checked: false,
             rules: self.scenario.rules,
-            place: of.place,
+            role_stagger: of.place,
             seed,
         };
         let election = Election::new(profile, of.clock.shows(self.now));
@@ -169,7 +169,7 @@ impl World {
             let local = of.clock.shows(now);
             for task in 0..of.tasks.len() {
                 let asked = &mut of.tasks[task];
-                if let Some(promise) = asked.election.standing().promise(local) {
+                if let Some(promise) = asked.election.leadership().promise(local) {
                     let until = of.clock.when(local + promise.valid_for, now);
                     asked.promised_until = asked.promised_until.max(until);
                 } else if matches!(of.habit, AppHabit::Drains) && asked.election.is_draining() {

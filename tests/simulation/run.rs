@@ -62,7 +62,7 @@ pub fn run(scenario: Scenario) -> Verdict {
         world.strike_for_ever();
     }
     world.settle();
-    // A role of a crowd comes later by its place: when it asks what there is, and when it is told to ask again.
+    // A staggered role comes later: when it asks what there is, and when it is told to ask again.
     let end = world.now + scenario.leader_within() + 2 * world.least_place();
     // One that is not answered may be granted the role before it makes way.
     let end = if world.one_is_unanswered { end + scenario.longest_lease() } else { end };

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use baton::base::clock::{BootClock, Clock, SharedClock, wall_time};
 use baton::base::process::StallWatch;
 use baton::protocol::{Mono, Timing};
-use baton::role::{Answer, RoleHandle, RoleSpec, Surroundings, role as make_role};
+use baton::role::{Answer, RoleContext, RoleHandle, RoleSpec, role as make_role};
 use baton::telemetry::{Metrics, Telemetry};
 use tokio::sync::oneshot;
 
@@ -149,7 +149,7 @@ fn run(
                 .expect("a good configuration");
             let metrics = Arc::new(Metrics::new(wall_time()));
             metrics.add_role(&role());
-            let surroundings = Surroundings {
+            let context = RoleContext {
                 store: Arc::new(store),
                 clock: Arc::clone(&clock),
                 telemetry: Telemetry::new(metrics),
@@ -163,11 +163,11 @@ fn run(
                 timing,
                 guard: true,
                 app_checked: false,
-                patience: Duration::ZERO,
-                place: Duration::ZERO,
+                shard_stagger: Duration::ZERO,
+                role_stagger: Duration::ZERO,
                 seed: own_seed,
             };
-            let (handle, task) = make_role(spec, surroundings);
+            let (handle, task) = make_role(spec, context);
             tokio::spawn(task);
             if tell.send(handle).is_err() {
                 return;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use baton::protocol::{
-    Announcement, Answer, Ask, Candidate, MemberCell, MemberReply, RaiseReply, RaiseRequest, RecordVersion, Rules,
-    Server, StoreTime,
+    Announcement, Candidate, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply, RaiseRequest,
+    RecordVersion, Rules, Server, StoreTime,
 };
 use baton::store::News;
 use baton::store::quorum::QuorumMember;
@@ -22,7 +22,7 @@ const OPERATIONS: usize = 40;
 #[derive(Clone, Debug)]
 enum Operation {
     /// By a replica with one of the lists.
-    Ask(usize, Box<Ask>),
+    Ask(usize, Box<MemberRequest>),
     TimePasses(u64),
     LeaseVanishes,
     EverythingForgotten,
@@ -119,7 +119,7 @@ impl Pair<'_> {
         let identity = |candidate: Candidate| Arc::from(format!("web {}", candidate.session));
         let audience = u32::try_from(random.below(5)).expect("small");
         if let Some((by, request)) = self.next_renewal.clone().filter(|_| random.one_in(4)) {
-            return Operation::Ask(by, Box::new(Ask::Renew(request)));
+            return Operation::Ask(by, Box::new(MemberRequest::Renew(request)));
         }
         let by = if random.one_in(8) { usize::try_from(random.below(3)).expect("small") } else { 0 };
         let ask = match random.below(21) {
@@ -144,7 +144,7 @@ impl Pair<'_> {
                 let identity = identity(candidate);
                 let released =
                     random.one_in(4).then(|| (self.choose_candidate(random).session, self.choose_token(random)));
-                Ask::Campaign(CampaignRequest {
+                MemberRequest::Campaign(CampaignRequest {
                     candidate,
                     identity,
                     lease_duration,
@@ -157,16 +157,24 @@ impl Pair<'_> {
             7..=10 => {
                 let (candidate, token) = (self.choose_candidate(random), self.choose_token(random));
                 let identity = identity(candidate);
-                Ask::Raise(RaiseRequest { candidate, identity, token, lease_duration, guard })
+                MemberRequest::Raise(RaiseRequest { candidate, identity, token, lease_duration, guard })
             }
             11..=13 => {
                 let (candidate, token) = (self.choose_candidate(random), self.choose_token(random));
                 let (identity, count) = (identity(candidate), (self.count + 1).saturating_sub(random.below(3)));
-                Ask::Renew(RenewRequest { candidate, identity, token, count, lease_duration, audience, guard })
+                MemberRequest::Renew(RenewRequest {
+                    candidate,
+                    identity,
+                    token,
+                    count,
+                    lease_duration,
+                    audience,
+                    guard,
+                })
             }
             14 | 15 => {
                 let token = if random.one_in(3) { Token::NONE } else { self.choose_token(random) };
-                Ask::Release(ReleaseRequest { candidate: self.choose_candidate(random), token, audience })
+                MemberRequest::Release(ReleaseRequest { candidate: self.choose_candidate(random), token, audience })
             }
             16 | 17 => return Operation::TimePasses(random.pick(&PASSING_MS)),
             18 if random.one_in(2) => return Operation::EverythingForgotten,
@@ -202,22 +210,26 @@ impl Pair<'_> {
     }
 
     /// The same question in the reference's tokens and counts.
-    fn twin_of(&self, ask: &Ask) -> Ask {
+    fn twin_of(&self, ask: &MemberRequest) -> MemberRequest {
         match ask.clone() {
-            Ask::Campaign(request) => {
+            MemberRequest::Campaign(request) => {
                 let released = request.released.map(|(session, token)| (session, self.twin(token)));
-                Ask::Campaign(CampaignRequest { floor: self.twin(request.floor), released, ..request })
+                MemberRequest::Campaign(CampaignRequest { floor: self.twin(request.floor), released, ..request })
             }
-            Ask::Raise(request) => Ask::Raise(RaiseRequest { token: self.twin(request.token), ..request }),
-            Ask::Renew(request) => {
+            MemberRequest::Raise(request) => {
+                MemberRequest::Raise(RaiseRequest { token: self.twin(request.token), ..request })
+            }
+            MemberRequest::Renew(request) => {
                 let count = (self.count_twin + request.count).saturating_sub(self.count);
-                Ask::Renew(RenewRequest { token: self.twin(request.token), count, ..request })
+                MemberRequest::Renew(RenewRequest { token: self.twin(request.token), count, ..request })
             }
-            Ask::Release(request) => Ask::Release(ReleaseRequest { token: self.twin(request.token), ..request }),
+            MemberRequest::Release(request) => {
+                MemberRequest::Release(ReleaseRequest { token: self.twin(request.token), ..request })
+            }
         }
     }
 
-    async fn ask(&mut self, by: usize, ask: &Ask) {
+    async fn ask(&mut self, by: usize, ask: &MemberRequest) {
         let had_record = self.has_record();
         let (lists, member) = &self.members[by];
         let answer = member.ask_stamped(&self.role, ask).await.expect("an answer");
@@ -228,46 +240,50 @@ impl Pair<'_> {
         let now = StoreTime(answer.store_time.0 + self.passed_us);
         let server = Server { now, uptime: Duration::ZERO, generation: &generation };
         let (expected, said) = self.cell.step(server, lists, &self.twin_of(ask)).expect("tokens are left");
-        if matches!(ask, Ask::Campaign(_)) && said.is_some() {
+        if matches!(ask, MemberRequest::Campaign(_)) && said.is_some() {
             self.saw("dropped");
         }
-        if let (Ask::Renew(request), Answer::Renew(RenewReply::Renewed { count, .. })) = (ask, &answer.reply) {
+        if let (MemberRequest::Renew(request), MemberReply::Renew(RenewReply::Renewed { count, .. })) =
+            (ask, &answer.reply)
+        {
             self.next_renewal = Some((by, RenewRequest { count: *count, ..request.clone() }));
         }
         self.compare(ask, answer.reply, expected);
         self.heard(said).await;
     }
 
-    fn compare(&mut self, ask: &Ask, redis: Answer, reference: Answer) {
+    fn compare(&mut self, ask: &MemberRequest, redis: MemberReply, reference: MemberReply) {
         match (redis, reference) {
-            (Answer::Campaign(redis), Answer::Campaign(reference)) => self.compare_grants(ask, redis, reference),
-            (Answer::Raise(RaiseReply::Raised { count }), Answer::Raise(RaiseReply::Raised { count: c })) => {
+            (MemberReply::Campaign(redis), MemberReply::Campaign(reference)) => {
+                self.compare_grants(ask, redis, reference)
+            }
+            (MemberReply::Raise(RaiseReply::Raised { count }), MemberReply::Raise(RaiseReply::Raised { count: c })) => {
                 self.saw("Raised");
                 self.same_count(count, c);
             }
-            (Answer::Raise(RaiseReply::Gone { token }), Answer::Raise(RaiseReply::Gone { token: t })) => {
+            (MemberReply::Raise(RaiseReply::Gone { token }), MemberReply::Raise(RaiseReply::Gone { token: t })) => {
                 self.saw("Gone");
                 self.same_token(token, t);
             }
             (
-                Answer::Renew(RenewReply::Renewed { count, reasserted, audience }),
-                Answer::Renew(RenewReply::Renewed { count: c, reasserted: r, .. }),
+                MemberReply::Renew(RenewReply::Renewed { count, reasserted, audience }),
+                MemberReply::Renew(RenewReply::Renewed { count: c, reasserted: r, .. }),
             ) => {
                 self.saw(if r { "reasserted" } else { "Renewed" });
                 assert_eq!((reasserted, audience), (r, 1), "this test listens");
                 self.same_count(count, c);
-                let Ask::Renew(request) = ask else { panic!("{ask:?}") };
+                let MemberRequest::Renew(request) = ask else { panic!("{ask:?}") };
                 self.latest = (request.candidate, request.token);
             }
             (
-                Answer::Renew(RenewReply::Lost { token, holder }),
-                Answer::Renew(RenewReply::Lost { token: t, holder: h }),
+                MemberReply::Renew(RenewReply::Lost { token, holder }),
+                MemberReply::Renew(RenewReply::Lost { token: t, holder: h }),
             ) => {
                 self.saw(if h.is_some() { "Lost to another" } else { "Lost" });
                 self.same_token(token, t);
                 assert_eq!(holder, h);
             }
-            (Answer::Release(redis), Answer::Release(reference)) => {
+            (MemberReply::Release(redis), MemberReply::Release(reference)) => {
                 self.saw(format!("{reference:?}"));
                 assert_eq!(redis, reference);
             }
@@ -275,14 +291,14 @@ impl Pair<'_> {
         }
     }
 
-    fn compare_grants(&mut self, ask: &Ask, redis: MemberReply, reference: MemberReply) {
-        use MemberReply::{Granted, Guarded, Held, Stale, Unlisted};
+    fn compare_grants(&mut self, ask: &MemberRequest, redis: MemberCampaignReply, reference: MemberCampaignReply) {
+        use MemberCampaignReply::{Granted, Guarded, Held, Stale, Unlisted};
         match (redis, reference) {
             (Granted { token, released }, Granted { token: t, released: r }) => {
                 self.saw(if r { "Granted after a release" } else { "Granted" });
                 assert_eq!(released, r);
                 self.same_token(token, t);
-                let Ask::Campaign(request) = ask else { panic!("{ask:?}") };
+                let MemberRequest::Campaign(request) = ask else { panic!("{ask:?}") };
                 self.latest = (request.candidate, token);
             }
             (Stale { token }, Stale { token: t }) => {

@@ -1,6 +1,6 @@
 //! Who takes part in a role that is split over shards: the script against the reference, its key, and what it refuses.
 
-use baton::protocol::{Dice, Member, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, StoreTime};
+use baton::protocol::{Participant, Portion, Presence, PresenceRequest, Random, SHARDS_MAX, ShardSet, StoreTime};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::wait_until_async;
@@ -15,7 +15,7 @@ fn request(session: u128, portion: Option<Portion>, span: Duration) -> PresenceR
     PresenceRequest { session: SessionId::from_u128(session), portion, span }
 }
 
-async fn present(store: &RedisStore, request: PresenceRequest) -> Vec<Member> {
+async fn present(store: &RedisStore, request: PresenceRequest) -> Vec<Participant> {
     store.presence(&role(), request).await.expect("an answer")
 }
 
@@ -23,7 +23,7 @@ async fn present(store: &RedisStore, request: PresenceRequest) -> Vec<Member> {
 async fn random_signs_of_life_get_the_same_answers_from_redis_and_from_the_reference() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    let (mut reference, mut dice) = (Presence::default(), Dice::new(7));
+    let (mut reference, mut dice) = (Presence::default(), Random::new(7));
     let mut roll = move |below: u64| {
         let rolled = dice.between(Duration::ZERO, Duration::from_micros(below)).as_micros();
         u64::try_from(rolled).expect("small")

@@ -79,7 +79,7 @@ fn profile() -> Profile {
         guard: true,
         app_checked: false,
         rules: Rules::REDIS,
-        place: Duration::ZERO,
+        role_stagger: Duration::ZERO,
         seed: 1,
     }
 }
@@ -104,7 +104,7 @@ fn leading(now: Mono) -> Election {
             election.handle_input(now, Input::Campaigned { id, reply });
         }
     }
-    assert!(election.standing().leads(now), "granted");
+    assert!(election.leadership().leads(now), "granted");
     election
 }
 
@@ -122,7 +122,7 @@ fn renewal() -> impl FnMut() {
             }
         }
         black_box(election.poll_timeout());
-        debug_assert!(election.standing().leads(now));
+        debug_assert!(election.leadership().leads(now));
     }
 }
 
@@ -154,7 +154,7 @@ fn answer(ask: impl Fn(&RoleHandle)) -> impl FnMut() {
         RoleName::new("scheduler").expect("a DNS label"),
         Arc::from("web-0"),
         clock,
-        Arc::clone(election.standing()),
+        Arc::clone(election.leadership()),
         seen,
         commands,
         Arc::new(Heartbeat::new(now, LEASE)),

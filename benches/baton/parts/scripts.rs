@@ -7,9 +7,9 @@ use baton::base::Subscription;
 use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
 use baton::protocol::jobs::{JobName, Revision, WriteReply, WriteRequest};
 use baton::protocol::{
-    AcquireReply, AcquireRequest, Answer, Ask, CampaignReply, CampaignRequest, LockId, LockName, LockReleaseRequest,
-    MemberReply, Portion, PresenceRequest, Queueing, RaiseReply, RaiseRequest, ReleaseRequest, RenewReply,
-    RenewRequest, RoleName, SessionId, Token,
+    AcquireReply, AcquireRequest, CampaignReply, CampaignRequest, LockId, LockName, LockReleaseRequest,
+    MemberCampaignReply, MemberReply, MemberRequest, Portion, PresenceRequest, Queueing, RaiseReply, RaiseRequest,
+    ReleaseRequest, RenewReply, RenewRequest, RoleName, SessionId, Token,
 };
 use baton::store::quorum::QuorumMember;
 use baton::store::redis::{RedisMember, RedisStore};
@@ -195,7 +195,9 @@ impl Stage {
                 }
                 "campaign, free" => self.campaign(at, campaign).await,
                 "member: renewal" => self.renew_member(at).await,
-                "member: release" => drop(self.asked(at, Ask::Release(giving_back(&self.member_terms[at]))).await),
+                "member: release" => {
+                    drop(self.asked(at, MemberRequest::Release(giving_back(&self.member_terms[at]))).await)
+                }
                 "member: campaign" => self.campaign_member(at, campaign).await,
                 "member: confirmation" => self.confirm(at, true).await,
                 "lock: acquire" => self.acquire(at).await,
@@ -262,28 +264,28 @@ impl Stage {
         assert!(matches!(reply, CampaignReply::Held { .. }), "{reply:?}");
     }
 
-    async fn asked(&self, at: usize, ask: Ask) -> Answer {
+    async fn asked(&self, at: usize, ask: MemberRequest) -> MemberReply {
         self.member.ask_stamped(&self.roles[at], &ask).await.expect("an answer").reply
     }
 
     async fn renew_member(&mut self, at: usize) {
-        let reply = self.asked(at, Ask::Renew(self.member_terms[at].clone())).await;
-        let Answer::Renew(RenewReply::Renewed { count, .. }) = reply else { panic!("{reply:?}") };
+        let reply = self.asked(at, MemberRequest::Renew(self.member_terms[at].clone())).await;
+        let MemberReply::Renew(RenewReply::Renewed { count, .. }) = reply else { panic!("{reply:?}") };
         self.member_terms[at].count = count;
     }
 
     async fn campaign_member(&mut self, at: usize, request: CampaignRequest) {
         let (candidate, lease_duration) = (request.candidate, request.lease_duration);
-        let reply = self.asked(at, Ask::Campaign(request)).await;
-        let Answer::Campaign(MemberReply::Granted { token, .. }) = reply else { panic!("{reply:?}") };
+        let reply = self.asked(at, MemberRequest::Campaign(request)).await;
+        let MemberReply::Campaign(MemberCampaignReply::Granted { token, .. }) = reply else { panic!("{reply:?}") };
         self.member_terms[at] = RenewRequest { candidate, lease_duration, ..renewal(1, 1, token) };
     }
 
     async fn confirm(&mut self, at: usize, guard: bool) {
         let RenewRequest { candidate, identity, token, lease_duration, .. } = self.member_terms[at].clone();
-        let ask = Ask::Raise(RaiseRequest { candidate, identity, token, lease_duration, guard });
+        let ask = MemberRequest::Raise(RaiseRequest { candidate, identity, token, lease_duration, guard });
         let reply = self.asked(at, ask).await;
-        let Answer::Raise(RaiseReply::Raised { count }) = reply else { panic!("{reply:?}") };
+        let MemberReply::Raise(RaiseReply::Raised { count }) = reply else { panic!("{reply:?}") };
         self.member_terms[at].count = count;
     }
 

@@ -21,7 +21,6 @@ const PATH: &str = "/";
 const SCRIPT_PATH: &str = "/page.js";
 const STYLE_PATH: &str = "/page.css";
 
-/// The three files.
 pub(super) fn routes() -> Routes<()> {
     Routes::new(())
         .page(PATH, |_, _| ready(Ok(File::Page.response())))

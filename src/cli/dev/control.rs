@@ -93,7 +93,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Answers it.
     pub async fn answer(mut self, line: &str) {
         // Whoever asked may have gone.
         let _ = timeout(PATIENCE, self.stream.write_all(format!("{line}\n").as_bytes())).await;

@@ -64,8 +64,9 @@ fn words(replica: &str, last: Option<&Snapshot>, now: &Snapshot, token: Option<u
             None => None,
         },
         State::Campaigning => None,
-        state if was != Some(state) => Some(format!("is {state}: {}", reason())),
-        _ => None,
+        state @ (State::Unhealthy | State::Unreachable | State::Guarded) => {
+            (was != Some(state)).then(|| format!("is {state}: {}", reason()))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! One replica of `baton dev`, on a thread and a runtime of its own, so that it can be killed: when its runtime is
 //! dropped, every task of it stops where it stands and every connection is closed, as when a process dies.
 
-use baton::app::{App, Ground, StartError, Stores, open_stores};
+use baton::app::{App, AppContext, StartError, Stores, open_stores};
 use baton::base::process::Exit;
 use baton::config::Config;
 use baton::role::Roles;
@@ -17,14 +17,13 @@ enum Order {
     Die,
 }
 
-/// A running replica.
-pub struct Replica {
+pub struct DevReplica {
     roles: Roles,
     order: watch::Sender<Order>,
     ended: oneshot::Receiver<Option<Exit>>,
 }
 
-impl Replica {
+impl DevReplica {
     /// Starts one. `memory` is the store that all share; without it each opens its own.
     ///
     /// # Errors
@@ -53,7 +52,6 @@ impl Replica {
         }
     }
 
-    /// Its roles.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }
@@ -81,13 +79,13 @@ async fn live(
     started: oneshot::Sender<Result<Roles, StartError>>,
     orders: watch::Receiver<Order>,
 ) -> Option<Exit> {
-    let ground = Ground::real();
+    let context = AppContext::real();
     let store = match memory {
         Some(store) => Ok(store),
-        None => open_stores(&config, &ground.clock).map_err(StartError::from),
+        None => open_stores(&config, &context.clock).map_err(StartError::from),
     };
     let built = match store {
-        Ok(store) => App::build(config, store, &ground).await,
+        Ok(store) => App::build(config, store, &context).await,
         Err(error) => Err(error),
     };
     let app = match built {

@@ -20,7 +20,7 @@ use super::super::output::{complain, say};
 use super::PORT_DEFAULT;
 use super::control::{Control, Request};
 use super::narrator::{follow, tell};
-use super::replica::Replica;
+use super::replica::DevReplica;
 
 /// After how long a killed replica is replaced, as by Kubernetes.
 const REPLACED_AFTER: Duration = Duration::from_secs(3);
@@ -30,7 +30,7 @@ struct Stage {
     /// What all share, where there is no Redis.
     memory: Option<Stores>,
     /// In their order; none where one was killed and is not replaced yet.
-    replicas: Vec<Option<Replica>>,
+    replicas: Vec<Option<DevReplica>>,
     /// Which are to be replaced, when their time comes.
     due: FuturesUnordered<Pin<Box<dyn Future<Output = usize>>>>,
     /// They tell what happens.
@@ -77,7 +77,7 @@ impl Stage {
         let mut replicas = Vec::new();
         for config in &configs {
             // Those that run already end with their `order`s, when this returns early.
-            replicas.push(Some(Replica::start(config.clone(), memory.clone()).await?));
+            replicas.push(Some(DevReplica::start(config.clone(), memory.clone()).await?));
         }
         Ok(Self { configs, memory, replicas, due: FuturesUnordered::new(), narrators: JoinSet::new() })
     }
@@ -137,7 +137,7 @@ impl Stage {
     async fn replace(&mut self, n: usize) {
         let config = self.configs[n].clone();
         let name = Arc::clone(config.identity());
-        match Replica::start(config, self.memory.clone()).await {
+        match DevReplica::start(config, self.memory.clone()).await {
             Ok(replica) => {
                 tell("-", format_args!("{name} is new, with another session"));
                 follow(&mut self.narrators, &name, replica.roles());
@@ -156,8 +156,8 @@ impl Stage {
     /// Hands over and ends; at once at a second signal.
     async fn end(&mut self, mut signals: Signals) -> Code {
         tell("-", "ending: handing over first (again to end at once)");
-        self.replicas.iter().flatten().for_each(Replica::drain);
-        let ends = join_all(self.replicas.iter_mut().flatten().map(Replica::ended));
+        self.replicas.iter().flatten().for_each(DevReplica::drain);
+        let ends = join_all(self.replicas.iter_mut().flatten().map(DevReplica::ended));
         tokio::select! {
             ends = ends => {
                 // They have a last word.
@@ -206,7 +206,7 @@ async fn next_request(control: Option<&Control>) -> Request {
 }
 
 /// The first replica that ends though nobody killed it.
-async fn any_ended(replicas: &mut [Option<Replica>]) -> (usize, Option<Exit>) {
+async fn any_ended(replicas: &mut [Option<DevReplica>]) -> (usize, Option<Exit>) {
     let living =
         replicas.iter_mut().enumerate().filter_map(|(n, replica)| replica.as_mut().map(|replica| (n, replica)));
     let mut ends: FuturesUnordered<_> = living.map(|(n, replica)| async move { (n, replica.ended().await) }).collect();

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::app::{Ground, Replica, open_store};
+use baton::app::{AppContext, Replica, open_store};
 use baton::base::process::Exit;
 use baton::config::{Config, Environment, StoreUse};
 use baton::protocol::{Grace, GraceError, RoleName};
@@ -93,17 +93,17 @@ async fn supervise(config: Config, grace: Grace, args: ExecArgs) -> Code {
             return Exit::Bug.into();
         }
     };
-    let ground = Ground::real();
-    let store = match open_store(&config, StoreUse::Leases, &ground.clock) {
+    let context = AppContext::real();
+    let store = match open_store(&config, StoreUse::Leases, &context.clock) {
         Ok(store) => store,
         Err(error) => return usage(&error.to_string()),
     };
     let identity = Arc::clone(config.identity());
-    let replica = Replica::start(config, &store, &ground).await;
+    let replica = Replica::start(config, &store, &context).await;
     let Some(role) = replica.roles().get(args.role.as_str()) else {
         complain(format_args!("baton exec: {} was not started: this is a bug", args.role));
         return Exit::Bug.into();
     };
     let plan = Plan { command: args.command, restart: args.restart, grace, identity };
-    Supervisor::new(replica, role, ground.clock, signals, plan).run().await
+    Supervisor::new(replica, role, context.clock, signals, plan).run().await
 }

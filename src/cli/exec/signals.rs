@@ -5,7 +5,6 @@ use std::io;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Forwarded {
     terminate: unix::Signal,

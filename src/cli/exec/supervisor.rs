@@ -29,7 +29,6 @@ pub struct Plan {
     pub identity: Arc<str>,
 }
 
-/// See the module.
 pub struct Supervisor {
     replica: Replica,
     role: RoleHandle,

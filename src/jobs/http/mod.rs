@@ -17,19 +17,19 @@ const AT_ONCE: usize = 8;
 
 /// What every call may use: a service, or the reason why there is none.
 #[derive(Debug)]
-pub struct Context {
+pub struct JobCalls {
     service: Result<Arc<JobService>, &'static str>,
 }
 
-impl Context {
+impl JobCalls {
     fn service(&self) -> Result<&JobService, Problem> {
         self.service.as_deref().map_err(|reason| Problem::new(ProblemKind::JobsDisabled, *reason))
     }
 }
 
 /// The calls of jobs: answered by this service, or all refused for this reason.
-pub fn routes(service: Result<Arc<JobService>, &'static str>) -> Routes<Context> {
-    Routes::new(Context { service })
+pub fn routes(service: Result<Arc<JobService>, &'static str>) -> Routes<JobCalls> {
+    Routes::new(JobCalls { service })
         .get("/jobs", list)
         .get("/jobs/{name}", one)
         .post_json("/jobs/{name}/run", run)
@@ -40,7 +40,7 @@ pub fn routes(service: Result<Arc<JobService>, &'static str>) -> Routes<Context>
         .post_json("/jobs/{name}/runs/{id}/heartbeat", heartbeat)
 }
 
-async fn list(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+async fn list(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     requests::no_parameters(&ask.query)?;
     let mut views = pin!(service.all().enumerate());
@@ -54,40 +54,40 @@ async fn list(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
     Ok(list.end())
 }
 
-async fn one(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+async fn one(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     requests::no_parameters(&ask.query)?;
     Ok(responses::one(&service.view(&requests::segment(ask.segment("name"))?).await.map_err(responses::refused)?))
 }
 
-async fn run(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+async fn run(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     requests::no_body(&ask.body)?;
     let run = service.ask(&requests::segment(ask.segment("name"))?).await.map_err(responses::refused)?;
     Ok(responses::asked(&run))
 }
 
-async fn suspend(context: Arc<Context>, ask: Ask, suspend: bool) -> Result<Response, Problem> {
+async fn suspend(context: Arc<JobCalls>, ask: Ask, suspend: bool) -> Result<Response, Problem> {
     let service = context.service()?;
     requests::no_body(&ask.body)?;
     service.suspend(&requests::segment(ask.segment("name"))?, suspend).await.map_err(responses::refused)?;
     Ok(no_content())
 }
 
-async fn runs(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+async fn runs(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     let page = requests::page(&ask.query)?;
     let view = service.view(&requests::segment(ask.segment("name"))?).await.map_err(responses::refused)?;
     Ok(responses::runs(&view, &page))
 }
 
-async fn complete(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+async fn complete(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     let (attempt, word) = requests::completion(&ask.body)?;
     order(service, &ask, attempt, Order::Complete(word)).await
 }
 
-async fn heartbeat(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+async fn heartbeat(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     let attempt = requests::heartbeat(&ask.body)?;
     order(service, &ask, attempt, Order::Heartbeat).await

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::service::{JobError, JobView};
 use super::requests::Page;
 use crate::http::{Content, Problem, ProblemKind, Response, answer, json};
-use crate::protocol::jobs::{Attempt, Concurrency, Gap, Phase, Run, RunId, Slot, Timetable, Wall};
+use crate::protocol::jobs::{Concurrency, Gap, Phase, Run, RunAttempt, RunId, Slot, Timetable, Wall};
 
 /// How soon to ask again when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ struct AskedShape {
 }
 
 impl AttemptShape {
-    fn new(attempt: &Attempt) -> Self {
+    fn new(attempt: &RunAttempt) -> Self {
         Self {
             attempt: attempt.number,
             token: attempt.token.get(),

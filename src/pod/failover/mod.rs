@@ -36,7 +36,7 @@ use crate::kube::{Change, Failure, KubeClient, Object, Reopening, Resource, Watc
 use crate::protocol::Mono;
 use crate::role::{Command, RoleHandle, Roles, any_changed};
 
-pub use termination_message::Will;
+pub use termination_message::TerminationMessageFile;
 
 use super::sleep;
 use pod_status::Pod;
@@ -52,18 +52,18 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const GRAIN: Duration = Duration::from_millis(1);
 
 /// See the module. Ends when dropped.
-pub struct Departures {
+pub struct Failover {
     roles: watch::Sender<Vec<RoleHandle>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Departures {
+impl Drop for Failover {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Departures {
+impl Failover {
     /// Starts to look, where `kubernetes.fastFailover` is on. Must be called inside a tokio runtime; roles are followed
     /// once [`Self::follow`] names them. `seed` spreads what replicas ask.
     pub fn start(config: &Config, clock: &SharedClock, seed: u64) -> Option<Self> {

@@ -30,7 +30,6 @@ const OVER: [&str; 2] = ["Succeeded", "Failed"];
 /// A process that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// Which.
     pub session: SessionId,
     /// For how long from now, at the most, somebody may act on what it said. Zero when everybody whom it could have
     /// told has ended as well.

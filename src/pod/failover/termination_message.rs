@@ -44,7 +44,6 @@ impl Reach {
 pub(super) struct TerminationMessage {
     /// The UID of the process's pod: in another pod's status this is a copy.
     pub pod: String,
-    /// The process.
     pub session: SessionId,
     /// The longest time for which anybody may act on what it said (R7), or go on with a job that it began; in whole
     /// milliseconds, not zero.
@@ -86,12 +85,12 @@ impl FromStr for TerminationMessage {
 
 /// Where the message is kept, and what it says at present.
 #[derive(Debug)]
-pub struct Will {
+pub struct TerminationMessageFile {
     path: PathBuf,
     message: TerminationMessage,
 }
 
-impl Will {
+impl TerminationMessageFile {
     /// Leaves the message of this process, where `kubernetes.fastFailover` is on. To be called before it campaigns for
     /// anything: whoever leads without it is waited for until its lease ends.
     ///
@@ -100,16 +99,16 @@ impl Will {
         let path = config.kubernetes.fast_failover.clone()?;
         let pod = config.kubernetes.pod.as_ref()?.uid.clone();
         let message = TerminationMessage { pod, session, promise: longest_promise(config), reach: reach(config) };
-        let will = Self { path, message };
-        if let Err(error) = will.write(&will.message) {
-            let path = will.path.display();
+        let file = Self { path, message };
+        if let Err(error) = file.write(&file.message) {
+            let path = file.path.display();
             tracing::warn!(
                 %path, %error,
-                "the termination message cannot be written: others will wait for this replica's leases to end"
+                "the termination message cannot be written: others file wait for this replica's leases to end"
             );
             return None;
         }
-        Some(will)
+        Some(file)
     }
 
     /// Makes the message good for what will be promised under `new` as well. Promises that were given stand, so it
@@ -143,7 +142,7 @@ fn longest_promise(config: &Config) -> Duration {
     Duration::from_millis(u64::try_from(longest.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// The listener's address is the old one until a restart, which [`Will::cover`] allows for.
+/// The listener's address is the old one until a restart, which [`TerminationMessageFile::cover`] allows for.
 fn reach(config: &Config) -> Reach {
     let listens_here = config.api.listen.ip().to_canonical().is_loopback();
     let goes_elsewhere = |job: &JobConfig| match &job.run {

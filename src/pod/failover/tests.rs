@@ -226,11 +226,14 @@ fn a_process_leaves_the_longest_promise_of_its_roles_and_never_takes_a_longer_on
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("end");
     let short = config("[{ name: a, answerValidity: 2s }, { name: b, answerValidity: 3s }]", "", &file);
-    assert!(Will::leave(&short, session(7)).is_none(), "a file that is not there is not the kubelet's");
+    assert!(
+        TerminationMessageFile::leave(&short, session(7)).is_none(),
+        "a file that is not there is not the kubelet's"
+    );
     assert!(!file.exists());
     std::fs::write(&file, "something longer than the message, as it is when a message is written over it".repeat(3))
         .unwrap();
-    let mut will = Will::leave(&short, session(7)).unwrap();
+    let mut will = TerminationMessageFile::leave(&short, session(7)).unwrap();
     let first = TerminationMessage {
         pod: "web-0".to_owned(),
         session: session(7),
@@ -262,7 +265,7 @@ fn who_listens_to_others_or_sends_them_jobs_says_so() {
         |url: &str| format!("jobs: [{{ name: j, role: a, schedule: '@daily', run: {{ http: {{ url: '{url}' }} }} }}]");
     let here = [String::new(), job("http://127.0.0.1:8080/j"), job("http://localhost/j"), job("http://[::1]:80/j")];
     for more in here {
-        Will::leave(&config("[{ name: a }]", &more, &file), session(7)).unwrap();
+        TerminationMessageFile::leave(&config("[{ name: a }]", &more, &file), session(7)).unwrap();
         assert_eq!(read_back(&file).reach, Reach::Pod, "{more}");
     }
     let token = dir.path().join("token");
@@ -270,7 +273,7 @@ fn who_listens_to_others_or_sends_them_jobs_says_so() {
     let open = format!("api: {{ listen: 0.0.0.0:4040, tokenFile: {token:?} }}");
     let mut will = None;
     for more in [open, job("http://reports/j"), job("http://10.0.0.1/j")] {
-        will = Will::leave(&config("[{ name: a }]", &more, &file), session(7));
+        will = TerminationMessageFile::leave(&config("[{ name: a }]", &more, &file), session(7));
         assert_eq!(read_back(&file).reach, Reach::Network, "{more}");
     }
     will.unwrap().cover(&config("[{ name: a }]", "", &file)).unwrap();

@@ -31,7 +31,6 @@ struct Done {
     again_at: Option<Mono>,
 }
 
-/// See the module.
 pub(in crate::pod) struct OtherLabels {
     client: Arc<PodClient>,
     clock: SharedClock,

@@ -24,7 +24,6 @@ const TRIES: u32 = 4;
 const LOOK_MIN: Duration = Duration::from_secs(10);
 const LOOK_MAX: Duration = Duration::from_secs(300);
 
-/// See the module.
 pub(in crate::pod) struct OwnLabels {
     client: Arc<PodClient>,
     clock: SharedClock,

@@ -42,7 +42,6 @@ struct Known {
     idle: Option<(Token, Mono)>,
 }
 
-/// See the module.
 pub(super) struct Mirror {
     client: Arc<PodClient>,
     clock: SharedClock,

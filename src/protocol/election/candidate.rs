@@ -8,7 +8,7 @@ use super::super::messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, Holder, RecordVersion, Stamped,
 };
 use super::event::{CampaignOutcome, Event, ReleaseReason};
-use super::{Action, Candidacy, Election, Failure, Flight, Kind, Pending, Phase, RequestId, Term};
+use super::{Action, Candidacy, Election, Flight, Kind, NoReply, Pending, Phase, RequestId, Term};
 
 /// How long after the end of the known TTL a candidate looks that hears nothing. The lease ends in the very moment of a
 /// later renewal, which comes some milliseconds late: a look just before it would find two thirds of a lease left each
@@ -42,15 +42,15 @@ impl Election {
         }
     }
 
-    /// When it looks, with the patience that it was told to have.
+    /// When it looks, with the stagger that it was told to have.
     pub(super) fn look_due(&self, candidacy: &Candidacy) -> Mono {
-        candidacy.look_at + self.patience_left(candidacy)
+        candidacy.look_at + self.stagger_left(candidacy)
     }
 
-    /// A campaign without an answer may have been granted: it is asked for again without patience.
-    pub(super) fn patience_left(&self, candidacy: &Candidacy) -> Duration {
+    /// A campaign without an answer may have been granted: it is asked for again without stagger.
+    pub(super) fn stagger_left(&self, candidacy: &Candidacy) -> Duration {
         let has_none = candidacy.pending == Pending::Unanswered || candidacy.waited;
-        if has_none { Duration::ZERO } else { self.patience }
+        if has_none { Duration::ZERO } else { self.shard_stagger }
     }
 
     /// Plans the next look: not before a cooldown is over, and not within a lease of a heartbeat.
@@ -66,7 +66,7 @@ impl Election {
     /// Until when news of another keep this candidate from looking (R8).
     fn quiet_until(&self) -> Option<Mono> {
         let lease = self.profile.timing.lease_duration();
-        self.insight.quiet_until(lease).filter(|_| self.profile.rules.heartbeats)
+        self.knowledge.quiet_until(lease).filter(|_| self.profile.rules.heartbeats)
     }
 
     /// Plans the look after a release.
@@ -101,21 +101,21 @@ impl Election {
         let timing = self.profile.timing;
         // Within the listening period only a release opens the role; a candidate that claims to know nothing gets just
         // that.
-        let knowledge = self.insight.knowledge(now, &timing, now < self.listen_until);
+        let knowledge = self.knowledge.of_record(now, &timing, now < self.listen_until);
         let request = CampaignRequest {
             candidate: self.candidate(attempt),
             identity: self.profile.identity.clone(),
             lease_duration: timing.lease_duration(),
-            floor: self.insight.floor,
+            floor: self.knowledge.floor,
             knowledge,
-            released: self.insight.released,
+            released: self.knowledge.released,
             guard: self.profile.guard,
         };
         let id = self.flights.depart(now, Kind::Campaign, attempt);
         self.actions.push_back(Action::Campaign { id, request });
     }
 
-    pub(super) fn campaigned(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<CampaignReply>, Failure>) {
+    pub(super) fn campaigned(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<CampaignReply>, NoReply>) {
         let Some(flight) = self.flights.arrive(id, Kind::Campaign) else { return };
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);
@@ -126,7 +126,7 @@ impl Election {
                     candidacy.own_grants = None;
                 }
                 if current.is_some_and(|before| before.doubts_news) {
-                    self.insight.compare_with_store(reply.holder());
+                    self.knowledge.compare_with_store(reply.holder());
                 }
                 if let CampaignReply::Granted { token, count } = reply {
                     self.granted(now, flight, token, count, current.is_some() && !stepped);
@@ -174,8 +174,8 @@ impl Election {
 
     fn granted(&mut self, now: Mono, flight: Flight, token: Token, count: u64, current: bool) {
         self.tell(Event::Campaigned { outcome: CampaignOutcome::Granted });
-        let behind = self.profile.rules.tokens && token <= self.insight.floor;
-        self.insight.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
+        let behind = self.profile.rules.tokens && token <= self.knowledge.floor;
+        self.knowledge.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
         let deadline = self.deadline(flight, now);
         let candidate = self.is_candidate();
         if candidate && (self.leaving || !self.app_healthy) {
@@ -191,12 +191,12 @@ impl Election {
             let at = now + self.retry_delay();
             self.look(now, at);
         } else {
-            self.insight.guarded = None;
-            self.insight.forget_rival(token);
+            self.knowledge.guarded = None;
+            self.knowledge.forget_rival(token);
             let next_renewal = now.max(flight.sent_at + self.first_period());
             let term = Term { attempt: flight.attempt, token, since: now, deadline, count, next_renewal };
             self.phase = Phase::Leading(term);
-            self.standing.open(token, deadline);
+            self.leadership.open(token, deadline);
             self.tell(Event::Elected { token });
         }
     }
@@ -205,44 +205,44 @@ impl Election {
         let timing = self.profile.timing;
         let (outcome, wait) = match reply {
             CampaignReply::Held { holder, token, remaining, version } => {
-                if current.is_some() && token > self.insight.floor && self.insight.floor > Token::NONE {
+                if current.is_some() && token > self.knowledge.floor && self.knowledge.floor > Token::NONE {
                     self.tell(Event::Contended { winner: holder.identity.clone(), token });
                 }
-                self.insight.learn(version, now);
-                self.insight.guarded = None;
+                self.knowledge.learn(version, now);
+                self.knowledge.guarded = None;
                 // Counted from when the store may have read its clock at the earliest.
                 let until = flight.sent_at + remaining.min(timing.lease_duration());
                 self.follow(holder, token, until);
                 (CampaignOutcome::Held, (remaining + past_renewal(timing.lease_duration())).min(timing.look_span()))
             }
             CampaignReply::Guarded { cause, remaining, version } => {
-                self.insight.learn(version, now);
+                self.knowledge.learn(version, now);
                 let remaining = remaining.min(timing.lease_duration());
-                if self.insight.guarded.is_none_or(|(known, until)| known != cause || until <= now) {
+                if self.knowledge.guarded.is_none_or(|(known, until)| known != cause || until <= now) {
                     self.tell(Event::Guarded { cause, remaining });
                 }
-                self.insight.guarded = Some((cause, now + remaining));
+                self.knowledge.guarded = Some((cause, now + remaining));
                 // Once in between as well: a guard that is due by then (a replica came, R6) begins when somebody asks.
                 let wait = if self.profile.rules.still { remaining.min(timing.listen_span()) } else { remaining };
-                (CampaignOutcome::Guarded, wait + self.profile.place)
+                (CampaignOutcome::Guarded, wait + self.profile.role_stagger)
             }
             CampaignReply::LookAgain { version, span } => {
-                self.insight.learn(version, now);
-                self.insight.guarded = None;
+                self.knowledge.learn(version, now);
+                self.knowledge.guarded = None;
                 // Long enough that the record is known to have stood still, or to be renewed; and a moment at least
                 // where it was known already and could not be told (listening).
-                let still = (self.insight.known_since().unwrap_or(now) + span).max(self.listen_until);
+                let still = (self.knowledge.known_since().unwrap_or(now) + span).max(self.listen_until);
                 let wait = if still > now { still.since(now) } else { timing.listen_span() / 10 };
-                (CampaignOutcome::Guarded, wait + self.profile.place)
+                (CampaignOutcome::Guarded, wait + self.profile.role_stagger)
             }
             CampaignReply::Divided { token, after } => {
-                self.insight.floor = self.insight.floor.max(token);
-                self.insight.guarded = None;
+                self.knowledge.floor = self.knowledge.floor.max(token);
+                self.knowledge.guarded = None;
                 let divided = self.divided();
                 (CampaignOutcome::Held, self.pause_between_rounds(divided, now.since(flight.sent_at), after))
             }
             CampaignReply::Stale { token, count } => {
-                self.insight.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
+                self.knowledge.learn(RecordVersion { token, count, writer: Some(self.profile.session) }, now);
                 (CampaignOutcome::Error, Duration::ZERO)
             }
             CampaignReply::Granted { .. } => return,
@@ -266,7 +266,7 @@ impl Election {
         if let Some(candidacy) = self.candidacy() {
             (candidacy.divided, candidacy.waited) = (0, false);
         }
-        if self.insight.follow(holder, token, until) {
+        if self.knowledge.follow(holder, token, until) {
             self.tell(Event::Following { holder: identity, token });
         }
     }
@@ -276,13 +276,13 @@ impl Election {
             self.heard_own(now, &news);
             return;
         }
-        if self.insight.disbelieves(news.holder.session) {
+        if self.knowledge.disbelieves(news.holder.session) {
             return;
         }
         // Whoever has just been granted may not know yet how many listen, and a store need not say. A number that falls
         // does so step by step.
         if news.audience > 0 {
-            self.insight.audience = news.audience.max(self.insight.audience / 2);
+            self.knowledge.audience = news.audience.max(self.knowledge.audience / 2);
         }
         match news.kind {
             AnnouncementKind::Release => self.heard_release(now, &news),
@@ -312,12 +312,12 @@ impl Election {
     }
 
     fn heard_release(&mut self, now: Mono, news: &Announcement) {
-        if !self.is_candidate() || !self.insight.forget_rival(news.token) {
+        if !self.is_candidate() || !self.knowledge.forget_rival(news.token) {
             return;
         }
         let Announcement { token, count, .. } = *news;
-        self.insight.released = Some((news.holder.session, token));
-        self.insight.learn(RecordVersion { token, count, writer: Some(news.holder.session) }, now);
+        self.knowledge.released = Some((news.holder.session, token));
+        self.knowledge.learn(RecordVersion { token, count, writer: Some(news.holder.session) }, now);
         self.look_for_vacancy(now);
     }
 
@@ -326,20 +326,20 @@ impl Election {
         if news.kind == AnnouncementKind::Heartbeat {
             self.refute_departure(&news.holder);
         }
-        if news.holder.identity == self.profile.identity && self.insight.is_new_clash(news.holder.session) {
+        if news.holder.identity == self.profile.identity && self.knowledge.is_new_clash(news.holder.session) {
             self.tell(Event::IdentityClash { session: news.holder.session });
         }
         if !self.is_candidate() || !self.profile.rules.heartbeats {
-            self.insight.floor = self.insight.floor.max(news.token);
+            self.knowledge.floor = self.knowledge.floor.max(news.token);
             self.doubt(now, news.token);
             return;
         }
-        if !self.insight.hear(news.holder.session, news.token, news.count, now) {
+        if !self.knowledge.hear(news.holder.session, news.token, news.count, now) {
             return;
         }
         self.answered = true;
         self.end_attempt(&news);
-        self.insight.guarded = None;
+        self.knowledge.guarded = None;
         self.follow(news.holder, news.token, now + self.profile.timing.lease_duration());
         self.look(now, now);
     }
@@ -370,7 +370,7 @@ impl Election {
         let Phase::Candidate(Candidacy { attempt, look_at, .. }) = self.phase else { return };
         if attempt != Attempt::default() {
             self.mistrust_answer();
-            let soon = (now + self.profile.place + self.stagger()).max(self.out_until);
+            let soon = (now + self.profile.role_stagger + self.stagger()).max(self.out_until);
             if let Some(candidacy) = self.candidacy() {
                 candidacy.look_at = look_at.min(soon);
             }

@@ -48,7 +48,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What readers see of an election besides its [`Standing`](super::Standing), which says whether it leads *now*.
+/// What readers see of an election besides its [`Leadership`](super::Leadership), which says whether it leads *now*.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// The state when this view was made.

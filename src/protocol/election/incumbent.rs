@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::ids::{Attempt, Mono, Token};
 use super::super::messages::{RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped};
 use super::event::{Event, LossReason, ReleaseReason, RenewalOutcome};
-use super::{Action, Drain, Election, Failure, Flight, Kind, Phase, Release, RequestId, Term};
+use super::{Action, Drain, Election, Flight, Kind, NoReply, Phase, Release, RequestId, Term};
 
 /// For how long it is tried to give a lease back, at most a renewal period. A process that ends waits for it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ impl Election {
             token: term.token,
             count: term.count,
             lease_duration: self.profile.timing.lease_duration(),
-            audience: self.insight.audience,
+            audience: self.knowledge.audience,
             guard: self.profile.guard,
         };
         let id = self.flights.depart(now, Kind::Renew, term.attempt);
@@ -58,7 +58,7 @@ impl Election {
         }
     }
 
-    pub(super) fn renewed(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<RenewReply>, Failure>) {
+    pub(super) fn renewed(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<RenewReply>, NoReply>) {
         let Some(flight) = self.flights.arrive(id, Kind::Renew) else { return };
         self.note_answer(now, flight, &reply);
         let took = now.since(flight.sent_at);
@@ -77,16 +77,16 @@ impl Election {
         match reply {
             Ok(Stamped { reply: RenewReply::Renewed { count, audience, .. }, .. }) => {
                 let writer = Some(self.profile.session);
-                self.insight.learn(RecordVersion { token: term.token, count, writer }, now);
-                self.insight.audience = audience;
+                self.knowledge.learn(RecordVersion { token: term.token, count, writer }, now);
+                self.knowledge.audience = audience;
                 let next_renewal = now.max(self.with_others(flight.sent_at + self.profile.timing.renew_period()));
                 self.extend(count, self.deadline(flight, now), next_renewal);
             }
             Ok(Stamped { reply: RenewReply::Lost { token, holder }, .. }) => {
-                self.insight.floor = self.insight.floor.max(token);
+                self.knowledge.floor = self.knowledge.floor.max(token);
                 if let Some(holder) = holder.filter(|holder| holder.session != self.profile.session) {
                     let until = flight.sent_at + self.profile.timing.lease_duration();
-                    self.insight.follow(holder, token, until);
+                    self.knowledge.follow(holder, token, until);
                 }
                 self.lose(now, LossReason::Superseded);
             }
@@ -122,7 +122,7 @@ impl Election {
         term.deadline = term.deadline.max(deadline);
         term.next_renewal = next_renewal;
         if let Phase::Leading(term) = &self.phase {
-            self.standing.open(term.token, term.deadline);
+            self.leadership.open(term.token, term.deadline);
         }
     }
 
@@ -130,7 +130,7 @@ impl Election {
     /// store says that it is superseded there is nothing left to keep for them.
     fn lose(&mut self, now: Mono, reason: LossReason) {
         let Some(term) = self.phase.term() else { return };
-        self.standing.close();
+        self.leadership.close();
         // A term that ended because the app was unwell was told of then.
         let mut is_told = false;
         if let Phase::Draining(drain) = self.phase {
@@ -154,7 +154,7 @@ impl Election {
 
     pub(super) fn drained(&mut self, now: Mono) {
         if matches!(self.phase, Phase::Draining(_)) {
-            self.standing.forget_app_promises();
+            self.leadership.forget_app_promises();
             self.mind_promises(now);
         }
     }
@@ -162,14 +162,14 @@ impl Election {
     /// Fewer promises may stand than when the drain began.
     pub(super) fn mind_promises(&mut self, now: Mono) {
         if let Phase::Draining(drain) = &mut self.phase {
-            drain.until = self.standing.promised_until();
+            drain.until = self.leadership.promised_until();
             self.handle_timeout(now);
         }
     }
 
     /// R7: stops leading at once, and keeps the lease until the last promise has run out.
     pub(super) fn drain(&mut self, now: Mono, term: Term, reason: ReleaseReason, cooldown: Duration) {
-        let promised = self.standing.close();
+        let promised = self.leadership.close();
         let until = if self.profile.rules.promises { promised } else { now };
         self.tell(Event::Draining { token: term.token, reason, remaining: until.since(now) });
         self.phase = Phase::Draining(Drain { term, reason, until, cooldown });
@@ -190,7 +190,7 @@ impl Election {
         let request = ReleaseRequest {
             candidate: self.candidate(release.attempt),
             token: release.token,
-            audience: self.insight.audience,
+            audience: self.knowledge.audience,
         };
         let id = self.flights.depart(now, Kind::Release, release.attempt);
         self.actions.push_back(Action::Release { id, request });
@@ -205,7 +205,7 @@ impl Election {
         }
     }
 
-    pub(super) fn released(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure>) {
+    pub(super) fn released(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, NoReply>) {
         let Some(flight) = self.flights.arrive(id, Kind::Release) else { return self.vacated(now, id, reply) };
         self.note_answer(now, flight, &reply);
         let Phase::Releasing(release) = self.phase else {

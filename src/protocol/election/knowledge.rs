@@ -38,9 +38,8 @@ struct Heartbeat {
 /// How many sessions that the store did not name are remembered.
 const DISBELIEVED: usize = 16;
 
-/// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Insight {
+pub(super) struct Knowledge {
     /// The greatest token ever seen (R3).
     pub(super) floor: Token,
     /// How many listened to the last heartbeat, as far as somebody told.
@@ -59,10 +58,10 @@ pub(super) struct Insight {
     clashes: Vec<SessionId>,
 }
 
-impl Insight {
+impl Knowledge {
     /// What to tell the store (R5). `listening`: messages may have been missed, so that it counts only if it was seen
     /// to stand still for as long as one listens.
-    pub(super) fn knowledge(&self, now: Mono, timing: &Timing, listening: bool) -> Option<KnownRecord> {
+    pub(super) fn of_record(&self, now: Mono, timing: &Timing, listening: bool) -> Option<KnownRecord> {
         let Known { version, since, at } = self.known?;
         let age = now.since(at);
         if listening && at.since(since) < timing.listen_span() {

@@ -39,12 +39,12 @@ impl Inner {
 
 /// See the module. A lock held for a few instructions: cheaper than an answer's JSON by three orders of magnitude.
 #[derive(Debug)]
-pub struct Standing {
+pub struct Leadership {
     answer_validity: Duration,
     inner: Mutex<Inner>,
 }
 
-impl Standing {
+impl Leadership {
     /// Not leading, no promise outstanding. `answer_validity` is the longest promise of one answer.
     pub fn new(answer_validity: Duration) -> Self {
         Self { answer_validity, inner: Mutex::new(Inner::default()) }
@@ -142,54 +142,54 @@ mod tests {
 
     #[test]
     fn an_answer_promises_the_shorter_of_validity_and_what_is_left() {
-        let standing = Standing::new(VALIDITY);
-        assert_eq!(standing.promise(at(1)), None);
+        let leadership = Leadership::new(VALIDITY);
+        assert_eq!(leadership.promise(at(1)), None);
         let token = Token::new(7).unwrap();
-        standing.open(token, at(1_000));
-        assert_eq!(standing.promise(at(100)), Some(Promise { token, valid_for: VALIDITY }));
-        assert_eq!(standing.promised_until(), at(400));
-        assert_eq!(standing.promise(at(900)).map(|p| p.valid_for), Some(Duration::from_millis(100)));
-        assert_eq!(standing.promise(at(1_000)), None, "past the deadline nobody leads, whatever is stored");
-        assert_eq!(standing.promised_until(), at(1_000));
+        leadership.open(token, at(1_000));
+        assert_eq!(leadership.promise(at(100)), Some(Promise { token, valid_for: VALIDITY }));
+        assert_eq!(leadership.promised_until(), at(400));
+        assert_eq!(leadership.promise(at(900)).map(|p| p.valid_for), Some(Duration::from_millis(100)));
+        assert_eq!(leadership.promise(at(1_000)), None, "past the deadline nobody leads, whatever is stored");
+        assert_eq!(leadership.promised_until(), at(1_000));
     }
 
     #[test]
     fn a_closed_term_promises_nothing_but_its_promises_stand() {
-        let standing = Standing::new(VALIDITY);
-        standing.open(Token::new(7).unwrap(), at(1_000));
-        standing.promise(at(500));
-        assert_eq!(standing.close(), at(800));
-        assert_eq!((standing.promise(at(501)), standing.leads(at(501))), (None, false));
-        assert_eq!(standing.promised_until(), at(800));
+        let leadership = Leadership::new(VALIDITY);
+        leadership.open(Token::new(7).unwrap(), at(1_000));
+        leadership.promise(at(500));
+        assert_eq!(leadership.close(), at(800));
+        assert_eq!((leadership.promise(at(501)), leadership.leads(at(501))), (None, false));
+        assert_eq!(leadership.promised_until(), at(800));
     }
 
     #[test]
     fn the_apps_word_is_about_its_own_promises_and_works_end_about_those_of_work() {
-        let standing = Standing::new(VALIDITY);
-        standing.open(Token::new(7).unwrap(), at(1_000));
-        standing.begin_work();
-        standing.begin_work();
-        standing.promise_work(at(100));
-        standing.promise(at(200));
-        standing.forget_app_promises();
-        assert_eq!(standing.promised_until(), at(400));
-        assert!(!standing.end_work());
-        assert_eq!(standing.promised_until(), at(400), "some of it goes on");
-        assert!(standing.end_work());
-        assert_eq!(standing.promised_until(), Mono::default());
-        standing.promise(at(300));
-        assert!(standing.end_work(), "more ends than began");
-        assert_eq!(standing.promised_until(), at(600));
+        let leadership = Leadership::new(VALIDITY);
+        leadership.open(Token::new(7).unwrap(), at(1_000));
+        leadership.begin_work();
+        leadership.begin_work();
+        leadership.promise_work(at(100));
+        leadership.promise(at(200));
+        leadership.forget_app_promises();
+        assert_eq!(leadership.promised_until(), at(400));
+        assert!(!leadership.end_work());
+        assert_eq!(leadership.promised_until(), at(400), "some of it goes on");
+        assert!(leadership.end_work());
+        assert_eq!(leadership.promised_until(), Mono::default());
+        leadership.promise(at(300));
+        assert!(leadership.end_work(), "more ends than began");
+        assert_eq!(leadership.promised_until(), at(600));
     }
 
     #[test]
     fn a_late_reply_never_shortens_a_deadline_that_was_told() {
-        let standing = Standing::new(VALIDITY);
+        let leadership = Leadership::new(VALIDITY);
         let token = Token::new(7).unwrap();
-        standing.open(token, at(1_000));
-        standing.open(token, at(900));
-        assert!(standing.leads(at(950)));
-        standing.open(Token::new(8).unwrap(), at(900));
-        assert!(!standing.leads(at(950)), "a new term has its own deadline");
+        leadership.open(token, at(1_000));
+        leadership.open(token, at(900));
+        assert!(leadership.leads(at(950)));
+        leadership.open(Token::new(8).unwrap(), at(900));
+        assert!(!leadership.leads(at(950)), "a new term has its own deadline");
     }
 }

@@ -21,17 +21,17 @@ use super::ids::{Attempt, Attempts, Candidate, Mono, SessionId, Token};
 use super::messages::{
     Announcement, CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
-use super::random::Dice;
+use super::random::Random;
 use super::rules::Rules;
 use super::timing::Timing;
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use flights::RequestId;
-pub use leadership::{Promise, Standing};
-pub use term_guard::{Grace, GraceError, Sight, Verdict, Watch};
+pub use leadership::{Leadership, Promise};
+pub use term_guard::{Grace, GraceError, Sight, TermGuard, Verdict};
 
 use flights::{Flight, Flights, Kind};
-use knowledge::Insight;
-use takeover::Departures;
+use knowledge::Knowledge;
+use takeover::Takeover;
 
 /// Who campaigns, and how.
 #[derive(Clone, Debug)]
@@ -42,7 +42,6 @@ pub struct Profile {
     pub attempts: Attempts,
     /// Its name for people.
     pub identity: Arc<str>,
-    /// The role's timings.
     pub timing: Timing,
     /// False for `guard: off` (R5).
     pub guard: bool,
@@ -53,7 +52,7 @@ pub struct Profile {
     /// Where a process has many roles, how much later than its first it looks when all of them would in one moment:
     /// after a start, after a period in which none is granted, and when messages may have been missed. Zero where there
     /// are few.
-    pub place: Duration,
+    pub role_stagger: Duration,
     /// Seeds the spreading of wake-ups and retries.
     pub seed: u64,
 }
@@ -76,7 +75,7 @@ pub enum Action {
 
 /// Why a request has no reply. Whether it was executed is not known (R2), whatever the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct NoReply {
     /// In words for people.
     pub reason: String,
 }
@@ -85,11 +84,11 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The answer to [`Action::Campaign`], or none.
-    Campaigned { id: RequestId, reply: Result<Stamped<CampaignReply>, Failure> },
+    Campaigned { id: RequestId, reply: Result<Stamped<CampaignReply>, NoReply> },
     /// The answer to [`Action::Renew`], or none.
-    Renewed { id: RequestId, reply: Result<Stamped<RenewReply>, Failure> },
+    Renewed { id: RequestId, reply: Result<Stamped<RenewReply>, NoReply> },
     /// The answer to [`Action::Release`], or none.
-    Released { id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure> },
+    Released { id: RequestId, reply: Result<Stamped<ReleaseReply>, NoReply> },
     /// The store published this (R8).
     Heard(Announcement),
     /// Messages may have been missed: a new subscription, or this process was paused. Look once.
@@ -102,14 +101,14 @@ pub enum Input {
     HandOver { cooldown: Duration },
     /// From now on wait so much longer before each look, so that others may go first. Nothing changes for a leader, nor
     /// for a campaign without an answer, which may have been granted.
-    Patience { patience: Duration },
+    Stagger { by: Duration },
     /// The process of this session has ended, as its node has seen, and will send nothing more. What its app was told
     /// is good for `promise` from now on at the most, by any clock that is up to 1 % off; then a candidate gives the
     /// lease back in its place. Nothing happens if the session has none. A heartbeat of it refutes this.
     Departed { session: SessionId, promise: Duration },
     /// The app has stopped acting on the promises given. Ignored unless draining.
     Drained,
-    /// Nothing is left of what this replica itself did as leader (see [`Standing::begin_work`]).
+    /// Nothing is left of what this replica itself did as leader (see [`Leadership::begin_work`]).
     WorkEnded,
     /// Hand over and end.
     Shutdown,
@@ -138,7 +137,7 @@ struct Candidacy {
     pending: Pending,
     /// When it campaigns next, unless it hears something better.
     look_at: Mono,
-    /// It has had its patience, and nobody is known to have come first: it has it once for each vacancy. What it knew
+    /// It has had its stagger, and nobody is known to have come first: it has it once for each vacancy. What it knew
     /// at its first look would be too old at its second otherwise (R5 *vanished*), each time anew.
     waited: bool,
     /// How many times in a row a quorum was divided among several.
@@ -243,17 +242,16 @@ impl Phase {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Election {
     profile: Profile,
-    standing: Arc<Standing>,
-    dice: Dice,
+    leadership: Arc<Leadership>,
+    random: Random,
     phase: Phase,
-    insight: Insight,
-    departures: Departures,
+    knowledge: Knowledge,
+    takeover: Takeover,
     /// How much later than it would a candidate looks, to let others go first.
-    patience: Duration,
+    shard_stagger: Duration,
     /// When it last campaigned, or began.
     looked_at: Mono,
     /// No grant is accepted before this without a release (R8).
@@ -276,12 +274,12 @@ impl Election {
     /// A candidate that looks at once.
     pub fn new(profile: Profile, now: Mono) -> Self {
         Self {
-            standing: Arc::new(Standing::new(profile.timing.answer_validity())),
-            dice: Dice::new(profile.seed),
-            phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.place)),
-            insight: Insight::default(),
-            departures: Departures::default(),
-            patience: Duration::ZERO,
+            leadership: Arc::new(Leadership::new(profile.timing.answer_validity())),
+            random: Random::new(profile.seed),
+            phase: Phase::Candidate(Candidacy::new(Attempt::default(), now + profile.role_stagger)),
+            knowledge: Knowledge::default(),
+            takeover: Takeover::default(),
+            shard_stagger: Duration::ZERO,
             looked_at: now,
             listen_until: if profile.rules.listening { now + profile.timing.listen_span() } else { now },
             out_until: now,
@@ -297,8 +295,8 @@ impl Election {
     }
 
     /// What an app may be told, for any thread to read.
-    pub fn standing(&self) -> &Arc<Standing> {
-        &self.standing
+    pub fn leadership(&self) -> &Arc<Leadership> {
+        &self.leadership
     }
 
     /// The next thing to do, until there is none.
@@ -341,9 +339,9 @@ impl Election {
             // Before anything that is due goes out: it would claim to know what was perhaps missed.
             self.listen_anew(now);
         }
-        if let Input::Patience { patience } = input {
+        if let Input::Stagger { by: shard_stagger } = input {
             // Before as well: what was due may be so no longer.
-            self.patience = patience;
+            self.shard_stagger = shard_stagger;
         }
         // A look that is due would be in vain if another leads. If nobody does, it still is due.
         let hears_first = self.is_candidate() && matches!(input, Input::Heard(_));
@@ -359,7 +357,7 @@ impl Election {
             Input::AppHealth { healthy } => self.app_health(now, healthy),
             Input::Resign { cooldown } => self.resign(now, ReleaseReason::Resigned, cooldown),
             Input::HandOver { cooldown } => self.resign(now, ReleaseReason::Balanced, cooldown),
-            Input::Patience { .. } => {}
+            Input::Stagger { .. } => {}
             Input::Departed { session, promise } => self.departed(now, session, promise),
             Input::Drained => self.drained(now),
             Input::WorkEnded => self.mind_promises(now),
@@ -388,12 +386,12 @@ impl Election {
         matches!(self.phase, Phase::Draining(_))
     }
 
-    /// What readers see besides the [`Standing`].
+    /// What readers see besides the [`Leadership`].
     pub fn view(&self, now: Mono) -> View {
         let holder = match &self.phase {
             Phase::Leading(term) => Some((Arc::clone(&self.profile.identity), term.deadline)),
             Phase::Draining(drain) => Some((Arc::clone(&self.profile.identity), drain.term.deadline)),
-            Phase::Candidate(_) | Phase::Releasing(_) | Phase::Ended => self.insight.rival(now),
+            Phase::Candidate(_) | Phase::Releasing(_) | Phase::Ended => self.knowledge.rival(now),
         };
         let (state, reason) = self.describe(now);
         View { state, holder, reason, stays_out: self.stays_out(now) }
@@ -413,29 +411,29 @@ impl Election {
         let written = |state, reason: String| (state, Some(Cow::Owned(reason)));
         match &self.phase {
             Phase::Leading(_) => (State::Leading, None),
-            Phase::Draining(drain) => match drain.reason {
-                ReleaseReason::Unhealthy => because(State::Unhealthy, "the app's health check fails"),
-                reason => written(State::Draining, format!("handing over: {}", reason.as_str())),
-            },
+            Phase::Draining(drain) if drain.reason == ReleaseReason::Unhealthy => {
+                because(State::Unhealthy, "the app's health check fails")
+            }
+            Phase::Draining(drain) => written(State::Draining, format!("handing over: {}", drain.reason.as_str())),
             Phase::Releasing(_) => because(State::Draining, "giving the lease back"),
             Phase::Ended => because(State::Standby, "this replica no longer takes part"),
             Phase::Candidate(_) if !self.app_healthy => because(State::Unhealthy, "the app's health check fails"),
             Phase::Candidate(candidacy) => {
                 if let Some(trouble) = &self.trouble {
                     written(State::Unreachable, trouble.clone())
-                } else if let Some((holder, _)) = self.insight.rival(now) {
+                } else if let Some((holder, _)) = self.knowledge.rival(now) {
                     written(State::Standby, format!("{holder} leads"))
                 } else if now < self.out_until {
                     because(
                         State::Standby,
                         "this replica stays out for a while: it resigned, or the store's clock was stepped",
                     )
-                } else if let Some((cause, _)) = self.insight.guarded.filter(|(_, until)| now < *until) {
+                } else if let Some((cause, _)) = self.knowledge.guarded.filter(|(_, until)| now < *until) {
                     let why = format!(
                         "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
                     );
                     written(State::Guarded, why)
-                } else if !self.patience_left(candidacy).is_zero() {
+                } else if !self.stagger_left(candidacy).is_zero() {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
                 } else if now < self.listen_until && candidacy.attempt != Attempt::default() {
                     because(State::Campaigning, "nobody is known to lead; watching for a lease before the first grant")
@@ -457,13 +455,13 @@ impl Election {
     /// What every answer tells, whatever else it says. True when the store's clock was stepped forwards a moment ago:
     /// leases end early then. A step long ago is over; whoever was silent that long listened to heartbeats
     /// meanwhile.
-    fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, Failure>) -> bool {
+    fn note_answer<T>(&mut self, now: Mono, flight: Flight, reply: &Result<Stamped<T>, NoReply>) -> bool {
         match reply {
             Ok(stamped) => {
                 self.trouble = None;
                 self.answered = true;
                 self.answered_at = now;
-                let step = self.insight.clock.observe(flight.sent_at, now, stamped.store_time);
+                let step = self.knowledge.clock.observe(flight.sent_at, now, stamped.store_time);
                 if let Some(step) = step {
                     self.tell(Event::StoreClockStepped { by_ms: step.by_ms });
                 }
@@ -524,7 +522,7 @@ impl Election {
             }
             Phase::Ended => return,
         };
-        let until = self.standing.close();
+        let until = self.leadership.close();
         if until <= now {
             self.give_back(now, term.attempt, term.token, ReleaseReason::Shutdown, term.since);
         } else {

@@ -17,26 +17,26 @@ const SPREAD_MAX: Duration = Duration::from_millis(600);
 const ROUND_MIN: Duration = Duration::from_millis(2);
 /// Enough for pauses of hours.
 const DOUBLINGS_MAX: u32 = 24;
-/// The roles of a crowd are renewed at multiples of this, so that those of one moment go out, and are answered,
+/// Staggered roles are renewed at multiples of this, so that those of one moment go out, and are answered,
 /// together: waking up costs as much as a renewal does.
 const RENEWED_TOGETHER: Duration = Duration::from_millis(10);
 
 impl Election {
     /// A random span, the longer the more replicas listen: the first of all looks as soon however many they are.
     pub(super) fn stagger(&mut self) -> Duration {
-        let widest = SPREAD_PER_LISTENER.saturating_mul(self.insight.audience.max(2)).min(SPREAD_MAX);
-        self.dice.between(Duration::ZERO, widest)
+        let widest = SPREAD_PER_LISTENER.saturating_mul(self.knowledge.audience.max(2)).min(SPREAD_MAX);
+        self.random.between(Duration::ZERO, widest)
     }
 
     /// The same after a release. On a quorum those who ask at once would divide the members among themselves.
     pub(super) fn stagger_after_release(&mut self) -> Duration {
-        if self.insight.audience <= FEW && !self.profile.rules.is_quorum() { Duration::ZERO } else { self.stagger() }
+        if self.knowledge.audience <= FEW && !self.profile.rules.is_quorum() { Duration::ZERO } else { self.stagger() }
     }
 
     /// Soon, but not all at once: between a twentieth and a sixth of the renewal period.
     pub(super) fn retry_delay(&mut self) -> Duration {
         let period = self.profile.timing.renew_period();
-        self.dice.between(period / 20, period / 6)
+        self.random.between(period / 20, period / 6)
     }
 
     /// How long after a quorum was divided, for the `divided`th time in a row, it is asked again. What is waited for is
@@ -47,24 +47,24 @@ impl Election {
         let period = self.profile.timing.renew_period();
         let round = round.max(ROUND_MIN) * 2u32.pow(divided.min(DOUBLINGS_MAX));
         match after {
-            None => self.dice.between(Duration::ZERO, round).min(self.retry_delay()),
+            None => self.random.between(Duration::ZERO, round).min(self.retry_delay()),
             Some(after) => {
                 let soonest = (round * 2).min(period / 4);
-                self.dice.between(soonest, soonest * 2).min(after + period / 20)
+                self.random.between(soonest, soonest * 2).min(after + period / 20)
             }
         }
     }
 
-    /// How long after a grant the first renewal goes out. The roles of a crowd are granted one after the other in a
+    /// How long after a grant the first renewal goes out. Staggered roles are granted one after the other in a
     /// part of a period, and renewed all over it from then on.
     pub(super) fn first_period(&mut self) -> Duration {
         let period = self.profile.timing.renew_period();
-        if self.profile.place.is_zero() { period } else { self.dice.between(Duration::ZERO, period) }
+        if self.profile.role_stagger.is_zero() { period } else { self.random.between(Duration::ZERO, period) }
     }
 
-    /// This moment, or, for a role of a crowd, one a little before it at which others are renewed, too.
+    /// This moment, or, for a staggered role, one a little before it at which others are renewed, too.
     pub(super) fn with_others(&self, due: Mono) -> Mono {
-        if self.profile.place.is_zero() {
+        if self.profile.role_stagger.is_zero() {
             return due;
         }
         let together = RENEWED_TOGETHER.min(self.profile.timing.renew_period() / 100);

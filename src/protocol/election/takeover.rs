@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::super::ids::{Attempt, Candidate, Mono, SessionId, Token};
 use super::super::messages::{Holder, ReleaseReply, ReleaseRequest, Stamped};
 use super::event::Event;
-use super::{Action, Election, Failure, Kind, RequestId};
+use super::{Action, Election, Kind, NoReply, RequestId};
 
 /// How many ended processes are remembered: a lease that one of them had asked for may still be granted.
 const REMEMBERED: usize = 64;
@@ -26,7 +26,7 @@ const DRIFT_FRACTION: u32 = 50;
 
 /// The processes that are known to have ended.
 #[derive(Debug, Default)]
-pub(super) struct Departures {
+pub(super) struct Takeover {
     /// The oldest first.
     known: Vec<Departure>,
     /// Who was heard of after they were said to have ended, the latest first.
@@ -49,7 +49,7 @@ struct Term {
     identity: Arc<str>,
 }
 
-impl Departures {
+impl Takeover {
     /// The earliest word counts: what was promised before it does not last longer for being told again.
     fn learn(&mut self, session: SessionId, due: Mono) {
         if self.refuted.contains(&session) {
@@ -94,13 +94,13 @@ impl Election {
         // Whoever says so of this process is wrong.
         if session != self.profile.session {
             let due = now + promise + promise / DRIFT_FRACTION + self.stagger();
-            self.departures.learn(session, due);
+            self.takeover.learn(session, due);
         }
     }
 
     /// A renewal of this session was heard: it has not ended.
     pub(super) fn refute_departure(&mut self, holder: &Holder) {
-        if self.departures.refute(holder.session) {
+        if self.takeover.refute(holder.session) {
             self.tell(Event::DepartureRefuted { holder: Arc::clone(&holder.identity), session: holder.session });
         }
     }
@@ -108,28 +108,28 @@ impl Election {
     /// When the lease of the one that leads is given back in its place.
     pub(super) fn vacate_due(&self) -> Option<Mono> {
         let idle = self.app_healthy && !self.leaving && !self.flights.has(Kind::Vacate, Attempt::ANY);
-        let (holder, token) = self.insight.rival_term().filter(|_| idle)?;
-        self.departures.due(holder.session).filter(|_| token != Token::NONE)
+        let (holder, token) = self.knowledge.rival_term().filter(|_| idle)?;
+        self.takeover.due(holder.session).filter(|_| token != Token::NONE)
     }
 
     pub(super) fn vacate(&mut self, now: Mono) {
-        let Some((holder, token)) = self.insight.rival_term() else { return };
+        let Some((holder, token)) = self.knowledge.rival_term() else { return };
         let term = Term { session: holder.session, token, identity: Arc::clone(&holder.identity) };
         let candidate = Candidate { session: term.session, attempt: Attempt::ANY };
-        let request = ReleaseRequest { candidate, token, audience: self.insight.audience };
+        let request = ReleaseRequest { candidate, token, audience: self.knowledge.audience };
         // Not again and again where a store cannot do it.
         let again = now + self.retry_delay();
-        self.departures.put_off(term.session, again);
-        self.departures.vacating = Some(term);
+        self.takeover.put_off(term.session, again);
+        self.takeover.vacating = Some(term);
         let id = self.flights.depart(now, Kind::Vacate, Attempt::ANY);
         self.actions.push_back(Action::Release { id, request });
     }
 
-    pub(super) fn vacated(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, Failure>) {
+    pub(super) fn vacated(&mut self, now: Mono, id: RequestId, reply: Result<Stamped<ReleaseReply>, NoReply>) {
         let Some(flight) = self.flights.arrive(id, Kind::Vacate) else { return };
         let stepped = self.note_answer(now, flight, &reply);
         self.mind_step(now, stepped);
-        if let (Some(term), Ok(Stamped { reply, .. })) = (self.departures.vacating.take(), reply) {
+        if let (Some(term), Ok(Stamped { reply, .. })) = (self.takeover.vacating.take(), reply) {
             if reply == ReleaseReply::Released {
                 self.tell(Event::Departed { holder: Arc::clone(&term.identity), token: term.token });
             }
@@ -140,9 +140,9 @@ impl Election {
 
     /// The lease is not there (any more): as when its release is heard.
     fn see_vacant(&mut self, now: Mono, term: &Term) {
-        let follows = self.insight.rival_term().is_some_and(|(holder, _)| holder.session == term.session);
-        if follows && self.is_candidate() && self.insight.forget_rival(term.token) {
-            self.insight.released = Some((term.session, term.token));
+        let follows = self.knowledge.rival_term().is_some_and(|(holder, _)| holder.session == term.session);
+        if follows && self.is_candidate() && self.knowledge.forget_rival(term.token) {
+            self.knowledge.released = Some((term.session, term.token));
             self.look_for_vacancy(now);
         }
     }

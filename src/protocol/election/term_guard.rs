@@ -121,14 +121,14 @@ pub enum Verdict {
 
 /// The judge of one command, which was started for one term.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch {
+pub struct TermGuard {
     token: Token,
     grace: Grace,
     promised_until: Mono,
     told_at: Option<Mono>,
 }
 
-impl Watch {
+impl TermGuard {
     /// For a command that is started now, for the term with this token.
     pub fn new(token: Token, grace: Grace) -> Self {
         Self { token, grace, promised_until: Mono::default(), told_at: None }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_command_stays_while_there_is_time_and_is_told_to_leave_once() {
-        let mut watch = Watch::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace());
         assert_eq!(watch.look(leading(0, 7, 1_400)), Verdict::Stay);
         assert_eq!(watch.look(leading(999, 7, 401)), Verdict::Stay);
         assert_eq!(watch.look(leading(1_000, 7, 400)), Verdict::Leave);
@@ -220,7 +220,7 @@ mod tests {
     fn past_the_deadline_it_is_killed_at_once_told_or_not() {
         let lost = Sight { now: at(1_400), term: None, draining: false };
         for told in [true, false] {
-            let mut watch = Watch::new(token(7), grace());
+            let mut watch = TermGuard::new(token(7), grace());
             if told {
                 assert_eq!(watch.look(leading(1_000, 7, 400)), Verdict::Leave);
             }
@@ -230,13 +230,13 @@ mod tests {
 
     #[test]
     fn a_new_term_of_the_same_replica_is_not_the_commands() {
-        let mut watch = Watch::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace());
         assert_eq!(watch.look(leading(60_000, 8, 1_400)), Verdict::Kill);
     }
 
     #[test]
     fn a_command_that_was_told_has_its_grace_even_if_the_lease_is_renewed() {
-        let mut watch = Watch::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace());
         assert_eq!(watch.look(leading(1_000, 7, 400)), Verdict::Leave);
         assert_eq!(watch.look(leading(1_399, 7, 1_400)), Verdict::Stay);
         assert_eq!(watch.look(leading(1_400, 7, 1_400)), Verdict::Kill);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_drain_gives_it_until_the_last_promise() {
-        let mut watch = Watch::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace());
         watch.promised(token(7), at(500));
         watch.promised(token(8), at(9_000));
         let draining = |now| Sight { now: at(now), term: None, draining: true };
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_was_told_by_somebody_else_has_its_grace_or_what_the_lease_leaves_of_it() {
-        let mut watch = Watch::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace());
         assert_eq!(watch.look(leading(100, 7, 1_300)), Verdict::Stay);
         watch.tell(at(100));
         watch.tell(at(400));
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(watch.look(leading(499, 7, 901)), Verdict::Stay);
         assert_eq!(watch.look(leading(500, 7, 900)), Verdict::Kill, "the second word gives no second grace");
 
-        let mut watch = Watch::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace());
         watch.tell(at(1_300));
         assert_eq!(watch.look(leading(1_300, 7, 100)), Verdict::Stay, "it has been told");
         assert_eq!(watch.look(leading(1_390, 7, 10)), Verdict::Kill);

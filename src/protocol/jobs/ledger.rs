@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::names::{Slot, Wall};
+use super::ids::{Slot, Wall};
 use super::policy::{ASKED_MAX, HistoryLimits, JobPolicy};
 use crate::protocol::Token;
 
@@ -69,7 +69,7 @@ pub struct Run {
     /// When it ended.
     pub ended: Option<Wall>,
     /// Its last attempts, oldest first.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<RunAttempt>,
 }
 
 /// How far a run is.
@@ -84,7 +84,7 @@ pub enum Phase {
     /// It succeeded.
     Succeeded,
     /// It failed for good.
-    Failed(Failure),
+    Failed(RunFailure),
 }
 
 impl Phase {
@@ -112,7 +112,7 @@ impl Phase {
 
 /// Why a run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Failure {
+pub enum RunFailure {
     /// Its last allowed attempt failed.
     BackoffLimitExceeded,
     /// It took longer than `activeDeadlineSeconds`.
@@ -123,8 +123,7 @@ pub enum Failure {
     Replaced,
 }
 
-impl Failure {
-    /// Every one.
+impl RunFailure {
     pub const ALL: [Self; 4] = [Self::BackoffLimitExceeded, Self::DeadlineExceeded, Self::Interrupted, Self::Replaced];
 
     /// As it is told, counted and stored.
@@ -140,7 +139,7 @@ impl Failure {
 
 /// One attempt of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Attempt {
+pub struct RunAttempt {
     /// Counts from 1.
     pub number: u32,
     /// Its own fencing token: greater than that of every earlier attempt of the job.
@@ -149,7 +148,6 @@ pub struct Attempt {
     pub term: Token,
     /// That leader, for people.
     pub by: Arc<str>,
-    /// When it was claimed.
     pub claimed: Wall,
     /// How it ended, and when.
     pub end: Option<(Wall, Ending)>,
@@ -171,7 +169,6 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Every one.
     pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Interrupted, Self::Cancelled];
 
     /// As it is told, counted and stored.
@@ -188,11 +185,8 @@ impl Ending {
 /// Slots, one after the other, that had no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Why.
     pub reason: GapReason,
-    /// The first of them.
     pub first: Wall,
-    /// The last of them.
     pub last: Wall,
     /// How many, at least.
     pub count: u64,
@@ -210,7 +204,6 @@ pub enum GapReason {
 }
 
 impl GapReason {
-    /// Every one.
     pub const ALL: [Self; 3] = [Self::Missed, Self::Concurrency, Self::Suspended];
 
     /// As it is told, counted and stored.
@@ -242,7 +235,7 @@ macro_rules! words {
     )+};
 }
 
-words!(Failure, Ending, GapReason);
+words!(RunFailure, Ending, GapReason);
 
 /// As many runs were asked for, and have not begun, as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,7 +297,7 @@ impl Ledger {
         run.began.get_or_insert(now);
         let number = run.attempts.last().map_or(1, |last| last.number.saturating_add(1));
         let note = String::new();
-        let attempt = Attempt { number, token: self.token, term, by: Arc::clone(by), claimed: now, end: None, note };
+        let attempt = RunAttempt { number, token: self.token, term, by: Arc::clone(by), claimed: now, end: None, note };
         run.attempts.push(attempt);
         if run.attempts.len() > ATTEMPTS_KEPT {
             run.attempts.remove(0);
@@ -411,7 +404,7 @@ impl Run {
     }
 
     /// The attempt that goes on.
-    pub(super) fn open_attempt(&mut self) -> Option<&mut Attempt> {
+    pub(super) fn open_attempt(&mut self) -> Option<&mut RunAttempt> {
         self.attempts.last_mut().filter(|last| last.end.is_none())
     }
 }

@@ -6,15 +6,15 @@
 //! * [`JobPolicy`] and [`Timetable`] are what the configuration asks for.
 
 mod controller;
+mod ids;
 mod ledger;
-mod names;
 mod policy;
 
 pub use super::reference::ledger::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
-pub use ledger::{Attempt, Ending, Failure, Gap, GapReason, Ledger, Phase, Run, Suspension, TooManyAsked};
-pub use names::{JobName, JobNameError, RunId, Slot, Wall};
+pub use ids::{JobName, JobNameError, RunId, Slot, Wall};
+pub use ledger::{Ending, Gap, GapReason, Ledger, Phase, Run, RunAttempt, RunFailure, Suspension, TooManyAsked};
 pub use policy::{
-    ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, ON_TIME, OnInterrupt,
-    Timetable, is_late,
+    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, ON_TIME,
+    OnInterrupt, Timetable, is_late,
 };

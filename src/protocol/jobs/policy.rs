@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::names::Wall;
+use super::ids::Wall;
 
 /// When a job is due.
 pub trait Timetable: fmt::Debug + Send + Sync {
@@ -30,7 +30,7 @@ pub struct JobPolicy {
     /// Slots are not started until the job is resumed.
     pub suspend: bool,
     /// Failed attempts, and when they are repeated.
-    pub backoff: Backoff,
+    pub backoff: BackoffPolicy,
     /// How long a run may take in all, repeated attempts included.
     pub active_deadline: Option<Duration>,
     /// What a run is whose leader stopped leading.
@@ -82,7 +82,7 @@ pub enum OnInterrupt {
 
 /// `backoffLimit` and `backoff`: the attempt after the n-th failure comes after `initial × 2^(n−1)`, at most `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
+pub struct BackoffPolicy {
     /// How many attempts may follow the first.
     pub limit: u32,
     /// The pause after the first failure.
@@ -91,7 +91,7 @@ pub struct Backoff {
     pub max: Duration,
 }
 
-impl Backoff {
+impl BackoffPolicy {
     /// The pause after so many failed attempts.
     pub fn after(&self, failures: u32) -> Duration {
         let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let backoff = Backoff { limit: 6, initial: Duration::from_secs(10), max: Duration::from_secs(360) };
+        let backoff = BackoffPolicy { limit: 6, initial: Duration::from_secs(10), max: Duration::from_secs(360) };
         let pauses: Vec<u64> = (1..=8).map(|failures| backoff.after(failures).as_secs()).collect();
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 360, 360]);
         assert_eq!(backoff.after(u32::MAX), backoff.max);

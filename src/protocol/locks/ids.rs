@@ -54,7 +54,6 @@ impl LockName {
         Ok(Self(name))
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -47,7 +47,6 @@ pub struct AcquireRequest {
 pub struct LockGrant {
     /// What it is extended and released by.
     pub id: LockId,
-    /// Its fencing token.
     pub token: Token,
     /// How many times its owner has taken it and not released it.
     pub holds: u32,
@@ -60,7 +59,6 @@ pub struct LockHolder {
     pub owner: Arc<str>,
     /// Through which replica's sidecar.
     pub identity: Arc<str>,
-    /// Its token.
     pub token: Token,
     /// How many times it is held.
     pub holds: u32,
@@ -88,7 +86,6 @@ pub enum AcquireReply {
 pub struct ExtendRequest {
     /// All names it was granted for.
     pub names: Vec<LockName>,
-    /// Its id.
     pub id: LockId,
     /// How long it shall last from now; none: as long as it was granted for.
     pub lease: Option<Duration>,
@@ -107,7 +104,6 @@ pub struct Restore {
     pub owner: Arc<str>,
     /// The sidecar's name for people.
     pub identity: Arc<str>,
-    /// Its token.
     pub token: Token,
     /// How many times it is held.
     pub holds: u32,
@@ -131,7 +127,6 @@ pub enum ExtendReply {
 pub struct LockReleaseRequest {
     /// All names it was granted for.
     pub names: Vec<LockName>,
-    /// Its id.
     pub id: LockId,
     /// Names this request, also when it is repeated.
     pub request: LockId,
@@ -179,14 +174,12 @@ pub struct LockInsight {
     pub holders: Vec<LockHolder>,
     /// How many may; none when nobody holds it or waits.
     pub permits: Option<u32>,
-    /// How many wait.
     pub waiting: u32,
 }
 
 /// Tells a sidecar that one of its waiting requests should ask again. May be lost: a waiter also looks by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// Whose.
     pub session: SessionId,
     /// The request.
     pub id: LockId,

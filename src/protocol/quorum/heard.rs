@@ -12,14 +12,14 @@ type Verse = (AnnouncementKind, SessionId, Token, u64);
 /// Passes a message on once a majority of the members has said it. An incumbent that reaches fewer of them cannot keep
 /// candidates waiting, and a release is heard when enough members are free again.
 #[derive(Debug)]
-pub struct Chorus {
+pub struct Heard {
     latest: Vec<Option<Verse>>,
     seats: Seats,
     /// What was passed on last: a slow member that says it after a quick one has gone on does not make it new.
     passed_on: Option<Verse>,
 }
 
-impl Chorus {
+impl Heard {
     /// Nobody has said anything yet.
     pub fn new(seats: Seats) -> Self {
         Self { latest: vec![None; seats.places()], seats, passed_on: None }

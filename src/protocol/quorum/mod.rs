@@ -37,8 +37,8 @@ mod round;
 mod seats;
 
 pub use super::reference::quorum_member::{MemberCell, lists_agree};
-pub use heard::Chorus;
-pub use round::{Ballot, CampaignRound, ReleaseRound, RenewRound, Round, Step, Vote};
+pub use heard::Heard;
+pub use round::{Ballot, CampaignRound, ReleaseRound, RenewRound, Round, RoundStep, Vote};
 pub use seats::{Seat, Seats};
 
 use std::sync::Arc;
@@ -49,7 +49,7 @@ use super::messages::{CampaignRequest, GuardCause, Holder, ReleaseReply, Release
 
 /// What a member is asked; each is one atomic step there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum MemberRequest {
     /// Grant a lease for a third of its time.
     Campaign(CampaignRequest),
     /// Confirm it.
@@ -60,22 +60,22 @@ pub enum Ask {
     Release(ReleaseRequest),
 }
 
-/// What a member says to an [`Ask`] of the same name.
+/// What a member says to an [`MemberRequest`] of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// To [`Ask::Campaign`].
-    Campaign(MemberReply),
-    /// To [`Ask::Raise`].
+pub enum MemberReply {
+    /// To [`MemberRequest::Campaign`].
+    Campaign(MemberCampaignReply),
+    /// To [`MemberRequest::Raise`].
     Raise(RaiseReply),
-    /// To [`Ask::Renew`].
+    /// To [`MemberRequest::Renew`].
     Renew(RenewReply),
-    /// To [`Ask::Release`].
+    /// To [`MemberRequest::Release`].
     Release(ReleaseReply),
 }
 
 /// One member's answer to a campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemberReply {
+pub enum MemberCampaignReply {
     /// Its lease is the candidate's for a third of a lease, under this token of its own. `released`: the last term that
     /// was confirmed here was given back by its holder.
     Granted { token: Token, released: bool },

@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use super::super::election::Failure;
+use super::super::election::NoReply;
 use super::super::ids::Token;
 use super::super::messages::{
     CampaignReply, CampaignRequest, GuardCause, Holder, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest,
 };
 use super::super::rules::Rules;
-use super::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest, Seats};
+use super::{MemberCampaignReply, MemberReply, MemberRequest, RaiseReply, RaiseRequest, Seats};
 
 /// Ties answers to their question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,37 +23,34 @@ const SECOND: Ballot = Ballot(1);
 
 /// What shall be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<R> {
+pub enum RoundStep<R> {
     /// Send this to these members, and bring each one's answer back under this ballot.
-    Ask { ballot: Ballot, to: Vec<usize>, ask: Ask },
+    Ask { ballot: Ballot, to: Vec<usize>, ask: MemberRequest },
     /// Send this to these members; nobody waits for what they say.
-    Tell { to: Vec<usize>, ask: Ask },
+    Tell { to: Vec<usize>, ask: MemberRequest },
     /// The answer for the election, or why there is none. Nothing comes after it.
-    Done(Result<R, Failure>),
+    Done(Result<R, NoReply>),
 }
 
 /// What a member said, or why it said nothing: in words for people that name the member.
-pub type Vote = Result<Answer, Failure>;
+pub type Vote = Result<MemberReply, NoReply>;
 
 /// One request to the quorum. Late, double and unasked-for answers change nothing.
 pub trait Round {
     /// What the election gets.
     type Reply;
 
-    /// The next thing to do; none while answers are out, and after [`Step::Done`].
-    fn poll(&mut self) -> Option<Step<Self::Reply>>;
+    /// The next thing to do; none while answers are out, and after [`RoundStep::Done`].
+    fn poll(&mut self) -> Option<RoundStep<Self::Reply>>;
 
-    /// A member's answer.
     fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote);
 
     /// Whether so many have answered that it could have been decided. Whoever carries the questions knows how long that
     /// took, and calls [`Round::hurry`] when the others take several times as long.
-    fn has_a_quorum(&self) -> bool {
-        false
-    }
+    fn has_a_quorum(&self) -> bool;
 
     /// The members that have not answered yet are slow.
-    fn hurry(&mut self) {}
+    fn hurry(&mut self);
 }
 
 /// The votes on one question.
@@ -86,7 +83,7 @@ impl Urn {
     }
 
     /// The answers so far, with who gave them.
-    fn answers(&self) -> impl Iterator<Item = (usize, &Answer)> {
+    fn answers(&self) -> impl Iterator<Item = (usize, &MemberReply)> {
         self.votes.iter().enumerate().filter_map(|(member, vote)| {
             let Some(Ok(answer)) = vote else { return None };
             Some((member, answer))
@@ -99,20 +96,20 @@ impl Urn {
     }
 
     /// Why nothing can be decided, when too few answered at all.
-    fn too_few_answers(&self) -> Option<Failure> {
+    fn too_few_answers(&self) -> Option<NoReply> {
         let answered = || self.answers().map(|(member, _)| member);
         (!self.seats.are_enough(answered())).then(|| self.failure(answered(), "answer"))
     }
 
     /// "2 of 5 members DID and 3 are needed: WHY NOT; WHY NOT". `who` did.
-    fn failure(&self, who: impl Iterator<Item = usize>, did: &str) -> Failure {
+    fn failure(&self, who: impl Iterator<Item = usize>, did: &str) -> NoReply {
         let mut reason = self.seats.tell(who, did);
         let silent = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().err());
         for (at, failure) in silent.enumerate() {
             reason.push_str(if at == 0 { ": " } else { "; " });
             reason.push_str(&failure.reason);
         }
-        Failure { reason }
+        NoReply { reason }
     }
 }
 
@@ -136,8 +133,8 @@ enum CampaignPhase {
         count: u64,
     },
     /// It came to nothing: what was granted is taken back first.
-    Failed(Result<CampaignReply, Failure>),
-    Ending(Result<CampaignReply, Failure>),
+    Failed(Result<CampaignReply, NoReply>),
+    Ending(Result<CampaignReply, NoReply>),
     Over,
 }
 
@@ -249,8 +246,8 @@ impl CampaignRound {
     }
 
     /// The term's first renewal. Its count brings the members that get it level with those that were raised.
-    fn renewal(&self, token: Token, count: u64) -> Ask {
-        Ask::Renew(RenewRequest {
+    fn renewal(&self, token: Token, count: u64) -> MemberRequest {
+        MemberRequest::Renew(RenewRequest {
             candidate: self.request.candidate,
             identity: self.request.identity.clone(),
             token,
@@ -261,8 +258,8 @@ impl CampaignRound {
         })
     }
 
-    fn question(&self, token: Token) -> Ask {
-        Ask::Raise(RaiseRequest {
+    fn question(&self, token: Token) -> MemberRequest {
+        MemberRequest::Raise(RaiseRequest {
             candidate: self.request.candidate,
             identity: self.request.identity.clone(),
             token,
@@ -275,15 +272,15 @@ impl CampaignRound {
 impl Round for CampaignRound {
     type Reply = CampaignReply;
 
-    fn poll(&mut self) -> Option<Step<CampaignReply>> {
+    fn poll(&mut self) -> Option<RoundStep<CampaignReply>> {
         loop {
             let (phase, step) = match std::mem::replace(&mut self.phase, CampaignPhase::Over) {
                 CampaignPhase::Start => {
                     let to = everybody(self.seats);
-                    let ask = Ask::Campaign(self.request.clone());
+                    let ask = MemberRequest::Campaign(self.request.clone());
                     (
                         CampaignPhase::Asking(Urn::new(self.seats, FIRST, to.clone())),
-                        Some(Step::Ask { ballot: FIRST, to, ask }),
+                        Some(RoundStep::Ask { ballot: FIRST, to, ask }),
                     )
                 }
                 CampaignPhase::Asking(urn) if urn.is_full() || self.is_succession(&urn) || self.is_hopeless(&urn) => {
@@ -291,27 +288,29 @@ impl Round for CampaignRound {
                 }
                 CampaignPhase::Won(urn, token) => {
                     let (to, ask) = (urn.asked.clone(), self.question(token));
-                    (CampaignPhase::Raising(urn, token), Some(Step::Ask { ballot: SECOND, to, ask }))
+                    (CampaignPhase::Raising(urn, token), Some(RoundStep::Ask { ballot: SECOND, to, ask }))
                 }
-                CampaignPhase::Raising(urn, token) => match self.raised(urn, token) {
-                    waiting @ CampaignPhase::Raising(..) => {
-                        self.phase = waiting;
+                CampaignPhase::Raising(urn, token) => {
+                    let next = self.raised(urn, token);
+                    if matches!(next, CampaignPhase::Raising(..)) {
+                        self.phase = next;
                         return None;
                     }
-                    decided => (decided, None),
-                },
+                    (next, None)
+                }
                 CampaignPhase::Elected { rest, token, count } => {
                     let reply = Ok(CampaignReply::Granted { token, count });
-                    let step = (!rest.is_empty()).then(|| Step::Tell { to: rest, ask: self.renewal(token, count) });
+                    let step =
+                        (!rest.is_empty()).then(|| RoundStep::Tell { to: rest, ask: self.renewal(token, count) });
                     (CampaignPhase::Ending(reply), step)
                 }
                 CampaignPhase::Failed(reply) => {
                     // Without a token: nobody led under it, so there is no term to be remembered as over.
                     let release = ReleaseRequest { candidate: self.request.candidate, token: Token::NONE, audience: 0 };
-                    let step = Step::Tell { to: everybody(self.seats), ask: Ask::Release(release) };
+                    let step = RoundStep::Tell { to: everybody(self.seats), ask: MemberRequest::Release(release) };
                     (CampaignPhase::Ending(reply), Some(step))
                 }
-                CampaignPhase::Ending(reply) => (CampaignPhase::Over, Some(Step::Done(reply))),
+                CampaignPhase::Ending(reply) => (CampaignPhase::Over, Some(RoundStep::Done(reply))),
                 waiting @ (CampaignPhase::Asking(_) | CampaignPhase::Over) => {
                     self.phase = waiting;
                     return None;
@@ -341,20 +340,22 @@ impl Round for CampaignRound {
 }
 
 /// Who granted, under which token, and whether it knows of no term that was not given back.
-fn grant((member, answer): (usize, &Answer)) -> Option<(usize, Token, bool)> {
-    let Answer::Campaign(MemberReply::Granted { token, released }) = answer else { return None };
+fn grant((member, answer): (usize, &MemberReply)) -> Option<(usize, Token, bool)> {
+    let MemberReply::Campaign(MemberCampaignReply::Granted { token, released }) = answer else { return None };
     Some((member, *token, *released))
 }
 
-fn raised((member, answer): (usize, &Answer)) -> Option<(usize, u64)> {
-    let Answer::Raise(RaiseReply::Raised { count }) = answer else { return None };
+fn raised((member, answer): (usize, &MemberReply)) -> Option<(usize, u64)> {
+    let MemberReply::Raise(RaiseReply::Raised { count }) = answer else { return None };
     Some((member, *count))
 }
 
 /// The leases of others that members reported: who, the token, how long they stand, and whether they are confirmed.
 fn leases(urn: &Urn) -> impl Iterator<Item = (&Holder, Token, Duration, bool)> {
     urn.answers().filter_map(|(_, answer)| {
-        let Answer::Campaign(MemberReply::Held { holder, token, remaining, confirmed }) = answer else { return None };
+        let MemberReply::Campaign(MemberCampaignReply::Held { holder, token, remaining, confirmed }) = answer else {
+            return None;
+        };
         Some((holder, *token, *remaining, *confirmed))
     })
 }
@@ -369,14 +370,14 @@ fn incumbent(urn: &Urn) -> Option<CampaignReply> {
 }
 
 /// Somebody else has another list of the members.
-fn unlisted(urn: &Urn) -> Option<Failure> {
+fn unlisted(urn: &Urn) -> Option<NoReply> {
     urn.answers().find_map(|(_, answer)| {
-        let Answer::Campaign(MemberReply::Unlisted { theirs, .. }) = answer else { return None };
+        let MemberReply::Campaign(MemberCampaignReply::Unlisted { theirs, .. }) = answer else { return None };
         let reason = format!(
             "another replica's list of the members is {theirs}, which it used a moment ago, and this one's is another: \
              a list is changed in steps, see docs/quorum.md"
         );
-        Some(Failure { reason })
+        Some(NoReply { reason })
     })
 }
 
@@ -396,26 +397,26 @@ fn shut(urn: &Urn) -> Option<CampaignReply> {
     Some(CampaignReply::Guarded { cause, remaining, version })
 }
 
-fn guard((member, answer): (usize, &Answer)) -> Option<(Duration, GuardCause, usize)> {
-    let Answer::Campaign(MemberReply::Guarded { cause, remaining, .. }) = answer else { return None };
+fn guard((member, answer): (usize, &MemberReply)) -> Option<(Duration, GuardCause, usize)> {
+    let MemberReply::Campaign(MemberCampaignReply::Guarded { cause, remaining, .. }) = answer else { return None };
     Some((*remaining, *cause, member))
 }
 
 /// The greatest token that anybody reported (R3).
 fn greatest_token(urn: &Urn) -> Token {
-    let token = |(_, answer): (usize, &Answer)| match answer {
-        Answer::Campaign(
-            MemberReply::Granted { token, .. }
-            | MemberReply::Held { token, .. }
-            | MemberReply::Guarded { token, .. }
-            | MemberReply::Unlisted { token, .. }
-            | MemberReply::Stale { token },
+    let token = |(_, answer): (usize, &MemberReply)| match answer {
+        MemberReply::Campaign(
+            MemberCampaignReply::Granted { token, .. }
+            | MemberCampaignReply::Held { token, .. }
+            | MemberCampaignReply::Guarded { token, .. }
+            | MemberCampaignReply::Unlisted { token, .. }
+            | MemberCampaignReply::Stale { token },
         )
-        | Answer::Raise(RaiseReply::Gone { token })
-        | Answer::Renew(RenewReply::Lost { token, .. }) => Some(*token),
-        Answer::Raise(RaiseReply::Raised { .. })
-        | Answer::Renew(RenewReply::Renewed { .. })
-        | Answer::Release(ReleaseReply::Released | ReleaseReply::NotHeld) => None,
+        | MemberReply::Raise(RaiseReply::Gone { token })
+        | MemberReply::Renew(RenewReply::Lost { token, .. }) => Some(*token),
+        MemberReply::Raise(RaiseReply::Raised { .. })
+        | MemberReply::Renew(RenewReply::Renewed { .. })
+        | MemberReply::Release(ReleaseReply::Released | ReleaseReply::NotHeld) => None,
     };
     urn.answers().filter_map(token).max().unwrap_or(Token::NONE)
 }
@@ -423,23 +424,23 @@ fn greatest_token(urn: &Urn) -> Token {
 /// A request of one question: asked once, of everybody, and decided as soon as `decide` says so.
 #[derive(Debug)]
 struct Single {
-    ask: Option<Ask>,
+    ask: Option<MemberRequest>,
     urn: Urn,
     over: bool,
 }
 
 impl Single {
-    fn new(seats: Seats, ask: Ask) -> Self {
+    fn new(seats: Seats, ask: MemberRequest) -> Self {
         Self { ask: Some(ask), urn: Urn::new(seats, FIRST, everybody(seats)), over: false }
     }
 
-    fn poll<R>(&mut self, decide: impl FnOnce(&Urn) -> Option<Result<R, Failure>>) -> Option<Step<R>> {
+    fn poll<R>(&mut self, decide: impl FnOnce(&Urn) -> Option<Result<R, NoReply>>) -> Option<RoundStep<R>> {
         if let Some(ask) = self.ask.take() {
-            return Some(Step::Ask { ballot: FIRST, to: self.urn.asked.clone(), ask });
+            return Some(RoundStep::Ask { ballot: FIRST, to: self.urn.asked.clone(), ask });
         }
         let reply = if self.over { None } else { decide(&self.urn) };
         self.over |= reply.is_some();
-        reply.map(Step::Done)
+        reply.map(RoundStep::Done)
     }
 }
 
@@ -453,14 +454,14 @@ pub struct RenewRound {
 impl RenewRound {
     /// A round that has asked nobody yet.
     pub fn new(seats: Seats, request: RenewRequest) -> Self {
-        Self { token: request.token, single: Single::new(seats, Ask::Renew(request)) }
+        Self { token: request.token, single: Single::new(seats, MemberRequest::Renew(request)) }
     }
 }
 
 impl Round for RenewRound {
     type Reply = RenewReply;
 
-    fn poll(&mut self) -> Option<Step<RenewReply>> {
+    fn poll(&mut self) -> Option<RoundStep<RenewReply>> {
         let token = self.token;
         self.single.poll(|urn| renewal(urn, token))
     }
@@ -468,9 +469,16 @@ impl Round for RenewRound {
     fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote) {
         self.single.urn.put(ballot, member, vote);
     }
+
+    /// Who has answered decides; the others are not waited for in particular.
+    fn has_a_quorum(&self) -> bool {
+        false
+    }
+
+    fn hurry(&mut self) {}
 }
 
-fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
+fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, NoReply>> {
     let renewed: Vec<(usize, (u64, bool, u32))> = urn.answers().filter_map(renewed).collect();
     let who = || renewed.iter().map(|(member, _)| *member);
     if urn.seats.are_enough(who()) {
@@ -482,8 +490,8 @@ fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
     }
     // One member that granted somebody in vain says nothing of the term: it goes on until enough agree that it is over,
     // or until its deadline.
-    let later = |(member, answer): (usize, &Answer)| {
-        let Answer::Renew(RenewReply::Lost { token, holder }) = answer else { return None };
+    let later = |(member, answer): (usize, &MemberReply)| {
+        let MemberReply::Renew(RenewReply::Lost { token, holder }) = answer else { return None };
         (*token > term).then(|| (member, *token, holder.clone()))
     };
     let lost: Vec<(usize, Token, Option<Holder>)> = urn.answers().filter_map(later).collect();
@@ -494,8 +502,8 @@ fn renewal(urn: &Urn, term: Token) -> Option<Result<RenewReply, Failure>> {
     urn.is_full().then(|| Err(urn.failure(who(), "renewed the lease")))
 }
 
-fn renewed((member, answer): (usize, &Answer)) -> Option<(usize, (u64, bool, u32))> {
-    let Answer::Renew(RenewReply::Renewed { count, reasserted, audience }) = answer else { return None };
+fn renewed((member, answer): (usize, &MemberReply)) -> Option<(usize, (u64, bool, u32))> {
+    let MemberReply::Renew(RenewReply::Renewed { count, reasserted, audience }) = answer else { return None };
     Some((member, (*count, *reasserted, *audience)))
 }
 
@@ -508,19 +516,19 @@ pub struct ReleaseRound {
 impl ReleaseRound {
     /// A round that has asked nobody yet.
     pub fn new(seats: Seats, request: ReleaseRequest) -> Self {
-        Self { single: Single::new(seats, Ask::Release(request)) }
+        Self { single: Single::new(seats, MemberRequest::Release(request)) }
     }
 }
 
 impl Round for ReleaseRound {
     type Reply = ReleaseReply;
 
-    fn poll(&mut self) -> Option<Step<ReleaseReply>> {
+    fn poll(&mut self) -> Option<RoundStep<ReleaseReply>> {
         self.single.poll(|urn| {
             if !urn.is_full() {
                 return None;
             }
-            let released = |(_, answer): (usize, &Answer)| *answer == Answer::Release(ReleaseReply::Released);
+            let released = |(_, answer): (usize, &MemberReply)| *answer == MemberReply::Release(ReleaseReply::Released);
             let reply = if urn.answers().any(released) { ReleaseReply::Released } else { ReleaseReply::NotHeld };
             Some(urn.too_few_answers().map_or(Ok(reply), Err))
         })
@@ -529,4 +537,11 @@ impl Round for ReleaseRound {
     fn answered(&mut self, ballot: Ballot, member: usize, vote: Vote) {
         self.single.urn.put(ballot, member, vote);
     }
+
+    /// Who has answered decides; the others are not waited for in particular.
+    fn has_a_quorum(&self) -> bool {
+        false
+    }
+
+    fn hurry(&mut self) {}
 }

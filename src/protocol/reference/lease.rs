@@ -1,8 +1,9 @@
 //! The store's side of the protocol: what one atomic step does to the lease and the record of one role.
 //!
 //! This is the reference. The memory store runs it, the simulation runs it, and the Lua scripts of the Redis store are
-//! held against it by random operations: `campaign.lua`, `renew.lua`, `release.lua` and `confirm.lua`, with what they
-//! share in `common.lua`. What is a function here and there has one name.
+//! held against it by random operations: `campaign.lua`, `renew.lua`, `release.lua`, `confirm.lua` and `purge.lua`,
+//! with what they share in `common.lua`, and the layout in `single.lua`. What mostly happens is done by less of it:
+//! `campaign_held.lua`, `renew_again.lua`. What is a function here and there has one name.
 //!
 //! A role has two things in the store. The **lease** is there while somebody holds the role and goes away by its TTL.
 //! The **record** stays: the last token, a count of every grant, renewal and release, whether the last term was
@@ -23,7 +24,6 @@ use super::guard::Guard;
 /// What a step may know of the server that runs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Server<'a> {
-    /// Its clock.
     pub now: StoreTime,
     /// How long it has been running. Only locks ask.
     pub uptime: Duration,

@@ -1,5 +1,6 @@
 //! The store's side of a ledger: what one atomic step does to it. The scripts of the Redis store are held against it
-//! (`job_read.lua`, `job_open.lua`, `job_write.lua`), and the Kubernetes store lets it decide.
+//! (`job_read.lua`, `job_open.lua`, `job_write.lua`, `job_forget.lua`, and `job_common.lua` for all), and the
+//! Kubernetes store lets it decide.
 
 use crate::protocol::{StoreTime, Token};
 
@@ -23,7 +24,6 @@ impl Revision {
 /// A ledger as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored<B> {
-    /// Its version.
     pub revision: Revision,
     /// What is written in it.
     pub body: B,
@@ -73,10 +73,7 @@ pub struct WriteRequest<B> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteReply<B> {
     /// It is written.
-    Written {
-        /// The new version.
-        revision: Revision,
-    },
+    Written { revision: Revision },
     /// A later term has opened the ledger: nothing is written.
     Stale {
         /// That term's token.

@@ -1,6 +1,8 @@
 //! The store's side: what one atomic step does to the locks of one store. This is the reference: the memory store runs
-//! it, the simulation runs it, and the scripts are held against it by random operations: each `lock_NAME.lua` against
-//! the function of its name, with `lock_take.lua`, `lock_let_go.lua` and `lock_common.lua`, which they share.
+//! it, the simulation runs it, and the scripts are held against it by random operations, each against the function of
+//! its name: `lock_acquire.lua`, `lock_extend.lua`, `lock_confirm.lua`, `lock_release.lua`, `lock_hand_over.lua`,
+//! `lock_cancel.lua`, `lock_beat.lua` and `lock_inspect.lua`, with `lock_take.lua`, `lock_let_go.lua` and
+//! `lock_common.lua`, which they share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,7 +18,6 @@ pub struct Portion {
 /// A replica's sign of life, and its question who else there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresenceRequest {
-    /// Who.
     pub session: SessionId,
     /// What it says; none when it takes no part (any more): its app is unwell, or it ends.
     pub portion: Option<Portion>,
@@ -28,8 +27,7 @@ pub struct PresenceRequest {
 
 /// One of those that take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Who.
+pub struct Participant {
     pub session: SessionId,
     /// What it last said.
     pub portion: Portion,
@@ -49,20 +47,19 @@ impl Sign {
     }
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Presence(BTreeMap<SessionId, Sign>);
 
 impl Presence {
     /// One atomic step: notes what this replica says, forgets whose time is over, and tells who takes part, in the
     /// order of their sessions.
-    pub fn note(&mut self, now: StoreTime, request: &PresenceRequest) -> Vec<Member> {
+    pub fn note(&mut self, now: StoreTime, request: &PresenceRequest) -> Vec<Participant> {
         match request.portion {
             Some(portion) => drop(self.0.insert(request.session, Sign { at: now, span: request.span, portion })),
             None => drop(self.0.remove(&request.session)),
         }
         self.0.retain(|_, sign| sign.stands(now));
-        self.0.iter().map(|(session, sign)| Member { session: *session, portion: sign.portion }).collect()
+        self.0.iter().map(|(session, sign)| Participant { session: *session, portion: sign.portion }).collect()
     }
 }
 

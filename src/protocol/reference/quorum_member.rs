@@ -1,6 +1,6 @@
 //! A member's side: what one atomic step does to its lease and its record of a role. The reference for
-//! `member_campaign.lua`, `member_raise.lua`, `member_renew.lua` and `member_release.lua`, with `member.lua` and
-//! `common.lua`.
+//! `member_campaign.lua`, `member_raise.lua`, `member_renew.lua` (mostly `member_renew_again.lua`) and
+//! `member_release.lua`, with `member.lua` and `common.lua`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::super::messages::{
     Announcement, AnnouncementKind, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest,
 };
-use super::super::quorum::{Answer, Ask, MemberReply, RaiseReply, RaiseRequest};
+use super::super::quorum::{MemberCampaignReply, MemberReply, MemberRequest, RaiseReply, RaiseRequest};
 use super::super::rules::Rules;
 use super::guard::Guard;
 use super::lease::{Server, TokensExhausted, next_token};
@@ -117,24 +117,24 @@ impl MemberCell {
         &mut self,
         server: Server<'_>,
         lists: &str,
-        ask: &Ask,
-    ) -> Result<MemberOutcome<Answer>, TokensExhausted> {
+        ask: &MemberRequest,
+    ) -> Result<MemberOutcome<MemberReply>, TokensExhausted> {
         Ok(match ask {
-            Ask::Campaign(request) => {
+            MemberRequest::Campaign(request) => {
                 let (reply, news) = self.campaign(server, lists, request)?;
-                (Answer::Campaign(reply), news)
+                (MemberReply::Campaign(reply), news)
             }
-            Ask::Raise(request) => {
+            MemberRequest::Raise(request) => {
                 let (reply, news) = self.raise(server, lists, request);
-                (Answer::Raise(reply), news)
+                (MemberReply::Raise(reply), news)
             }
-            Ask::Renew(request) => {
+            MemberRequest::Renew(request) => {
                 let (reply, news) = self.renew(server, lists, request);
-                (Answer::Renew(reply), news)
+                (MemberReply::Renew(reply), news)
             }
-            Ask::Release(request) => {
+            MemberRequest::Release(request) => {
                 let (reply, news) = self.release(server, request);
-                (Answer::Release(reply), news)
+                (MemberReply::Release(reply), news)
             }
         })
     }
@@ -148,7 +148,7 @@ impl MemberCell {
         server: Server<'_>,
         lists: &str,
         request: &CampaignRequest,
-    ) -> Result<MemberOutcome<MemberReply>, TokensExhausted> {
+    ) -> Result<MemberOutcome<MemberCampaignReply>, TokensExhausted> {
         let mut record = self.prepare(server, request.lease_duration, request.guard);
         // Whoever is granted in the end, with a floor or without, gets a greater one (R3). One that has no successor is
         // no token that anybody had.
@@ -158,7 +158,7 @@ impl MemberCell {
         }
         if server.now < record.listed_until && !lists_agree(&record.lists, lists) {
             let remaining = record.listed_until.since(server.now);
-            return Ok((MemberReply::Unlisted { theirs: record.lists, remaining, token: record.token }, None));
+            return Ok((MemberCampaignReply::Unlisted { theirs: record.lists, remaining, token: record.token }, None));
         }
         let news = self.drop_released(&mut record, request);
         Ok((self.grant(server, lists, request, record)?, news))
@@ -182,18 +182,18 @@ impl MemberCell {
         lists: &str,
         request: &CampaignRequest,
         mut record: Record,
-    ) -> Result<MemberReply, TokensExhausted> {
+    ) -> Result<MemberCampaignReply, TokensExhausted> {
         let (now, me, released) = (server.now, request.candidate, record.is_released());
         if let Some(lease) = &self.lease {
             if lease.candidate == me {
-                return Ok(MemberReply::Granted { token: lease.token, released });
+                return Ok(MemberCampaignReply::Granted { token: lease.token, released });
             }
             if lease.candidate.session == me.session {
                 if lease.candidate.attempt > me.attempt {
-                    return Ok(MemberReply::Stale { token: record.token });
+                    return Ok(MemberCampaignReply::Stale { token: record.token });
                 }
             } else {
-                return Ok(MemberReply::Held {
+                return Ok(MemberCampaignReply::Held {
                     holder: lease.holder(),
                     token: lease.token,
                     remaining: lease.expires_at.since(now),
@@ -202,14 +202,14 @@ impl MemberCell {
             }
         }
         if record.writer.is_some_and(|writer| writer.session == me.session && writer.attempt >= me.attempt) {
-            return Ok(MemberReply::Stale { token: record.token });
+            return Ok(MemberCampaignReply::Stale { token: record.token });
         }
         if let Some((cause, remaining)) = record.guard.active(now).filter(|_| request.guard) {
-            return Ok(MemberReply::Guarded { cause, remaining, token: record.token });
+            return Ok(MemberCampaignReply::Guarded { cause, remaining, token: record.token });
         }
         if self.rules.until && request.guard && self.lease.is_none() && now < record.until {
             let (cause, remaining) = (GuardCause::Vanished, record.until.since(now));
-            return Ok(MemberReply::Guarded { cause, remaining, token: record.token });
+            return Ok(MemberCampaignReply::Guarded { cause, remaining, token: record.token });
         }
         let token = next_token(self.rules, record.token, request.floor, now)?;
         record.token = token;
@@ -225,7 +225,7 @@ impl MemberCell {
             duration: request.lease_duration / PROVISIONAL,
             expires_at: now.plus(request.lease_duration / PROVISIONAL),
         });
-        Ok(MemberReply::Granted { token, released })
+        Ok(MemberCampaignReply::Granted { token, released })
     }
 
     /// Confirms a grant: from now on it objects to others. Not across a restart: what else this member

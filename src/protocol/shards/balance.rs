@@ -7,7 +7,7 @@ use super::super::ids::{Mono, SessionId};
 use super::super::timing::Timing;
 use super::set::ShardSet;
 use super::spread::Spread;
-use super::{Member, Portion};
+use super::{Participant, Portion};
 
 /// The pause after a handover that nobody took up doubles up to this many times: from 2 leases to 64.
 const DOUBLINGS_MAX: u32 = 5;
@@ -25,7 +25,7 @@ pub struct Mine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orders {
     /// For each shard, for how much longer than usual it waits before it campaigns for it.
-    pub patience: Vec<Duration>,
+    pub stagger: Vec<Duration>,
     /// This shard is to be handed over, and another will be told with later orders.
     pub hand_over: Option<u16>,
     /// Another has taken up what was handed over, but has not said so yet: ask again soon.
@@ -43,14 +43,13 @@ struct Handover {
     left: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Balance {
     session: SessionId,
     shards: u16,
     timing: Timing,
     /// Who takes part, as last told, and when that was.
-    members: Vec<Member>,
+    members: Vec<Participant>,
     told_at: Option<Mono>,
     /// Since when each of them has been there without a gap.
     there_since: BTreeMap<SessionId, Mono>,
@@ -97,8 +96,8 @@ impl Balance {
         timing.lease_duration() / 60
     }
 
-    /// The patience of a replica that does not know yet who else there is.
-    pub fn patience_at_first(timing: &Timing) -> Duration {
+    /// The stagger of a replica that does not know yet who else there is.
+    pub fn stagger_at_first(timing: &Timing) -> Duration {
         timing.renew_period()
     }
 
@@ -109,7 +108,7 @@ impl Balance {
 
     /// What to do, now that the store has told who takes part; `told` is none when it did not answer. What was told
     /// last counts for one span; after that a replica takes itself for the only one, and leaves no shard to others.
-    pub fn decide(&mut self, now: Mono, mine: &Mine, told: Option<Vec<Member>>) -> Orders {
+    pub fn decide(&mut self, now: Mono, mine: &Mine, told: Option<Vec<Participant>>) -> Orders {
         match told {
             Some(members) => {
                 self.there_since.retain(|session, _| members.iter().any(|member| member.session == *session));
@@ -120,29 +119,29 @@ impl Balance {
                 self.told_at = Some(now);
             }
             None if self.told_at.is_none_or(|at| now.since(at) >= Self::span(&self.timing)) => {
-                self.members = vec![Member { session: self.session, portion: mine.portion }];
+                self.members = vec![Participant { session: self.session, portion: mine.portion }];
             }
             None => {}
         }
         let spread = Spread::new(self.shards, &self.members);
         self.follow_handover(now, mine);
-        let patience = (0..self.shards).map(|shard| self.patience(&spread, mine, shard)).collect();
+        let stagger = (0..self.shards).map(|shard| self.stagger(&spread, mine, shard)).collect();
         let hand_over = self.surplus(now, &spread, mine);
         let ask_soon = self.handover.is_some_and(|it| it.left && mine.elsewhere.contains(it.shard));
         if let Some((shard, to)) = hand_over {
             self.handover = Some(Handover { shard, to, since: now, left: false });
         }
-        Orders { patience, hand_over: hand_over.map(|(shard, _)| shard), ask_soon }
+        Orders { stagger, hand_over: hand_over.map(|(shard, _)| shard), ask_soon }
     }
 
-    fn patience(&self, spread: &Spread, mine: &Mine, shard: u16) -> Duration {
+    fn stagger(&self, spread: &Spread, mine: &Mine, shard: u16) -> Duration {
         if spread.target(shard) == Some(self.session) {
             return Duration::ZERO;
         }
         let (has, quota) = (mine.portion.leads.len(), spread.quota(self.session).unwrap_or(0));
         let above = u32::try_from((has + 1).saturating_sub(quota)).unwrap_or(u32::MAX);
-        let patience = self.timing.renew_period().saturating_mul(above.saturating_add(2));
-        patience.min(self.timing.lease_duration() * 2)
+        let stagger = self.timing.renew_period().saturating_mul(above.saturating_add(2));
+        stagger.min(self.timing.lease_duration() * 2)
     }
 
     /// The next shard to hand over: one whose target is another that has been there for a whole lease. A newcomer may
@@ -168,7 +167,8 @@ impl Balance {
         let leads = mine.portion.leads.contains(handover.shard);
         handover.left |= !leads;
         self.handover = Some(handover);
-        let owns = |member: &&Member| member.session != self.session && member.portion.leads.contains(handover.shard);
+        let owns =
+            |member: &&Participant| member.session != self.session && member.portion.leads.contains(handover.shard);
         let owner = self.members.iter().find(owns).map(|member| member.session);
         if handover.left && owner == Some(handover.to) {
             self.handover = None;
@@ -208,8 +208,8 @@ mod tests {
         Mine { portion: Portion { leads: set(leads), ..Portion::default() }, elsewhere: set(elsewhere) }
     }
 
-    fn members(rows: &[(u128, &[u16])]) -> Option<Vec<Member>> {
-        let member = |(session, leads): &(u128, &[u16])| Member {
+    fn members(rows: &[(u128, &[u16])]) -> Option<Vec<Participant>> {
+        let member = |(session, leads): &(u128, &[u16])| Participant {
             session: SessionId::from_u128(*session),
             portion: mine(leads, &[]).portion,
         };
@@ -225,23 +225,23 @@ mod tests {
     fn a_replica_goes_at_once_for_its_share_and_waits_with_the_others() {
         let mut one = balance(4);
         let orders = one.decide(at(0), &mine(&[], &[]), members(&[(1, &[]), (2, &[])]));
-        assert_eq!(orders.patience, [ms(0), ms(2_000), ms(0), ms(2_000)], "alternating; below its share otherwise");
+        assert_eq!(orders.stagger, [ms(0), ms(2_000), ms(0), ms(2_000)], "alternating; below its share otherwise");
         let orders = one.decide(at(1), &mine(&[0, 1], &[]), members(&[(1, &[0, 1]), (2, &[])]));
-        assert_eq!(orders.patience, [ms(0), ms(0), ms(3_000), ms(3_000)], "one above its share");
+        assert_eq!(orders.stagger, [ms(0), ms(0), ms(3_000), ms(3_000)], "one above its share");
         let orders = one.decide(at(2), &mine(&[0, 1, 2], &[]), members(&[(1, &[0, 1, 2]), (2, &[])]));
-        assert_eq!(orders.patience, [ms(0), ms(0), ms(4_000), ms(4_000)], "the more it leads");
+        assert_eq!(orders.stagger, [ms(0), ms(0), ms(4_000), ms(4_000)], "the more it leads");
         let all: Vec<u16> = (0..40).collect();
         let orders = balance(41).decide(at(0), &mine(&all, &[]), members(&[(1, &all), (2, &[])]));
-        assert_eq!(orders.patience[40], ms(2 * LEASE), "never longer than two leases");
+        assert_eq!(orders.stagger[40], ms(2 * LEASE), "never longer than two leases");
     }
 
     #[test]
     fn without_an_answer_the_last_one_counts_for_a_while_and_then_nothing_is_left_to_others() {
         let mut one = balance(2);
-        assert_eq!(one.decide(at(0), &mine(&[], &[]), None).patience, [ms(0); 2], "nobody else is known");
+        assert_eq!(one.decide(at(0), &mine(&[], &[]), None).stagger, [ms(0); 2], "nobody else is known");
         one.decide(at(10), &mine(&[0], &[]), members(&[(1, &[0]), (2, &[])]));
-        assert_eq!(one.decide(at(1_500), &mine(&[0], &[]), None).patience[1], ms(3_000));
-        assert_eq!(one.decide(at(1_510), &mine(&[0], &[]), None).patience[1], ms(0));
+        assert_eq!(one.decide(at(1_500), &mine(&[0], &[]), None).stagger[1], ms(3_000));
+        assert_eq!(one.decide(at(1_510), &mine(&[0], &[]), None).stagger[1], ms(0));
     }
 
     #[test]

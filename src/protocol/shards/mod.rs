@@ -4,7 +4,8 @@
 //! lost or a lie) without two owners of a shard; the worst is shards spread unevenly, or led later than they could be.
 //!
 //! * [`ShardSet`]: some of the shards of a role.
-//! * [`Presence`]: the store's side, who takes part and what each leads, as each last said. [`Member`] is one of them.
+//! * [`Presence`]: the store's side, who takes part and what each leads, as each last said. [`Participant`] is one of
+//!   them.
 //! * [`Spread`]: who should lead which shard, computed from that by everybody alike.
 //! * [`Balance`]: one replica's side, how long it stays behind others for a free shard, and when it hands one over.
 //!
@@ -23,7 +24,7 @@ mod balance;
 mod set;
 mod spread;
 
-pub use super::reference::presence::{Member, Portion, Presence, PresenceRequest};
+pub use super::reference::presence::{Participant, Portion, Presence, PresenceRequest};
 pub use balance::{Balance, Mine, Orders};
 pub use set::{SHARDS_MAX, ShardSet};
 pub use spread::Spread;

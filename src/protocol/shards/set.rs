@@ -16,17 +16,14 @@ const DIGITS: usize = 64;
 pub struct ShardSet([u64; WORDS]);
 
 impl ShardSet {
-    /// None.
     pub const EMPTY: Self = Self([0; WORDS]);
 
-    /// Adds one.
     pub fn insert(&mut self, shard: u16) {
         if let Some(word) = self.0.get_mut(usize::from(shard / BITS)) {
             *word |= 1 << (shard % BITS);
         }
     }
 
-    /// Takes one out.
     pub fn remove(&mut self, shard: u16) {
         if let Some(word) = self.0.get_mut(usize::from(shard / BITS)) {
             *word &= !(1 << (shard % BITS));
@@ -38,12 +35,10 @@ impl ShardSet {
         self.0.get(usize::from(shard / BITS)).is_some_and(|word| word & (1 << (shard % BITS)) != 0)
     }
 
-    /// How many.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         *self == Self::EMPTY
     }

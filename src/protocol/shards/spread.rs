@@ -1,7 +1,7 @@
 //! Who should lead which shard: the same for everybody who sees the same presence.
 
 use super::super::ids::SessionId;
-use super::Member;
+use super::Participant;
 use super::set::ShardSet;
 
 /// Where one replica stands in the reckoning.
@@ -15,7 +15,6 @@ struct Share {
     has: usize,
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     targets: Vec<Option<SessionId>>,
@@ -29,12 +28,12 @@ impl Spread {
     /// member keeps what it leads up to its quota, the smallest numbers first. What is left is given to those that are
     /// below theirs: first the shards that nobody leads, then the surplus of those above. A surplus that nobody is
     /// below quota for stays where it is; a shard that nobody leads always goes to somebody, unless all shun it.
-    pub fn new(shards: u16, members: &[Member]) -> Self {
+    pub fn new(shards: u16, members: &[Participant]) -> Self {
         let count = members.len();
         if count == 0 {
             return Self { targets: vec![None; usize::from(shards)], quotas: Vec::new() };
         }
-        let mut order: Vec<&Member> = members.iter().collect();
+        let mut order: Vec<&Participant> = members.iter().collect();
         order.sort_by_key(|member| (std::cmp::Reverse(member.portion.leads.len()), member.session));
         let (even, rest) = (usize::from(shards) / count, usize::from(shards) % count);
         let mut targets = vec![None; usize::from(shards)];
@@ -101,13 +100,13 @@ mod tests {
         SessionId::from_u128(number)
     }
 
-    fn member(number: u128, leads: &[u16], shuns: &[u16]) -> Member {
+    fn member(number: u128, leads: &[u16], shuns: &[u16]) -> Participant {
         let set = |shards: &[u16]| shards.iter().copied().collect();
-        Member { session: session(number), portion: Portion { leads: set(leads), shuns: set(shuns) } }
+        Participant { session: session(number), portion: Portion { leads: set(leads), shuns: set(shuns) } }
     }
 
     /// Which member should lead each shard; 0 for nobody.
-    fn spread(shards: u16, members: &[Member]) -> Vec<u128> {
+    fn spread(shards: u16, members: &[Participant]) -> Vec<u128> {
         let spread = Spread::new(shards, members);
         let number = |target| (1..9).find(|number| Some(session(*number)) == target).unwrap_or(0);
         (0..shards).map(|shard| number(spread.target(shard))).collect()
@@ -116,7 +115,7 @@ mod tests {
     #[test]
     fn free_shards_are_spread_evenly_and_led_ones_stay() {
         let (none, all) = (&[][..], &[0, 1, 2, 3, 4, 5][..]);
-        let rows: [(&str, u16, Vec<Member>, Vec<u128>); 11] = [
+        let rows: [(&str, u16, Vec<Participant>, Vec<u128>); 11] = [
             ("nobody", 2, vec![], vec![0, 0]),
             ("one has all", 3, vec![member(1, none, none)], vec![1, 1, 1]),
             ("alike", 6, vec![member(1, none, none), member(2, none, none)], vec![1, 2, 1, 2, 1, 2]),
@@ -158,9 +157,9 @@ mod tests {
                 leads[0] = (0..shards).collect();
                 let mut moves = 0;
                 loop {
-                    let members: Vec<Member> = (1..)
+                    let members: Vec<Participant> = (1..)
                         .zip(&leads)
-                        .map(|(n, leads)| Member {
+                        .map(|(n, leads)| Participant {
                             session: session(n),
                             portion: Portion { leads: *leads, ..Portion::default() },
                         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 
 use super::leader::find;
-use super::{Context, params};
+use super::{RoleCalls, params};
 use crate::http::{Ask, Problem, ProblemKind, Response, json};
 use crate::role::CommandError;
 
@@ -15,7 +15,7 @@ use crate::role::CommandError;
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `POST /leader/{role}/resign`
-pub(super) async fn resign(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn resign(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let role = find(&context, ask.param("role"))?;
     let cooldown = params::cooldown(&ask.body)?;
     command(role.resign(cooldown)).await?;
@@ -23,7 +23,7 @@ pub(super) async fn resign(context: Arc<Context>, ask: Ask) -> Result<Response, 
 }
 
 /// `POST /leader/{role}/drained`
-pub(super) async fn drained(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn drained(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let role = find(&context, ask.param("role"))?;
     command(role.drained()).await?;
     Ok(json(StatusCode::ACCEPTED, &role.answer()))

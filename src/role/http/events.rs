@@ -23,7 +23,7 @@ use hyper::header::HeaderName;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::Context;
+use super::RoleCalls;
 use super::params::EventView;
 use crate::http::{Ask, Content, Problem, Response, ServerEvent, answer};
 use crate::protocol::{Mono, RoleName};
@@ -40,7 +40,7 @@ const STATUS_REPEAT: Duration = Duration::from_secs(1);
 const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Answers with the stream. It ends when the client goes, or when the listener shuts down.
-pub(super) async fn events(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn events(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let view = EventView::parse(&ask.query)?;
     // Who looks wants to see all of it each time.
     let last_event_id = ask.headers.get(LAST_EVENT_ID).filter(|_| view == EventView::Answers);
@@ -54,7 +54,7 @@ pub(super) async fn events(context: Arc<Context>, ask: Ask) -> Result<Response, 
 
 /// What a client was told last of a role.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct Notification {
     index: u64,
     since: Timestamp,
     leader: bool,
@@ -68,24 +68,24 @@ struct Told {
 
 struct Followed {
     role: RoleHandle,
-    told: Option<Told>,
+    last: Option<Notification>,
     /// Its entry in [`Feed::times`].
     look_at: Option<Mono>,
 }
 
 impl Followed {
     fn is_due(&self, now: Mono, view: EventView) -> bool {
-        let Some(told) = self.told else { return true };
-        self.role.snapshot().index != told.index
-            || told.repeat_at.is_some_and(|at| at <= now && self.is_worth_repeating(&told, view))
-            || (told.leader && !self.role.leads())
-            || (told.named && !told.leader && self.holder_until().is_none_or(|until| until <= now))
+        let Some(last) = self.last else { return true };
+        self.role.snapshot().index != last.index
+            || last.repeat_at.is_some_and(|at| at <= now && self.is_worth_repeating(&last, view))
+            || (last.leader && !self.role.leads())
+            || (last.named && !last.leader && self.holder_until().is_none_or(|until| until <= now))
     }
 
-    fn is_worth_repeating(&self, told: &Told, view: EventView) -> bool {
+    fn is_worth_repeating(&self, last: &Notification, view: EventView) -> bool {
         match view {
             EventView::Answers => true,
-            EventView::Status => self.role.status().until != told.until,
+            EventView::Status => self.role.status().until != last.until,
         }
     }
 
@@ -96,16 +96,16 @@ impl Followed {
 
     /// When to look at it though nothing changes.
     fn next_look(&self, now: Mono, view: EventView) -> Option<Mono> {
-        let told = self.told?;
+        let last = self.last?;
         match view {
-            EventView::Answers => told.repeat_at.or_else(|| self.holder_until().filter(|_| told.named)),
+            EventView::Answers => last.repeat_at.or_else(|| self.holder_until().filter(|_| last.named)),
             EventView::Status => Some(now + STATUS_REPEAT),
         }
     }
 
     /// Its part of what the client has been told.
     fn digest(&self) -> u64 {
-        self.told.map_or(0, |told| digest(self.role.name().as_str(), told.index, told.since))
+        self.last.map_or(0, |last| digest(self.role.name().as_str(), last.index, last.since))
     }
 }
 
@@ -121,7 +121,7 @@ fn change(at: usize, mut changes: Changes) -> Change {
 }
 
 struct Feed {
-    context: Arc<Context>,
+    context: Arc<RoleCalls>,
     view: EventView,
     /// Made before anything of a role is told: the greeting, and the names for who looks.
     first: VecDeque<ServerEvent>,
@@ -145,7 +145,7 @@ struct Feed {
 impl Feed {
     /// A client that comes back with the identifier of what is still so need not be told again: only who leads, because
     /// that promise runs out.
-    fn new(context: Arc<Context>, view: EventView, known: Option<&str>) -> Self {
+    fn new(context: Arc<RoleCalls>, view: EventView, known: Option<&str>) -> Self {
         let heard_at = context.clock.now();
         let first = VecDeque::from([ServerEvent::default().retry(RETRY).comment(" baton")]);
         let (followed, changes, times, looks, due) = Default::default();
@@ -209,8 +209,8 @@ impl Feed {
             while old.front().is_some_and(|old| old.role.name() < role.name()) {
                 old.pop_front();
             }
-            let known = old.front().filter(|old| old.role.is_same(&role)).and_then(|old| old.told);
-            self.followed.push(Followed { role, told: known, look_at: None });
+            let known = old.front().filter(|old| old.role.is_same(&role)).and_then(|old| old.last);
+            self.followed.push(Followed { role, last: known, look_at: None });
         }
         (self.times, self.due) = Default::default();
         self.digest = self.followed.iter().map(Followed::digest).fold(0, u64::wrapping_add);
@@ -249,7 +249,7 @@ impl Feed {
             }
             let snapshot = role.snapshot();
             let (index, since, named) = (snapshot.index, snapshot.since, snapshot.view.holder.is_some());
-            self.note(at, Told { index, since, leader: false, named, repeat_at: None, until: None });
+            self.note(at, Notification { index, since, leader: false, named, repeat_at: None, until: None });
         }
     }
 
@@ -283,17 +283,17 @@ impl Feed {
     fn tell_next(&mut self) -> Option<ServerEvent> {
         let at = self.due.pop_front()?;
         let (role, clock) = (&self.followed[at].role, &self.context.clock);
-        let (told, event) = match self.view {
+        let (last, event) = match self.view {
             EventView::Answers => {
                 let answer = role.answer();
-                (told(&answer, clock.now()), ServerEvent::default().event("role").json_data(&answer))
+                (notification(&answer, clock.now()), ServerEvent::default().event("role").json_data(&answer))
             }
             EventView::Status => {
                 let status = role.status();
                 (shown(&status, clock.now()), ServerEvent::default().event("status").json_data(&status))
             }
         };
-        self.note(at, told);
+        self.note(at, last);
         self.look_later(at, self.now());
         // Only the last one of several carries the identifier: a client that breaks off before it has not heard of all
         // of them, and shall hear them again. Texts and numbers can always be written.
@@ -302,9 +302,9 @@ impl Feed {
     }
 
     /// What the client is told of a role.
-    fn note(&mut self, at: usize, told: Told) {
+    fn note(&mut self, at: usize, last: Notification) {
         let before = self.followed[at].digest();
-        self.followed[at].told = Some(told);
+        self.followed[at].last = Some(last);
         self.digest = self.digest.wrapping_sub(before).wrapping_add(self.followed[at].digest());
     }
 
@@ -332,16 +332,16 @@ impl Feed {
     }
 }
 
-fn told(answer: &Answer, now: Mono) -> Told {
+fn notification(answer: &Answer, now: Mono) -> Notification {
     let repeat_at = answer.valid_for_ms.map(|ms| now + (Duration::from_millis(ms) / 2).max(REPEAT_MIN));
     let named = answer.holder.is_some();
-    Told { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at, until: None }
+    Notification { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at, until: None }
 }
 
-fn shown(status: &Status, now: Mono) -> Told {
+fn shown(status: &Status, now: Mono) -> Notification {
     let (leader, named) = (status.leads, status.holder.is_some());
     let (repeat_at, until) = (Some(now + STATUS_REPEAT), status.until);
-    Told { index: status.index, since: status.since, leader, named, repeat_at, until }
+    Notification { index: status.index, since: status.since, leader, named, repeat_at, until }
 }
 
 /// Of how one role stands. `since` sets one process' indices apart from another's.

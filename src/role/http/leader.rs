@@ -5,13 +5,13 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use serde::Serialize;
 
-use super::Context;
+use super::RoleCalls;
 use super::params::LongPoll;
 use crate::http::{Ask, Problem, ProblemKind, Response, json};
 use crate::role::RoleHandle;
 
 /// The role that a path names, or that is meant by naming none.
-pub(super) fn find(context: &Context, name: Option<&str>) -> Result<RoleHandle, Problem> {
+pub(super) fn find(context: &RoleCalls, name: Option<&str>) -> Result<RoleHandle, Problem> {
     let found = match name {
         Some(name) => context.roles.get(name),
         None => context.roles.default_role(),
@@ -45,7 +45,7 @@ pub(super) fn find(context: &Context, name: Option<&str>) -> Result<RoleHandle, 
 }
 
 /// `GET /leader[/{role}]`
-pub(super) async fn leader(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn leader(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let role = find(&context, ask.param("role"))?;
     if let Some(poll) = LongPoll::parse(&ask.query)? {
         wait(&context, &role, poll).await;
@@ -54,7 +54,7 @@ pub(super) async fn leader(context: Arc<Context>, ask: Ask) -> Result<Response, 
 }
 
 /// Waits for what a long poll waits for. The answer is made afterwards: its validity begins when it is sent.
-async fn wait(context: &Context, role: &RoleHandle, poll: LongPoll) {
+async fn wait(context: &RoleCalls, role: &RoleHandle, poll: LongPoll) {
     let now_at = role.snapshot().index;
     // An index above ours was given by an earlier process: what that client knows is past.
     if poll.index.is_some_and(|index| index != now_at) {
@@ -68,14 +68,14 @@ async fn wait(context: &Context, role: &RoleHandle, poll: LongPoll) {
 }
 
 /// `GET, HEAD, OPTIONS /leading[/{role}]`. A script acts on a 200 as on `leader: true`, so it is as much of a promise.
-pub(super) async fn leading(context: Arc<Context>, ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn leading(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let answer = find(&context, ask.param("role"))?.answer();
     let status = if answer.leader { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok(json(status, &answer))
 }
 
 /// `GET /roles`
-pub(super) async fn roles(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn roles(context: Arc<RoleCalls>, _ask: Ask) -> Result<Response, Problem> {
     let answers: Vec<_> = context.roles.all().iter().map(RoleHandle::answer).collect();
     Ok(json(StatusCode::OK, &answers))
 }
@@ -88,7 +88,7 @@ struct Named<'a> {
 
 /// `GET /` for everyone but browsers. An app that finds its own name there takes itself for the leader, so that is a
 /// promise too, and its name is left out when none can be made: while draining, or when another pod has the same name.
-pub(super) async fn named(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn named(context: Arc<RoleCalls>, _ask: Ask) -> Result<Response, Problem> {
     let answer = find(&context, None)?.answer();
     let holder = answer.holder.as_ref().filter(|holder| answer.leader || **holder != answer.identity);
     Ok(json(StatusCode::OK, &Named { name: holder.map_or("", |holder| holder) }))
@@ -101,7 +101,7 @@ struct IsLeader {
 }
 
 /// `GET /isLeader`
-pub(super) async fn is_leader(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn is_leader(context: Arc<RoleCalls>, _ask: Ask) -> Result<Response, Problem> {
     let answer = find(&context, None)?.answer();
     Ok(json(StatusCode::OK, &IsLeader { is_leader: answer.leader }))
 }

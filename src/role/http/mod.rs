@@ -28,7 +28,7 @@ pub use params::{COOLDOWN_MAX, WAIT_DEFAULT, WAIT_MAX};
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// What every call may use.
-pub struct Context {
+pub struct RoleCalls {
     roles: Roles,
     /// Times repeats.
     clock: SharedClock,
@@ -37,9 +37,9 @@ pub struct Context {
 }
 
 /// The calls. `heartbeat`: [`HEARTBEAT`], unless there is a reason.
-pub fn routes(roles: Roles, clock: SharedClock, heartbeat: Duration, stopping: Stopping) -> Routes<Context> {
+pub fn routes(roles: Roles, clock: SharedClock, heartbeat: Duration, stopping: Stopping) -> Routes<RoleCalls> {
     let probes = [Method::GET, Method::HEAD, Method::OPTIONS];
-    Routes::new(Context { roles, clock, heartbeat, stopping })
+    Routes::new(RoleCalls { roles, clock, heartbeat, stopping })
         .get("/leader", leader::leader)
         .get("/leader/{role}", leader::leader)
         .at(&probes, "/leading", leader::leading)

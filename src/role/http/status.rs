@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use serde::Serialize;
 
-use super::Context;
+use super::RoleCalls;
 use crate::http::{Ask, Problem, Response, json};
 use crate::role::{RoleHandle, Status};
 
@@ -16,7 +16,7 @@ struct Shape {
 }
 
 /// 200
-pub(super) async fn status(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> {
+pub(super) async fn status(context: Arc<RoleCalls>, _ask: Ask) -> Result<Response, Problem> {
     let roles = context.roles.all().iter().map(RoleHandle::status).collect();
     Ok(json(StatusCode::OK, &Shape { version: env!("CARGO_PKG_VERSION"), roles }))
 }

@@ -6,7 +6,7 @@ use crate::config::Guard;
 use crate::kube::{Denial, Failure, Verb};
 use crate::protocol::RoleName;
 use crate::protocol::jobs::JobName;
-use crate::protocol::observed::Tenure;
+use crate::protocol::lease_object::Tenure;
 use crate::store::StoreError;
 use crate::store::redis::{AuditReport, Finding, Severity};
 

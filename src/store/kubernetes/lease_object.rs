@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::kube::MIRROR;
-use crate::protocol::observed::{LeaseRecord, Mark};
+use crate::protocol::lease_object::{LeaseRecord, Mark};
 use crate::protocol::{Attempt, Candidate, LEASE_DURATION_MAX, LEASE_DURATION_MIN, Token};
 
 /// What every annotation of Baton begins with.
@@ -141,7 +141,7 @@ pub(super) fn write(object: Option<&Lease>, name: &str, record: &LeaseRecord) ->
 mod tests {
     use super::*;
     use crate::protocol::SessionId;
-    use crate::protocol::observed::Tenure;
+    use crate::protocol::lease_object::Tenure;
 
     fn record() -> LeaseRecord {
         let mark = Mark {

@@ -7,7 +7,7 @@
 //!         └── subscribe ──> watch, one per role ──> ObservedLease (known, since when) ◄┘
 //! ```
 //!
-//! The rules are in [`observed`](crate::protocol::observed); here are the requests. Three properties:
+//! The rules are in [`lease_object`](crate::protocol::lease_object); here are the requests. Three properties:
 //! - *Every write is on a version that was seen*, or makes an object that was not there. A conflict is no error: it is
 //!   looked again, and decided anew, within the command timeout.
 //! - *Nothing is repeated*: what got no answer in time is unknown, and the election decides what follows (R2).
@@ -48,7 +48,7 @@ use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock, wall_time};
 use crate::config::KubernetesConfig;
 use crate::kube::Failure;
-use crate::protocol::observed::{self as rules, LeaseRecord, Source, Step, Tenure};
+use crate::protocol::lease_object::{self as rules, LeaseRecord, Source, Step, Tenure};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules,
     SessionId, Stamped, StoreTime, TokensExhausted,

@@ -14,7 +14,7 @@ use super::watch::{Silence, WatchedObject};
 use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
-use crate::protocol::observed::{Caution, LeaseRecord, Observation, Seen, Source, Tenure, news};
+use crate::protocol::lease_object::{Caution, LeaseRecord, Observation, Seen, Source, Tenure, news};
 use crate::store::{News, StoreError};
 
 /// One role's.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::{Dice, Mono};
+use crate::protocol::{Mono, Random};
 use crate::store::StoreError;
 
 /// However long an overloaded server asks to wait, it is asked again after this.
@@ -12,7 +12,7 @@ const FIRST: Duration = Duration::from_secs(1);
 
 /// Since when something fails, why, and when it is to be tried again.
 pub(super) struct Rest {
-    dice: Dice,
+    dice: Random,
     failures: u32,
     until: Mono,
     /// Why.
@@ -22,7 +22,7 @@ pub(super) struct Rest {
 impl Rest {
     /// `seed` spreads the replicas' rests.
     pub fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), failures: 0, until: Mono::default(), error: None }
+        Self { dice: Random::new(seed), failures: 0, until: Mono::default(), error: None }
     }
 
     /// It works.

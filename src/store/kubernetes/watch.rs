@@ -15,7 +15,7 @@ use crate::base::Backoff;
 use crate::base::clock::{BootClock, Clock};
 use crate::kube::{Change, Denial, Failure, Reopening, Watch};
 use crate::protocol::Mono;
-use crate::protocol::observed::Source;
+use crate::protocol::lease_object::Source;
 use crate::store::{ShortestLease, StoreError};
 
 /// The first pause between two watches. Each that ended soon makes the next pause four times as long.

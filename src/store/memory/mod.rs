@@ -18,8 +18,8 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::base::subscription::Subscribers;
 use crate::protocol::{
-    Announcement, CampaignReply, CampaignRequest, LeaseCell, Member, Mono, Presence, PresenceRequest, ReleaseReply,
-    ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, SessionId, Stamped, StoreTime,
+    Announcement, CampaignReply, CampaignRequest, LeaseCell, Mono, Participant, Presence, PresenceRequest,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, SessionId, Stamped, StoreTime,
 };
 
 /// There is one server process, and this is its name.
@@ -141,7 +141,7 @@ impl LeaseStore for MemoryStore {
 
 #[async_trait]
 impl PresenceStore for MemoryStore {
-    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Participant>, StoreError> {
         let now = StoreTime(self.clock.now().as_nanos() / 1_000);
         let mut presences = self.presences.lock();
         Ok(presences.entry(role.clone()).or_default().note(now, &request))

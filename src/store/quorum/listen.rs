@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use crate::base::Subscription;
 use crate::base::subscription::Publisher;
-use crate::protocol::{Chorus, Seats};
+use crate::protocol::{Heard, Seats};
 use crate::store::News;
 
 /// Puts the members' news together until the receiver is dropped. Of what several members said one after the other
@@ -14,13 +14,13 @@ use crate::store::News;
 /// Must be called inside a tokio runtime.
 pub(super) fn listen(members: Vec<Subscription<News>>, seats: Seats) -> Subscription<News> {
     let (publisher, listener) = Publisher::open();
-    let merge = Merge { chorus: Chorus::new(seats), seats, subscribed: vec![false; members.len()], heard: false };
+    let merge = Merge { by_members: Heard::new(seats), seats, subscribed: vec![false; members.len()], heard: false };
     tokio::spawn(run(merge, members, publisher));
     listener
 }
 
 struct Merge {
-    chorus: Chorus,
+    by_members: Heard,
     seats: Seats,
     /// Which members were ever subscribed to.
     subscribed: Vec<bool>,
@@ -32,9 +32,9 @@ impl Merge {
     /// What the listener is to hear of this.
     fn take(&mut self, member: usize, news: News) -> Option<News> {
         match news {
-            News::Said(said) => self.chorus.said(member, &said).then_some(News::Said(said)),
+            News::Said(said) => self.by_members.said(member, &said).then_some(News::Said(said)),
             News::Gap => {
-                self.chorus.missed(member);
+                self.by_members.missed(member);
                 let again = std::mem::replace(&mut self.subscribed[member], true);
                 let subscribed = self.subscribed.iter().enumerate().filter(|(_, subscribed)| **subscribed);
                 let begins = !self.heard && self.seats.are_a_majority(subscribed.map(|(member, _)| member));

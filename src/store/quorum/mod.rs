@@ -3,7 +3,7 @@
 //! ```text
 //!   QuorumStore ── campaign, renew, release ──> round ─ one task for each question ──> Member 0 … N-1
 //!       │                                        └── a Round (protocol/quorum) counts, and says what to ask next
-//!       ├── subscribe ──> one task for each listener, which puts the members' news together (Chorus)
+//!       ├── subscribe ──> one task for each listener, which puts the members' news together (Heard)
 //!       └── health, notes <── one task that watches the members
 //! ```
 //!
@@ -32,8 +32,8 @@ use super::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::{
-    Answer, Ask, CampaignReply, CampaignRequest, CampaignRound, ReleaseReply, ReleaseRequest, ReleaseRound, RenewReply,
-    RenewRequest, RenewRound, RoleName, Round, Rules, Seats, SessionId, Stamped, StoreTime,
+    CampaignReply, CampaignRequest, CampaignRound, MemberReply, MemberRequest, ReleaseReply, ReleaseRequest,
+    ReleaseRound, RenewReply, RenewRequest, RenewRound, RoleName, Round, Rules, Seats, SessionId, Stamped, StoreTime,
 };
 
 /// One of the stores. Every future returned here ends by itself within the command timeout.
@@ -43,7 +43,7 @@ pub trait QuorumMember: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// One atomic step there.
-    async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError>;
+    async fn ask(&self, role: &RoleName, ask: &MemberRequest) -> Result<MemberReply, StoreError>;
 
     /// As [`LeaseStore::subscribe`], to all that is said.
     fn subscribe(&self, role: &RoleName) -> Subscription<News>;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use tokio::sync::Notify;
 
-use crate::protocol::{Answer, Ask, RoleName};
+use crate::protocol::{MemberReply, MemberRequest, RoleName};
 use crate::store::StoreError;
 
 /// Renewals alone are counted: they come every `renewPeriod`, so that what they tell is true now.
@@ -22,12 +22,18 @@ impl Refusals {
     }
 
     /// A member's answer to a question about a role.
-    pub(super) fn note(&self, member: usize, role: &RoleName, ask: &Ask, answer: &Result<Answer, StoreError>) {
+    pub(super) fn note(
+        &self,
+        member: usize,
+        role: &RoleName,
+        ask: &MemberRequest,
+        answer: &Result<MemberReply, StoreError>,
+    ) {
         let refusal = match (ask, answer) {
             // Told by its connection, or not known.
-            (Ask::Renew(_), Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. })) => return,
-            (Ask::Renew(_), answer) => Some(answer.as_ref().err().cloned()),
-            (Ask::Campaign(_) | Ask::Raise(_) | Ask::Release(_), _) => None,
+            (MemberRequest::Renew(_), Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. })) => return,
+            (MemberRequest::Renew(_), answer) => Some(answer.as_ref().err().cloned()),
+            (MemberRequest::Campaign(_) | MemberRequest::Raise(_) | MemberRequest::Release(_), _) => None,
         };
         let mut members = self.members.lock();
         let Some(roles) = members.get_mut(member) else { return };

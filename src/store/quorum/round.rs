@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::Quorum;
 use crate::base::clock::{BootClock, Clock};
-use crate::protocol::{Answer, Ask, Failure, RoleName, Round, Step};
+use crate::protocol::{MemberReply, MemberRequest, NoReply, RoleName, Round, RoundStep};
 use crate::store::{CONNECT_PATIENCE, Purge, StoreError, StoreHealth};
 
 /// Who takes so many times longer than a quorum of the others did is slow…
@@ -36,7 +36,7 @@ pub(super) async fn drive<R: Round>(
     loop {
         while let Some(step) = round.poll() {
             match step {
-                Step::Ask { ballot, to, ask } => {
+                RoundStep::Ask { ballot, to, ask } => {
                     let ask = Arc::new(ask);
                     for member in to {
                         out.insert(member);
@@ -45,16 +45,16 @@ pub(super) async fn drive<R: Round>(
                         answers.push(async move { (ballot, member, answer(asked, timeout).await) });
                     }
                 }
-                Step::Tell { to, ask } => {
+                RoundStep::Tell { to, ask } => {
                     let ask = Arc::new(ask);
                     // Without its handle a task runs on.
                     to.into_iter().for_each(|member| drop(question(quorum, role, member, &ask)));
                 }
-                Step::Done(Ok(reply)) => return Ok(reply),
-                Step::Done(Err(Failure { reason })) if some_are_silent => {
+                RoundStep::Done(Ok(reply)) => return Ok(reply),
+                RoundStep::Done(Err(NoReply { reason })) if some_are_silent => {
                     return Err(StoreError::Unreachable { reason });
                 }
-                Step::Done(Err(Failure { reason })) => return Err(StoreError::Refused { reason }),
+                RoundStep::Done(Err(NoReply { reason })) => return Err(StoreError::Refused { reason }),
             }
         }
         let mut late_at = None;
@@ -86,7 +86,7 @@ pub(super) async fn drive<R: Round>(
         };
         out.remove(&member);
         some_are_silent |= matches!(vote, Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }));
-        round.answered(ballot, member, vote.map_err(|error| Failure { reason: quorum.describe(member, &error) }));
+        round.answered(ballot, member, vote.map_err(|error| NoReply { reason: quorum.describe(member, &error) }));
     }
 }
 
@@ -95,8 +95,8 @@ fn question(
     quorum: &Arc<Quorum>,
     role: &RoleName,
     member: usize,
-    ask: &Arc<Ask>,
-) -> JoinHandle<Result<Answer, StoreError>> {
+    ask: &Arc<MemberRequest>,
+) -> JoinHandle<Result<MemberReply, StoreError>> {
     let (quorum, role, ask) = (Arc::clone(quorum), role.clone(), Arc::clone(ask));
     tokio::spawn(async move {
         match quorum.twin(member) {
@@ -113,7 +113,10 @@ fn question(
 }
 
 /// Waits for a member's answer, but not for ever.
-async fn answer(asked: JoinHandle<Result<Answer, StoreError>>, timeout: Duration) -> Result<Answer, StoreError> {
+async fn answer(
+    asked: JoinHandle<Result<MemberReply, StoreError>>,
+    timeout: Duration,
+) -> Result<MemberReply, StoreError> {
     match tokio::time::timeout(timeout, asked).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(StoreError::Unreachable { reason: "the question was dropped".to_owned() }),

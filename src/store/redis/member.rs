@@ -14,7 +14,7 @@ use super::scripts::{
 };
 use crate::base::Subscription;
 use crate::config::RedisConfig;
-use crate::protocol::{Answer, Ask, RoleName, Stamped};
+use crate::protocol::{MemberReply, MemberRequest, RoleName, Stamped};
 use crate::store::quorum::QuorumMember;
 use crate::store::{LeaseStore, News, Purge, ShortestLease, StoreError, StoreHealth};
 
@@ -47,27 +47,27 @@ impl RedisMember {
     ///
     /// # Errors
     /// As there.
-    pub async fn ask_stamped(&self, role: &RoleName, ask: &Ask) -> Result<Stamped<Answer>, StoreError> {
+    pub async fn ask_stamped(&self, role: &RoleName, ask: &MemberRequest) -> Result<Stamped<MemberReply>, StoreError> {
         let args = |mut args: Vec<String>| {
             args.push(self.lists.to_string());
             args
         };
         Ok(match ask {
-            Ask::Campaign(request) => {
+            MemberRequest::Campaign(request) => {
                 let args = args(scripts::member_campaign_args(request));
                 self.store.run(role, &MEMBER_CAMPAIGN, args, member_campaign_reply).await?.reply
             }
-            Ask::Raise(request) => {
+            MemberRequest::Raise(request) => {
                 self.store.run(role, &MEMBER_RAISE, args(scripts::raise_args(request)), raise_reply).await?.reply
             }
-            Ask::Renew(request) => {
+            MemberRequest::Renew(request) => {
                 let keys = Keys::new(&self.store.settings.namespace, role);
                 let call = scripts::renewal(&MEMBER_RENEW, keys, request, false, Some(&self.lists));
-                self.store.renewed(call, request).await?.reply.map(Answer::Renew)
+                self.store.renewed(call, request).await?.reply.map(MemberReply::Renew)
             }
-            Ask::Release(request) => {
+            MemberRequest::Release(request) => {
                 let args = scripts::release_args(request);
-                self.store.run(role, &MEMBER_RELEASE, args, release_reply).await?.reply.map(Answer::Release)
+                self.store.run(role, &MEMBER_RELEASE, args, release_reply).await?.reply.map(MemberReply::Release)
             }
         })
     }
@@ -79,7 +79,7 @@ impl QuorumMember for RedisMember {
         &self.store.settings.endpoint
     }
 
-    async fn ask(&self, role: &RoleName, ask: &Ask) -> Result<Answer, StoreError> {
+    async fn ask(&self, role: &RoleName, ask: &MemberRequest) -> Result<MemberReply, StoreError> {
         Ok(self.ask_stamped(role, ask).await?.reply)
     }
 

@@ -52,7 +52,7 @@ use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{AckMode, RedisConfig, Replication};
 use crate::protocol::{
-    CampaignReply, CampaignRequest, Member, Mono, PresenceRequest, RecordVersion, ReleaseReply, ReleaseRequest,
+    CampaignReply, CampaignRequest, Mono, Participant, PresenceRequest, RecordVersion, ReleaseReply, ReleaseRequest,
     RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
 };
 
@@ -411,7 +411,7 @@ impl LeaseStore for RedisStore {
 
 #[async_trait]
 impl PresenceStore for RedisStore {
-    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Member>, StoreError> {
+    async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Participant>, StoreError> {
         let deadline = Deadline::after(self.settings.command_timeout);
         let done =
             self.call(scripts::presence::call(&self.settings.namespace.prefix, role, &request), deadline).await?;

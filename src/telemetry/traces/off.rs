@@ -17,15 +17,12 @@ impl Traces {
         Self(())
     }
 
-    /// Nothing.
     #[inline]
     pub fn command(&self, _command: StoreCommand, _role: &RoleName, _outcome: CommandOutcome, _took: Duration) {}
 
-    /// Nothing.
     #[inline]
     pub fn role(&self, _role: &RoleName, _event: &Event) {}
 
-    /// Nothing.
     #[inline]
     pub fn attempt(&self, _run: &RunId, _attempt: u32, _ending: Ending, _took: Duration) {}
 

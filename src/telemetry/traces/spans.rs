@@ -91,7 +91,16 @@ impl Traces {
             Event::Lost { token, reason, .. } => pipeline.end_term(role, *token, reason.as_str(), true),
             Event::Released { token, reason, .. } => pipeline.end_term(role, *token, reason.as_str(), false),
             Event::Abandoned { token, .. } => pipeline.end_term(role, *token, "abandoned", true),
-            _ => {}
+            Event::Campaigned { .. }
+            | Event::Contended { .. }
+            | Event::Renewed { .. }
+            | Event::Draining { .. }
+            | Event::Departed { .. }
+            | Event::DepartureRefuted { .. }
+            | Event::Following { .. }
+            | Event::Guarded { .. }
+            | Event::IdentityClash { .. }
+            | Event::StoreClockStepped { .. } => {}
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::jobs::{
-    Backoff, CatchUp, Concurrency, Ending, HistoryLimits, JobEvent, JobInput, JobPolicy, JobProfile, JobRequestId,
-    Ledger, LedgerCell, OnInterrupt, OpenReply, Phase, Slot, Timetable, Wall, WriteReply, WriteRequest,
+    BackoffPolicy, CatchUp, Concurrency, Ending, HistoryLimits, JobEvent, JobInput, JobPolicy, JobProfile,
+    JobRequestId, Ledger, LedgerCell, OnInterrupt, OpenReply, Phase, Slot, Timetable, Wall, WriteReply, WriteRequest,
 };
 use baton::protocol::{StoreTime, Token};
 
@@ -240,7 +240,7 @@ impl World {
             catch_up,
             starting_deadline: self.one_in(3).then(|| seconds(&mut self.rng, 20)),
             suspend: self.one_in(8),
-            backoff: Backoff {
+            backoff: BackoffPolicy {
                 limit: self.rng.u32(0..5),
                 initial: seconds(&mut self.rng, 4),
                 max: Duration::from_secs(8),

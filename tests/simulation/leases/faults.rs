@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::Input;
-use baton::protocol::observed::LeaseRecord;
+use baton::protocol::lease_object::LeaseRecord;
 
 use super::world::{Happening, World};
 use super::{Fault, MS, SECOND};

@@ -6,7 +6,7 @@ mod replica;
 mod stranger;
 mod world;
 
-use baton::protocol::observed::Caution;
+use baton::protocol::lease_object::Caution;
 
 use world::{Happening, World};
 

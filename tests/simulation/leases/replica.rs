@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use baton::protocol::observed::Observation;
+use baton::protocol::lease_object::Observation;
 use baton::protocol::{
     CampaignReply, CampaignRequest, Election, Mono, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RequestId,
 };
@@ -64,6 +64,6 @@ impl Replica {
     }
 
     pub fn leads(&self, now: Nanos) -> bool {
-        self.alive && self.election.standing().leads(self.local(now))
+        self.alive && self.election.leadership().leads(self.local(now))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton::protocol::observed::{LeaseRecord, Tenure};
+use baton::protocol::lease_object::{LeaseRecord, Tenure};
 
 use super::world::World;
 use super::{LEASE, Nanos, SECOND};

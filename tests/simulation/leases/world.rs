@@ -1,5 +1,5 @@
 //! Replicas, an API server that keeps one versioned object, the network between them, and what can go wrong with all.
-//! The replicas run the real `Election` and the real decisions of `protocol::observed`; the loop around them (look,
+//! The replicas run the real `Election` and the real decisions of `protocol::lease_object`; the loop around them (look,
 //! decide, write, decide anew) is the adapter's, in small.
 
 use std::cmp::Reverse;
@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::protocol::observed::{self, Caution, LeaseRecord, Observation, Seen, Source, Step};
+use baton::protocol::lease_object::{self, Caution, LeaseRecord, Observation, Seen, Source, Step};
 use baton::protocol::{
-    Action, CampaignReply, Election, Event, Failure, Input, Mono, Profile, RequestId, Rules, SessionId, Stamped,
+    Action, CampaignReply, Election, Event, Input, Mono, NoReply, Profile, RequestId, Rules, SessionId, Stamped,
     StoreTime, Timing, Token,
 };
 use fastrand::Rng;
@@ -204,7 +204,7 @@ impl World {
             guard: true,
             app_checked: false,
             rules: Rules::KUBERNETES,
-            place: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: self.rng.u64(..),
         };
         let (clock_offset, clock_ppm) =
@@ -242,7 +242,7 @@ impl World {
             let local = replica.local(now);
             if replica.alive
                 && now >= replica.paused_until
-                && let Some(promise) = replica.election.standing().promise(local)
+                && let Some(promise) = replica.election.leadership().promise(local)
             {
                 let until = replica.when(local + promise.valid_for, now);
                 replica.promised_until = replica.promised_until.max(until);
@@ -413,14 +413,14 @@ impl World {
         call.decisions += 1;
         let step = match &call.request {
             Request::Campaign(request) => {
-                let step = observed::campaign(&replica.observation, request, Rules::KUBERNETES, (now, wall));
+                let step = lease_object::campaign(&replica.observation, request, Rules::KUBERNETES, (now, wall));
                 reply_as(step.expect("the clock is not that far ahead"), Reply::Campaign)
             }
             Request::Renew(request) => {
-                reply_as(observed::renew(&replica.observation, request, Rules::KUBERNETES, wall), Reply::Renew)
+                reply_as(lease_object::renew(&replica.observation, request, Rules::KUBERNETES, wall), Reply::Renew)
             }
             Request::Release(request) => {
-                reply_as(observed::release(&replica.observation, request, wall), Reply::Release)
+                reply_as(lease_object::release(&replica.observation, request, wall), Reply::Release)
             }
         };
         match step {
@@ -441,7 +441,7 @@ impl World {
         }
     }
 
-    fn finish(&mut self, at: usize, id: RequestId, reply: Result<Reply, Failure>) {
+    fn finish(&mut self, at: usize, id: RequestId, reply: Result<Reply, NoReply>) {
         let Some(call) = self.replicas[at].calls.remove(&id) else { return };
         let stamped =
             |reply| Stamped { reply, store_time: StoreTime(self.replicas[at].local(self.now).as_nanos() / 1_000) };
@@ -465,7 +465,7 @@ impl World {
         if call.creating {
             self.replicas[at].observation.create_unanswered();
         }
-        self.finish(at, id, Err(Failure { reason: "no answer in time".to_owned() }));
+        self.finish(at, id, Err(NoReply { reason: "no answer in time".to_owned() }));
     }
 
     fn send(&mut self, from: usize, id: Option<RequestId>, leg: Leg) {
@@ -547,7 +547,7 @@ impl World {
                 let Some(call) = self.replicas[to].calls.get_mut(&id) else { return };
                 (call.looked, call.creating) = (true, false);
                 if call.decisions >= DECISIONS_MAX {
-                    self.finish(to, id, Err(Failure { reason: "too many conflicts".to_owned() }));
+                    self.finish(to, id, Err(NoReply { reason: "too many conflicts".to_owned() }));
                 } else {
                     self.send(to, Some(id), Leg::Look);
                 }
@@ -571,7 +571,7 @@ impl World {
         if same || first {
             return;
         }
-        match replica.observation.record().and_then(|record| observed::news(before.as_ref(), record)) {
+        match replica.observation.record().and_then(|record| lease_object::news(before.as_ref(), record)) {
             Some(said) => self.input(at, Input::Heard(said)),
             None => self.input(at, Input::Gap),
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use baton::protocol::{
-    Announcement, Answer, Ask, Ballot, Failure, Input, RaiseReply, RenewReply, RequestId, Round as _, Stamped, Step,
-    StoreTime, Vote,
+    Announcement, Ballot, Input, MemberReply, MemberRequest, NoReply, RaiseReply, RenewReply, RequestId, Round as _,
+    RoundStep, Stamped, StoreTime, Vote,
 };
 
 use super::world::{Happening, Health, Link, Round, Tag, World};
@@ -24,19 +24,19 @@ const RECONNECTS_AFTER: Nanos = SECOND;
 
 /// A round's next step; what is done is ready for the election.
 enum Next {
-    Ask(Vec<usize>, Ask, Tag),
+    Ask(Vec<usize>, MemberRequest, Tag),
     Done(Input),
 }
 
 fn next(round: &mut Round, id: RequestId, stamp: StoreTime) -> Option<Next> {
-    fn unify<R>(step: Step<R>, id: RequestId, done: impl FnOnce(Result<R, Failure>) -> Input) -> Next {
+    fn unify<R>(step: RoundStep<R>, id: RequestId, done: impl FnOnce(Result<R, NoReply>) -> Input) -> Next {
         match step {
-            Step::Ask { ballot, to, ask } => Next::Ask(to, ask, Some((id, ballot))),
-            Step::Tell { to, ask } => Next::Ask(to, ask, None),
-            Step::Done(reply) => Next::Done(done(reply)),
+            RoundStep::Ask { ballot, to, ask } => Next::Ask(to, ask, Some((id, ballot))),
+            RoundStep::Tell { to, ask } => Next::Ask(to, ask, None),
+            RoundStep::Done(reply) => Next::Done(done(reply)),
         }
     }
-    fn stamped<R>(reply: Result<R, Failure>, store_time: StoreTime) -> Result<Stamped<R>, Failure> {
+    fn stamped<R>(reply: Result<R, NoReply>, store_time: StoreTime) -> Result<Stamped<R>, NoReply> {
         reply.map(|reply| Stamped { reply, store_time })
     }
     Some(match round {
@@ -104,7 +104,7 @@ impl World {
         link.unanswered < UNANSWERED_MAX
     }
 
-    fn send(&mut self, from: usize, member: usize, tag: Tag, ask: &Ask) {
+    fn send(&mut self, from: usize, member: usize, tag: Tag, ask: &MemberRequest) {
         let connected = self.is_connected(from, member);
         match tag {
             Some(tag) if connected => {
@@ -112,7 +112,7 @@ impl World {
                 self.at(self.now + COMMAND_TIMEOUT, happening);
             }
             Some(tag) => {
-                let vote = Box::new(Err(Failure { reason: format!("member {member}: not connected") }));
+                let vote = Box::new(Err(NoReply { reason: format!("member {member}: not connected") }));
                 self.at(self.now, Happening::Answer { to: from, member, tag, vote });
             }
             None => {}
@@ -131,7 +131,7 @@ impl World {
         self.at(when, Happening::Arrive { from, member, tag, ask: Box::new(ask.clone()) });
     }
 
-    fn reply(&mut self, to: usize, member: usize, tag: Tag, vote: Result<Answer, Failure>) {
+    fn reply(&mut self, to: usize, member: usize, tag: Tag, vote: Result<MemberReply, NoReply>) {
         if let Some(tag) = tag
             && !self.lost()
         {
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    pub fn arrive(&mut self, from: usize, member: usize, tag: Tag, ask: Box<Ask>) {
+    pub fn arrive(&mut self, from: usize, member: usize, tag: Tag, ask: Box<MemberRequest>) {
         if self.now < self.replicas[from].cut_until[member] {
             return;
         }
@@ -149,7 +149,7 @@ impl World {
             Health::Up => {}
             Health::Refuses => {
                 let reason = format!("member {member}: connection refused");
-                return self.reply(from, member, tag, Err(Failure { reason }));
+                return self.reply(from, member, tag, Err(NoReply { reason }));
             }
             Health::Silent => return,
         }
@@ -162,11 +162,11 @@ impl World {
         let subject = &mut self.members[member];
         let (mut answer, news) = subject.step(now, &self.replicas[from].lists, &ask);
         match &mut answer {
-            Answer::Renew(RenewReply::Renewed { audience: heard, .. }) => {
+            MemberReply::Renew(RenewReply::Renewed { audience: heard, .. }) => {
                 *heard = audience;
                 subject.follows = Some((from, now));
             }
-            Answer::Raise(RaiseReply::Raised { .. }) => subject.follows = Some((from, now)),
+            MemberReply::Raise(RaiseReply::Raised { .. }) => subject.follows = Some((from, now)),
             _ => {}
         }
         self.note_answer(member, from, &answer);
@@ -216,7 +216,7 @@ impl World {
             link.given_up_at = now;
         }
         let reason = format!("member {member}: no answer within {:?}", Duration::from_nanos(COMMAND_TIMEOUT));
-        self.answer(to, member, tag, Err(Failure { reason }));
+        self.answer(to, member, tag, Err(NoReply { reason }));
     }
 
     pub fn hear(&mut self, to: usize, member: usize, news: Announcement) {
@@ -224,7 +224,7 @@ impl World {
         let replica = &mut self.replicas[to];
         // What waited while a replica was paused is dropped; it looks by itself when it goes on.
         let deaf = !replica.alive || now < replica.paused_until || now < replica.cut_until[member];
-        if !deaf && replica.chorus.said(member, &news) {
+        if !deaf && replica.heard.said(member, &news) {
             self.input(to, Input::Heard(news));
         }
     }
@@ -232,7 +232,7 @@ impl World {
     /// Messages of these members may have been missed; where that leaves too few others, so may the quorum's word.
     pub fn gap(&mut self, at: usize, members: &[usize]) {
         for member in members {
-            self.replicas[at].chorus.missed(*member);
+            self.replicas[at].heard.missed(*member);
         }
         let seats = self.replicas[at].seats;
         if !seats.are_a_majority(seats.members().filter(|place| !members.contains(place))) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Answer, Ask, Ballot, CampaignRound, Chorus, Election, Event, Input, MemberCell, Profile,
-    ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
+    Action, Announcement, Ballot, CampaignRound, Election, Event, Heard, Input, MemberCell, MemberReply, MemberRequest,
+    Profile, ReleaseRound, RenewRound, RequestId, Round as _, Rules, Seats, Server, SessionId, StoreTime, Timing, Vote,
 };
 use fastrand::Rng;
 
@@ -84,7 +84,7 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn step(&mut self, now: Nanos, lists: &str, ask: &Ask) -> (Answer, Option<Announcement>) {
+    pub fn step(&mut self, now: Nanos, lists: &str, ask: &MemberRequest) -> (MemberReply, Option<Announcement>) {
         let wall = 1_700_000_000_000_000 + i128::from(now / 1_000) + i128::from(self.skew_us);
         let server = Server {
             now: StoreTime(u64::try_from(wall).expect("after 1970")),
@@ -130,7 +130,7 @@ pub struct Replica {
     pub sent_until: Vec<Nanos>,
     /// The same for what each member publishes.
     pub heard_until: Vec<Nanos>,
-    pub chorus: Chorus,
+    pub heard: Heard,
     pub seats: Seats,
     /// What it tells the members of its list.
     pub lists: String,
@@ -146,7 +146,7 @@ pub struct Replica {
 
 impl Watched for Replica {
     fn leads(&self, now: Nanos) -> bool {
-        self.alive && self.election.standing().leads(self.clock.shows(now))
+        self.alive && self.election.leadership().leads(self.clock.shows(now))
     }
 
     fn acts(&self, now: Nanos) -> bool {
@@ -164,7 +164,7 @@ pub enum Happening {
         from: usize,
         member: usize,
         tag: Tag,
-        ask: Box<Ask>,
+        ask: Box<MemberRequest>,
     },
     Answer {
         to: usize,
@@ -318,7 +318,7 @@ impl World {
             guard: true,
             app_checked: false,
             rules: self.scenario.rules,
-            place: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: self.rng.u64(..),
         };
         let members = self.members.len();
@@ -333,7 +333,7 @@ impl World {
             links: vec![Link::default(); members],
             sent_until: vec![0; members],
             heard_until: vec![0; members],
-            chorus: Chorus::new(seats),
+            heard: Heard::new(seats),
             seats,
             lists,
             stage: self.stage,
@@ -377,7 +377,7 @@ impl World {
                 continue;
             }
             let local = replica.clock.shows(now);
-            if let Some(promise) = replica.election.standing().promise(local) {
+            if let Some(promise) = replica.election.leadership().promise(local) {
                 let until = replica.clock.when(local + promise.valid_for, now);
                 replica.promised_until = replica.promised_until.max(until);
             } else if matches!(replica.habit, AppHabit::Drains) && replica.election.is_draining() {
@@ -529,7 +529,7 @@ impl World {
     }
 
     /// Keeps the log of what a member answered.
-    pub fn note_answer(&mut self, member: usize, from: usize, answer: &Answer) {
+    pub fn note_answer(&mut self, member: usize, from: usize, answer: &MemberReply) {
         self.note(|_| format!("member {member} answers replica-{from}: {answer:?}"));
     }
 }

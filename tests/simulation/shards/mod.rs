@@ -17,7 +17,7 @@ const END: Nanos = 320 * SECOND;
 /// pause after handovers that failed before, and one handover after the other. (Of 4,000 runs one takes 44 s, six
 /// others more than 33 s.)
 const SETTLED: Nanos = 50 * SECOND;
-/// A lease that runs out, the longest patience, a lease of guard, and half a lease of listening with its look.
+/// A lease that runs out, the longest stagger, a lease of guard, and half a lease of listening with its look.
 const UNOWNED_MAX: Nanos = 5 * LEASE;
 
 fn scenario(seed: u64) -> Scenario {

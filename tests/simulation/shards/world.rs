@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Balance, Election, Event, Input, LeaseCell, Member, Mine, Portion, Presence, PresenceRequest,
-    Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
+    Action, Announcement, Balance, Election, Event, Input, LeaseCell, Mine, Participant, Portion, Presence,
+    PresenceRequest, Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
 };
 use fastrand::Rng;
 
@@ -96,7 +96,7 @@ impl Replica {
             if view.state == State::Unhealthy {
                 return None;
             }
-            if election.standing().leads(local) {
+            if election.leadership().leads(local) {
                 mine.portion.leads.insert(shard);
                 continue;
             }
@@ -115,7 +115,7 @@ enum Happening {
     Wake { replica: usize, session: SessionId, shard: u16 },
     Take { replica: usize, session: SessionId, shard: u16, input: Input },
     Ask { replica: usize, session: SessionId, round: u64 },
-    Present { replica: usize, session: SessionId, members: Option<Vec<Member>> },
+    Present { replica: usize, session: SessionId, members: Option<Vec<Participant>> },
     Look,
     Disturb(Disturbance),
 }
@@ -188,12 +188,12 @@ impl World {
                 guard: true,
                 app_checked: false,
                 rules: Rules::REDIS,
-                place: Duration::ZERO,
+                role_stagger: Duration::ZERO,
                 seed: self.rng.u64(..),
             };
             let mut election = Election::new(profile, local);
             if self.scenario.balanced {
-                election.handle_input(local, Input::Patience { patience: Balance::patience_at_first(&timing()) });
+                election.handle_input(local, Input::Stagger { by: Balance::stagger_at_first(&timing()) });
             }
             elections.push(election);
         }
@@ -340,8 +340,8 @@ impl World {
                 self.verdict.terms.push((self.now, shard));
                 for (number, other) in self.replicas.iter().enumerate().filter(|(number, _)| *number != replica) {
                     let local = other.clock.shows(self.now);
-                    let standing = other.elections[usize::from(shard)].standing();
-                    if standing.leads(local) || standing.promised_until() > local {
+                    let leadership = other.elections[usize::from(shard)].leadership();
+                    if leadership.leads(local) || leadership.promised_until() > local {
                         let what = format!("{} ms: shard {shard} of {number} and {replica}", self.now / MS);
                         self.verdict.two_owners.push(what);
                     }
@@ -381,7 +381,7 @@ impl World {
         self.timeline.plan(when, Happening::Present { replica, session, members });
     }
 
-    fn decide(&mut self, replica: usize, members: Option<Vec<Member>>) {
+    fn decide(&mut self, replica: usize, members: Option<Vec<Participant>>) {
         let it = &mut self.replicas[replica];
         let local = it.clock.shows(self.now);
         let mine = it.mine(self.now).unwrap_or_default();
@@ -395,9 +395,9 @@ impl World {
             return;
         }
         self.timeline.plan(self.now + soon, Happening::Ask { replica, session, round });
-        for (shard, patience) in (0..).zip(orders.patience) {
-            if self.replicas[replica].told[usize::from(shard)].replace(patience) != Some(patience) {
-                self.touch(replica, shard, Some(Input::Patience { patience }));
+        for (shard, stagger) in (0..).zip(orders.stagger) {
+            if self.replicas[replica].told[usize::from(shard)].replace(stagger) != Some(stagger) {
+                self.touch(replica, shard, Some(Input::Stagger { by: stagger }));
             }
         }
         if let Some(shard) = orders.hand_over {
@@ -415,9 +415,9 @@ impl World {
             let mut owned = false;
             for (number, replica) in self.replicas.iter().enumerate() {
                 let local = replica.clock.shows(self.now);
-                let standing = replica.elections[shard].standing();
+                let leadership = replica.elections[shard].leadership();
                 let asks = replica.alive && self.now >= replica.paused_until;
-                if if asks { standing.promise(local).is_some() } else { standing.leads(local) } {
+                if if asks { leadership.promise(local).is_some() } else { leadership.leads(local) } {
                     owned = true;
                     if let Some(at) = fit.iter().position(|at| *at == number) {
                         leads[at] += 1;
@@ -480,7 +480,7 @@ impl World {
 
 /// What the sender of a lost request hears in the end.
 fn lost(replica: usize, session: SessionId, shard: u16, action: Action) -> Happening {
-    let failure = || baton::protocol::Failure { reason: "no answer".to_owned() };
+    let failure = || baton::protocol::NoReply { reason: "no answer".to_owned() };
     let input = match action {
         Action::Campaign { id, .. } => Input::Campaigned { id, reply: Err(failure()) },
         Action::Renew { id, .. } => Input::Renewed { id, reply: Err(failure()) },

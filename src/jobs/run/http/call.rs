@@ -27,7 +27,7 @@ const ACCEPTED_BODY: Duration = Duration::from_secs(1);
 const SECRET_WORD_MIN: usize = 8;
 
 /// What the app said.
-pub enum Answer {
+pub enum CallOutcome {
     /// 202: it works on, and will say when it is done.
     Accepted,
     /// A status that means success, and what its body says.
@@ -47,7 +47,7 @@ struct Reached {
 ///
 /// # Errors
 /// There is no whole answer.
-pub async fn call(http: &HttpRun, assignment: &Assignment, roots: fn() -> RootCertStore) -> Result<Answer, Fault> {
+pub async fn call(http: &HttpRun, assignment: &Assignment, roots: fn() -> RootCertStore) -> Result<CallOutcome, Fault> {
     let (request, secrets) = request(http, assignment)?;
     let at = authority(&http.url);
     let reached = Reached::default();
@@ -55,7 +55,7 @@ pub async fn call(http: &HttpRun, assignment: &Assignment, roots: fn() -> RootCe
     let after = http.timeout;
     match (outcome, reached.status.get()) {
         // Its word was accepted; what becomes of the rest of its answer says nothing.
-        (_, Some(&StatusCode::ACCEPTED)) => Ok(Answer::Accepted),
+        (_, Some(&StatusCode::ACCEPTED)) => Ok(CallOutcome::Accepted),
         (Ok(Ok((head, text))), _) => Ok(judge(http, &head, text.map(|text| veiled(text, &secrets)))),
         (Ok(Err(fault)), _) => Err(fault),
         (Err(_), Some(status)) => Err(Fault::BodyTimeout { status: status.as_u16(), after }),
@@ -123,10 +123,10 @@ fn text(bytes: Vec<u8>) -> Option<String> {
 }
 
 /// What an answer means.
-fn judge(http: &HttpRun, head: &Response<()>, text: Option<String>) -> Answer {
+fn judge(http: &HttpRun, head: &Response<()>, text: Option<String>) -> CallOutcome {
     let status = head.status();
     if http.success.iter().any(|range| range.contains(&status.as_u16())) {
-        return Answer::Succeeded { text };
+        return CallOutcome::Succeeded { text };
     }
     let mut why = format!("status {}", status.as_u16());
     if let Some(reason) = status.canonical_reason() {
@@ -136,9 +136,9 @@ fn judge(http: &HttpRun, head: &Response<()>, text: Option<String>) -> Answer {
         let target = head.headers().get(LOCATION).and_then(|target| target.to_str().ok());
         let target = target.and_then(|target| http.url.join(target).ok()).map(bare);
         let leads = target.map(|target| format!(": it leads to {target}, and redirects are not followed"));
-        return Answer::Failed { why: format!("{why}{}", leads.unwrap_or_default()) };
+        return CallOutcome::Failed { why: format!("{why}{}", leads.unwrap_or_default()) };
     }
-    Answer::Failed { why: text.map_or(why.clone(), |text| format!("{why}: {text}")) }
+    CallOutcome::Failed { why: text.map_or(why.clone(), |text| format!("{why}: {text}")) }
 }
 
 /// A URL without the parts that people put secrets into.

@@ -8,7 +8,7 @@ use std::pin::pin;
 
 use tokio::sync::mpsc;
 
-use self::call::{Answer, call};
+use self::call::{CallOutcome, call};
 use super::{Assignment, Ended, Order, next_order};
 use crate::config::HttpRun;
 use crate::http::tls::system_roots;
@@ -44,12 +44,12 @@ pub async fn run(
     match (answer, word) {
         // An app may be done before it has answered. What it said itself says more than what went wrong on the way.
         (_, Some(word)) => Ended::completed(word),
-        (Ok(Answer::Accepted), None) => {
+        (Ok(CallOutcome::Accepted), None) => {
             accepted();
             wait_for_word(http, guard, orders).await
         }
-        (Ok(Answer::Succeeded { text }), None) => Ended::succeeded(text.as_deref()),
-        (Ok(Answer::Failed { why }), None) => Ended::failed(&why),
+        (Ok(CallOutcome::Succeeded { text }), None) => Ended::succeeded(text.as_deref()),
+        (Ok(CallOutcome::Failed { why }), None) => Ended::failed(&why),
         (Err(fault), None) => Ended::failed(&fault.to_string()),
     }
 }

@@ -21,7 +21,7 @@ use crate::protocol::{
     CampaignReply, CampaignRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId,
     Stamped, Timing, Token,
 };
-use crate::role::{RoleHandle, RoleSpec, Surroundings, WorkTerm, role};
+use crate::role::{RoleContext, RoleHandle, RoleSpec, WorkTerm, role};
 use crate::store::memory::MemoryStore;
 use crate::store::{LeaseStore, News, Purge, StoreError, StoreHealth};
 use crate::telemetry::{Metrics, Telemetry};
@@ -92,7 +92,6 @@ impl LeaseStore for Cuttable {
     }
 }
 
-/// See the module.
 pub struct Stage {
     pub role: RoleHandle,
     pub files: TempDir,
@@ -130,17 +129,17 @@ impl Stage {
             timing,
             guard: true,
             app_checked: false,
-            patience: Duration::ZERO,
-            place: Duration::ZERO,
+            shard_stagger: Duration::ZERO,
+            role_stagger: Duration::ZERO,
             seed: entropy.seed(),
         };
-        let surroundings = Surroundings {
+        let context = RoleContext {
             store: Arc::clone(&store) as _,
             clock: Arc::clone(&clock),
             telemetry: Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH))),
             stall: Arc::clone(&stall),
         };
-        let (role, task) = role(spec, surroundings);
+        let (role, task) = role(spec, context);
         let mut tasks = JoinSet::new();
         tasks.spawn(task);
         tasks.spawn(async move { stall.run().await });
@@ -174,7 +173,6 @@ impl Stage {
         within("the attempt ends", attempt(run, &assignment(), term, inbox, || {})).await
     }
 
-    /// Begins an attempt.
     pub fn begin(&self, run: RunConfig) -> Attempt {
         let term = self.term(&run);
         let (orders, inbox) = mpsc::channel(8);

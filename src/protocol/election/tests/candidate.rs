@@ -415,7 +415,7 @@ fn who_does_not_know_how_many_listen_makes_nobody_forget_it() {
     let mut hear = |kind, value, audience| {
         let news = Announcement { kind, token: token(value), count: value, holder: rival(), audience };
         stage.input(Input::Heard(news));
-        stage.election.insight.audience
+        stage.election.knowledge.audience
     };
     assert_eq!(hear(AnnouncementKind::Heartbeat, 10, 1_000), 1_000);
     for value in 11..20 {
@@ -470,7 +470,7 @@ fn one_that_is_granted_the_role_and_never_answered_makes_way() {
         if heard {
             stage.input(Input::Heard(grant(request.candidate.attempt.0)));
         }
-        stage.pass(ms(500)).input(Input::Campaigned { id, reply: Err(Failure { reason: "no".to_owned() }) });
+        stage.pass(ms(500)).input(Input::Campaigned { id, reply: Err(NoReply { reason: "no".to_owned() }) });
     };
     // A store that is away gives nothing: it asks on and on, for a grant may be there that it was not told of.
     let begun = stage.now;

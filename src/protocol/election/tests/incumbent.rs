@@ -7,7 +7,7 @@ fn a_term_is_counted_from_when_its_request_was_sent() {
     let mut stage = Stage::new();
     let (id, _) = stage.campaign();
     stage.pass(ms(900)).answer(id, CampaignReply::Granted { token: token(7), count: 1 });
-    let (_, remaining) = stage.election.standing().remaining(stage.now).unwrap();
+    let (_, remaining) = stage.election.leadership().remaining(stage.now).unwrap();
     assert_eq!(remaining, TERM - ms(900));
 }
 
@@ -19,7 +19,7 @@ fn a_leader_renews_every_period_from_sending_and_moves_its_deadline() {
     let (id, request) = stage.renewal();
     assert_eq!((request.token, request.count), (token(7), 1));
     stage.pass(ms(700)).answer_renewal(id, renewed(2));
-    let (_, remaining) = stage.election.standing().remaining(stage.now).unwrap();
+    let (_, remaining) = stage.election.leadership().remaining(stage.now).unwrap();
     assert_eq!(remaining, TERM - ms(700));
     stage.actions();
     assert_eq!(stage.until_due(PERIOD), PERIOD - ms(700));
@@ -54,7 +54,7 @@ fn a_renewal_that_succeeds_after_the_deadline_revives_nothing() {
     stage.pass(TERM - PERIOD);
     stage.answer_renewal(id, renewed(2));
     assert!(!stage.leads());
-    assert_eq!(stage.election.standing().promise(stage.now), None);
+    assert_eq!(stage.election.leadership().promise(stage.now), None);
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn a_drain_keeps_and_renews_the_lease_until_the_last_promise_has_run_out() {
     let mut stage = Stage::leading(token(7));
     stage.actions();
     stage.pass(ms(4_000));
-    assert_eq!(stage.election.standing().promise(stage.now).map(|p| p.valid_for), Some(VALIDITY));
+    assert_eq!(stage.election.leadership().promise(stage.now).map(|p| p.valid_for), Some(VALIDITY));
     stage.input(Input::Resign { cooldown: SOON });
     assert_eq!((stage.leads(), stage.state()), (false, State::Draining));
     assert_eq!(stage.actions(), vec![], "not released yet");
     assert_eq!(stage.until_due(PERIOD), ms(1_000));
     let (id, _) = stage.renewal();
     stage.answer_renewal(id, renewed(2));
-    assert_eq!(stage.election.standing().promise(stage.now), None, "a renewal does not reopen a draining term");
+    assert_eq!(stage.election.leadership().promise(stage.now), None, "a renewal does not reopen a draining term");
     stage.actions();
     assert_eq!(stage.until_due(VALIDITY), ms(4_000));
     stage.release();
@@ -118,7 +118,7 @@ fn a_term_that_is_lost_while_it_drains_is_told_of() {
     let mut stage = Stage::leading(token(7));
     stage.pass(PERIOD);
     let (id, _) = stage.renewal();
-    stage.election.standing().promise(stage.now).expect("it leads");
+    stage.election.leadership().promise(stage.now).expect("it leads");
     stage.input(Input::Shutdown);
     stage.answer_renewal(id, RenewReply::Lost { token: token(9), holder: None });
     let lost = Event::Lost { token: token(7), reason: LossReason::Superseded, held_for: PERIOD };
@@ -143,7 +143,7 @@ fn what_may_not_have_been_granted_holds_up_no_end_for_long() {
 fn the_apps_word_ends_a_drain_early() {
     let mut stage = Stage::leading(token(7));
     stage.actions();
-    stage.election.standing().promise(stage.now);
+    stage.election.leadership().promise(stage.now);
     stage.input(Input::Shutdown);
     assert!(stage.election.is_draining());
     assert_eq!(stage.actions(), vec![]);
@@ -217,7 +217,7 @@ fn an_idle_candidate_ends_at_once() {
 fn a_second_signal_leaves_a_promised_lease_to_its_ttl() {
     let mut stage = Stage::leading(token(7));
     stage.actions();
-    stage.election.standing().promise(stage.now);
+    stage.election.leadership().promise(stage.now);
     stage.input(Input::Shutdown).input(Input::Abandon);
     assert!(stage.election.is_ended());
     assert!(stage.told(&Event::Abandoned { token: token(7), remaining: VALIDITY }));
@@ -238,7 +238,7 @@ fn an_unwell_app_loses_the_role_without_another_renewal() {
     let mut stage = Stage::leading(token(7));
     stage.actions();
     stage.pass(ms(3_000));
-    stage.election.standing().promise(stage.now);
+    stage.election.leadership().promise(stage.now);
     stage.input(Input::AppHealth { healthy: false });
     assert_eq!((stage.leads(), stage.state()), (false, State::Unhealthy));
     let held_for = ms(3_000);
@@ -275,7 +275,7 @@ fn spurious_calls_and_strange_answers_change_nothing() {
     stage.answer_release(RequestId(1));
     assert_eq!(stage.actions(), vec![]);
     assert_eq!(stage.election.view(stage.now), before);
-    assert_eq!(stage.election.standing().remaining(stage.now).unwrap().0, token(7));
+    assert_eq!(stage.election.leadership().remaining(stage.now).unwrap().0, token(7));
 }
 
 #[test]
@@ -283,9 +283,9 @@ fn the_apps_word_says_nothing_of_what_the_replica_itself_still_does() {
     for app_first in [true, false] {
         let mut stage = Stage::leading(token(7));
         stage.actions();
-        stage.election.standing().promise(stage.now);
-        stage.election.standing().begin_work();
-        stage.election.standing().promise_work(stage.now);
+        stage.election.leadership().promise(stage.now);
+        stage.election.leadership().begin_work();
+        stage.election.leadership().promise_work(stage.now);
         stage.input(Input::Resign { cooldown: SOON });
         for app in [app_first, !app_first] {
             assert_eq!(stage.actions(), vec![], "not released yet");
@@ -293,7 +293,7 @@ fn the_apps_word_says_nothing_of_what_the_replica_itself_still_does() {
             if app {
                 stage.input(Input::Drained);
             } else {
-                assert!(stage.election.standing().end_work());
+                assert!(stage.election.leadership().end_work());
                 stage.input(Input::WorkEnded);
             }
         }
@@ -305,8 +305,8 @@ fn the_apps_word_says_nothing_of_what_the_replica_itself_still_does() {
 fn what_the_replica_itself_does_ends_a_drain_with_its_promise_at_the_latest() {
     let mut stage = Stage::leading(token(7));
     stage.actions();
-    stage.election.standing().begin_work();
-    stage.election.standing().promise_work(stage.now);
+    stage.election.leadership().begin_work();
+    stage.election.leadership().promise_work(stage.now);
     stage.input(Input::Resign { cooldown: SOON }).input(Input::Drained);
     assert_eq!(stage.until_due(VALIDITY), VALIDITY);
     stage.release();

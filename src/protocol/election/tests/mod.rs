@@ -1,9 +1,9 @@
 //! One state, one input, one expectation: the election without a store, a clock or a network.
 
 mod candidate;
-mod crowd;
 mod incumbent;
 mod shards;
+mod stagger;
 mod takeover;
 
 use super::super::ids::StoreTime;
@@ -59,7 +59,7 @@ fn profile() -> Profile {
         guard: true,
         app_checked: false,
         rules: Rules::REDIS,
-        place: Duration::ZERO,
+        role_stagger: Duration::ZERO,
         seed: 7,
     }
 }
@@ -153,7 +153,7 @@ impl Stage {
         self
     }
 
-    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, Failure> {
+    fn stamped<T>(&self, reply: T) -> Result<Stamped<T>, NoReply> {
         Ok(Stamped { reply, store_time: StoreTime(1_700_000_000_000_000 + self.now.as_nanos() / 1_000) })
     }
 
@@ -181,7 +181,7 @@ impl Stage {
     }
 
     fn leads(&self) -> bool {
-        self.election.standing().leads(self.now)
+        self.election.leadership().leads(self.now)
     }
 
     fn told(&mut self, event: &Event) -> bool {
@@ -190,8 +190,8 @@ impl Stage {
     }
 }
 
-fn no_answer() -> Failure {
-    Failure { reason: "no answer".to_owned() }
+fn no_answer() -> NoReply {
+    NoReply { reason: "no answer".to_owned() }
 }
 
 fn renewed(count: u64) -> RenewReply {

@@ -1,8 +1,8 @@
 //! Attempts: claimed, started, ended, repeated.
 
 use super::{JobAction, JobController, JobEvent, Live, Moment, Stage};
-use crate::protocol::jobs::ledger::{Ending, Failure, Phase};
-use crate::protocol::jobs::names::Slot;
+use crate::protocol::jobs::ids::Slot;
+use crate::protocol::jobs::ledger::{Ending, Phase, RunFailure};
 use crate::protocol::jobs::policy::OnInterrupt;
 
 impl JobController {
@@ -76,7 +76,7 @@ impl JobController {
     fn after_failure(&mut self, now: Moment, slot: Slot, attempt: u32) {
         let backoff = self.profile.policy.backoff;
         if attempt > backoff.limit {
-            return self.finish(now, slot, Some(Failure::BackoffLimitExceeded));
+            return self.finish(now, slot, Some(RunFailure::BackoffLimitExceeded));
         }
         let pause = backoff.after(attempt);
         if let Some(run) = self.ledger.runs.get_mut(&slot) {
@@ -89,11 +89,11 @@ impl JobController {
     fn after_interrupt(&mut self, now: Moment, slot: Slot, attempt: u32) {
         let policy = &self.profile.policy;
         if policy.on_interrupt == OnInterrupt::Fail {
-            return self.finish(now, slot, Some(Failure::Interrupted));
+            return self.finish(now, slot, Some(RunFailure::Interrupted));
         }
         // A run that takes its leader down every time comes to an end, too.
         if attempt > policy.backoff.limit {
-            return self.finish(now, slot, Some(Failure::BackoffLimitExceeded));
+            return self.finish(now, slot, Some(RunFailure::BackoffLimitExceeded));
         }
         if let Some(run) = self.ledger.runs.get_mut(&slot) {
             run.phase = Phase::Waiting { until: now.wall };
@@ -101,7 +101,7 @@ impl JobController {
         self.resumes.insert(slot, now.mono);
     }
 
-    fn finish(&mut self, now: Moment, slot: Slot, failure: Option<Failure>) {
+    fn finish(&mut self, now: Moment, slot: Slot, failure: Option<RunFailure>) {
         let Some(run) = self.ledger.runs.get_mut(&slot) else { return };
         run.phase = failure.map_or(Phase::Succeeded, Phase::Failed);
         run.ended = Some(now.wall);
@@ -139,7 +139,7 @@ impl JobController {
                     }
                     interrupted.push((*slot, number));
                 }
-                _ => {}
+                Phase::Asked | Phase::Succeeded | Phase::Failed(_) => {}
             }
         }
         for (slot, began) in begun {
@@ -163,12 +163,12 @@ impl JobController {
     pub(super) fn end_what_is_too_long(&mut self, now: Moment) {
         let over: Vec<Slot> = self.deadlines.iter().filter(|(_, at)| **at <= now.mono).map(|(slot, _)| *slot).collect();
         for slot in over {
-            self.cancel(now, slot, Failure::DeadlineExceeded);
+            self.cancel(now, slot, RunFailure::DeadlineExceeded);
         }
     }
 
     /// Ends a run for good: at once where nothing runs, else as soon as its attempt has ended.
-    pub(super) fn cancel(&mut self, now: Moment, slot: Slot, why: Failure) {
+    pub(super) fn cancel(&mut self, now: Moment, slot: Slot, why: RunFailure) {
         match self.phase(slot) {
             Some(Phase::Waiting { .. }) => self.finish(now, slot, Some(why)),
             Some(Phase::Running) => {

@@ -31,11 +31,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ledger::{Ending, Failure, Gap, Ledger, Phase};
-use super::names::{Slot, Wall};
+use super::ids::{Slot, Wall};
+use super::ledger::{Ending, Gap, Ledger, Phase, RunFailure};
 use super::policy::{JobPolicy, Timetable};
 use super::{OpenReply, Revision, Stored, WriteReply, WriteRequest};
-use crate::protocol::{Dice, Mono, Token};
+use crate::protocol::{Mono, Random, Token};
 
 /// How long to wait before an unanswered request is repeated.
 const REPEAT_MIN: Duration = Duration::from_millis(100);
@@ -103,7 +103,7 @@ pub enum JobAction {
     /// Start an attempt. [`JobInput::Ended`] must follow.
     Start { slot: Slot, attempt: u32, token: Token },
     /// End an attempt that runs. [`JobInput::Ended`] follows all the same.
-    Cancel { slot: Slot, attempt: u32, why: Failure },
+    Cancel { slot: Slot, attempt: u32, why: RunFailure },
     /// Something to log and count.
     Tell(JobEvent),
 }
@@ -118,7 +118,7 @@ pub enum JobEvent {
     /// An attempt ended after so long.
     AttemptEnded { slot: Slot, attempt: u32, ending: Ending, took: Duration, note: String },
     /// A run is over, and the ledger says so.
-    RunEnded { slot: Slot, failure: Option<Failure>, attempts: u32 },
+    RunEnded { slot: Slot, failure: Option<RunFailure>, attempts: u32 },
     /// Slots have no run, and the ledger says so.
     Passed(Gap),
     /// The store had lost what is written again now.
@@ -148,15 +148,14 @@ struct Flight {
 struct Live {
     attempt: u32,
     since: Mono,
-    cancelled: Option<Failure>,
+    cancelled: Option<RunFailure>,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct JobController {
     profile: JobProfile,
     term: Token,
-    dice: Dice,
+    random: Random,
     stage: Stage,
     /// When this term first saw the ledger: slots before that were nobody's to start.
     began: Wall,
@@ -190,7 +189,7 @@ impl JobController {
         let mut controller = Self {
             profile,
             term,
-            dice: Dice::new(seed),
+            random: Random::new(seed),
             stage: Stage::Opening,
             began: now.wall,
             ledger,
@@ -229,7 +228,7 @@ impl JobController {
             JobInput::Unanswered(id) => {
                 if let Some(flight) = self.landed(id) {
                     self.give_back(flight);
-                    self.repeat_at = Some(now.mono + self.dice.between(REPEAT_MIN, REPEAT_MAX));
+                    self.repeat_at = Some(now.mono + self.random.between(REPEAT_MIN, REPEAT_MAX));
                 }
             }
             JobInput::Ended { slot, attempt, ending, note } => self.ended(now, slot, attempt, ending, note),
@@ -429,7 +428,7 @@ impl JobController {
         self.stage = Stage::Over;
         let live: Vec<_> = self.live.iter().map(|(slot, live)| (*slot, live.attempt)).collect();
         for (slot, attempt) in live {
-            self.actions.push_back(JobAction::Cancel { slot, attempt, why: Failure::Interrupted });
+            self.actions.push_back(JobAction::Cancel { slot, attempt, why: RunFailure::Interrupted });
         }
         self.tell(JobEvent::Superseded { fence });
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{JobController, JobEvent, LOOK, Moment, ROOM_LOOK};
 use crate::protocol::Mono;
-use crate::protocol::jobs::ledger::{Failure, Gap, GapReason, Phase};
-use crate::protocol::jobs::names::{Slot, Wall};
+use crate::protocol::jobs::ids::{Slot, Wall};
+use crate::protocol::jobs::ledger::{Gap, GapReason, Phase, RunFailure};
 use crate::protocol::jobs::policy::{ACTIVE_MAX, CATCH_UP_MAX, CatchUp, Concurrency};
 
 /// How many slots of an outage are counted one by one.
@@ -76,7 +76,7 @@ impl JobController {
             Concurrency::Forbid => !active.is_empty(),
             Concurrency::Replace => {
                 for slot in active {
-                    self.cancel(now, slot, Failure::Replaced);
+                    self.cancel(now, slot, RunFailure::Replaced);
                 }
                 self.ledger.active().next().is_some()
             }

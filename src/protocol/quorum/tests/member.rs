@@ -49,13 +49,13 @@ impl Member {
         }
     }
 
-    fn campaign(&mut self, session: u128, attempt: u64) -> MemberReply {
+    fn campaign(&mut self, session: u128, attempt: u64) -> MemberCampaignReply {
         self.cell.campaign(self.server(), self.lists, &campaign(session, attempt)).unwrap().0
     }
 
     fn grant(&mut self, session: u128, attempt: u64) -> Token {
         match self.campaign(session, attempt) {
-            MemberReply::Granted { token, .. } => token,
+            MemberCampaignReply::Granted { token, .. } => token,
             other => panic!("expected a grant, not {other:?}"),
         }
     }
@@ -92,16 +92,18 @@ fn renewed((reply, _): &MemberOutcome<RenewReply>) -> Option<bool> {
     }
 }
 
-fn guard(reply: &MemberReply) -> Option<(GuardCause, Duration)> {
+fn guard(reply: &MemberCampaignReply) -> Option<(GuardCause, Duration)> {
     match reply {
-        MemberReply::Guarded { cause, remaining, .. } => Some((*cause, *remaining)),
+        MemberCampaignReply::Guarded { cause, remaining, .. } => Some((*cause, *remaining)),
         _ => None,
     }
 }
 
-fn held(reply: &MemberReply) -> Option<(Holder, Duration, bool)> {
+fn held(reply: &MemberCampaignReply) -> Option<(Holder, Duration, bool)> {
     match reply {
-        MemberReply::Held { holder, remaining, confirmed, .. } => Some((holder.clone(), *remaining, *confirmed)),
+        MemberCampaignReply::Held { holder, remaining, confirmed, .. } => {
+            Some((holder.clone(), *remaining, *confirmed))
+        }
         _ => None,
     }
 }
@@ -136,12 +138,12 @@ fn the_same_attempt_gets_its_grant_again_a_newer_one_a_new_token_and_an_older_on
     let mut member = Member::new();
     let first = member.grant(1, 2);
     assert_eq!(member.grant(1, 2), first);
-    assert_eq!(member.campaign(1, 1), MemberReply::Stale { token: first });
+    assert_eq!(member.campaign(1, 1), MemberCampaignReply::Stale { token: first });
     let second = member.grant(1, 3);
     assert!(second > first);
     assert_eq!(member.raise(1, 2, second).0, RaiseReply::Gone { token: second }, "the older attempt is over");
     member.release(1, 3, Token::NONE);
-    assert_eq!(member.campaign(1, 3), MemberReply::Stale { token: second }, "given back, and asked again late");
+    assert_eq!(member.campaign(1, 3), MemberCampaignReply::Stale { token: second }, "given back, and asked again late");
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn an_older_attempt_does_not_replace_a_term_that_was_put_back() {
     member.pass(LEASE);
     let term = token(member.now.0 + 1);
     assert_eq!(renewed(&member.renew(1, 5, term)), Some(true), "another was granted here last");
-    assert_eq!(member.campaign(1, 4), MemberReply::Stale { token: term });
+    assert_eq!(member.campaign(1, 4), MemberCampaignReply::Stale { token: term });
     assert_eq!(renewed(&member.renew(1, 5, term)), Some(false));
 }
 
@@ -166,7 +168,7 @@ fn tokens_rise_above_the_record_the_floor_and_the_clock() {
     member.release(2, 1, Token::NONE);
     let request = CampaignRequest { floor: token(clock + 5_000_000), ..campaign(3, 1) };
     let (reply, _) = member.cell.campaign(member.server(), member.lists, &request).unwrap();
-    assert_eq!(reply, MemberReply::Granted { token: token(clock + 5_000_001), released: true });
+    assert_eq!(reply, MemberCampaignReply::Granted { token: token(clock + 5_000_001), released: true });
     member.release(3, 1, Token::NONE);
     let request = CampaignRequest { floor: token(Token::LIMIT - 1), ..campaign(4, 1) };
     assert_eq!(member.cell.campaign(member.server(), member.lists, &request), Err(TokensExhausted));
@@ -182,13 +184,13 @@ fn a_floor_is_remembered_while_nobody_may_be_granted_and_while_another_list_is_i
         member.cell.campaign(member.server(), member.lists, &request).unwrap().0
     };
     member.restart(true);
-    assert!(matches!(ask(&mut member, 1, floor), MemberReply::Guarded { token, .. } if token == floor));
+    assert!(matches!(ask(&mut member, 1, floor), MemberCampaignReply::Guarded { token, .. } if token == floor));
     member.pass(LEASE);
     member.lists = "a, b, c";
     assert!(member.grant(2, 1) > floor, "by whoever knows of none");
     let later = token(floor.get() + 50_000_000);
     member.lists = "a, b, d";
-    assert!(matches!(ask(&mut member, 3, later), MemberReply::Unlisted { token, .. } if token == later));
+    assert!(matches!(ask(&mut member, 3, later), MemberCampaignReply::Unlisted { token, .. } if token == later));
     member.pass(LEASE);
     assert!(member.grant(4, 1) > later);
 }
@@ -218,7 +220,7 @@ fn a_restarted_member_grants_and_raises_nothing_for_one_lease_and_incumbents_com
         member.release(9, 1, token(member.now.0 + 1));
         assert!(guard(&member.campaign(2, 2)).is_some(), "the guard outlasts a release");
         member.pass(LEASE);
-        assert!(matches!(member.campaign(2, 3), MemberReply::Granted { .. }));
+        assert!(matches!(member.campaign(2, 3), MemberCampaignReply::Granted { .. }));
     }
 }
 
@@ -228,7 +230,7 @@ fn a_record_that_is_new_on_a_member_is_shut_for_a_lease() {
     member.cell.forget();
     assert_eq!(guard(&member.campaign(1, 1)), Some((GuardCause::Empty, LEASE)));
     member.pass(LEASE);
-    assert!(matches!(member.campaign(1, 2), MemberReply::Granted { .. }));
+    assert!(matches!(member.campaign(1, 2), MemberCampaignReply::Granted { .. }));
 }
 
 #[test]
@@ -290,7 +292,7 @@ fn a_guard_lasts_for_the_longer_of_the_askers_lease_and_the_last_terms() {
 #[test]
 fn a_grant_tells_whether_the_last_term_was_given_back_by_its_holder() {
     let tells = |member: &mut Member, session| match member.campaign(session, 1) {
-        MemberReply::Granted { released, .. } => released,
+        MemberCampaignReply::Granted { released, .. } => released,
         other => panic!("expected a grant, not {other:?}"),
     };
     assert!(!tells(&mut Member::new(), 1), "no term is known");
@@ -335,7 +337,10 @@ fn a_campaign_that_has_heard_of_the_release_is_not_kept_out_by_a_member_that_has
         assert!(held(&reply).is_some() && news.is_none(), "another term is none of its business");
     }
     let (reply, news) = ask(&mut member, (session, term));
-    assert!(matches!(reply, MemberReply::Granted { released: false, .. }), "{reply:?}: it was not told by the holder");
+    assert!(
+        matches!(reply, MemberCampaignReply::Granted { released: false, .. }),
+        "{reply:?}: it was not told by the holder"
+    );
     let news = news.unwrap();
     assert_eq!((news.kind, news.token, news.holder), (AnnouncementKind::Release, term, holder(1)));
     assert_eq!(member.release(1, 1, term), (ReleaseReply::NotHeld, None), "the release itself, late");
@@ -352,7 +357,7 @@ fn without_the_guard_a_restarted_member_grants_at_once() {
     member.restart(true);
     let request = CampaignRequest { guard: false, ..campaign(1, 1) };
     let (reply, _) = member.cell.campaign(member.server(), member.lists, &request).unwrap();
-    assert!(matches!(reply, MemberReply::Granted { .. }));
+    assert!(matches!(reply, MemberCampaignReply::Granted { .. }));
 }
 
 #[test]
@@ -370,7 +375,7 @@ fn a_clock_that_is_stepped_back_lengthens_neither_a_guard_nor_a_lease() {
     member.step_clock_back(secs(3_600));
     assert_eq!(held(&member.campaign(2, 1)), Some((holder(1), LEASE, true)));
     member.pass(LEASE);
-    assert!(matches!(member.campaign(2, 2), MemberReply::Granted { .. }), "the dead do not object for an hour");
+    assert!(matches!(member.campaign(2, 2), MemberCampaignReply::Granted { .. }), "the dead do not object for an hour");
     member.step_clock_back(secs(3_600));
     assert_eq!(held(&member.campaign(3, 1)), Some((holder(2), LEASE / 3, false)));
 }
@@ -495,7 +500,7 @@ fn a_grant_that_is_taken_back_is_not_announced() {
     let mut member = Member::new();
     member.grant(1, 1);
     assert_eq!(member.release(1, 1, Token::NONE), (ReleaseReply::Released, None));
-    assert!(matches!(member.campaign(2, 1), MemberReply::Granted { .. }));
+    assert!(matches!(member.campaign(2, 1), MemberCampaignReply::Granted { .. }));
 }
 
 #[test]
@@ -503,18 +508,26 @@ fn a_step_is_the_step_of_its_name() {
     let mut member = Member::new();
     let server = member.server();
     let mut step = |ask| member.cell.step(server, "", &ask).unwrap();
-    let (Answer::Campaign(MemberReply::Granted { token, .. }), None) = step(Ask::Campaign(campaign(1, 1))) else {
+    let (MemberReply::Campaign(MemberCampaignReply::Granted { token, .. }), None) =
+        step(MemberRequest::Campaign(campaign(1, 1)))
+    else {
         panic!("a grant, and nothing published")
     };
-    assert!(matches!(step(Ask::Raise(raise(1, 1, token))), (Answer::Raise(RaiseReply::Raised { .. }), Some(_))));
-    assert!(matches!(step(Ask::Renew(renew(1, 1, token))), (Answer::Renew(RenewReply::Renewed { .. }), Some(_))));
-    assert_eq!(step(Ask::Release(release(1, 1, token))).0, Answer::Release(ReleaseReply::Released));
+    assert!(matches!(
+        step(MemberRequest::Raise(raise(1, 1, token))),
+        (MemberReply::Raise(RaiseReply::Raised { .. }), Some(_))
+    ));
+    assert!(matches!(
+        step(MemberRequest::Renew(renew(1, 1, token))),
+        (MemberReply::Renew(RenewReply::Renewed { .. }), Some(_))
+    ));
+    assert_eq!(step(MemberRequest::Release(release(1, 1, token))).0, MemberReply::Release(ReleaseReply::Released));
 }
 
 #[test]
 fn another_list_of_the_members_is_an_objection_until_a_lease_after_the_last_lease_by_the_first() {
-    let unlisted = |reply: MemberReply| match reply {
-        MemberReply::Unlisted { theirs, remaining, .. } => Some((theirs.to_string(), remaining)),
+    let unlisted = |reply: MemberCampaignReply| match reply {
+        MemberCampaignReply::Unlisted { theirs, remaining, .. } => Some((theirs.to_string(), remaining)),
         _ => None,
     };
     let by = |lists| {

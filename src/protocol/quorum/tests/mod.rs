@@ -1,4 +1,4 @@
-//! The quorum, answer by answer: the members, the rounds that ask them, and the chorus of what they publish.
+//! The quorum, answer by answer: the members, the rounds that ask them, and the heard of what they publish.
 
 mod heard;
 mod member;

@@ -1,28 +1,28 @@
 //! The replica's side: what each combination of answers comes to.
 
-use super::super::super::election::Failure;
+use super::super::super::election::NoReply;
 use super::super::super::messages::{CampaignReply, RecordVersion};
 use super::super::super::rules::Rules;
 use super::*;
 
 /// The question that is out, and whom it went to.
-fn asked<R: Round>(round: &mut R) -> (Ballot, Vec<usize>, Ask) {
+fn asked<R: Round>(round: &mut R) -> (Ballot, Vec<usize>, MemberRequest) {
     match round.poll() {
-        Some(Step::Ask { ballot, to, ask }) => (ballot, to, ask),
+        Some(RoundStep::Ask { ballot, to, ask }) => (ballot, to, ask),
         _ => panic!("expected a question"),
     }
 }
 
-fn told<R: Round>(round: &mut R) -> (Vec<usize>, Ask) {
+fn told<R: Round>(round: &mut R) -> (Vec<usize>, MemberRequest) {
     match round.poll() {
-        Some(Step::Tell { to, ask }) => (to, ask),
+        Some(RoundStep::Tell { to, ask }) => (to, ask),
         _ => panic!("expected a message"),
     }
 }
 
-fn done<R: Round>(round: &mut R) -> Result<R::Reply, Failure> {
+fn done<R: Round>(round: &mut R) -> Result<R::Reply, NoReply> {
     match round.poll() {
-        Some(Step::Done(reply)) => {
+        Some(RoundStep::Done(reply)) => {
             assert!(round.poll().is_none(), "nothing comes after it");
             reply
         }
@@ -31,41 +31,41 @@ fn done<R: Round>(round: &mut R) -> Result<R::Reply, Failure> {
 }
 
 fn silent(member: usize) -> Vote {
-    Err(Failure { reason: format!("member {member}: no answer within 500ms") })
+    Err(NoReply { reason: format!("member {member}: no answer within 500ms") })
 }
 
 fn granted(value: u64) -> Vote {
-    Ok(Answer::Campaign(MemberReply::Granted { token: token(value), released: false }))
+    Ok(MemberReply::Campaign(MemberCampaignReply::Granted { token: token(value), released: false }))
 }
 
 /// By a member whose last term was given back.
 fn succeeds(value: u64) -> Vote {
-    Ok(Answer::Campaign(MemberReply::Granted { token: token(value), released: true }))
+    Ok(MemberReply::Campaign(MemberCampaignReply::Granted { token: token(value), released: true }))
 }
 
 fn held(session: u128, value: u64, remaining: u64, confirmed: bool) -> Vote {
     let (holder, token) = (holder(session), token(value));
-    Ok(Answer::Campaign(MemberReply::Held { holder, token, remaining: secs(remaining), confirmed }))
+    Ok(MemberReply::Campaign(MemberCampaignReply::Held { holder, token, remaining: secs(remaining), confirmed }))
 }
 
 fn guarded(remaining: u64) -> Vote {
     let (cause, token) = (GuardCause::Generation, token(5));
-    Ok(Answer::Campaign(MemberReply::Guarded { cause, remaining: secs(remaining), token }))
+    Ok(MemberReply::Campaign(MemberCampaignReply::Guarded { cause, remaining: secs(remaining), token }))
 }
 
 fn raised(count: u64) -> Vote {
-    Ok(Answer::Raise(RaiseReply::Raised { count }))
+    Ok(MemberReply::Raise(RaiseReply::Raised { count }))
 }
 
 fn gone(value: u64) -> Vote {
-    Ok(Answer::Raise(RaiseReply::Gone { token: token(value) }))
+    Ok(MemberReply::Raise(RaiseReply::Gone { token: token(value) }))
 }
 
 /// A campaign of replica 5 that has asked everybody and got these answers, in this order.
 fn campaigned(seats: Seats, votes: Vec<Vote>) -> CampaignRound {
     let mut round = CampaignRound::new(seats, Rules::QUORUM, campaign(5, 1));
     let (ballot, to, ask) = asked(&mut round);
-    assert_eq!((to, ask), (seats.members().collect(), Ask::Campaign(campaign(5, 1))));
+    assert_eq!((to, ask), (seats.members().collect(), MemberRequest::Campaign(campaign(5, 1))));
     for (member, vote) in votes.into_iter().enumerate() {
         round.answered(ballot, member, vote);
     }
@@ -73,7 +73,7 @@ fn campaigned(seats: Seats, votes: Vec<Vote>) -> CampaignRound {
 }
 
 /// What a campaign comes to that nobody is elected by. All that was granted is taken back first.
-fn failed(seats: Seats, votes: Vec<Vote>) -> Result<CampaignReply, Failure> {
+fn failed(seats: Seats, votes: Vec<Vote>) -> Result<CampaignReply, NoReply> {
     let mut round = campaigned(seats, votes);
     taken_back(&mut round, seats);
     done(&mut round)
@@ -81,7 +81,11 @@ fn failed(seats: Seats, votes: Vec<Vote>) -> Result<CampaignReply, Failure> {
 
 fn taken_back(round: &mut CampaignRound, seats: Seats) {
     let release = ReleaseRequest { audience: 0, ..release(5, 1, Token::NONE) };
-    assert_eq!(told(round), (seats.members().collect(), Ask::Release(release)), "without a token: no term ended");
+    assert_eq!(
+        told(round),
+        (seats.members().collect(), MemberRequest::Release(release)),
+        "without a token: no term ended"
+    );
 }
 
 const FIVE: Seats = Seats::majority(5);
@@ -128,7 +132,7 @@ fn while_the_list_changes_it_takes_a_majority_of_each() {
 fn while_the_list_changes_a_campaign_and_a_renewal_take_a_majority_of_each() {
     let votes = vec![granted(10), silent(1), granted(20), silent(3)];
     let answer = failed(replacing(), votes);
-    assert!(matches!(answer, Err(Failure { reason }) if reason.contains("after the change answer")));
+    assert!(matches!(answer, Err(NoReply { reason }) if reason.contains("after the change answer")));
     let mut round = campaigned(replacing(), vec![granted(10), silent(1), granted(20), granted(30)]);
     let (ballot, to, _) = asked(&mut round);
     assert_eq!(to, [0, 2, 3]);
@@ -147,9 +151,9 @@ fn while_the_list_changes_a_campaign_and_a_renewal_take_a_majority_of_each() {
 #[test]
 fn a_member_that_was_asked_by_another_list_vetoes_and_names_it() {
     let (theirs, remaining) = (Arc::from("a:1, b:1, c:1"), secs(3));
-    let unlisted = Ok(Answer::Campaign(MemberReply::Unlisted { theirs, remaining, token: token(5) }));
+    let unlisted = Ok(MemberReply::Campaign(MemberCampaignReply::Unlisted { theirs, remaining, token: token(5) }));
     let votes = vec![granted(1), granted(2), granted(3), granted(4), unlisted];
-    assert!(matches!(failed(FIVE, votes), Err(Failure { reason }) if reason.contains("a:1, b:1, c:1")));
+    assert!(matches!(failed(FIVE, votes), Err(NoReply { reason }) if reason.contains("a:1, b:1, c:1")));
 }
 
 #[test]
@@ -157,14 +161,18 @@ fn the_greatest_token_is_the_terms_and_a_majority_that_confirms_it_elects() {
     let votes = vec![granted(30), granted(50), silent(2), granted(40), granted(20)];
     let mut round = campaigned(FIVE, votes);
     let (ballot, to, ask) = asked(&mut round);
-    assert_eq!((to, ask), (vec![0, 1, 3, 4], Ask::Raise(raise(5, 1, token(50)))), "whoever granted, and nobody else");
+    assert_eq!(
+        (to, ask),
+        (vec![0, 1, 3, 4], MemberRequest::Raise(raise(5, 1, token(50)))),
+        "whoever granted, and nobody else"
+    );
     for (member, vote) in [(0, raised(7)), (4, gone(60)), (3, raised(9))] {
         round.answered(ballot, member, vote);
         assert!(round.poll().is_none());
     }
     round.answered(ballot, 1, raised(8));
     let first = RenewRequest { count: 8, audience: 0, ..renew(5, 1, token(50)) };
-    assert_eq!(told(&mut round), (vec![2], Ask::Renew(first)), "the rest learns of the term at once");
+    assert_eq!(told(&mut round), (vec![2], MemberRequest::Renew(first)), "the rest learns of the term at once");
     assert_eq!(done(&mut round), Ok(CampaignReply::Granted { token: token(50), count: 9 }));
 }
 
@@ -186,7 +194,7 @@ fn one_member_that_knows_of_an_incumbent_outweighs_all_others() {
     assert_eq!(failed(FIVE, votes), Ok(by(token(90), 9)), "the newest term, for as long as anybody objects");
     let votes = vec![granted(1), granted(2), granted(3), held(9, 90, 3, false), silent(4)];
     let mut round = campaigned(FIVE, votes);
-    assert!(matches!(asked(&mut round).2, Ask::Raise(_)), "a grant to another is no objection");
+    assert!(matches!(asked(&mut round).2, MemberRequest::Raise(_)), "a grant to another is no objection");
 }
 
 #[test]
@@ -196,7 +204,11 @@ fn after_a_release_a_majority_that_knows_of_it_elects_whatever_the_others_say() 
     let mut round = campaigned(FIVE, votes());
     round.hurry();
     let (_, to, ask) = asked(&mut round);
-    assert_eq!((to, ask), (vec![0, 1, 3], Ask::Raise(raise(5, 1, token(30)))), "nobody waits for the last one");
+    assert_eq!(
+        (to, ask),
+        (vec![0, 1, 3], MemberRequest::Raise(raise(5, 1, token(30)))),
+        "nobody waits for the last one"
+    );
     assert!(campaigned(FIVE, vec![succeeds(1), succeeds(2), granted(3), granted(4)]).poll().is_none());
     let vetoed = vec![succeeds(1), succeeds(2), granted(3), granted(4), held(9, 5, 9, true)];
     assert!(matches!(failed(FIVE, vetoed), Ok(CampaignReply::Held { .. })), "two members alone may both be wrong");
@@ -211,7 +223,7 @@ fn with_objection_switched_off_a_majority_is_enough() {
     for (member, vote) in [granted(1), granted(2), held(9, 90, 6, true)].into_iter().enumerate() {
         round.answered(ballot, member, vote);
     }
-    assert!(matches!(asked(&mut round).2, Ask::Raise(_)));
+    assert!(matches!(asked(&mut round).2, MemberRequest::Raise(_)));
 }
 
 #[test]
@@ -219,7 +231,7 @@ fn a_token_that_somebody_reported_is_exceeded_though_the_granters_forgot_it() {
     let votes = vec![granted(10), granted(11), granted(12), guarded(3), held(9, 40, 3, false)];
     let mut round = campaigned(FIVE, votes);
     let (_, to, ask) = asked(&mut round);
-    assert_eq!((to, ask), (vec![0, 1, 2], Ask::Raise(raise(5, 1, token(41)))));
+    assert_eq!((to, ask), (vec![0, 1, 2], MemberRequest::Raise(raise(5, 1, token(41)))));
     let last = Token::LIMIT - 1;
     let votes = vec![granted(10), granted(11), granted(12), silent(3), held(9, last, 3, false)];
     let divided = CampaignReply::Divided { token: token(last), after: None };
@@ -231,10 +243,10 @@ fn too_few_answers_are_an_error_that_names_every_member_that_gave_none() {
     let votes = vec![granted(1), held(9, 90, 6, true), silent(2), silent(3), silent(4)];
     let reason = "2 of 5 members answer and 3 are needed: member 2: no answer within 500ms; \
                   member 3: no answer within 500ms; member 4: no answer within 500ms";
-    assert_eq!(failed(FIVE, votes), Err(Failure { reason: reason.to_owned() }), "whatever the others know");
+    assert_eq!(failed(FIVE, votes), Err(NoReply { reason: reason.to_owned() }), "whatever the others know");
     let votes = vec![granted(1), granted(2), silent(2)];
     let reason = "2 of 3 members answer and 3 are needed: member 2: no answer within 500ms";
-    assert_eq!(failed(Seats::all(3), votes), Err(Failure { reason: reason.to_owned() }));
+    assert_eq!(failed(Seats::all(3), votes), Err(NoReply { reason: reason.to_owned() }));
 }
 
 #[test]
@@ -336,7 +348,7 @@ fn a_raise_that_fails_takes_everything_back() {
             round.answered(ballot, member, vote);
         }
         taken_back(&mut round, FIVE);
-        assert_eq!(done(&mut round), expected.map_err(|reason: &str| Failure { reason: reason.to_owned() }));
+        assert_eq!(done(&mut round), expected.map_err(|reason: &str| NoReply { reason: reason.to_owned() }));
     }
 }
 
@@ -365,23 +377,23 @@ fn late_double_and_unasked_answers_change_nothing() {
 }
 
 fn beaten(value: u64, by: Option<u128>) -> Vote {
-    Ok(Answer::Renew(RenewReply::Lost { token: token(value), holder: by.map(holder) }))
+    Ok(MemberReply::Renew(RenewReply::Lost { token: token(value), holder: by.map(holder) }))
 }
 
 fn renewed(count: u64, reasserted: bool, audience: u32) -> Vote {
-    Ok(Answer::Renew(RenewReply::Renewed { count, reasserted, audience }))
+    Ok(MemberReply::Renew(RenewReply::Renewed { count, reasserted, audience }))
 }
 
 /// A renewal of the term 50 that got these answers; none while it waits for more.
-fn renewal(seats: Seats, votes: Vec<Vote>) -> Option<Result<RenewReply, Failure>> {
+fn renewal(seats: Seats, votes: Vec<Vote>) -> Option<Result<RenewReply, NoReply>> {
     let mut round = RenewRound::new(seats, renew(5, 1, token(50)));
     let (ballot, to, ask) = asked(&mut round);
-    assert_eq!((to, ask), (seats.members().collect(), Ask::Renew(renew(5, 1, token(50)))));
+    assert_eq!((to, ask), (seats.members().collect(), MemberRequest::Renew(renew(5, 1, token(50)))));
     for (member, vote) in votes.into_iter().enumerate() {
         round.answered(ballot, member, vote);
     }
     match round.poll() {
-        Some(Step::Done(reply)) => Some(reply),
+        Some(RoundStep::Done(reply)) => Some(reply),
         None => None,
         Some(other) => panic!("unexpected {other:?}"),
     }
@@ -403,16 +415,16 @@ fn a_term_is_over_when_a_majority_knows_of_a_later_one() {
     let votes = vec![beaten(60, Some(6)), beaten(70, Some(7)), beaten(50, None), silent(3), renewed(1, false, 0)];
     let reason = "1 of 5 members renewed the lease and 3 are needed: member 3: no answer within 500ms";
     let reply = renewal(FIVE, votes).unwrap();
-    assert_eq!(reply, Err(Failure { reason: reason.to_owned() }), "a minority does not end a term");
+    assert_eq!(reply, Err(NoReply { reason: reason.to_owned() }), "a minority does not end a term");
 }
 
 #[test]
 fn a_release_waits_for_every_member() {
-    let say = |reply| Ok(Answer::Release(reply));
+    let say = |reply| Ok(MemberReply::Release(reply));
     let ended = |votes: Vec<Vote>| {
         let mut round = ReleaseRound::new(Seats::majority(3), release(5, 1, token(50)));
         let (ballot, to, ask) = asked(&mut round);
-        assert_eq!((to, ask), (vec![0, 1, 2], Ask::Release(release(5, 1, token(50)))));
+        assert_eq!((to, ask), (vec![0, 1, 2], MemberRequest::Release(release(5, 1, token(50)))));
         for (member, vote) in votes.into_iter().enumerate() {
             assert!(round.poll().is_none());
             round.answered(ballot, member, vote);
@@ -424,5 +436,5 @@ fn a_release_waits_for_every_member() {
     assert_eq!(ended(vec![say(no), say(no), say(no)]), Ok(no));
     let reason = "1 of 3 members answer and 2 are needed: member 1: no answer within 500ms; \
                   member 2: no answer within 500ms";
-    assert_eq!(ended(vec![say(yes), silent(1), silent(2)]), Err(Failure { reason: reason.to_owned() }));
+    assert_eq!(ended(vec![say(yes), silent(1), silent(2)]), Err(NoReply { reason: reason.to_owned() }));
 }

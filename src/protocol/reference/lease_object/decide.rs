@@ -19,7 +19,6 @@ pub enum Step<R> {
     /// Write this on the version that was seen, or make the object when it was absent. Done, this is the answer; a
     /// conflict means that something was overlooked, so look and decide anew; without an answer nothing is known (R2).
     Write {
-        /// What to write.
         record: LeaseRecord,
         /// The answer once it is written.
         reply: R,

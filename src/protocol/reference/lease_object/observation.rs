@@ -40,7 +40,6 @@ pub enum Source {
     Watch,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Observation {
     caution: Caution,

@@ -10,7 +10,7 @@ use super::object::{REVISION, check_mark, garbage, named};
 use crate::base::Subscription;
 use crate::protocol::Mono;
 use crate::protocol::jobs::{JobName, Revision};
-use crate::protocol::observed::Source;
+use crate::protocol::lease_object::Source;
 use crate::store::kubernetes::listeners::ObjectListeners;
 use crate::store::kubernetes::observed::{Sighting, version_of};
 use crate::store::kubernetes::watch::{Silence, WatchedObject};

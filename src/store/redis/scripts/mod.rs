@@ -14,9 +14,9 @@ use fred::types::Value;
 use super::messages;
 use super::namespace::Namespace;
 use crate::protocol::{
-    Answer, CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberReply, RaiseReply, RaiseRequest,
-    RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, SessionId, Stamped, StoreTime,
-    Token,
+    CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberCampaignReply, MemberReply, RaiseReply,
+    RaiseRequest, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, SessionId, Stamped,
+    StoreTime, Token,
 };
 use crate::store::{Purge, StoreError};
 
@@ -377,37 +377,37 @@ fn foreign(key: &str, theirs: &str, ours: &str) -> String {
     )
 }
 
-pub(super) fn member_campaign_reply(reply: Value) -> Result<Stamped<Answer>, StoreError> {
+pub(super) fn member_campaign_reply(reply: Value) -> Result<Stamped<MemberReply>, StoreError> {
     let mut fields = Fields::new(reply)?;
     let token = fields.token()?;
     let reply = match fields.name.as_str() {
-        "granted" => MemberReply::Granted { token, released: fields.number()? == 1 },
+        "granted" => MemberCampaignReply::Granted { token, released: fields.number()? == 1 },
         "unlisted" => {
             let remaining = Duration::from_micros(fields.number()?);
-            MemberReply::Unlisted { theirs: fields.text()?.into(), remaining, token }
+            MemberCampaignReply::Unlisted { theirs: fields.text()?.into(), remaining, token }
         }
-        "stale" => MemberReply::Stale { token },
+        "stale" => MemberCampaignReply::Stale { token },
         "held" => {
             let (remaining, confirmed) = (Duration::from_millis(fields.number()?), fields.number()? == 1);
-            MemberReply::Held { holder: fields.holder()?, token, remaining, confirmed }
+            MemberCampaignReply::Held { holder: fields.holder()?, token, remaining, confirmed }
         }
         "guarded" => {
             let (remaining, cause) = fields.guard()?;
-            MemberReply::Guarded { cause, remaining, token }
+            MemberCampaignReply::Guarded { cause, remaining, token }
         }
         _ => return Err(misunderstood()),
     };
-    Ok(Stamped { reply: Answer::Campaign(reply), store_time: fields.store_time })
+    Ok(Stamped { reply: MemberReply::Campaign(reply), store_time: fields.store_time })
 }
 
-pub(super) fn raise_reply(reply: Value) -> Result<Stamped<Answer>, StoreError> {
+pub(super) fn raise_reply(reply: Value) -> Result<Stamped<MemberReply>, StoreError> {
     let mut fields = Fields::new(reply)?;
     let reply = match fields.name.as_str() {
         "raised" => RaiseReply::Raised { count: fields.number()? },
         "gone" => RaiseReply::Gone { token: fields.token()? },
         _ => return Err(misunderstood()),
     };
-    Ok(Stamped { reply: Answer::Raise(reply), store_time: fields.store_time })
+    Ok(Stamped { reply: MemberReply::Raise(reply), store_time: fields.store_time })
 }
 
 pub(super) fn campaign_reply(reply: Value) -> Result<Stamped<CampaignReply>, StoreError> {

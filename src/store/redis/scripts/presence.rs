@@ -3,7 +3,7 @@
 use fred::types::Value;
 
 use super::{Call, Fields, Script, misunderstood, script};
-use crate::protocol::{Member, Portion, PresenceRequest, RoleName, ShardSet};
+use crate::protocol::{Participant, Portion, PresenceRequest, RoleName, ShardSet};
 use crate::store::StoreError;
 
 pub static PRESENCE: Script = script!("presence.lua");
@@ -37,7 +37,7 @@ fn shards(fields: &mut Fields) -> Result<ShardSet, StoreError> {
 }
 
 /// Those that take part, in the order of their sessions; the script's own order is none.
-pub fn reply(reply: Value) -> Result<Vec<Member>, StoreError> {
+pub fn reply(reply: Value) -> Result<Vec<Participant>, StoreError> {
     let mut fields = Fields::new(reply)?;
     if fields.name != "present" {
         return Err(misunderstood());
@@ -46,7 +46,7 @@ pub fn reply(reply: Value) -> Result<Vec<Member>, StoreError> {
     while fields.rest.len() > 0 {
         let session = fields.text()?.parse().map_err(|_| misunderstood())?;
         let portion = Portion { leads: shards(&mut fields)?, shuns: shards(&mut fields)? };
-        members.push(Member { session, portion });
+        members.push(Participant { session, portion });
     }
     members.sort_by_key(|member| member.session);
     Ok(members)

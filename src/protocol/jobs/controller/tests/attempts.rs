@@ -22,13 +22,13 @@ fn failures_are_repeated_after_10_s_20_s_and_so_on_up_to_the_limit() {
     }
     assert_eq!(stage.starts(), [(run, 4)]);
     stage.end(run, Ending::Failed).pass(secs(1_000));
-    assert_eq!((stage.starts(), stage.phase(run)), (vec![], Phase::Failed(Failure::BackoffLimitExceeded)));
-    assert_eq!(stage.endings(), [(run, Some(Failure::BackoffLimitExceeded), 4)]);
+    assert_eq!((stage.starts(), stage.phase(run)), (vec![], Phase::Failed(RunFailure::BackoffLimitExceeded)));
+    assert_eq!(stage.endings(), [(run, Some(RunFailure::BackoffLimitExceeded), 4)]);
 }
 
 #[test]
 fn a_pause_is_never_longer_than_the_longest() {
-    let backoff = Backoff { limit: 9, initial: secs(10), max: secs(25) };
+    let backoff = BackoffPolicy { limit: 9, initial: secs(10), max: secs(25) };
     let mut stage = Stage::new(JobPolicy { backoff, ..policy() }, 3_600);
     stage.pass(secs(3_600));
     for _ in 0..5 {
@@ -39,10 +39,10 @@ fn a_pause_is_never_longer_than_the_longest() {
 
 #[test]
 fn without_retries_the_first_failure_is_the_last() {
-    let backoff = Backoff { limit: 0, ..policy().backoff };
+    let backoff = BackoffPolicy { limit: 0, ..policy().backoff };
     let mut stage = Stage::new(JobPolicy { backoff, ..policy() }, 60);
     stage.pass(secs(60)).end(at(60), Ending::Failed);
-    assert_eq!(stage.endings(), [(at(60), Some(Failure::BackoffLimitExceeded), 1)]);
+    assert_eq!(stage.endings(), [(at(60), Some(RunFailure::BackoffLimitExceeded), 1)]);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn the_pause_goes_on_under_the_next_leader() {
 
 #[test]
 fn a_leader_whose_clock_is_behind_waits_no_longer_than_the_longest_pause() {
-    let backoff = Backoff { max: secs(30), ..policy().backoff };
+    let backoff = BackoffPolicy { max: secs(30), ..policy().backoff };
     let mut stage = Stage::new(JobPolicy { backoff, ..policy() }, 86_400);
     let run = stage.ask();
     stage.end(run, Ending::Failed);
@@ -80,11 +80,11 @@ fn a_run_that_takes_too_long_is_cancelled_and_has_failed() {
     assert_eq!(stage.cancelled, []);
     stage.pass(secs(1));
     let run = at(3_600);
-    assert_eq!(stage.cancelled, [(run, 1, Failure::DeadlineExceeded)]);
+    assert_eq!(stage.cancelled, [(run, 1, RunFailure::DeadlineExceeded)]);
     stage.pass(secs(100));
     assert_eq!(stage.cancelled.len(), 1, "once");
     stage.end(run, Ending::Failed);
-    assert_eq!(stage.endings(), [(run, Some(Failure::DeadlineExceeded), 1)]);
+    assert_eq!(stage.endings(), [(run, Some(RunFailure::DeadlineExceeded), 1)]);
     assert_eq!(stage.attempts(run)[0].end.unwrap().1, Ending::Cancelled);
 }
 
@@ -100,7 +100,7 @@ fn the_deadline_is_over_all_attempts_and_ends_a_pause() {
     let mut stage = Stage::new(limited(25), 3_600);
     stage.pass(secs(3_600)).end(at(3_600), Ending::Failed).pass(secs(10)).end(at(3_600), Ending::Failed);
     stage.pass(secs(15));
-    assert_eq!(stage.endings(), [(at(3_600), Some(Failure::DeadlineExceeded), 2)]);
+    assert_eq!(stage.endings(), [(at(3_600), Some(RunFailure::DeadlineExceeded), 2)]);
     assert_eq!(stage.starts().len(), 2);
 }
 
@@ -110,7 +110,7 @@ fn the_deadline_is_over_all_leaders() {
     stage.pass(secs(3_610)).next_leader(TERM + 1).pass(secs(14));
     assert_eq!(stage.cancelled, []);
     stage.pass(secs(1));
-    assert_eq!(stage.cancelled, [(at(3_600), 2, Failure::DeadlineExceeded)]);
+    assert_eq!(stage.cancelled, [(at(3_600), 2, RunFailure::DeadlineExceeded)]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_deadline_that_passes_while_the_claim_is_written_ends_the_attempt() {
     let mut stage = Stage::unserved(limited(5), 10);
     stage.answer().answer().pass(secs(16)).answer();
     assert_eq!(stage.starts(), [(at(10), 1)]);
-    assert_eq!(stage.cancelled, [(at(10), 1, Failure::DeadlineExceeded)]);
+    assert_eq!(stage.cancelled, [(at(10), 1, RunFailure::DeadlineExceeded)]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_running_attempt_that_the_ledger_does_not_list_is_not_stuck() {
 
 #[test]
 fn the_last_ten_attempts_of_a_run_are_remembered() {
-    let backoff = Backoff { limit: 50, initial: secs(1), max: secs(1) };
+    let backoff = BackoffPolicy { limit: 50, initial: secs(1), max: secs(1) };
     let mut stage = Stage::new(JobPolicy { backoff, ..policy() }, 3_600);
     stage.pass(secs(3_600));
     for _ in 0..20 {

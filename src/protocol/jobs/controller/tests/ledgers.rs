@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn three_successful_runs_and_one_that_failed_are_remembered() {
-    let mut stage = Stage::new(JobPolicy { backoff: Backoff { limit: 0, ..policy().backoff }, ..policy() }, 10);
+    let mut stage = Stage::new(JobPolicy { backoff: BackoffPolicy { limit: 0, ..policy().backoff }, ..policy() }, 10);
     for slot in 1..=12 {
         let ending = if slot % 3 == 0 { Ending::Failed } else { Ending::Succeeded };
         stage.pass(secs(10)).end(at(10 * slot), ending);

@@ -62,7 +62,7 @@ fn under_replace_it_takes_the_place_of_the_run_that_goes_on() {
     let mut stage = Stage::new(JobPolicy { concurrency: Concurrency::Replace, ..policy() }, 60);
     stage.pass(secs(60));
     let slot = stage.ask();
-    assert_eq!(stage.cancelled, [(at(60), 1, Failure::Replaced)]);
+    assert_eq!(stage.cancelled, [(at(60), 1, RunFailure::Replaced)]);
     stage.end(at(60), Ending::Interrupted);
     assert_eq!(stage.starts(), [(at(60), 1), (slot, 1)]);
 }

@@ -9,9 +9,9 @@ mod suspension;
 mod terms;
 
 use super::super::LedgerCell;
-use super::super::ledger::{Attempt, GapReason, Run, TooManyAsked};
+use super::super::ledger::{GapReason, Run, RunAttempt, TooManyAsked};
 use super::super::policy::{
-    ACTIVE_MAX, ASKED_MAX, Backoff, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, OnInterrupt,
+    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, OnInterrupt,
 };
 use super::*;
 use crate::protocol::StoreTime;
@@ -58,7 +58,7 @@ fn policy() -> JobPolicy {
         starting_deadline: None,
         catch_up: CatchUp::Latest,
         suspend: false,
-        backoff: Backoff { limit: 3, initial: secs(10), max: secs(360) },
+        backoff: BackoffPolicy { limit: 3, initial: secs(10), max: secs(360) },
         active_deadline: None,
         on_interrupt: OnInterrupt::Retry,
         history: HistoryLimits { succeeded: 3, failed: 1 },
@@ -87,7 +87,7 @@ struct Stage {
     out: VecDeque<JobAction>,
     started: Vec<(Slot, u32, Token)>,
     running: Vec<(Slot, u32)>,
-    cancelled: Vec<(Slot, u32, Failure)>,
+    cancelled: Vec<(Slot, u32, RunFailure)>,
     events: Vec<JobEvent>,
 }
 
@@ -300,7 +300,7 @@ impl Stage {
         self.run(slot).phase
     }
 
-    fn attempts(&self, slot: Slot) -> Vec<Attempt> {
+    fn attempts(&self, slot: Slot) -> Vec<RunAttempt> {
         self.run(slot).attempts
     }
 
@@ -320,7 +320,7 @@ impl Stage {
     }
 
     /// How the runs ended that did.
-    fn endings(&self) -> Vec<(Slot, Option<Failure>, u32)> {
+    fn endings(&self) -> Vec<(Slot, Option<RunFailure>, u32)> {
         let ended = |event: &JobEvent| match event {
             JobEvent::RunEnded { slot, failure, attempts } => Some((*slot, *failure, *attempts)),
             _ => None,

@@ -59,11 +59,11 @@ fn under_forbid_a_run_between_two_attempts_goes_on() {
 fn under_replace_the_run_is_cancelled_and_the_next_starts_when_it_has_ended() {
     let mut stage = Stage::new(with(Concurrency::Replace, CatchUp::Latest), 10);
     stage.pass(secs(20));
-    assert_eq!(stage.cancelled, [(at(10), 1, Failure::Replaced)]);
+    assert_eq!(stage.cancelled, [(at(10), 1, RunFailure::Replaced)]);
     assert_eq!(stage.starts(), [(at(10), 1)]);
     stage.end(at(10), Ending::Interrupted);
     assert_eq!(stage.starts(), [(at(20), 1)]);
-    assert_eq!(stage.endings(), [(at(10), Some(Failure::Replaced), 1)]);
+    assert_eq!(stage.endings(), [(at(10), Some(RunFailure::Replaced), 1)]);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn under_replace_a_run_that_waits_for_its_next_attempt_is_replaced_at_once() {
     let mut stage = Stage::new(with(Concurrency::Replace, CatchUp::Latest), 12);
     stage.pass(secs(12)).pass(secs(4)).end(at(12), Ending::Failed).pass(secs(8));
     assert_eq!((stage.starts(), stage.cancelled.len()), (vec![(at(12), 1), (at(24), 1)], 0));
-    assert_eq!(stage.endings(), [(at(12), Some(Failure::Replaced), 1)]);
+    assert_eq!(stage.endings(), [(at(12), Some(RunFailure::Replaced), 1)]);
 }
 
 #[test]

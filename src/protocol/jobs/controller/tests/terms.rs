@@ -9,7 +9,7 @@ fn a_stale_leader_cancels_everything_and_writes_nothing() {
     stage.cell.open(token(TERM + 1));
     let before = stage.cell.read();
     stage.pass(secs(10));
-    let why = Failure::Interrupted;
+    let why = RunFailure::Interrupted;
     assert_eq!(stage.cancelled, [(at(10), 1, why), (at(20), 1, why)]);
     assert!(stage.tells(&JobEvent::Superseded { fence: token(TERM + 1) }));
     assert!(stage.controller.is_over() && stage.controller.poll_timeout().is_none());
@@ -65,8 +65,8 @@ fn an_interrupted_run_fails_where_the_policy_says_so() {
     let mut stage = Stage::new(JobPolicy { on_interrupt: OnInterrupt::Fail, ..policy() }, 60);
     stage.pass(secs(60)).next_leader(TERM + 1);
     assert_eq!(stage.starts(), [(at(60), 1)]);
-    assert_eq!(stage.phase(at(60)), Phase::Failed(Failure::Interrupted));
-    assert_eq!(stage.endings(), [(at(60), Some(Failure::Interrupted), 1)]);
+    assert_eq!(stage.phase(at(60)), Phase::Failed(RunFailure::Interrupted));
+    assert_eq!(stage.endings(), [(at(60), Some(RunFailure::Interrupted), 1)]);
 }
 
 #[test]
@@ -78,13 +78,13 @@ fn a_run_that_takes_its_leader_down_each_time_ends_at_the_limit() {
     }
     let run = at(3_600);
     assert_eq!(stage.starts(), [(run, 1), (run, 2), (run, 3), (run, 4)]);
-    assert_eq!(stage.phase(run), Phase::Failed(Failure::BackoffLimitExceeded));
-    assert_eq!(stage.endings(), [(run, Some(Failure::BackoffLimitExceeded), 4)]);
+    assert_eq!(stage.phase(run), Phase::Failed(RunFailure::BackoffLimitExceeded));
+    assert_eq!(stage.endings(), [(run, Some(RunFailure::BackoffLimitExceeded), 4)]);
 }
 
 #[test]
 fn tokens_rise_from_attempt_to_attempt_within_a_term_and_over_terms() {
-    let mut stage = Stage::new(JobPolicy { backoff: Backoff { limit: 20, ..policy().backoff }, ..policy() }, 10);
+    let mut stage = Stage::new(JobPolicy { backoff: BackoffPolicy { limit: 20, ..policy().backoff }, ..policy() }, 10);
     stage.pass(secs(10));
     for _ in 0..3 {
         stage.end(at(10), Ending::Failed).pass(secs(400));

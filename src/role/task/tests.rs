@@ -1,4 +1,4 @@
-//! The driver over a store whose news come through a socket and some tasks, as those of a real one do.
+//! The task over a store whose news come through a socket and some tasks, as those of a real one do.
 
 use parking_lot::Mutex;
 use std::io::Write;
@@ -113,13 +113,13 @@ async fn standby() -> (Arc<HeldStore>, UnixStream, RoleHandle) {
     let metrics = Arc::new(Metrics::new(wall_time()));
     let name = RoleName::new("web").expect("a DNS label");
     metrics.add_role(&name);
-    let surroundings = Surroundings {
+    let context = RoleContext {
         store: Arc::clone(&store) as Arc<dyn LeaseStore>,
         clock: Arc::clone(&clock),
         telemetry: Telemetry::new(metrics),
         stall: Arc::new(StallWatch::new(clock)),
     };
-    let stall = Arc::clone(&surroundings.stall);
+    let stall = Arc::clone(&context.stall);
     tokio::spawn(async move { stall.run().await });
     let spec = RoleSpec {
         name,
@@ -129,11 +129,11 @@ async fn standby() -> (Arc<HeldStore>, UnixStream, RoleHandle) {
         timing: Timing::from_lease(LEASE).expect("good timings"),
         guard: true,
         app_checked: false,
-        patience: Duration::ZERO,
-        place: Duration::ZERO,
+        shard_stagger: Duration::ZERO,
+        role_stagger: Duration::ZERO,
         seed: 1,
     };
-    let (handle, task) = role(spec, surroundings);
+    let (handle, task) = role(spec, context);
     tokio::spawn(task);
     until(&handle, State::Standby).await;
     wire.write_all(b"h").expect("there is room");

@@ -15,7 +15,7 @@ use crate::base::clock::{SharedClock, wall_time};
 use crate::base::process::StallWatch;
 use crate::base::{Complaint, Subscription, Turn};
 use crate::protocol::{
-    Action, Attempts, Election, Failure, Input, Mono, Profile, RoleName, SessionId, State, Timing, View,
+    Action, Attempts, Election, Input, Mono, NoReply, Profile, RoleName, SessionId, State, Timing, View,
 };
 use crate::store::{LeaseStore, News, StoreError, StoreHealth, timed};
 use crate::telemetry::{StoreCommand, SystemEvent, Telemetry};
@@ -36,7 +36,6 @@ const PULSE_WITHIN: Duration = Duration::from_secs(30);
 /// What a role's task is made of.
 #[derive(Clone, Debug)]
 pub struct RoleSpec {
-    /// The role.
     pub name: RoleName,
     /// This replica's name for people.
     pub identity: Arc<str>,
@@ -44,35 +43,31 @@ pub struct RoleSpec {
     pub session: SessionId,
     /// Where its campaigns take their attempts from: one for all roles of a session, and for as long as that lives.
     pub attempts: Attempts,
-    /// The role's timings.
     pub timing: Timing,
     /// False for `guard: off`.
     pub guard: bool,
     /// The app has a health check: nothing is campaigned for before it first succeeds.
     pub app_checked: bool,
-    /// How long it lets others go first, until it is told otherwise ([`Command::Patience`]).
-    pub patience: Duration,
+    /// How long it lets others go first, until it is told otherwise ([`Command::Stagger`]).
+    pub shard_stagger: Duration,
     /// How much later than the first role of its process it does what many would else do at once. Zero where there are
     /// few.
-    pub place: Duration,
+    pub role_stagger: Duration,
     /// Seeds the spreading of wake-ups and retries.
     pub seed: u64,
 }
 
 /// What all role tasks of a process share.
 #[derive(Clone)]
-pub struct Surroundings {
-    /// Where leases are kept.
+pub struct RoleContext {
     pub store: Arc<dyn LeaseStore>,
-    /// This machine's clock.
     pub clock: SharedClock,
-    /// Where events go.
     pub telemetry: Telemetry,
     /// Whether the process stood still.
     pub stall: Arc<StallWatch>,
 }
 
-impl Surroundings {
+impl RoleContext {
     /// Awaits a request about a role, and counts it.
     pub(super) async fn timed<T>(
         &self,
@@ -88,10 +83,10 @@ impl Surroundings {
 type Answer = (Input, Option<String>);
 type Reply = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-struct Driver {
+struct Task {
     name: RoleName,
     election: Election,
-    surroundings: Surroundings,
+    context: RoleContext,
     commands: mpsc::Receiver<Command>,
     news: Subscription<News>,
     replies: FuturesUnordered<Reply>,
@@ -118,7 +113,7 @@ struct Driver {
 
 /// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`]
 /// or [`Command::Abandon`]; any other end is a bug.
-pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Future<Output = ()> + Send) {
+pub fn role(spec: RoleSpec, context: RoleContext) -> (RoleHandle, impl Future<Output = ()> + Send) {
     let profile = Profile {
         session: spec.session,
         attempts: spec.attempts,
@@ -126,15 +121,15 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         timing: spec.timing,
         guard: spec.guard,
         app_checked: spec.app_checked,
-        rules: surroundings.store.rules(),
-        place: spec.place,
+        rules: context.store.rules(),
+        role_stagger: spec.role_stagger,
         seed: spec.seed,
     };
-    let now = surroundings.clock.now();
-    surroundings.stall.mind(spec.timing.lease_duration());
-    let standstills = surroundings.stall.standstills(now);
+    let now = context.clock.now();
+    context.stall.mind(spec.timing.lease_duration());
+    let standstills = context.stall.standstills(now);
     let mut election = Election::new(profile, now);
-    election.handle_input(now, Input::Patience { patience: spec.patience });
+    election.handle_input(now, Input::Stagger { by: spec.shard_stagger });
     let first = Snapshot::first(election.view(now), wall_time());
     let (snapshots, seen) = watch::channel(Arc::new(first));
     let (commands, inbox) = mpsc::channel(COMMANDS);
@@ -142,17 +137,17 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
     let handle = RoleHandle::new(
         spec.name.clone(),
         spec.identity,
-        Arc::clone(&surroundings.clock),
-        Arc::clone(election.standing()),
+        Arc::clone(&context.clock),
+        Arc::clone(election.leadership()),
         seen,
         commands,
         Arc::clone(&heartbeat),
     );
-    let mut driver = Driver {
-        news: surroundings.store.subscribe(&spec.name, Some(spec.session)),
+    let mut task = Task {
+        news: context.store.subscribe(&spec.name, Some(spec.session)),
         name: spec.name,
         election,
-        surroundings,
+        context,
         commands: inbox,
         replies: FuturesUnordered::new(),
         replied: None,
@@ -167,13 +162,13 @@ pub fn role(spec: RoleSpec, surroundings: Surroundings) -> (RoleHandle, impl Fut
         logged: None,
         refusal: Complaint::default(),
     };
-    (handle, async move { driver.run().await })
+    (handle, async move { task.run().await })
 }
 
-impl Driver {
+impl Task {
     async fn run(&mut self) {
         loop {
-            let now = self.surroundings.clock.now();
+            let now = self.context.clock.now();
             self.election.handle_timeout(now);
             self.obey(now);
             self.publish(now);
@@ -189,7 +184,7 @@ impl Driver {
     /// time.
     fn obey(&mut self, now: Mono) {
         while let Some(action) = self.election.poll_action() {
-            let (via, role) = (self.surroundings.clone(), self.name.clone());
+            let (via, role) = (self.context.clone(), self.name.clone());
             match action {
                 Action::Campaign { id, request } => self.replies.push(Box::pin(async move {
                     let reply = via.timed(StoreCommand::Campaign, &role, via.store.campaign(&role, request)).await;
@@ -207,7 +202,7 @@ impl Driver {
                     (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Tell(event) => {
-                    let told = self.surroundings.telemetry.record(&self.name, &event, now.since(self.turned_at));
+                    let told = self.context.telemetry.record(&self.name, &event, now.since(self.turned_at));
                     self.logged = told.or(self.logged);
                 }
             }
@@ -222,7 +217,7 @@ impl Driver {
     fn publish(&mut self, now: Mono) {
         let mut view = self.election.view(now);
         if let Some(reason) = &mut view.reason {
-            for note in self.surroundings.store.notes() {
+            for note in self.context.store.notes() {
                 let reason = reason.to_mut();
                 reason.push_str("; ");
                 reason.push_str(&note);
@@ -231,7 +226,7 @@ impl Driver {
         if self.snapshots.borrow().view.state != view.state {
             if self.logged != Some(view.state) {
                 let lasted = now.since(self.turned_at);
-                self.surroundings.telemetry.record_state(&self.name, view.state, view.reason.as_deref(), lasted);
+                self.context.telemetry.record_state(&self.name, view.state, view.reason.as_deref(), lasted);
             }
             (self.turned_at, self.logged) = (now, None);
         }
@@ -243,7 +238,7 @@ impl Driver {
 
     /// Replaces what readers see.
     fn replace(&mut self, view: View, now: Mono) {
-        let token = self.election.standing().remaining(now).map(|(token, _)| token);
+        let token = self.election.leadership().remaining(now).map(|(token, _)| token);
         let vacant_at = &mut self.vacant_at;
         self.snapshots.send_if_modified(|last| {
             if last.view != view {
@@ -262,12 +257,12 @@ impl Driver {
 
     /// Logs why the store refuses this role, once for each reason. A store that is down is logged already.
     fn log_refusal(&mut self, refusal: Option<String>) {
-        if refusal.is_some() && *self.surroundings.store.health().borrow() != StoreHealth::Up {
+        if refusal.is_some() && *self.context.store.health().borrow() != StoreHealth::Up {
             return;
         }
         if let Some(Turn::Wrong(reason)) = self.refusal.note(refusal) {
             let event = SystemEvent::RoleRefused { role: self.name.clone(), reason: reason.to_owned() };
-            self.surroundings.telemetry.record_system(&event);
+            self.context.telemetry.record_system(&event);
         }
     }
 
@@ -289,13 +284,13 @@ impl Driver {
 
     fn answered(&mut self, (reply, refusal): Answer) {
         self.log_refusal(refusal);
-        let now = self.surroundings.clock.now();
+        let now = self.context.clock.now();
         self.election.handle_input(now, reply);
     }
 
     fn heard(&mut self, news: News) {
-        let now = self.surroundings.clock.now();
-        if self.deaf_until.is_some() || self.surroundings.stall.standstills(now) > self.standstills {
+        let now = self.context.clock.now();
+        if self.deaf_until.is_some() || self.context.stall.standstills(now) > self.standstills {
             return;
         }
         let input = match news {
@@ -307,8 +302,8 @@ impl Driver {
 
     /// After a standstill of the process: messages that waited are dropped, and then the store is asked once (R8).
     fn mind_standstill(&mut self) {
-        let now = self.surroundings.clock.now();
-        let standstills = self.surroundings.stall.standstills(now);
+        let now = self.context.clock.now();
+        let standstills = self.context.stall.standstills(now);
         if standstills > self.standstills {
             self.standstills = standstills;
             self.deaf_until = Some(now + DEAF_AFTER_STALL);
@@ -322,10 +317,10 @@ impl Driver {
     }
 
     async fn command(&mut self, command: Option<Command>) {
-        let now = self.surroundings.clock.now();
+        let now = self.context.clock.now();
         match command {
             Some(Command::Resign { cooldown, done }) => {
-                let leads = self.election.standing().leads(now);
+                let leads = self.election.leadership().leads(now);
                 if leads {
                     let cooldown = cooldown.unwrap_or(self.default_cooldown);
                     self.election.handle_input(now, Input::Resign { cooldown });
@@ -340,7 +335,9 @@ impl Driver {
                 let _ = done.send(if leads { Ok(()) } else { Err(refused()) });
             }
             Some(Command::HandOver { cooldown }) => self.election.handle_input(now, Input::HandOver { cooldown }),
-            Some(Command::Patience { patience }) => self.election.handle_input(now, Input::Patience { patience }),
+            Some(Command::Stagger { by: shard_stagger }) => {
+                self.election.handle_input(now, Input::Stagger { by: shard_stagger })
+            }
             Some(Command::Drained { done }) => {
                 let drains = self.election.is_draining();
                 self.election.handle_input(now, Input::Drained);
@@ -371,8 +368,8 @@ fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
     }
 }
 
-fn failure(error: StoreError) -> Failure {
-    Failure { reason: error.to_string() }
+fn failure(error: StoreError) -> NoReply {
+    NoReply { reason: error.to_string() }
 }
 
 #[cfg(test)]

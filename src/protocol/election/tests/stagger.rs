@@ -2,44 +2,44 @@
 
 use super::*;
 
-const PLACE: Duration = Duration::from_millis(300);
+const STAGGER: Duration = Duration::from_millis(300);
 /// Candidates wait a random moment besides.
 const SPREAD: Duration = Duration::from_millis(2);
 /// Renewals go out at multiples of this.
 const TOGETHER: Duration = Duration::from_millis(10);
 
 fn one_of_many(seed: u64) -> Stage {
-    Stage::with(Profile { place: PLACE, seed, ..profile() })
+    Stage::with(Profile { role_stagger: STAGGER, seed, ..profile() })
 }
 
 #[test]
-fn a_role_of_a_crowd_takes_its_place_at_the_start_and_when_all_have_watched() {
+fn a_staggered_role_comes_later_at_the_start_and_when_all_have_watched() {
     let mut stage = one_of_many(1);
     assert!(stage.actions().is_empty(), "it does not look at once");
-    assert_eq!(stage.until_due(PERIOD), PLACE);
+    assert_eq!(stage.until_due(PERIOD), STAGGER);
     let (id, _) = stage.campaign();
     stage.answer(id, look_again(Token::NONE, 0));
     let due = stage.until_due(LEASE * 2);
-    assert!((LEASE + PLACE..=LEASE + PLACE + SPREAD).contains(&due), "{due:?}");
+    assert!((LEASE + STAGGER..=LEASE + STAGGER + SPREAD).contains(&due), "{due:?}");
     assert!(stage.campaign().1.knowledge.is_some_and(|known| known.unchanged_for >= LEASE));
 }
 
 #[test]
-fn it_takes_its_place_after_a_guard_and_a_gap_too() {
+fn it_comes_later_after_a_guard_and_a_gap_too() {
     let mut stage = one_of_many(1);
     stage.until_due(PERIOD);
     let (id, _) = stage.campaign();
     let (remaining, cause) = (ms(2_000), GuardCause::Generation);
     stage.answer(id, CampaignReply::Guarded { cause, remaining, version: version(Token::NONE, 0) });
     let due = stage.election.poll_timeout().expect("it looks again").since(stage.now);
-    assert!((remaining + PLACE..=remaining + PLACE + SPREAD).contains(&due), "{due:?}");
+    assert!((remaining + STAGGER..=remaining + STAGGER + SPREAD).contains(&due), "{due:?}");
     stage.input(Input::Gap);
     let due = stage.election.poll_timeout().expect("it looks sooner").since(stage.now);
-    assert!((PLACE..=PLACE + SPREAD).contains(&due), "{due:?}");
+    assert!((STAGGER..=STAGGER + SPREAD).contains(&due), "{due:?}");
 }
 
 #[test]
-fn a_crowd_is_renewed_all_over_the_period() {
+fn staggered_roles_are_renewed_all_over_the_period() {
     let mut first: Vec<Duration> = Vec::new();
     for seed in 0..200 {
         let mut stage = one_of_many(seed);
@@ -61,7 +61,7 @@ fn a_crowd_is_renewed_all_over_the_period() {
 }
 
 #[test]
-fn those_of_a_crowd_that_are_due_in_one_moment_are_renewed_together_and_never_after_a_period() {
+fn staggered_roles_that_are_due_in_one_moment_are_renewed_together_and_never_after_a_period() {
     for seed in 0..50 {
         let mut stage = one_of_many(seed);
         stage.until_due(PERIOD);

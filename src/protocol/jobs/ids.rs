@@ -48,7 +48,6 @@ impl JobName {
         if fits { Ok(Self(given)) } else { Err(JobNameError { given }) }
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
