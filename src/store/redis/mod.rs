@@ -320,11 +320,8 @@ const REASON_TIME: Duration = Duration::from_millis(50);
 
 /// WAIT answers a number; WAITAOF the local one and then that of the replicas.
 fn acks_of(reply: &Value) -> u64 {
-    match reply {
-        Value::Array(numbers) => numbers.last().and_then(Value::as_u64),
-        number => number.as_u64(),
-    }
-    .unwrap_or(0)
+    let number = if let Value::Array(numbers) = reply { numbers.last() } else { Some(reply) };
+    number.and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// Several commands, one timeout.

@@ -134,6 +134,7 @@ pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Comman
     if let Some(failure) = explain_reply(details) {
         return failure;
     }
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum: the others tell of themselves")]
     let what = match error.kind() {
         ErrorKind::Tls => format!("TLS: {details}"),
         ErrorKind::Sentinel => format!("no Sentinel knows a master: {}", plain(details)),

@@ -286,12 +286,14 @@ fn connector(tls: &TlsConfig) -> Result<TlsConnector, String> {
             let certificates = certificates(cert_file)?;
             let key = PrivateKeyDer::from_pem_file(key_file)
                 .map_err(|error| at(key_file, &format!("{error}: keyFile wants a private key in PEM")))?;
-            builder.with_client_auth_cert(certificates, key).map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => at(
-                    key_file,
-                    &format!("it is not the key of {}: keyFile and certFile belong together", cert_file.display()),
-                ),
-                other => at(cert_file, &other),
+            builder.with_client_auth_cert(certificates, key).map_err(|error| {
+                if matches!(error, rustls::Error::InconsistentKeys(_)) {
+                    let cert_file = cert_file.display();
+                    let what = format!("it is not the key of {cert_file}: keyFile and certFile belong together");
+                    at(key_file, &what)
+                } else {
+                    at(cert_file, &error)
+                }
             })?
         }
     };
