@@ -91,17 +91,20 @@ impl Browser {
         self.look(expression).as_str().unwrap_or_else(|| panic!("{expression} is no text")).to_owned()
     }
 
-    /// Waits until an expression is true, and shows the page's text when it does not become so.
+    /// Waits until an expression is true, and shows the page's text when it does not become so. It may throw until
+    /// then: what it looks at need not be on the page yet.
     pub fn until(&self, expression: &str) {
-        let mut last = String::new();
+        let script = format!("try {{ return {expression}; }} catch (error) {{ return String(error); }}");
+        let (mut value, mut text) = (Value::Null, String::new());
         let waiting = std::panic::AssertUnwindSafe(|| {
             until(expression, || {
-                last = self.text("document.body.innerText");
-                self.look(expression) == true
+                text = self.text("document.body.innerText");
+                value = self.run(&script);
+                value == true
             });
         });
         if std::panic::catch_unwind(waiting).is_err() {
-            panic!("the page never came to {expression}; it says:\n{last}");
+            panic!("the page never came to {expression}, but to {value}; it says:\n{text}");
         }
     }
 
