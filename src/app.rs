@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::admin::{self, Liveness, Sources};
 use crate::api::{self, ApiOptions};
@@ -251,8 +252,8 @@ pub struct App {
 
 /// Locks for the app, where the store has them.
 struct Locks {
-    desk: Arc<LockService>,
-    attendant: JoinHandle<()>,
+    service: Arc<LockService>,
+    listener: AbortOnDropHandle<()>,
 }
 
 impl Locks {
@@ -267,22 +268,16 @@ impl Locks {
             waiters_max: config.locks.max_waiters as usize,
         };
         let clock = Arc::clone(&replica.clock);
-        let (desk, attendant) =
+        let (service, listener) =
             LockService::open(store, settings, clock, replica.telemetry.clone(), Entropy::from_system());
-        Self { desk, attendant }
-    }
-}
-
-impl Drop for Locks {
-    fn drop(&mut self) {
-        self.attendant.abort();
+        Self { service, listener: AbortOnDropHandle::new(listener) }
     }
 }
 
 /// Runs on a schedule, where the store has ledgers for them.
 struct Jobs {
     service: Arc<JobService>,
-    listener: JoinHandle<()>,
+    listener: AbortOnDropHandle<()>,
 }
 
 impl Jobs {
@@ -291,7 +286,7 @@ impl Jobs {
         let identity = Arc::clone(&replica.config.identity);
         let (clock, telemetry) = (Arc::clone(&replica.clock), replica.telemetry.clone());
         let (service, listener) = JobService::open(store, identity, clock, telemetry, Entropy::from_system());
-        let jobs = Self { service, listener };
+        let jobs = Self { service, listener: AbortOnDropHandle::new(listener) };
         jobs.follow(replica).await;
         jobs
     }
@@ -301,12 +296,6 @@ impl Jobs {
         let (service, roles) = (Arc::clone(&self.service), replica.roles());
         let Config { jobs, roles: configs, .. } = replica.config.clone();
         async move { service.run(&jobs, &configs, &roles).await }
-    }
-}
-
-impl Drop for Jobs {
-    fn drop(&mut self) {
-        self.listener.abort();
     }
 }
 
@@ -353,14 +342,18 @@ impl App {
             tokio::select! {
                 ended = self.replica.team.one_ended() => if let Err(broken) = ended { return bug(&broken.to_string()) },
                 () = self.telemetry_server.ended() => return bug("the telemetry listener's thread ended"),
-                end = attendant_ended(&mut self.locks) => return bug(&format!("the locks' attendant ended: {end}")),
-                end = listener_ended(&mut self.jobs) => return bug(&format!("the jobs' listener ended: {end}")),
+                end = or_never(self.locks.as_mut().map(|locks| &mut locks.listener)) => {
+                    return bug(&format!("the locks' listener ended: {end:?}"));
+                }
+                end = or_never(self.jobs.as_mut().map(|jobs| &mut jobs.listener)) => {
+                    return bug(&format!("the jobs' listener ended: {end:?}"));
+                }
                 () = self.api.ended() => return bug("the thread of the app's listener ended"),
-                () = next_signal(&mut signals) => break,
+                () = or_never(signals.as_mut().map(Signals::next)) => break,
                 _ = &mut stop => break,
-                () = jobs_changed(&mut self.jobs_change) => self.jobs_change = None,
+                _ = or_never(self.jobs_change.as_mut()) => self.jobs_change = None,
                 // One after the other, and nobody here waits for one: a drain may take minutes.
-                reload = next_reload(&mut changes), if !self.is_reloading() => match reload {
+                reload = or_never(changes.as_mut().map(Changes::next)), if !self.is_reloading() => match reload {
                     Reload::Changed(loaded) => self.reload(*loaded).await,
                     Reload::Refused(error) => self.refuse(&error),
                 },
@@ -398,14 +391,14 @@ impl App {
         tracing::info!("shutting down: handing over what this replica leads");
         let team = &mut self.replica.team;
         if let Some(locks) = &self.locks {
-            locks.desk.begin_shutdown();
+            locks.service.begin_shutdown();
         }
         team.shut_down().await;
         let mut asked_again = false;
         let ended = loop {
             tokio::select! {
                 ended = team.all_ended() => break ended,
-                () = next_signal(&mut signals), if !asked_again => {
+                () = or_never(signals.as_mut().map(Signals::next)), if !asked_again => {
                     asked_again = true;
                     tracing::warn!("a second signal: ending at once");
                     team.abandon().await;
@@ -413,11 +406,12 @@ impl App {
             }
         };
         if let Some(locks) = self.locks.as_ref().filter(|_| !asked_again) {
-            locks.desk.all_ended().await;
+            locks.service.all_ended().await;
         }
         if let Some(jobs) = self.jobs.as_ref().filter(|_| !asked_again) {
-            if self.jobs_change.is_some() {
-                jobs_changed(&mut self.jobs_change).await;
+            if let Some(change) = self.jobs_change.take() {
+                // One that panics ends the process.
+                let _ = change.await;
             }
             jobs.service.all_ended().await;
         }
@@ -501,54 +495,26 @@ fn routes(replica: &Replica, locks: &Option<Locks>, jobs: &Option<Jobs>) -> Rout
     let no_jobs = || {
         config.store_of(StoreUse::Jobs).without_jobs().unwrap_or("the store of this replica has no ledgers for jobs")
     };
-    let lock_desk = locks.as_ref().map(|locks| Arc::clone(&locks.desk));
-    let job_desk = jobs.as_ref().map(|jobs| Arc::clone(&jobs.service));
+    let of_locks = locks.as_ref().map(|locks| Arc::clone(&locks.service));
+    let of_jobs = jobs.as_ref().map(|jobs| Arc::clone(&jobs.service));
     let router = api::router();
     let stopping = router.stopping();
     let router = router
         .mount(role::http::routes(replica.roles(), Arc::clone(clock), role::http::HEARTBEAT, stopping))
-        .mount(locks::routes(lock_desk.clone().ok_or_else(no_locks), Arc::clone(clock)).on(&here))
-        .mount(jobs::routes(job_desk.ok_or_else(no_jobs)).on(&here));
-    match lock_desk {
-        Some(desk) if !config.locks.dapr_stores.is_empty() => {
-            router.mount(locks::dapr_routes(desk, config.locks.dapr_stores.clone()).on(&here))
+        .mount(locks::routes(of_locks.clone().ok_or_else(no_locks), Arc::clone(clock)).on(&here))
+        .mount(jobs::routes(of_jobs.ok_or_else(no_jobs)).on(&here));
+    match of_locks {
+        Some(service) if !config.locks.dapr_stores.is_empty() => {
+            router.mount(locks::dapr_routes(service, config.locks.dapr_stores.clone()).on(&here))
         }
         _ => router,
     }
 }
 
-async fn listener_ended(jobs: &mut Option<Jobs>) -> String {
-    match jobs {
-        Some(jobs) => format!("{:?}", (&mut jobs.listener).await),
-        None => std::future::pending().await,
-    }
-}
-
-/// Never, when none are being changed. One that panics ends the process.
-async fn jobs_changed(change: &mut Option<JoinHandle<()>>) {
-    match change {
-        Some(change) => drop(change.await),
-        None => std::future::pending().await,
-    }
-}
-
-async fn attendant_ended(locks: &mut Option<Locks>) -> String {
-    match locks {
-        Some(locks) => format!("{:?}", (&mut locks.attendant).await),
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_signal(signals: &mut Option<Signals>) {
-    match signals {
-        Some(signals) => signals.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_reload(changes: &mut Option<Changes>) -> Reload {
-    match changes {
-        Some(changes) => changes.next().await,
+/// What it comes to, if there is any; else this never ends.
+async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
         None => std::future::pending().await,
     }
 }

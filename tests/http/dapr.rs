@@ -127,7 +127,7 @@ async fn clients_find_the_sidecar_well_until_it_ends() {
     for path in ["/v1.0/healthz", "/v1.0/healthz/outbound"] {
         assert_eq!(reply(path).await.status, 204);
     }
-    server.desk.begin_shutdown();
+    server.locks.begin_shutdown();
     assert_eq!(reply("/v1.0/healthz").await.json()["errorCode"], "ERR_HEALTH_NOT_READY");
     assert_eq!(reply("/v1.0/healthz/outbound").await.json()["errorCode"], "ERR_OUTBOUND_HEALTH_NOT_READY");
     let body = json!({ "resourceId": "x", "lockOwner": "me", "expiryInSeconds": 60 });

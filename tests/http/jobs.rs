@@ -222,8 +222,8 @@ async fn a_long_list_of_jobs_lets_others_have_their_turn() {
     let config = check_text(&text, "jobs.yaml", &Environment::new(|_| None, None)).unwrap().config;
     let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::now())));
     let store = Arc::new(MemoryStore::new(clock()));
-    let (desk, _listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry, Entropy::from_system());
-    desk.run(config.jobs(), config.roles(), &roles).await;
+    let (service, _listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry, Entropy::from_system());
+    service.run(config.jobs(), config.roles(), &roles).await;
     let turns = Arc::new(AtomicUsize::new(0));
     let taken = Arc::clone(&turns);
     let other = tokio::spawn(async move {
@@ -232,7 +232,7 @@ async fn a_long_list_of_jobs_lets_others_have_their_turn() {
             tokio::task::yield_now().await;
         }
     });
-    let router = Router::new("").mount(jobs::routes(Ok(desk)));
+    let router = Router::new("").mount(jobs::routes(Ok(service)));
     let list = router.find(&Method::GET, "/jobs", &HeaderMap::new()).unwrap();
     let before = turns.load(Ordering::Relaxed);
     let answer = list.answer(String::new(), HeaderMap::new(), Vec::new()).await.unwrap();

@@ -255,12 +255,12 @@ async fn shutting_down_tells_who_holds_and_who_waits() {
     let (address, body) = (server.address, br#"{"wait":"30s"}"#);
     let waiter = tokio::spawn(async move { ask_with(address, "POST /locks/orders", &[JSON], body).await });
     until_waiting(server.address, "orders", 1).await;
-    server.desk.begin_shutdown();
+    server.locks.begin_shutdown();
     let told = waiter.await.unwrap();
     assert_eq!((told.status, told.problem().as_str()), (503, "shutting-down"));
     let ending: Value = serde_json::from_slice(&holder.chunk().await.unwrap()).unwrap();
     assert!(ending["ending"].is_string() && ending["valid_for_ms"].as_u64().unwrap() > 0, "{ending}");
     drop(holder);
     until_free(server.address, "orders").await;
-    tokio::time::timeout(PATIENCE, server.desk.all_ended()).await.unwrap();
+    tokio::time::timeout(PATIENCE, server.locks.all_ended()).await.unwrap();
 }

@@ -270,16 +270,16 @@ jobs:
 ";
 
 /// Jobs over a store in memory, with an app that answers `slow` with 202.
-async fn job_desk(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobService>, [JoinHandle<()>; 2]) {
+async fn job_service(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobService>, [JoinHandle<()>; 2]) {
     let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = app.local_addr().unwrap().port();
     let text = JOBS.replace(":1/", &format!(":{port}/"));
     let config = check_text(&text, "jobs.yaml", &Environment::new(|_| None, None)).unwrap().config;
     let store = Arc::new(MemoryStore::new(clock()));
     let entropy = Entropy::from_system();
-    let (desk, listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry.clone(), entropy);
-    desk.run(config.jobs(), config.roles(), roles).await;
-    (desk, [listener, tokio::spawn(accept_all(app))])
+    let (locks, listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry.clone(), entropy);
+    locks.run(config.jobs(), config.roles(), roles).await;
+    (locks, [listener, tokio::spawn(accept_all(app))])
 }
 
 /// An app that accepts every run.
@@ -306,7 +306,7 @@ pub struct Plan {
 pub struct Server {
     pub address: SocketAddr,
     pub roles: Roles,
-    pub desk: Arc<LockService>,
+    pub locks: Arc<LockService>,
     /// Every path with its methods, as `Allow` lists them.
     pub routes: Vec<(&'static str, String)>,
     /// Kept, so that its jobs go on.
@@ -324,7 +324,7 @@ impl Drop for Server {
 }
 
 /// Locks over a store in memory, with room for a few who wait.
-fn lock_desk(telemetry: &Telemetry) -> (Arc<LockService>, JoinHandle<()>) {
+fn lock_service(telemetry: &Telemetry) -> (Arc<LockService>, JoinHandle<()>) {
     let settings = LockSettings {
         identity: IDENTITY.into(),
         lease: Duration::from_secs(30),
@@ -346,8 +346,8 @@ impl Server {
         roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
         let telemetry = Telemetry::new(metrics);
-        let (desk, attendant) = lock_desk(&telemetry);
-        let (jobs, [wishes, app]) = job_desk(&telemetry, &roles).await;
+        let (locks, wakes) = lock_service(&telemetry);
+        let (jobs, [wishes, app]) = job_service(&telemetry, &roles).await;
         let options = ApiOptions::new(None, clock(), telemetry);
         let mut plan = Plan { api: options, heartbeat: role::http::HEARTBEAT, no_locks: None, no_jobs: None };
         tweak(&mut plan);
@@ -355,10 +355,10 @@ impl Server {
         let stopping = router.stopping();
         let mut router = router
             .mount(role::http::routes(roles.clone(), Arc::clone(&plan.api.clock), plan.heartbeat, stopping))
-            .mount(locks::routes(plan.no_locks.map_or_else(|| Ok(Arc::clone(&desk)), Err), clock()))
+            .mount(locks::routes(plan.no_locks.map_or_else(|| Ok(Arc::clone(&locks)), Err), clock()))
             .mount(jobs::routes(plan.no_jobs.map_or_else(|| Ok(Arc::clone(&jobs)), Err)));
         if plan.no_locks.is_none() {
-            router = router.mount(locks::dapr_routes(Arc::clone(&desk), vec![LOCK_STORE.to_owned()]));
+            router = router.mount(locks::dapr_routes(Arc::clone(&locks), vec![LOCK_STORE.to_owned()]));
         }
         let routes = router.list();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -367,8 +367,8 @@ impl Server {
         let serving = api::serve(listener, router, plan.api, async {
             let _ = stopped.await;
         });
-        let (helpers, task) = (vec![attendant, wishes, app], tokio::spawn(serving));
-        Self { address, roles, desk, routes, _jobs: jobs, stop: Some(stop), task, helpers }
+        let (helpers, task) = (vec![wakes, wishes, app], tokio::spawn(serving));
+        Self { address, roles, locks, routes, _jobs: jobs, stop: Some(stop), task, helpers }
     }
 
     /// Asks the listener to stop and waits until it has.
