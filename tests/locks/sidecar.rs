@@ -151,7 +151,7 @@ impl Sidecar {
 
     /// The value of a series in `/metrics`.
     pub fn metric(&self, series: &str) -> f64 {
-        let text = ask(self.telemetry, "GET /metrics", "").body;
+        let text = testkit::sidecars::http::ask(self.telemetry, "GET /metrics", "").body;
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {series}"))
     }
