@@ -40,7 +40,8 @@ others let them go first, and stand down when they hear of the grant | `protocol
 | 1,000 roles: ≤ 3 % of a core, renewals late by ≤ 5 ms | the roles of a process take turns: they start, look and \
 renew one after the other within a renewal period | `role/team.rs`, `protocol/election` | 250 |
 | 1,000 roles: ≤ 24 MiB | what is counted of a role is plain numbers, made into series family by family at each \
-scrape; a registry of them takes 19 MB, and 12 MB more at each scrape | `telemetry/roles.rs` | 190 |
+scrape; a registry of them takes 19 MB, and 12 MB more at each scrape; it is written family by family, never as one \
+text | `telemetry/roles.rs` | 190 |
 | `/events` with 16 streams: ≤ 5 % more | a stream looks at a role only when it has changed or its answer is due | \
 `role/http/events.rs` | 100 |
 | handover p50 ≤ 1.4 ms | the release leaves before whoever asked for it is answered; a vacancy of less than 5 ms is \
