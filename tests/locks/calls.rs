@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use testkit::redis::RedisServer;
 use testkit::sidecars::wait::until;
 
-use crate::http::{ask, hold};
+use crate::http::{ask, hold, told};
 use crate::sidecar::{GUARD, Sidecar, Store};
 
 fn curl(arguments: &[&str]) -> Child {
@@ -119,9 +119,9 @@ fn at_the_end_of_the_process_holds_are_told_and_posted_locks_are_left() {
     let waiter = std::thread::spawn(move || ask(address, "POST /locks/posted", r#"{"wait":"1h"}"#));
     sidecar.until_like("posted", 1, 1);
     sidecar.signal(Signal::TERM);
-    let told = waiter.join().unwrap();
-    assert_eq!((told.status, told.problem().as_str()), (503, "shutting-down"));
-    let line = connection.chunk().unwrap().expect("a line");
+    let refused = waiter.join().unwrap();
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "shutting-down"));
+    let line = told(&mut connection).unwrap().expect("a line");
     assert!(line["ending"].is_string(), "{line}");
     drop(connection);
     assert_eq!(sidecar.wait_end(), Some(0));
@@ -134,7 +134,7 @@ fn an_app_that_keeps_its_promise_in_mind_is_told_when_a_hold_is_lost() {
     let lease = Duration::from_secs(3);
     let (mut connection, grant) = hold(sidecar.api, "orders", "lease=3s").unwrap().expect("granted");
     assert!(grant["valid_for_ms"].as_u64().is_some_and(|valid| valid <= 3_000), "{grant}");
-    let renewal = connection.chunk().unwrap().expect("a renewal");
+    let renewal = told(&mut connection).unwrap().expect("a renewal");
     assert!(renewal["valid_for_ms"].is_u64(), "{renewal}");
     // While the sidecar stands still it cannot renew; when it goes on, the lock is past its lease.
     sidecar.signal(Signal::STOP);
@@ -142,7 +142,7 @@ fn an_app_that_keeps_its_promise_in_mind_is_told_when_a_hold_is_lost() {
     sidecar.signal(Signal::CONT);
     let mut last = None;
     until("the stream says that the lock is lost", || {
-        last = connection.chunk().unwrap();
+        last = told(&mut connection).unwrap();
         last.as_ref().is_none_or(|line| line["lost"].is_string())
     });
     assert!(last.is_some(), "the stream ended without a word");

@@ -5,9 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::redis::{Data, RedisServer};
+use testkit::sidecars::http::Connection;
 use testkit::sidecars::wait::{last_for, until};
 
-use crate::http::{Connection, ask, hold};
+use crate::http::{ask, hold, told};
 use crate::sidecar::{GUARD, LEASE_MS, Sidecar, Store};
 
 /// Sidecars on a Redis of their own, once locks are granted.
@@ -165,7 +166,7 @@ fn a_redis_that_loses_its_data_lets_nobody_new_in_until_locks_are_put_back() {
     assert_eq!((refused.status, refused.problem().as_str()), (409, "lock-held"));
     assert_eq!(refused.json()["holder"]["token"], token, "with the token that it had");
     // The connection-bound lock is put back by its renewal, and is its client's as before.
-    assert!(held.chunk().unwrap().expect("a renewal")["valid_for_ms"].is_u64());
+    assert!(told(&mut held).unwrap().expect("a renewal")["valid_for_ms"].is_u64());
     assert!(sidecars[0].metric("baton_locks_restored_total") >= 1.0);
     assert_eq!(sidecars[0].metric("baton_locks_lost_total"), 0.0);
     let (_, later) = sidecars[1].take("fresh", r#"{"wait":"1m"}"#);

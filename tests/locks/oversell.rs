@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use testkit::redis::RedisServer;
 use testkit::resp;
+use testkit::sidecars::http::Connection;
 use testkit::sidecars::wait::last_for;
 
-use crate::http::{Connection, hold};
+use crate::http::hold;
 use crate::sidecar::{GUARD, Sidecar, Store};
 
 const SIDECARS: usize = 10;

@@ -9,9 +9,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::ports::free_port;
 use testkit::redis::RedisServer;
+use testkit::sidecars::http::Answer;
 use testkit::sidecars::wait::until;
 
-use crate::http::{Answer, ask};
+use crate::http::ask;
 
 /// The lease of locks whose request names none, in milliseconds.
 pub const LEASE_MS: u64 = 6_000;
@@ -151,7 +152,7 @@ impl Sidecar {
 
     /// The value of a series in `/metrics`.
     pub fn metric(&self, series: &str) -> f64 {
-        let text = testkit::sidecars::http::ask(self.telemetry, "GET /metrics", "").body;
+        let text = ask(self.telemetry, "GET /metrics", "").body;
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {series}"))
     }

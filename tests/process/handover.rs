@@ -28,7 +28,7 @@ fn follow_by_long_poll(address: SocketAddr, mut index: u64) -> (Instant, u64) {
 fn follow_by_events(address: SocketAddr) -> (Instant, u64) {
     let mut connection = Connection::open(address).expect("the sidecar listens");
     connection.send("GET /events", "").expect("sent");
-    assert_eq!(connection.head().expect("an answer").0, 200);
+    assert_eq!(connection.head().expect("an answer").status, 200);
     loop {
         let line = connection.line().expect("the stream goes on");
         let told = line.strip_prefix("data:").map(|data| serde_json::from_str::<Told>(data).expect("an object"));

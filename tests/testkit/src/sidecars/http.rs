@@ -1,101 +1,127 @@
-//! As much HTTP as an app speaks: blocking, one connection, requests one after the other.
+//! As much HTTP as an app speaks, and no more help than it has: blocking, over plain sockets, one connection, requests
+//! one after the other.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than any answer takes, a long poll's and a paused sidecar's included.
+use serde_json::Value;
+
+/// Longer than most answers take, a long poll's and a paused sidecar's included.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// An answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
+    headers: Vec<(String, String)>,
     pub body: String,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// # Panics
+    /// When the body is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The end of a problem's `type`.
+    pub fn problem(&self) -> String {
+        self.json()["type"].as_str().and_then(|uri| uri.rsplit(':').next()).unwrap_or_default().to_owned()
+    }
 }
 
 /// A connection that is kept.
 pub struct Connection {
     reader: BufReader<TcpStream>,
     address: SocketAddr,
+    patience: Duration,
 }
 
 impl Connection {
     /// Connects.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        Self::open_for(address, PATIENCE)
+    }
+
+    /// Connects, for answers that take no longer than this.
+    pub fn open_for(address: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self { reader: BufReader::new(stream), address })
+        stream.set_read_timeout(Some(patience))?;
+        Ok(Self { reader: BufReader::new(stream), address, patience })
     }
 
     /// One request and its whole answer. `line`: method and target.
     pub fn ask(&mut self, line: &str, body: &str) -> io::Result<Answer> {
-        self.try_ask(line, body).map_err(|error| match error.kind() {
+        let asked = self.send(line, body).and_then(|()| self.head()).and_then(|head| self.rest(head));
+        asked.map_err(|error| match error.kind() {
             // What Linux says when the time for reading is over: "Resource temporarily unavailable".
-            io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, format!("silent for {PATIENCE:?}")),
+            io::ErrorKind::WouldBlock => {
+                io::Error::new(io::ErrorKind::TimedOut, format!("silent for {:?}", self.patience))
+            }
             _ => error,
         })
     }
 
-    fn try_ask(&mut self, line: &str, body: &str) -> io::Result<Answer> {
-        self.send(line, body)?;
-        let (status, length) = self.head()?;
-        // 204 has no body, and says nothing of its length.
-        let bytes = match length.or((status == 204).then_some(0)) {
-            Some(length) => self.read(length)?,
-            None => self.chunks()?,
-        };
-        Ok(Answer { status, body: String::from_utf8(bytes).map_err(|_| malformed("not UTF-8"))? })
-    }
-
     /// Sends a request.
     pub fn send(&mut self, line: &str, body: &str) -> io::Result<()> {
-        let address = self.address;
-        let mut request = format!("{line} HTTP/1.1\r\nHost: {address}\r\n");
+        let mut request = format!("{line} HTTP/1.1\r\nHost: {}\r\n", self.address);
         if !body.is_empty() {
             request += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         }
-        request += "\r\n";
-        request += body;
-        self.reader.get_mut().write_all(request.as_bytes())
+        self.reader.get_mut().write_all(format!("{request}\r\n{body}").as_bytes())
     }
 
-    /// The status and, where it is given, the length of what follows.
-    pub fn head(&mut self) -> io::Result<(u16, Option<usize>)> {
+    /// Status and headers. What follows is read by [`Self::rest`] or, where it has no end, by [`Self::chunk`].
+    pub fn head(&mut self) -> io::Result<Answer> {
         let status = self.line()?.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.ok_or_else(|| malformed("a status line"))?;
-        let mut length = None;
+        let mut headers = Vec::new();
         loop {
             let line = self.line()?;
-            if line.is_empty() {
-                return Ok((status, length));
-            }
-            if let Some((name, value)) = line.split_once(':')
-                && name.eq_ignore_ascii_case("content-length")
-            {
-                length = value.trim().parse().ok();
-            }
+            let Some((name, value)) = line.split_once(':') else {
+                return Ok(Answer { status, headers, body: String::new() });
+            };
+            headers.push((name.to_owned(), value.trim().to_owned()));
         }
+    }
+
+    /// The body of an answer that has an end.
+    pub fn rest(&mut self, mut answer: Answer) -> io::Result<Answer> {
+        let length = answer.header("content-length").map(str::parse);
+        let body = match length {
+            // It has no body, and says nothing of its length.
+            _ if answer.status == 204 => Vec::new(),
+            Some(length) => self.read(length.map_err(|_| malformed("a length"))?)?,
+            None => {
+                let mut body = Vec::new();
+                while let Some(chunk) = self.chunk()? {
+                    body.extend(chunk);
+                }
+                body
+            }
+        };
+        answer.body = String::from_utf8(body).map_err(|_| malformed("not UTF-8"))?;
+        Ok(answer)
+    }
+
+    /// The next piece of a body that comes in pieces; none at its end.
+    pub fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let length = usize::from_str_radix(&self.line()?, 16).map_err(|_| malformed("the length of a piece"))?;
+        let piece = self.read(length)?;
+        self.line()?;
+        Ok((length > 0).then_some(piece))
     }
 
     fn read(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.reader.read_exact(&mut bytes)?;
         Ok(bytes)
-    }
-
-    /// A body that comes in pieces, each after its length.
-    fn chunks(&mut self) -> io::Result<Vec<u8>> {
-        let mut body = Vec::new();
-        loop {
-            let length = usize::from_str_radix(&self.line()?, 16).map_err(|_| malformed("the length of a piece"))?;
-            body.extend(self.read(length)?);
-            self.line()?;
-            if length == 0 {
-                return Ok(body);
-            }
-        }
     }
 
     /// The next line of a stream, without its end.
