@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use futures_util::{TryStreamExt, stream};
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
@@ -11,12 +12,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Liveness, Sources};
-use crate::http::{Ask, Content, Door, Problem, ProblemKind, Response, Router, Routes, document, json};
+use crate::http::{Ask, BoxError, Content, Door, Problem, ProblemKind, Response, Router, Routes, document, json};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
 use crate::telemetry::{Reading, TermReading};
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// As much of `/metrics` is copied at once.
+const SLICE_BYTES: usize = 16 * 1024;
 
 /// What every call may use.
 struct Context {
@@ -78,8 +81,14 @@ async fn metrics(context: Arc<Context>, _ask: Ask) -> Result<Response, Problem> 
         Problem::new(ProblemKind::Internal, "the metrics cannot be written; the log says why")
     };
     let pieces = context.sources.metrics.pieces(readings, store_up).map_err(broken)?;
-    let pieces = pieces.map(|text| Ok(Bytes::from(text?)));
-    Ok(document(METRICS_TYPE, Content::Stream(Box::pin(futures_util::stream::iter(pieces)))))
+    let slices = |text: String| stream::iter(slices(text.into()).map(Ok));
+    let pieces = stream::iter(pieces).map_err(BoxError::from).map_ok(slices).try_flatten();
+    Ok(document(METRICS_TYPE, Content::Stream(Box::pin(pieces))))
+}
+
+/// The same bytes in small pieces: what waits to be sent is copied, and a family of a thousand roles is a megabyte.
+fn slices(mut rest: Bytes) -> impl Iterator<Item = Bytes> {
+    std::iter::from_fn(move || (!rest.is_empty()).then(|| rest.split_to(rest.len().min(SLICE_BYTES))))
 }
 
 fn reading(role: &RoleHandle) -> Reading {
