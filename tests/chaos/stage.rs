@@ -178,10 +178,18 @@ impl Kind {
             Self::Unguarded => {
                 fault.is_of_a_replica() || matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Slow)
             }
-            // A master that is replaced while it still serves somebody needs acknowledgements.
-            Self::Sentinel => {
-                !matches!(fault, Fault::StorePause | Fault::StoreCut | Fault::Split | Fault::Slow | Fault::Mixed)
-            }
+            // A master that is replaced while it serves somebody, or again, needs acknowledgements.
+            Self::Sentinel => !matches!(
+                fault,
+                Fault::StorePause
+                    | Fault::StoreCut
+                    | Fault::StoreRestart
+                    | Fault::StoreLoss
+                    | Fault::Failover
+                    | Fault::Split
+                    | Fault::Slow
+                    | Fault::Mixed
+            ),
         }
     }
 

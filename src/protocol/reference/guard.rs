@@ -68,11 +68,11 @@ impl Guard {
     }
 
     /// No guard is longer than what it was set for: one that seems so was set before the store's clock was stepped
-    /// back.
-    pub(super) fn clamp(&mut self, longest: StoreTime) {
-        if let Some((_, until)) = &mut self.shut {
-            *until = longest.min(*until);
-        }
+    /// back. Whether it seemed so.
+    pub(super) fn clamp(&mut self, longest: StoreTime) -> bool {
+        let Some((_, until)) = self.shut.as_mut().filter(|(_, until)| longest < *until) else { return false };
+        *until = longest;
+        true
     }
 
     /// *Empty*, where the record is new, and *generation*. `span`: for how long. True when something was noticed.

@@ -150,6 +150,10 @@ impl LeaseCell {
         record.guard.clamp(now.plus(span));
         // Likewise an end that is further away than that, or the role would be shut until the clock is there.
         record.until = record.until.min(now.plus(span));
+        if let Some(stored) = &mut self.record {
+            // Or it would be cut anew at every question, and end as late as the last of them.
+            stored.clone_from(&record);
+        }
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
         let is_guarded = request.guard && record.guard.active(now).is_some();
         if let Some(lease) = &mut self.lease {
@@ -288,9 +292,15 @@ impl LeaseCell {
 
     /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.
     pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> Outcome<RenewReply> {
+        let is_new = self.record.is_none();
         self.prepare(server, request.lease_duration, request.guard);
         let mut record = self.record_or_new(server.now);
         let expires_at = server.now.plus(request.lease_duration);
+        // Whatever has lost a term has begun a guard, which lasts for longer than the term may. When that is over, an
+        // earlier token is a later term's: of a server whose clock was behind, and a candidate that had not heard of
+        // this one. This renewal is late.
+        let may_be_lost = is_new || record.guard.active(server.now).is_some();
+        let may_be_lost = may_be_lost || !(request.guard && self.rules.generation);
         let reasserted = match &mut self.lease {
             Some(lease) if lease.candidate == request.candidate && lease.token == request.token => {
                 lease.expires_at = expires_at;
@@ -299,7 +309,7 @@ impl LeaseCell {
             }
             None if self.rules.reassert && record.token == request.token && !record.released => true,
             // Also over the lease of an earlier term, which a failover to a lagging replica has brought back.
-            _ if self.rules.reassert && record.token < request.token => true,
+            _ if self.rules.reassert && record.token < request.token && may_be_lost => true,
             other => {
                 let holder = other.as_ref().map(Lease::holder);
                 return (RenewReply::Lost { token: record.token, holder }, None);

@@ -364,8 +364,8 @@ impl MemberCell {
         let longest = server.now.plus(span);
         let is_new = self.record.is_none();
         // Ends that are further away than that were set before the clock was stepped back.
-        record.guard.clamp(longest);
-        let mut changed = record.until > longest || record.listed_until > longest.plus(span);
+        let mut changed = record.guard.clamp(longest);
+        changed |= record.until > longest || record.listed_until > longest.plus(span);
         record.until = record.until.min(longest);
         record.listed_until = record.listed_until.min(longest.plus(span));
         if guard && self.rules.generation && record.guard.notice(server, span, is_new, self.rules) {

@@ -34,7 +34,11 @@ impl World {
         let fault = faults[self.rng.usize(0..faults.len())];
         let leader = (0..self.replicas.len()).find(|at| self.replicas[*at].leads(self.now));
         let living: Vec<usize> = (0..self.replicas.len()).filter(|at| self.replicas[*at].alive).collect();
-        let any = living[self.rng.usize(0..living.len())];
+        let Some(any) = self.rng.choice(living) else {
+            // Others join soon.
+            self.at(self.now + SECOND, Happening::Fault);
+            return;
+        };
         let victim = if self.rng.bool() { leader.unwrap_or(any) } else { any };
         self.note(|_| format!("FAULT {fault:?}, victim replica-{victim}"));
         let span = self.rng.u64(100 * MS..25 * SECOND);

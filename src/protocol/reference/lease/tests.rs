@@ -233,6 +233,37 @@ fn r4_a_failover_that_brings_an_earlier_lease_back_does_not_cost_the_incumbent_i
 }
 
 #[test]
+fn r4_a_renewal_that_is_late_does_not_overthrow_a_later_term_of_a_smaller_token() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.release(1, 1, Token::NONE);
+    let lagging = store.cell.clone();
+    store.pass(secs(60));
+    let ahead = store.grant(2, 1);
+    // Another server takes over, which has not heard of that term, and whose clock was behind.
+    store.cell = lagging;
+    store.now = StoreTime(store.now.0 - 60_000_000);
+    store.restart(false);
+    assert_eq!(guard(&store.informed(3, 1)), Some(GuardCause::Generation));
+    let later = store.pass(LEASE).grant(3, 2);
+    assert!(later < ahead, "what nobody who asks has seen, no token can be above");
+    let RenewReply::Lost { token, .. } = store.renew(2, 1, ahead).0 else { panic!() };
+    assert_eq!(token, later);
+}
+
+#[test]
+fn r5_a_guard_that_a_step_of_the_clock_has_cut_begins_with_the_first_question() {
+    let mut store = Store::new();
+    store.grant(1, 1);
+    store.restart(false);
+    assert!(matches!(store.campaign(&ask(2, 1)).0, CampaignReply::Held { .. }));
+    store.now = StoreTime(store.now.0 - 26_000_000);
+    assert!(matches!(store.campaign(&ask(2, 2)).0, CampaignReply::Held { .. }));
+    let after = store.pass(LEASE).campaign(&ask(2, 3)).0;
+    assert_eq!(guard(&after), None, "{after:?}");
+}
+
+#[test]
 fn r4_the_count_goes_on_where_the_store_lost_it() {
     let mut store = Store::new();
     let mine = store.grant(1, 1);

@@ -27,13 +27,13 @@ record, changed, bad = prepare(stored, lease_ms, guard, acks)
 if bad then
   return bad
 end
--- What prepare found out stays, whatever the answer is.
-if changed then
-  write_record(record)
-end
-
 local span_ms = guard_span_ms(record, lease_ms)
 clamp(record, span_ms)
+-- What prepare found out stays, whatever the answer is; so does what a step of the clock has cut, or it would be cut anew
+-- at every question, and end as late as the last of them.
+if changed or record.is_clamped then
+  write_record(record)
+end
 
 -- The candidate has known the record to stand still for a whole lease, on its own clock: the holder's deadline has
 -- passed. While a watch goes on, heartbeats name the incumbent all the same, and the count is this server's own.

@@ -21,8 +21,12 @@ do
     local is_same = ARGV[6] == '0' or (generation and is_generation(record[12], generation))
     if has_moved and is_same and left_ms > 0 and left_ms <= tonumber(lease_ms) then
       local clock = redis.call('TIME')
-      local now = string.format('%.0f', clock[1] * 1000000 + clock[2])
-      return { 'held', now, token, count, session, token, left_ms, session, lease[6] }
+      local now = clock[1] * 1000000 + clock[2]
+      -- An end further away than that was set before this clock was stepped back.
+      if tonumber(record[11]) <= now + math.max(tonumber(lease_ms), tonumber(ARGV[5])) * 1000 then
+        now = string.format('%.0f', now)
+        return { 'held', now, token, count, session, token, left_ms, session, lease[6] }
+      end
     end
   end
 end

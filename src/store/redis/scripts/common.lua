@@ -219,9 +219,9 @@ end
 -- the end of a lease, or the role would be shut until this clock is there.
 local function clamp(record, span_ms)
   if record then
-    record.guard_until = math.min(record.guard_until, now + span_ms * 1000)
-    record.is_clamped = now + span_ms * 1000 < record['until']
-    record['until'] = math.min(record['until'], now + span_ms * 1000)
+    local latest = now + span_ms * 1000
+    record.is_clamped = latest < record['until'] or latest < record.guard_until
+    record.guard_until, record['until'] = math.min(record.guard_until, latest), math.min(record['until'], latest)
     if record.listed_until then
       record.is_clamped = record.is_clamped or now + span_ms * 2000 < record.listed_until
       record.listed_until = math.min(record.listed_until, now + span_ms * 2000)
