@@ -111,9 +111,15 @@ impl Balance {
     pub fn decide(&mut self, now: Mono, mine: &Mine, told: Option<Vec<Participant>>) -> Orders {
         match told {
             Some(members) => {
+                let before = self.there_since.len();
                 self.there_since.retain(|session, _| members.iter().any(|member| member.session == *session));
+                let has_changed = self.there_since.len() < before || self.there_since.len() < members.len();
                 for member in &members {
                     self.there_since.entry(member.session).or_insert(now);
+                }
+                if has_changed {
+                    // What nobody took up then, somebody may now.
+                    (self.failures, self.next_handover) = (0, now);
                 }
                 self.members = members;
                 self.told_at = Some(now);
@@ -272,6 +278,19 @@ mod tests {
         one.decide(at(2_500), &mine(&[0, 1], &[]), both());
         assert_eq!(one.decide(at(LEASE + 1), &mine(&[0, 1], &[]), both()).hand_over, None);
         assert_eq!(one.decide(at(LEASE + 2_500), &mine(&[0, 1], &[]), both()).hand_over, Some(1));
+    }
+
+    #[test]
+    fn whoever_comes_or_goes_ends_the_pause_after_handovers_that_nobody_took_up() {
+        let mut one = balance(2);
+        let both = || members(&[(1, &[0, 1]), (2, &[])]);
+        one.decide(at(0), &mine(&[0, 1], &[]), both());
+        one.decide(at(LEASE), &mine(&[0, 1], &[]), both()).hand_over.unwrap();
+        // The order is lost on its way.
+        one.decide(at(10 * LEASE), &mine(&[0, 1], &[]), both());
+        let mut later = |now, told| one.decide(at(now), &mine(&[0, 1], &[]), told).hand_over.is_some();
+        assert!(!later(10 * LEASE + 100, both()), "a pause");
+        assert!(later(10 * LEASE + 200, members(&[(1, &[0, 1]), (2, &[]), (3, &[])])));
     }
 
     #[test]
