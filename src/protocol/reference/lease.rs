@@ -147,13 +147,7 @@ impl LeaseCell {
         let mut record = self.record_or_new(server.now);
         let (now, me) = (server.now, request.candidate);
         let span = record.guard_span(self.rules, request.lease_duration);
-        record.guard.clamp(now.plus(span));
-        // Likewise an end that is further away than that, or the role would be shut until the clock is there.
-        record.until = record.until.min(now.plus(span));
-        if let Some(stored) = &mut self.record {
-            // Or it would be cut anew at every question, and end as late as the last of them.
-            stored.clone_from(&record);
-        }
+        self.cut(&mut record, now.plus(span));
         let stale = CampaignReply::Stale { token: record.token, count: record.count };
         let is_guarded = request.guard && record.guard.active(now).is_some();
         if let Some(lease) = &mut self.lease {
@@ -208,6 +202,16 @@ impl LeaseCell {
         }
         let token = next_token(self.rules, record.token.max(record.floor), request.floor, now)?;
         Ok(self.grant(record, request, now, Some(token)))
+    }
+
+    /// No guard, and no lease, ends later than this: what seems to was set before the clock was stepped back. It stays
+    /// so, or it would be cut anew at every question, and end as late as the last of them.
+    fn cut(&mut self, record: &mut Record, longest: StoreTime) {
+        record.guard.clamp(longest);
+        record.until = record.until.min(longest);
+        if let Some(stored) = &mut self.record {
+            stored.clone_from(record);
+        }
     }
 
     /// Notes a token that the candidate has seen and the record knows nothing of. True when it has one.

@@ -29,8 +29,8 @@ if bad then
 end
 local span_ms = guard_span_ms(record, lease_ms)
 clamp(record, span_ms)
--- What prepare found out stays, whatever the answer is; so does what a step of the clock has cut, or it would be cut anew
--- at every question, and end as late as the last of them.
+-- What prepare found out stays, whatever the answer is. So does what a step of the clock has cut, or it would be cut
+-- anew at every question, and end as late as the last of them.
 if changed or record.is_clamped then
   write_record(record)
 end
