@@ -300,11 +300,11 @@ impl LeaseCell {
         self.prepare(server, request.lease_duration, request.guard);
         let mut record = self.record_or_new(server.now);
         let expires_at = server.now.plus(request.lease_duration);
-        // Whatever has lost a term has begun a guard, which lasts for longer than the term may. When that is over, an
+        // Whatever has lost a term has begun a watch or a guard. Once somebody has been granted the role since, an
         // earlier token is a later term's: of a server whose clock was behind, and a candidate that had not heard of
         // this one. This renewal is late.
-        let may_be_lost = is_new || record.guard.active(server.now).is_some();
-        let may_be_lost = may_be_lost || !(request.guard && self.rules.generation);
+        let is_in_doubt = is_new || record.writer.is_none() || record.guard.active(server.now).is_some();
+        let may_be_lost = is_in_doubt || !(request.guard && self.rules.generation);
         let reasserted = match &mut self.lease {
             Some(lease) if lease.candidate == request.candidate && lease.token == request.token => {
                 lease.expires_at = expires_at;

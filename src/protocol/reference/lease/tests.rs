@@ -229,6 +229,9 @@ fn r4_a_failover_that_brings_an_earlier_lease_back_does_not_cost_the_incumbent_i
     let mine = store.grant(2, 1);
     store.cell = lagging;
     store.restart(false);
+    // Also when somebody has asked since, and a step of the clock has ended the guard that it began.
+    store.campaign(&ask(3, 1));
+    store.pass(secs(40));
     assert!(matches!(store.renew(2, 1, mine).0, RenewReply::Renewed { reasserted: true, .. }));
     let RenewReply::Lost { token, .. } = store.renew(1, 1, earlier).0 else { panic!() };
     assert_eq!(token, mine, "and not the other way round");
