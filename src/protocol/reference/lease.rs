@@ -296,15 +296,13 @@ impl LeaseCell {
 
     /// Extends a lease, or puts it back (R4). `audience` of a `Renewed` reply is the store's to fill in.
     pub fn renew(&mut self, server: Server<'_>, request: &RenewRequest) -> Outcome<RenewReply> {
-        let is_new = self.record.is_none();
         self.prepare(server, request.lease_duration, request.guard);
         let mut record = self.record_or_new(server.now);
         let expires_at = server.now.plus(request.lease_duration);
-        // Whatever has lost a term has begun a watch or a guard. Once somebody has been granted the role since, an
-        // earlier token is a later term's: of a server whose clock was behind, and a candidate that had not heard of
-        // this one. This renewal is late.
-        let is_in_doubt = is_new || record.writer.is_none() || record.guard.active(server.now).is_some();
-        let may_be_lost = is_in_doubt || !(request.guard && self.rules.generation);
+        // Whatever has lost a term has begun a watch. Once somebody has been granted the role since, an earlier token
+        // is a later term's: of a server whose clock was behind, and a candidate that had not heard of this one. This
+        // renewal is late.
+        let is_watched = record.writer.is_none() || !(request.guard && self.rules.generation && self.rules.still);
         let reasserted = match &mut self.lease {
             Some(lease) if lease.candidate == request.candidate && lease.token == request.token => {
                 lease.expires_at = expires_at;
@@ -313,7 +311,7 @@ impl LeaseCell {
             }
             None if self.rules.reassert && record.token == request.token && !record.released => true,
             // Also over the lease of an earlier term, which a failover to a lagging replica has brought back.
-            _ if self.rules.reassert && record.token < request.token && may_be_lost => true,
+            _ if self.rules.reassert && record.token < request.token && is_watched => true,
             other => {
                 let holder = other.as_ref().map(Lease::holder);
                 return (RenewReply::Lost { token: record.token, holder }, None);
@@ -328,8 +326,8 @@ impl LeaseCell {
         record.token = record.token.max(request.token);
         record.extend_record(server.now, request.lease_duration);
         // Then the incumbent has the last word again, and so has its release.
-        let is_watched = !is_up_to_date || record.guard.active(server.now).is_some();
-        let has_the_word = !(self.rules.still && is_watched);
+        let is_doubted = !is_up_to_date || record.guard.active(server.now).is_some();
+        let has_the_word = !(self.rules.still && is_doubted);
         if has_the_word || reasserted {
             record.released = false;
             record.writer = has_the_word.then_some(request.candidate);

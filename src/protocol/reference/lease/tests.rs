@@ -254,6 +254,10 @@ fn r4_a_renewal_that_is_late_does_not_overthrow_a_later_term_of_a_smaller_token(
     assert!(later < ahead, "what nobody who asks has seen, no token can be above");
     let RenewReply::Lost { token, .. } = store.renew(2, 1, ahead).0 else { panic!() };
     assert_eq!(token, later);
+    // Nor when that one's lease is gone early, and others are kept out because its holder may still lead.
+    store.cell.evict_lease();
+    assert_eq!(guard(&store.campaign(&ask(4, 1)).0), Some(GuardCause::Vanished));
+    assert!(matches!(store.renew(2, 1, ahead).0, RenewReply::Lost { .. }));
 }
 
 #[test]

@@ -26,11 +26,9 @@ end
 
 local ours = lease and lease.session == session and lease.attempt == attempt and lease.token == token
 -- A lease of an earlier term, which a failover to a lagging replica has brought back, is no reason to refuse. Whatever
--- has lost a term has begun a watch or a guard. Once somebody has been granted the role since, an earlier token is a
--- later term's: of a server whose clock was behind, and a candidate that had not heard of this one. This renewal is
--- late.
-local is_watched = record.session == '' or is_guarded(record)
-local is_earlier = record.token < token and (not guard or is_watched)
+-- has lost a term has begun a watch. Once somebody has been granted the role since, an earlier token is a later term's:
+-- of a server whose clock was behind, and a candidate that had not heard of this one. This renewal is late.
+local is_earlier = record.token < token and (not guard or record.session == '')
 local reasserted = not ours and (is_earlier or (not lease and record.token == token and not record.released))
 if not ours and not reasserted then
   if changed then
