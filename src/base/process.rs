@@ -236,9 +236,12 @@ mod tests {
             let mut command = tokio::process::Command::new("sh");
             command.args(["-c", &script]).current_dir(file.parent().unwrap());
             let _child = Child::start(command).unwrap();
-            while std::fs::read_to_string(file).unwrap_or_default().lines().count() < 2 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            let both_run = async {
+                while std::fs::read_to_string(file).unwrap_or_default().lines().count() < 2 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), both_run).await.expect("both programs start");
             panic!("as a bug would");
         })
     }

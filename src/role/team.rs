@@ -365,12 +365,9 @@ mod tests {
         team.change(&[], &four, None).await;
         assert!(team.settle());
         let first = team.roles().get("orders/3").expect("a shard");
-        let promised = async {
-            while !first.answer().leader {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(BOUND, promised).await.expect("it leads");
+        let mut changes = first.changes();
+        let promised = changes.wait_for(|_| first.answer().leader);
+        tokio::time::timeout(BOUND, promised).await.expect("it leads").expect("its task runs");
         team.change(&four, &two, None).await;
         assert!(team.settle(), "nobody is to come back");
         assert!(team.roles().get("orders/3").is_none());

@@ -5,6 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use testkit::sidecars::wait::last_for;
+
 /// What `GET /leader/scheduler` is answered with.
 #[derive(Clone, Copy)]
 pub enum Answer {
@@ -104,7 +106,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
 fn get(state: &Mutex<State>) -> (&'static str, String) {
     let answer = state.lock().unwrap().answer;
     if let Answer::Leader { delay, .. } = answer {
-        std::thread::sleep(delay); // the fault itself: a slow reply
+        last_for(delay);
     }
     let leader = |token: u64, valid_for_ms: u64| {
         let whole = r#"{"role":"scheduler","leader":true,"state":"leading","identity":"web-0","holder":"web-0",

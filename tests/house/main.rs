@@ -10,6 +10,7 @@ mod parts;
 mod rules;
 mod scripts;
 mod sections;
+mod sleeps;
 mod source;
 mod tidy;
 mod traits;

@@ -139,7 +139,8 @@ fn table_lines(block: &syn::Block) -> usize {
     if is_table && rows.clone().all(|lines| lines <= ROW_LINES_MAX) { rows.sum() } else { 0 }
 }
 
-fn is_test_only(attributes: &[syn::Attribute]) -> bool {
+/// Whether what has these attributes is compiled for tests only: `#[cfg(test)]`, `#[test]`, `#[tokio::test]`.
+pub fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
         syn::Meta::Path(path) => path.segments.last().is_some_and(|s| s.ident == "test"),

@@ -63,16 +63,16 @@ impl Client {
         self.stream.write_all(bytes).await.is_ok()
     }
 
-    /// Whether something came that was not read yet.
-    pub fn is_readable(&mut self) -> bool {
+    /// Whether something comes that was not read yet, waiting for it this long.
+    pub async fn is_readable_within(&mut self, span: Duration) -> bool {
         let mut buffer = [0; 4096];
-        match self.stream.try_read(&mut buffer) {
-            Ok(read) => {
+        match tokio::time::timeout(span, self.stream.read(&mut buffer)).await {
+            Ok(Ok(read)) => {
                 assert!(read > 0, "closed without a word");
                 self.unread.extend_from_slice(&buffer[..read]);
                 true
             }
-            Err(_) => false,
+            Ok(Err(_)) | Err(_) => false,
         }
     }
 

@@ -18,6 +18,7 @@ use baton::protocol::{
 use baton::role::{self, Command, CommandError, Heartbeat, RoleHandle, Roles, Snapshot};
 use baton::store::memory::MemoryStore;
 use baton::telemetry::{Metrics, Telemetry};
+use testkit::wait_until;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -133,12 +134,7 @@ impl Staged {
 
     /// Waits until as many as wanted do.
     pub async fn until_watchers(&self, wanted: impl Fn(usize) -> bool) {
-        let polling = async {
-            while !wanted(self.watchers()) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("{} watchers", self.watchers()));
+        wait_until(PATIENCE, "as many watchers as wanted", || wanted(self.watchers())).await;
     }
 
     /// Ends the role's task, as a crash or a removal would.
@@ -167,14 +163,19 @@ impl Play {
             }
             self.publish();
             let wait = self.election.poll_timeout().map_or(PATIENCE, |at| at.since(self.clock.now()));
-            tokio::select! {
-                Some(command) = commands.recv() => self.obey(command),
-                Some(cue) = cues.recv() => {
-                    self.cue = cue;
-                    self.election.handle_input(self.clock.now(), Input::Gap);
+            let heard = async {
+                tokio::select! {
+                    Some(command) = commands.recv() => self.obey(command),
+                    Some(cue) = cues.recv() => {
+                        self.cue = cue;
+                        self.election.handle_input(self.clock.now(), Input::Gap);
+                    }
+                    // Nobody is left who could say anything.
+                    else => std::future::pending().await,
                 }
-                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
-            }
+            };
+            // Silence is when the election's own timeout is due.
+            let _ = tokio::time::timeout(wait.max(Duration::from_millis(1)), heard).await;
         }
     }
 

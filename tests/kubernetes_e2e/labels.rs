@@ -1,15 +1,18 @@
 //! Which pods have a label, at every moment, as a watch of the API server tells it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt};
 use testkit::apiserver::client;
+use testkit::sidecars::wait::PATIENCE;
+use testkit::wait_until_async;
 use tokio::sync::oneshot;
 
 /// The pods with the label, each with the token beside it.
@@ -18,6 +21,7 @@ type Labelled = BTreeMap<String, String>;
 /// See the module. Ends when dropped.
 pub struct Labels {
     seen: Arc<Mutex<Vec<(Instant, Labelled)>>>,
+    watcher: JoinHandle<()>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -27,7 +31,7 @@ impl Labels {
         let seen = Arc::new(Mutex::new(vec![(Instant::now(), Labelled::new())]));
         let (notes, namespace) = (Arc::clone(&seen), namespace.to_owned());
         let (stop, stopped) = oneshot::channel::<()>();
-        std::thread::spawn(move || {
+        let watcher = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let pods: Api<Pod> = Api::namespaced(client(kubeconfig).await, &namespace);
@@ -38,25 +42,30 @@ impl Labels {
                 }
             });
         });
-        Self { seen, _stop: stop }
+        Self { seen, watcher, _stop: stop }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Vec<(Instant, Labelled)>> {
+        assert!(!self.watcher.is_finished(), "nobody watches the labels any more");
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pods that have the label now.
     pub fn now(&self) -> Labelled {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen();
         seen.last().map(|(_, labelled)| labelled.clone()).unwrap_or_default()
     }
 
     /// Since when these pods have the label and no others; none when it is not so.
     pub fn since(&self, wanted: &Labelled) -> Option<Instant> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen();
         let last = seen.iter().rev().take_while(|(_, labelled)| labelled == wanted).last();
         last.map(|(at, _)| *at)
     }
 
     /// The longest time for which more than one pod had the label.
     pub fn longest_double(&self) -> Duration {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen();
         let mut longest = Duration::ZERO;
         let mut since = None;
         for (at, labelled) in seen.iter() {
@@ -73,6 +82,17 @@ impl Labels {
     }
 }
 
+/// The pods as they are now. A server that stands still is waited for.
+async fn listed(pods: &Api<Pod>) -> ObjectList<Pod> {
+    let mut list = None;
+    wait_until_async(PATIENCE, "the API server lists pods", async || {
+        list = pods.list(&ListParams::default()).await.ok();
+        list.is_some()
+    })
+    .await;
+    list.expect("waited for")
+}
+
 async fn follow(pods: Api<Pod>, label: &str, notes: Arc<Mutex<Vec<(Instant, Labelled)>>>) {
     let mut labelled = Labelled::new();
     let mut note = |pod: &Pod, gone: bool| {
@@ -86,11 +106,7 @@ async fn follow(pods: Api<Pod>, label: &str, notes: Arc<Mutex<Vec<(Instant, Labe
         notes.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), labelled.clone()));
     };
     loop {
-        // A server that stands still is waited for.
-        let Ok(list) = pods.list(&ListParams::default()).await else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
+        let list = listed(&pods).await;
         list.items.iter().for_each(|pod| note(pod, false));
         let version = list.metadata.resource_version.unwrap_or_default();
         let Ok(events) = pods.watch(&WatchParams::default(), &version).await else { continue };

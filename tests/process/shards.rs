@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use testkit::resp;
 use testkit::sidecars::claims::{Claim, Who, breaches};
 use testkit::sidecars::http::Connection;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{SLACK, last_for, until};
+use testkit::sidecars::wait::{Ending, SLACK, last_for, until};
 
 const SHARDS: usize = 12;
 /// An entry of `GET /roles`.
@@ -30,12 +29,12 @@ struct Told {
 struct Journal {
     targets: Vec<Option<(Who, SocketAddr)>>,
     claims: BTreeMap<String, Vec<Claim>>,
-    ended: bool,
 }
 
 /// The apps: each asks its sidecar for all roles, again and again.
 struct Watchers {
     journal: Arc<Mutex<Journal>>,
+    ending: Arc<Ending>,
     threads: Vec<JoinHandle<()>>,
     origin: Instant,
 }
@@ -44,16 +43,10 @@ fn lock(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
     journal.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn watch(replica: usize, journal: &Mutex<Journal>) {
+fn watch(replica: usize, journal: &Mutex<Journal>, ending: &Ending) {
     let mut kept: Option<(Who, Connection)> = None;
-    loop {
-        let target = {
-            let journal = lock(journal);
-            if journal.ended {
-                return;
-            }
-            journal.targets[replica]
-        };
+    while !ending.within(Duration::from_millis(10)) {
+        let target = lock(journal).targets[replica];
         if let Some((who, address)) = target {
             if kept.as_ref().is_none_or(|(known, _)| *known != who) {
                 kept = Connection::open(address).ok().map(|connection| (who, connection));
@@ -67,7 +60,6 @@ fn watch(replica: usize, journal: &Mutex<Journal>) {
                 None => kept = None,
             }
         }
-        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -84,11 +76,12 @@ fn note(who: Who, asked: Instant, read: Instant, body: &str, journal: &Mutex<Jou
 impl Watchers {
     fn start(replicas: usize) -> Self {
         let journal = Arc::new(Mutex::new(Journal { targets: vec![None; replicas], ..Journal::default() }));
+        let ending = Arc::new(Ending::default());
         let watcher = |replica| {
-            let journal = Arc::clone(&journal);
-            thread::spawn(move || watch(replica, &journal))
+            let (journal, ending) = (Arc::clone(&journal), Arc::clone(&ending));
+            thread::spawn(move || watch(replica, &journal, &ending))
         };
-        Self { threads: (0..replicas).map(watcher).collect(), journal, origin: Instant::now() }
+        Self { threads: (0..replicas).map(watcher).collect(), journal, ending, origin: Instant::now() }
     }
 
     fn ask_at(&self, replica: &Replica) {
@@ -136,7 +129,7 @@ impl Watchers {
 
     /// Ends, and judges every answer.
     fn finish(mut self, scenario: &str, measured: &str) {
-        lock(&self.journal).ended = true;
+        self.ending.tell();
         for thread in self.threads.drain(..) {
             thread.join().expect("a watcher panicked");
         }
@@ -156,7 +149,7 @@ impl Watchers {
 
 impl Drop for Watchers {
     fn drop(&mut self) {
-        lock(&self.journal).ended = true;
+        self.ending.tell();
     }
 }
 
@@ -180,7 +173,7 @@ fn sell_round(connection: &mut Connection, redis: &mut resp::Connection) -> bool
         let [fence, left, sold] = ["fence", "left", "sold"].map(|what| format!("{what}:{}", told.role));
         let stock: u64 = redis.command(&["GET", &left]).expect("Redis answers").text().parse().expect("a number");
         // What an app does in between: long enough for another owner, if there were one, to read the same.
-        thread::sleep(Duration::from_millis(2));
+        last_for(Duration::from_millis(2));
         if stock > 0 && Instant::now() + MARGIN < until {
             let (token, rest) = (told.token.expect("a token").to_string(), (stock - 1).to_string());
             redis.command(&["EVAL", SELL, "3", &fence, &left, &sold, &token, &rest]).expect("Redis answers");
@@ -206,14 +199,14 @@ fn stock_that_is_split_over_shards_is_sold_once_while_replicas_are_killed() {
         shards.iter().map(count).sum::<u64>()
     };
     let all = STOCK * SHARDS as u64;
-    let over = AtomicBool::new(false);
+    let over = Ending::default();
     thread::scope(|scope| {
         for replica in 0..3 {
             let mut redis = redis.connect().expect("Redis answers");
             let (target, over) = (&target, &over);
             scope.spawn(move || {
                 let mut kept: Option<(SocketAddr, Connection)> = None;
-                while !over.load(Ordering::SeqCst) {
+                while !over.within(Duration::from_millis(40)) {
                     let at = target(replica);
                     if kept.as_ref().map(|(address, _)| *address) != at {
                         kept = at.and_then(|at| Connection::open(at).ok().map(|connection| (at, connection)));
@@ -221,7 +214,6 @@ fn stock_that_is_split_over_shards_is_sold_once_while_replicas_are_killed() {
                     if kept.as_mut().is_some_and(|(_, connection)| !sell_round(connection, &mut redis)) {
                         kept = None;
                     }
-                    thread::sleep(Duration::from_millis(40));
                 }
             });
         }
@@ -245,11 +237,11 @@ fn stock_that_is_split_over_shards_is_sold_once_while_replicas_are_killed() {
 }
 
 /// Tells the apps to end, also when a check has failed.
-struct EndsAtDrop<'a>(&'a AtomicBool);
+struct EndsAtDrop<'a>(&'a Ending);
 
 impl Drop for EndsAtDrop<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.0.tell();
     }
 }
 

@@ -4,8 +4,10 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+
+use testkit::redis::RedisServer;
+use testkit::resp::Reply;
 
 const TOKENS: [u64; 6] = [5, 5, 9, 7, 1_763_680_000_123_456, 1_763_680_000_123_455];
 const PASSES: [bool; 6] = [true, true, true, false, true, false];
@@ -22,52 +24,19 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A Redis of the test's own, on a socket in a folder of its own. Killed when dropped.
-struct Redis {
-    server: Child,
-    socket: String,
-}
-
-impl Redis {
-    fn start(folder: &Path) -> Self {
-        let socket = folder.join("redis.sock").display().to_string();
-        let mut command = Command::new("redis-server");
-        command.args(["--port", "0", "--save", "", "--unixsocket", &socket]).current_dir(folder);
-        let server = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        let redis = Self { server, socket };
-        let begun = Instant::now();
-        while !said(&redis.ask(&["PING"])).contains("PONG") {
-            assert!(begun.elapsed() < Duration::from_secs(30), "redis-server does not answer");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        redis
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Output {
-        Command::new("redis-cli").args(["-s", &self.socket]).args(arguments).stdin(Stdio::null()).output().unwrap()
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
 #[test]
 fn the_redis_recipe_refuses_a_smaller_token() {
-    let folder = tempfile::tempdir().unwrap();
-    let redis = Redis::start(folder.path());
+    let redis = RedisServer::start();
     let script = recipe("lua", "FENCED");
     for (token, passes) in TOKENS.into_iter().zip(PASSES) {
         let (token, text) = (token.to_string(), format!("written with {token}"));
-        let answer = said(&redis.ask(&["EVAL", &script, "2", "{r}:fence", "{r}:latest", &token, &text]));
-        assert_eq!(answer.trim() == "OK", passes, "{token}: {answer}");
-        assert_eq!(answer.contains("FENCED"), !passes, "{token}: {answer}");
+        match redis.ask(&["EVAL", &script, "2", "{r}:fence", "{r}:latest", &token, &text]) {
+            Reply::Text(answer) => assert!(passes && answer == "OK", "{token}: {answer}"),
+            Reply::Error(answer) => assert!(!passes && answer.contains("FENCED"), "{token}: {answer}"),
+            other => panic!("{token}: {other:?}"),
+        }
     }
-    let stands = said(&redis.ask(&["GET", "{r}:latest"]));
-    assert_eq!(stands.trim(), "written with 1763680000123456");
+    assert_eq!(redis.command(&["GET", "{r}:latest"]).text(), "written with 1763680000123456");
 }
 
 #[test]

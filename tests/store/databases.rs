@@ -20,17 +20,8 @@ async fn two_databases_with_one_prefix_elect_each_for_itself() {
     let of = |number| RedisConfig { command_timeout: ms(600), ..in_database(&redis, number) };
     let both = [of(0), of(1)];
     let live = Live::start_each(move |replica| both[usize::from(replica == 1)].clone(), short_timing(), 2, 1);
-    let mut last = Vec::new();
-    let mut each_leads = || {
-        last = live.answers();
-        last.iter().all(|answer| answer.leader)
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(20), async {
-        while !each_leads() {
-            tokio::time::sleep(ms(5)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "{last:#?}");
+    let each_leads = || live.answers().iter().all(|answer| answer.leader);
+    wait_until(Duration::from_secs(20), "each leads", each_leads).await;
     // Several renewals later, all of which the other could hear, each names itself.
     let named = || live.answers().iter().map(|answer| answer.holder.as_deref().map(str::to_owned)).collect::<Vec<_>>();
     assert_eq!(named(), [Some("web-0".to_owned()), Some("web-1".to_owned())]);

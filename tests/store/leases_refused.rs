@@ -1,5 +1,7 @@
 //! What an API service refuses, in words for who has to put it right.
 
+use baton::base::clock::{BootClock, Clock};
+use baton::protocol::Mono;
 use baton::store::News;
 use testkit::kubernetes::{Fault, write_kubeconfig};
 use testkit::wait_until;
@@ -124,14 +126,16 @@ async fn the_first_leader_comes_without_the_right_to_watch_too() {
     let lease_duration = ms(1_200);
     let store = KubernetesStore::with_kubeconfig(&config, api.kubeconfig(), lease_duration, 7);
     let _news = store.subscribe(&role(), None);
-    let mut wait = Duration::ZERO;
+    let (clock, mut due) = (BootClock, Mono::from_nanos(0));
     testkit::wait_until_async(BOUND, "an absent Lease was looked at for long enough", async || {
         // As a candidate does: not before it was told to come back.
-        tokio::time::sleep(wait).await;
+        if clock.now() < due {
+            return false;
+        }
         match store.campaign(&role(), CampaignRequest { lease_duration, ..ask(1, 1) }).await {
             Ok(stamped) => match stamped.reply {
                 CampaignReply::Granted { .. } => return true,
-                CampaignReply::Guarded { remaining, .. } => wait = remaining,
+                CampaignReply::Guarded { remaining, .. } => due = clock.now() + remaining,
                 other => panic!("{other:?}"),
             },
             Err(error) => panic!("{error}"),

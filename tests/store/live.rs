@@ -1,7 +1,6 @@
 //! Replicas with the real driver, on a thread of their own, and a checker that reads every answer as apps would.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use baton::base::clock::{BootClock, Clock, SharedClock, wall_time};
@@ -9,6 +8,7 @@ use baton::base::process::StallWatch;
 use baton::protocol::{Mono, Timing};
 use baton::role::{Answer, RoleContext, RoleHandle, RoleSpec, role as make_role};
 use baton::telemetry::{Metrics, Telemetry};
+use testkit::sidecars::wait::Ending;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -30,7 +30,7 @@ pub struct Seen {
 pub struct Live {
     handles: Vec<RoleHandle>,
     seen: Arc<Mutex<Seen>>,
-    stop: Arc<AtomicBool>,
+    ending: Arc<Ending>,
     runner: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     checker: Option<JoinHandle<()>>,
 }
@@ -63,12 +63,12 @@ impl Live {
         let (stop_runner, stopped) = oneshot::channel();
         let runner = std::thread::spawn(move || run(config_of, timing, count, seed, &tell, stopped));
         let handles: Vec<RoleHandle> = (0..count).map(|_| told.recv().expect("the replicas start")).collect();
-        let (seen, stop) = (Arc::new(Mutex::new(Seen::default())), Arc::new(AtomicBool::new(false)));
+        let (seen, ending) = (Arc::new(Mutex::new(Seen::default())), Arc::new(Ending::default()));
         let checker = {
-            let (handles, seen, stop) = (handles.clone(), Arc::clone(&seen), Arc::clone(&stop));
-            std::thread::spawn(move || check(&handles, &seen, &stop))
+            let (handles, seen, ending) = (handles.clone(), Arc::clone(&seen), Arc::clone(&ending));
+            std::thread::spawn(move || check(&handles, &seen, &ending))
         };
-        Self { handles, seen, stop, runner: Some((stop_runner, runner)), checker: Some(checker) }
+        Self { handles, seen, ending, runner: Some((stop_runner, runner)), checker: Some(checker) }
     }
 
     /// What apps were told so far.
@@ -115,7 +115,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ending.tell();
         if let Some((stop, runner)) = self.runner.take() {
             // Fails only when it has ended already, and then the join says why.
             let _ = stop.send(());
@@ -180,11 +180,11 @@ fn run(
 
 /// Reads the answers in turn. Times are taken so that no overlap is seen that was not there: a promise is counted from
 /// before the question, another's answer from after it.
-fn check(handles: &[RoleHandle], seen: &Mutex<Seen>, stop: &AtomicBool) {
+fn check(handles: &[RoleHandle], seen: &Mutex<Seen>, ending: &Ending) {
     let clock = BootClock;
     let mut promised_until = vec![Mono::from_nanos(0); handles.len()];
     let (mut greatest, mut last): (Option<Token>, usize) = (None, 0);
-    while !stop.load(Ordering::Relaxed) {
+    while !ending.within(ms(1)) {
         for (at, handle) in handles.iter().enumerate() {
             let before = clock.now();
             let answer = handle.answer();
@@ -214,7 +214,6 @@ fn check(handles: &[RoleHandle], seen: &Mutex<Seen>, stop: &AtomicBool) {
             (greatest, last) = (greatest.max(Some(token)), at);
             promised_until[at] = promised_until[at].max(before + ms(valid_ms));
         }
-        std::thread::sleep(ms(1));
     }
 }
 

@@ -6,7 +6,7 @@ use baton::base::clock::{BootClock, Clock};
 use baton::protocol::Timing;
 use testkit::resp::Reply;
 use testkit::sentinel::{Sentinel, SentinelSet};
-use testkit::{wait_until, wait_until_async};
+use testkit::{last_for, wait_until, wait_until_async};
 
 use super::live::{Live, Seen, acknowledged, default_lease, long_timing, short_timing};
 use super::refusals::{LEAST_RIGHTS, rights_for};
@@ -113,7 +113,7 @@ async fn failovers_of(seed: u64, count: u64, faults: &[Fault], timing: Timing) -
             Fault::Paused => set.server(old).resume(),
         }
         // For a while there are two that take themselves for the master.
-        tokio::time::sleep(ms(dice.u64(0..1_500))).await;
+        last_for(ms(dice.u64(0..1_500))).await;
         set.settled().await;
         wait_until(PATIENCE, &what, || live.token().is_some()).await;
         let seen = live.seen();

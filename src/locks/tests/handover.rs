@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use super::super::handover::TURN_MAX;
 use super::super::{Granted, Refusal, Want};
 use super::stage::{Act, Asked, Op, Stage, WOKEN, lock, patient, until, want, within};
+use crate::base::clock::{BootClock, Clock};
 use crate::protocol::HandOverRequest;
 
 type Client = JoinHandle<Result<Granted, Refusal>>;
@@ -119,12 +120,14 @@ async fn a_handover_that_ends_with_the_wait_is_waited_for() {
     let held = stage.take(want()).await;
     let gate = Arc::new(Notify::new());
     stage.store.next(Op::HandOver, Act::Delay(Arc::clone(&gate)));
-    let client = waiter(&stage, Want { wait: Duration::from_millis(200), ..want() }).await;
+    let (clock, wait) = (BootClock, Duration::from_millis(200));
+    let client = waiter(&stage, Want { wait, ..want() }).await;
+    let waits_since = clock.now();
     let service = Arc::clone(&stage.service);
     let releasing = tokio::spawn(async move { service.release(lock("a"), held.id).await });
     stage.until_asked(Op::HandOver, 1).await;
     let asked = stage.store.count(Op::Acquire);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("the wait is over", async || clock.now().since(waits_since) > wait * 3 / 2).await;
     assert!(!client.is_finished() && stage.store.count(Op::Acquire) == asked, "nothing else about it is under way");
     gate.notify_one();
     let granted = client.await.unwrap().unwrap();

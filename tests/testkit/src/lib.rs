@@ -71,6 +71,24 @@ pub async fn wait_until_async(bound: Duration, what: &str, mut condition: impl A
     assert!(waited.await.is_ok(), "not within {bound:?}: {what}");
 }
 
+/// Looks again and again, for this long, at what must not change.
+///
+/// # Panics
+/// When `condition` does not hold at a look, naming `what`.
+pub async fn holds_for(span: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let looking = tokio::time::timeout(span, async {
+        while condition().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(looking.await.is_err(), "within {span:?} no more: {what}");
+}
+
+/// Lets a fault last this long.
+pub async fn last_for(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
 /// A future's output, with a bound.
 ///
 /// # Panics

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::last_for;
+
 /// What the proxy does with what it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
@@ -169,7 +171,7 @@ async fn pump(
         mask.cover(&mut buffer[..length]);
         let late = Duration::from_millis(late_ms.load(Ordering::Relaxed));
         if !late.is_zero() {
-            tokio::time::sleep(late).await;
+            last_for(late).await;
         }
         if wait_for(&mut network, passing).await.is_err() || to.write_all(&buffer[..length]).await.is_err() {
             return;

@@ -243,7 +243,8 @@ async fn an_accepted_run_fails_when_its_app_falls_silent() {
     let running = stage.begin(run.into());
     running.is_accepted().await;
     // Much less than the timeout, much more than a timer's grain: so late would the end come too soon without it.
-    tokio::time::sleep(SOON / 2).await;
+    let accepted_at = clock.now();
+    until("the app is silent for a while", || clock.now().since(accepted_at) >= SOON / 2).await;
     let beat_at = clock.now();
     running.order(Order::Heartbeat).await;
     assert_eq!(running.ends().await, failed("accepted, but neither a heartbeat nor a completion within 3s"));

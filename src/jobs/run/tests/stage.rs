@@ -157,6 +157,16 @@ impl Stage {
         self.store.purge(self.role.name()).await == Ok(Purge::InUse)
     }
 
+    /// Waits until the lease is given back.
+    pub async fn until_given_back(&self) {
+        let polling = async {
+            while self.is_held().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        within("the lease is given back", polling).await;
+    }
+
     pub fn term(&self, run: &RunConfig) -> WorkTerm {
         let (token, _) = self.role.remaining().unwrap();
         let grace = grace_of(run, &self.timing).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::{grace_of, has_room};
 use super::server::{Do, Server, answer};
-use super::stage::{Stage, interrupted, until, within};
+use super::stage::{Stage, interrupted, until};
 use crate::config::RunConfig;
 use crate::protocol::{State, Timing, Token};
 
@@ -44,12 +44,8 @@ async fn a_drain_keeps_the_lease_for_a_program_until_it_has_ended() {
     assert!(!stage.role.leads());
     assert_eq!(running.ends().await, interrupted("the role is handed over; exit code 0"));
     assert_eq!(stage.written("tidy").await, "tidied");
-    within("the lease is given back with its end, though most of a minute was promised", async {
-        while stage.is_held().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    // With its end, though most of a minute was promised.
+    stage.until_given_back().await;
 }
 
 #[tokio::test]
@@ -73,12 +69,7 @@ async fn a_request_is_dropped_at_once_when_the_role_is_handed_over_and_holds_up_
     assert_eq!(running.ends().await, interrupted("the role is handed over"));
     server.sees_it_go().await;
     // A promise would have held it for most of a minute.
-    within("the lease is given back", async {
-        while stage.is_held().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    stage.until_given_back().await;
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
@@ -115,7 +115,8 @@ impl ApiServer {
     pub fn close(&mut self) -> Option<i32> {
         let mut child = self.child.take().expect("the API server runs");
         drop(child.stdin.take());
-        for _ in 0..START_MAX.as_millis() / 20 {
+        let begun = Instant::now();
+        while begun.elapsed() < START_MAX {
             if let Some(status) = child.try_wait().expect("our own child can be asked") {
                 return status.code();
             }

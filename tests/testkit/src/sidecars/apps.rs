@@ -13,6 +13,7 @@ use crate::place::Place;
 use crate::sidecars::claims::{Claim, Term, Who, breaches, leaderless, terms};
 use crate::sidecars::http::Connection;
 use crate::sidecars::replica::Replica;
+use crate::sidecars::wait::Ending;
 
 /// Between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -55,7 +56,6 @@ struct Journal {
     drained: Vec<(Who, Instant)>,
     /// Answers that are none: a wrong status, or something that is no JSON.
     nonsense: Vec<String>,
-    ended: bool,
 }
 
 impl Journal {
@@ -88,6 +88,7 @@ pub struct Report {
 /// See the module.
 pub struct Apps {
     journal: Arc<Mutex<Journal>>,
+    ending: Arc<Ending>,
     threads: Vec<JoinHandle<()>>,
     origin: Instant,
 }
@@ -96,12 +97,13 @@ impl Apps {
     /// One for each of `replicas`, asking for `role`. They wait until they are told where to ask.
     pub fn start(replicas: usize, role: &str) -> Self {
         let journal = Arc::new(Mutex::new(Journal { targets: vec![None; replicas], ..Journal::default() }));
+        let ending = Arc::new(Ending::default());
         let line = format!("GET /leader/{role}");
         let poll = |replica| {
-            let (journal, line) = (Arc::clone(&journal), line.clone());
-            thread::spawn(move || poll(replica, &line, &journal))
+            let (journal, ending, line) = (Arc::clone(&journal), Arc::clone(&ending), line.clone());
+            thread::spawn(move || poll(replica, &line, &journal, &ending))
         };
-        Self { threads: (0..replicas).map(poll).collect(), journal, origin: Instant::now() }
+        Self { threads: (0..replicas).map(poll).collect(), journal, ending, origin: Instant::now() }
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -212,7 +214,7 @@ impl Apps {
     /// # Panics
     /// When a promise was broken.
     pub fn finish(mut self) -> Report {
-        self.journal().ended = true;
+        self.ending.tell();
         for thread in self.threads.drain(..) {
             thread.join().expect("an app's thread panicked");
         }
@@ -227,7 +229,7 @@ impl Apps {
 
 impl Drop for Apps {
     fn drop(&mut self) {
-        self.journal().ended = true;
+        self.ending.tell();
     }
 }
 
@@ -235,16 +237,10 @@ fn lock(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
     journal.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn poll(replica: usize, line: &str, journal: &Mutex<Journal>) {
+fn poll(replica: usize, line: &str, journal: &Mutex<Journal>, ending: &Ending) {
     let mut kept: Option<(usize, Connection)> = None;
-    loop {
-        let target = {
-            let journal = lock(journal);
-            if journal.ended {
-                return;
-            }
-            journal.targets[replica].clone()
-        };
+    while !ending.within(PAUSE) {
+        let target = lock(journal).targets[replica].clone();
         if let Some(Target { start, place, address }) = target {
             if kept.as_ref().is_some_and(|(known, _)| *known != start) {
                 kept = None;
@@ -259,7 +255,6 @@ fn poll(replica: usize, line: &str, journal: &Mutex<Journal>) {
                 kept = None;
             }
         }
-        thread::sleep(PAUSE);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Waiting for states, with a bound.
 
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,4 +35,26 @@ pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Lets a fault last this long.
 pub fn last_for(duration: Duration) {
     thread::sleep(duration);
+}
+
+/// The end of a test, which those wait for who do something beside it again and again.
+#[derive(Debug, Default)]
+pub struct Ending {
+    has_come: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Ending {
+    /// Waits for the end, for one period at the most; whether it has come.
+    pub fn within(&self, period: Duration) -> bool {
+        let has_come = self.has_come.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(has_come, period, |has_come| !*has_come);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Tells whoever waits.
+    pub fn tell(&self) {
+        *self.has_come.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
 }
