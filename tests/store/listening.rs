@@ -6,7 +6,7 @@ use baton::store::News;
 use testkit::proxy::{Network, Proxy};
 use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
-use testkit::wait_until;
+use testkit::{wait_until, wait_until_async};
 
 use super::*;
 
@@ -80,6 +80,24 @@ async fn a_role_that_nobody_listens_to_is_unsubscribed() {
     assert_eq!(next(&mut again).await, News::Gap);
     win(&store, unguarded(1, 1)).await;
     assert!(matches!(next(&mut again).await, News::Said(_)));
+}
+
+#[tokio::test]
+async fn a_role_that_nobody_listens_to_is_unsubscribed_however_much_is_heard_of_others() {
+    let redis = RedisServer::start();
+    let store = impatient(&redis.url()).await;
+    let gone = store.subscribe(&role(), None);
+    let mut kept = store.subscribe(&RoleName::new("kept").expect("a label"), None);
+    wait_until(BOUND, "subscribed", || subscribers(&redis, "scheduler") == 1 && subscribers(&redis, "kept") == 1).await;
+    assert_eq!(next(&mut kept).await, News::Gap);
+    drop(gone);
+    let message = format!("v1 heartbeat 7 1 0 {:032x} web-1", 1);
+    wait_until_async(BOUND, "unsubscribed", async || {
+        redis.command(&["PUBLISH", "baton:{kept}:news", &message]);
+        assert!(matches!(next(&mut kept).await, News::Said(_)));
+        subscribers(&redis, "scheduler") == 0
+    })
+    .await;
 }
 
 #[tokio::test]

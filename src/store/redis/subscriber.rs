@@ -300,12 +300,15 @@ impl Session<'_> {
         if let Err(failure) = self.update().await {
             return failure.error;
         }
+        let silence_max = || self.settings.timeouts.silence_max();
         // Often enough to notice a dead connection within half a lease. What is heard is as good as a PING's answer.
-        let mut heartbeat = every(self.settings.timeouts.silence_max());
+        let mut heartbeat = every(silence_max());
+        // Whoever stops listening does not say so, and what others hear is no reason to stay subscribed.
+        let mut sweep = every(silence_max());
         loop {
             // A reload that adds a role with a shorter lease has it subscribed to, and so comes by here.
-            if heartbeat.period() != self.settings.timeouts.silence_max() {
-                heartbeat = every(self.settings.timeouts.silence_max());
+            if heartbeat.period() != silence_max() {
+                (heartbeat, sweep) = (every(silence_max()), every(silence_max()));
             }
             // None of these futures sends anything, so that dropping the others is harmless.
             let next = tokio::select! {
@@ -313,6 +316,7 @@ impl Session<'_> {
                 () = self.listeners.suspect.notified() => return self.suspected(),
                 message = messages.recv() => Next::Message(message),
                 () = self.listeners.changed.notified() => Next::Update,
+                _ = sweep.tick() => Next::Update,
                 _ = heartbeat.tick() => Next::Heartbeat,
             };
             let step = match next {
@@ -321,10 +325,7 @@ impl Session<'_> {
                     self.pass_on(message).await
                 }
                 Next::Update => self.update().await,
-                Next::Heartbeat => match self.update().await {
-                    Ok(()) => self.link.ping(self.settings.command_timeout).await,
-                    failed => failed,
-                },
+                Next::Heartbeat => self.link.ping(self.settings.command_timeout).await,
             };
             if let Err(failure) = step {
                 return failure.error;
