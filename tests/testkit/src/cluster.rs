@@ -35,10 +35,7 @@ impl Cluster {
         let cluster = Self { nodes };
         cluster.join();
         wait_until(PATIENCE, "every node knows of every other", || {
-            cluster
-                .nodes
-                .iter()
-                .all(|node| node.command(&["CLUSTER", "NODES"]).text().matches("connected").count() == 6)
+            cluster.nodes.iter().all(|node| node.command(&["CLUSTER", "NODES"]).text().lines().count() == 6)
         })
         .await;
         for (replica, master) in cluster.nodes[3..].iter().zip(&cluster.nodes) {
@@ -67,7 +64,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until every node takes the cluster for whole and every replica follows its master.
+    /// Waits until every node takes the cluster for whole and has a connection to every other, without which messages
+    /// are lost, and every replica follows its master.
     pub async fn settled(&self) {
         wait_until(PATIENCE, "the cluster is whole", || {
             self.nodes.iter().all(|node| {
@@ -78,7 +76,7 @@ impl Cluster {
                 let leads = replication.contains("role:master") && replication.contains("state=online");
                 info.contains("cluster_state:ok")
                     && list.matches("master").count() == 3
-                    && !list.contains("fail")
+                    && !["fail", "handshake", "disconnected"].iter().any(|word| list.contains(word))
                     && (follows || leads)
             })
         })
