@@ -11,7 +11,8 @@ use baton::base::clock::{BootClock, SharedClock, wall_time};
 use baton::base::process::StallWatch;
 use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
-    Attempt, CampaignReply, CampaignRequest, Candidate, KnownRecord, ReleaseRequest, RoleName, SessionId, Timing, Token,
+    Attempt, CampaignReply, CampaignRequest, Candidate, KnownRecord, RecordVersion, ReleaseRequest, RoleName,
+    SessionId, Timing, Token,
 };
 use baton::role::{RoleContext, RoleHandle, RoleSpec, role};
 use baton::store::LeaseStore;
@@ -154,6 +155,8 @@ impl Crew {
             released: None,
         };
         let begun = Instant::now();
+        // What is known of the role, and since when it has stood still: it has to for a lease.
+        let mut known: Option<(RecordVersion, Instant)> = None;
         loop {
             let reply = store.campaign(&name, request.clone()).await.map(|stamped| stamped.reply);
             match reply {
@@ -163,8 +166,10 @@ impl Crew {
                     return;
                 }
                 Ok(CampaignReply::Guarded { version, .. } | CampaignReply::LookAgain { version, .. }) => {
-                    let (age, remaining) = (Duration::ZERO, Duration::ZERO);
-                    request.knowledge = Some(KnownRecord { version, age, unchanged_for: age, remaining });
+                    let since = known.filter(|(before, _)| *before == version).map_or_else(Instant::now, |(_, at)| at);
+                    known = Some((version, since));
+                    let (age, unchanged_for, remaining) = (Duration::ZERO, since.elapsed(), Duration::ZERO);
+                    request.knowledge = Some(KnownRecord { version, age, unchanged_for, remaining });
                 }
                 // A connection that is only being made.
                 Ok(_) | Err(_) => {}

@@ -25,7 +25,8 @@ pub const PART: Part = Part {
     about: "\
 One sidecar that leads 1,000 roles, as many as it takes, with the default lease of 15 s; 900 of them are measured, each
 renewal against the one before it, as among many roles. First nobody asks, and then 16 streams of `/events` are open, on
-which nothing is to be told. Then, all at once: these streams,
+which no role changes: each is told of each lead again when half of its promise is over, 6,400 times a second in all.
+Then, all at once: these streams,
 256 long polls, each of a role of its own, a scrape of `/metrics` and a `GET /roles` each second, two status pages with
 their stream and their lists every three seconds, one app that asks `/leader` a hundred times a second, and somebody who
 resigns the other 100 roles, twenty a second, so that there is something to tell. Then the same while nobody reads the
@@ -84,7 +85,9 @@ async fn measure(bench: &Bench) -> Findings {
     found.push(span(bench, "with clients, the log unread", &replica, &mut leases, Some(&load)).await);
     let mut findings = Findings::of(found.iter().flat_map(rows).collect());
     let measure = "processor time that 16 streams of `/events` add to that of the renewals";
-    findings.rows.push(Row::new(measure, more, "%").at_most(5.0));
+    let because = "a promise that is told has to be told again before it is over, on each stream for each of 1,000 roles: \
+                   6,400 events a second, of some 1.5 µs each; where few roles are led, there is next to nothing to tell";
+    findings.rows.push(Row::new(measure, more, "%").at_most(5.0).because(because));
     findings
 }
 
