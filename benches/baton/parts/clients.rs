@@ -85,8 +85,8 @@ async fn measure(bench: &Bench) -> Findings {
     found.push(span(bench, "with clients, the log unread", &replica, &mut leases, Some(&load)).await);
     let mut findings = Findings::of(found.iter().flat_map(rows).collect());
     let measure = "processor time that 16 streams of `/events` add to that of the renewals";
-    let because = "a promise that is told has to be told again before it is over, on each stream for each of 1,000 roles: \
-                   6,400 events a second, of some 1.5 µs each; where few roles are led, there is next to nothing to tell";
+    let because = "a promise that is told has to be told again before it is over, on each stream for each of 1,000 \
+                   roles: 6,400 events a second, of some 1.5 µs each; where few roles are led, there is little to tell";
     findings.rows.push(Row::new(measure, more, "%").at_most(5.0).because(because));
     findings
 }

@@ -304,8 +304,9 @@ impl Scripts {
     async fn load(redis: SocketAddr) -> Result<Self, std::io::Error> {
         let mut connection = Redis::connect(redis).await?;
         let mut load = async |parts: [&str; 2]| {
+            let generation = include_str!("../../../src/store/redis/scripts/generation.lua");
             let common = include_str!("../../../src/store/redis/scripts/lock_common.lua");
-            let text = format!("{common}\n{}\n{}\n", parts[0], parts[1]);
+            let text = format!("{generation}\n{common}\n{}\n{}\n", parts[0], parts[1]);
             let reply = connection.command(&["SCRIPT", "LOAD", &text]).await?;
             let text = String::from_utf8_lossy(reply);
             Ok::<_, std::io::Error>(text.lines().nth(1).unwrap_or_default().to_owned())
