@@ -44,6 +44,7 @@ charts: ## write what is generated for the charts: tables, schema, golden files,
 	BATON_CHARTS_WRITE=1 cargo test --test charts
 
 bench: ## the figures and plots of docs/performance.md, on this machine, beside its peers; PART="handover crash" for some parts only
+	.ci/deps
 	cargo bench --features bench --bench baton -- $(PART)
 
 chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
