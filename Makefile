@@ -31,13 +31,15 @@ LINT = $(DEPS) \
 
 deps: ## install what the tests need and this machine lacks
 	.ci/deps
-	@.ci/charts >/dev/null
+	@.ci/python charts >/dev/null
+	@.ci/python schedulers >/dev/null
 
 lint: ## formatting, clippy (warnings are errors), licences and banned crates
 	@.ci/parts $(LINT)
 
 test: ## lint, then every test: units, simulation (2,000 seeds), real Redis, chaos, HTTP, clients, charts, house rules, docs
-	@.ci/parts $(LINT) 'Helm for the charts' '.ci/charts' 'tests' 'cargo test --workspace --no-fail-fast'
+	@.ci/parts $(LINT) 'Helm for the charts' '.ci/python charts' 'schedulers for the recipes' '.ci/python schedulers' \
+		'tests' 'cargo test --workspace --no-fail-fast'
 
 charts: ## write what is generated for the charts: tables, schema, golden files, copies of alerts and dashboards
 	BATON_CHARTS_WRITE=1 cargo test --test charts the_schema_of_config
@@ -60,7 +62,7 @@ chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BAT
 			BATON_CHAOS_WRITE=1 cargo test --test chaos measure_the_table -- --ignored --nocapture'
 
 e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N or BATON_CHAOS_FAULTS=N, BATON_OUTAGE_SECONDS=N, BATON_HANDOVERS=N, BATON_JOBS_KILLS=N)
-	@.ci/parts $(DEPS) 'Helm for the charts' '.ci/charts' \
+	@.ci/parts $(DEPS) 'Helm for the charts' '.ci/python charts' \
 		'the README in a fresh clone' 'tests/e2e/readme.sh' \
 		'alerts and dashboards' '.ci/deps prometheus prometheus-alertmanager; \
 			cargo test --test observability_e2e -- --nocapture --test-threads=1' \

@@ -4,13 +4,12 @@
 
 mod sidecar;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sidecar::{Answer, Sidecar};
+use testkit::programs::{Running, is_installed};
 
 /// Java compiles its client first, which takes a busy machine more than a minute.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -19,53 +18,12 @@ fn client(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clients").join(name)
 }
 
-fn installed(command: &mut Command) -> bool {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
-}
-
 /// Polls until `reached`, with a bound.
 fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !reached() {
         assert!(begun.elapsed() < PATIENCE, "waited too long until {what}");
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A client that runs, and the lines it has printed. Killed when dropped.
-struct Running {
-    child: Child,
-    lines: Arc<Mutex<Vec<String>>>,
-}
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&lines);
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                sink.lock().unwrap().push(line);
-            }
-        });
-        Self { child, lines }
-    }
-
-    fn has_printed(&self, text: &str) -> bool {
-        self.lines.lock().unwrap().iter().any(|line| line == text)
-    }
-
-    fn terminate(&self) {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -96,13 +54,13 @@ fn behaves(mut command: Command, code: i32) {
     wait_until("it works again", || client.has_printed("acting with token 42"));
     client.terminate();
     wait_until("it hands over", || sidecar.posts() == ["drained", "resign", "drained"]);
-    let mut status = None;
+    let mut ended = None;
     wait_until("it has ended", || {
-        status = client.child.try_wait().unwrap();
-        status.is_some()
+        ended = client.ended();
+        ended.is_some()
     });
-    assert_eq!(status.and_then(|s| s.code()), Some(code));
-    let lines = client.lines.lock().unwrap();
+    assert_eq!(ended.flatten(), Some(code));
+    let lines = client.lines();
     let strange = lines.iter().filter(|l| !matches!(l.as_str(), "acting with token 41" | "acting with token 42"));
     assert_eq!(strange.count(), 0, "it worked without a promise that held, or said something else: {lines:?}");
 }
@@ -123,7 +81,7 @@ fn the_shell_client_works_only_under_a_promise() {
 
 #[test]
 fn the_go_client_works_only_under_a_promise() {
-    if !installed(Command::new("go").arg("version")) {
+    if !is_installed(Command::new("go").arg("version")) {
         println!("left out: there is no Go here");
         return;
     }
@@ -150,7 +108,7 @@ fn the_java_client_works_only_under_a_promise() {
 
 #[test]
 fn the_node_client_works_only_under_a_promise() {
-    if !installed(Command::new("node").args(["--eval", "process.exit(typeof fetch === 'function' ? 0 : 1)"])) {
+    if !is_installed(Command::new("node").args(["--eval", "process.exit(typeof fetch === 'function' ? 0 : 1)"])) {
         println!("left out: there is no Node 18 or later here");
         return;
     }

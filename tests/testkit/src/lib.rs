@@ -6,6 +6,7 @@
 //!   clocks
 //! - sidecars and the apps beside them, and whether what they say holds: [`sidecars`]
 //! - charts: [`helm`]
+//! - programs of other people: [`programs`]
 //! - waiting with a bound: [`wait_until`], [`within`], [`sidecars::wait`]
 
 pub mod apiserver;
@@ -14,6 +15,7 @@ pub mod helm;
 pub mod kubernetes;
 pub mod place;
 pub mod ports;
+pub mod programs;
 pub mod proxy;
 pub mod quorum;
 pub mod redis;

@@ -1,4 +1,4 @@
-//! Real Helm (its library, in a Python that `.ci/charts` installs) and the schemas of Kubernetes: see `helm.py`.
+//! Real Helm (its library, in a Python that `.ci/python charts` installs) and the schemas of Kubernetes: see `helm.py`.
 
 pub mod shop;
 
@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::programs::python_with;
 use crate::root;
 
 /// The Python that has it all, installed if it is not there.
@@ -18,17 +19,8 @@ use crate::root;
 /// # Panics
 /// When it cannot be had, saying why.
 fn python() -> &'static Path {
-    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let prepare = || {
-        let script = root().join(".ci/charts");
-        let output = Command::new(&script).stdin(Stdio::null()).output().map_err(|e| format!("{script:?}: {e}"))?;
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        if output.status.success() { Ok(PathBuf::from(said(&output.stdout))) } else { Err(said(&output.stderr)) }
-    };
-    match PYTHON.get_or_init(prepare) {
-        Ok(path) => path,
-        Err(why) => panic!("there is no Helm to test with: {why}"),
-    }
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| python_with("charts"))
 }
 
 /// Does what each request asks, in order, and hands back what came of each: `Err` has Helm's words.

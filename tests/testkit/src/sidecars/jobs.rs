@@ -64,6 +64,11 @@ impl App {
         Self { port: line.trim().parse().expect("a port"), child, dir }
     }
 
+    /// Where it listens, whatever the path.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// What it was asked for, in order.
     pub fn calls(&self) -> Vec<Call> {
         let text = std::fs::read_to_string(self.dir.path().join("journal")).unwrap_or_default();
