@@ -10,7 +10,7 @@ use super::value::{Count, Flag, Form, LABEL, List, Span, Text, Words};
 use crate::base::duration;
 use crate::protocol::jobs::{BackoffPolicy, CatchUp, Concurrency, HistoryLimits, JobName, JobPolicy, OnInterrupt};
 use crate::protocol::{RoleName, Timing};
-use crate::schedule::{Schedule, ScheduleError};
+use crate::schedule::{Schedule, ScheduleError, offset_of};
 
 /// One of `jobs:`
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,7 @@ const JOBS_MAX: usize = 10_000;
 const SECONDS: Count = Count(1, 365 * 24 * 3_600);
 const KEPT: Count = Count(0, 1_000);
 const BACKOFF_LONGEST: Duration = Duration::from_secs(24 * 3_600);
+const JITTER_LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) const JOBS: Key<List<Group>> = key(
     "jobs",
@@ -50,6 +51,12 @@ pub(super) const SCHEDULE: Key<Text> = required(
 );
 const TIME_ZONE: Key<Or<Text>> =
     key("timeZone", Or(Text::ANY, "UTC"), "The zone whose clocks the schedule is about, such as Europe/Berlin.");
+const JITTER: Key<Span> = key(
+    "jitter",
+    Span::between(Duration::from_secs(1), JITTER_LONGEST),
+    "Each slot is later by an offset of up to this, always the same for the job's name; less than the shortest time \
+     between two slots. Default: none.",
+);
 const CONCURRENCY_POLICY: Key<Or<Words<Concurrency>>> = key(
     "concurrencyPolicy",
     Or(
@@ -96,6 +103,7 @@ const JOB: Section = Section::new(
         &ROLE,
         &SCHEDULE,
         &TIME_ZONE,
+        &JITTER,
         &CONCURRENCY_POLICY,
         &STARTING_DEADLINE,
         &CATCH_UP,
@@ -147,7 +155,7 @@ pub(super) fn read<'a>(
 
 fn read_one(s: &Reader<'_>, name: Option<JobName>, role: Option<(RoleName, Timing)>) -> Option<JobConfig> {
     let (role, timing) = role.unzip();
-    let schedule = schedule(s);
+    let schedule = schedule(s).map(|schedule| moved(s, name.as_ref(), schedule));
     let policy = policy(s, timing.as_ref());
     let run = s.given(&RUN).and_then(|run| runs::read(&run, timing.as_ref()));
     Some(JobConfig { name: name?, role: role?, schedule: Arc::new(schedule?), policy, run: run? })
@@ -183,6 +191,18 @@ fn schedule(s: &Reader<'_>) -> Option<Schedule> {
         Err(error) => place.problem(format!("{} {error}", place.shown())),
     }
     None
+}
+
+/// `jitter:`, which moves the slots, and never one of them up to the next.
+fn moved(s: &Reader<'_>, name: Option<&JobName>, schedule: Schedule) -> Schedule {
+    let (Some(jitter), Some(name)) = (s.given(&JITTER), name) else { return schedule };
+    let interval = schedule.interval_min();
+    if jitter >= interval {
+        s.at(&JITTER).problem(format!(
+            "is {jitter:?}; it must be less than {interval:?}, the shortest time between two slots of the schedule"
+        ));
+    }
+    schedule.later_by(offset_of(name.as_str(), jitter))
 }
 
 fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {

@@ -2,12 +2,14 @@
 //!
 //! * [`fields`] reads the fields of an expression strictly; the library searches their calendar.
 //! * [`local`] carries local times through the changes of a zone's clocks.
+//! * [`offset_of`] tells how far a job's slots are moved that has a jitter.
 //! * [`zone`] finds zones, on any image.
 //!
 //! A schedule keeps no state and reads no clock: every replica computes the same slots from the same text, and a slot
 //! is the same after any restart.
 
 mod fields;
+mod jitter;
 mod local;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ use jiff::tz::TimeZone;
 
 use crate::base::duration;
 use crate::protocol::jobs::{Timetable, Wall};
+pub use jitter::offset_of;
 use local::Local;
 
 /// The expressions that a name stands for, as Kubernetes reads them.
@@ -36,12 +39,15 @@ const MACROS: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 const EVERY: &str = "@every";
+const DAY_S: u64 = 24 * 3_600;
 const ZONE_PREFIXES: [&str; 2] = ["TZ=", "CRON_TZ="];
 
 /// When a job is due. Two are equal when they have the same slots by the same words.
 pub struct Schedule {
     name: String,
     slots: Slots,
+    /// How much later than these the slots are.
+    offset: Duration,
 }
 
 enum Slots {
@@ -142,7 +148,8 @@ impl Schedule {
             return Err(ScheduleError::IntervalTooFine);
         }
         let name = format!("{EVERY} {}s", interval.as_secs());
-        Ok(Self { name, slots: Slots::Every(interval.as_secs().saturating_mul(1_000)) })
+        let slots = Slots::Every(interval.as_secs().saturating_mul(1_000));
+        Ok(Self { name, slots, offset: Duration::ZERO })
     }
 
     fn cron(expression: &str, zone: TimeZone) -> Result<Self, ScheduleError> {
@@ -156,24 +163,35 @@ impl Schedule {
         let name = format!("{} {}", fields.join(" "), zone.iana_name().unwrap_or("UTC"));
         let hours = cron.pattern.hours.values().len();
         let by_clock = fields[fields::HOURS].starts_with('*') || hours == 24;
-        Ok(Self { name, slots: Slots::Cron(Box::new(Local { cron, zone, by_clock })) })
+        let slots = Slots::Cron(Box::new(Local { cron, zone, by_clock }));
+        Ok(Self { name, slots, offset: Duration::ZERO })
     }
 
-    /// No two slots are nearer to each other than this. Of a cron expression this is a minute at the most: what its
-    /// hours and days keep apart is not looked at.
+    /// The same with every slot so much later, in whole seconds. Its name tells, for its slots are others.
+    #[must_use]
+    pub fn later_by(mut self, offset: Duration) -> Self {
+        self.offset = Duration::from_secs(offset.as_secs());
+        if !self.offset.is_zero() {
+            self.name = format!("{} +{}s", self.name, self.offset.as_secs());
+        }
+        self
+    }
+
+    /// No two slots are nearer to each other than this. Of a cron expression this is a day at the most: what its days
+    /// keep apart is not looked at, nor what a change of clocks does.
     pub fn interval_min(&self) -> Duration {
         let pattern = match &self.slots {
             Slots::Every(interval_ms) => return Duration::from_millis(*interval_ms),
             Slots::Cron(local) => &local.cron.pattern,
         };
-        let ends = |values: &[u16]| (values.first().copied().unwrap_or(0), values.last().copied().unwrap_or(0));
-        let (seconds, minutes) = (pattern.seconds.values(), pattern.minutes.values());
-        let in_a_row = ends(&minutes) == (0, 59) || minutes.windows(2).any(|pair| pair[1] - pair[0] == 1);
-        let (first, last) = ends(&seconds);
-        // From the last second of one minute to the first of the next.
-        let across = in_a_row.then_some(60 + first - last);
-        let nearest = seconds.windows(2).map(|pair| pair[1] - pair[0]).chain(across).min();
-        Duration::from_secs(nearest.unwrap_or(60).into())
+        let (hours, minutes, seconds) = (pattern.hours.values(), pattern.minutes.values(), pattern.seconds.values());
+        let minutes = hours.iter().flat_map(|hour| minutes.iter().map(move |minute| u64::from(hour * 60 + minute)));
+        let times: Vec<u64> =
+            minutes.flat_map(|minute| seconds.iter().map(move |second| minute * 60 + u64::from(*second))).collect();
+        // From the last time of one day to the first of the next.
+        let across = times.first().zip(times.last()).map(|(first, last)| DAY_S + first - last);
+        let nearest = times.windows(2).map(|pair| pair[1] - pair[0]).chain(across).min();
+        Duration::from_secs(nearest.unwrap_or(DAY_S))
     }
 
     /// The interval of an `@every`; none for a cron expression, whose slots come as they come.
@@ -207,8 +225,9 @@ fn has_a_day(cron: &Cron) -> bool {
     civil::date(2001, 1, 1).series(jiff::Span::new().days(1)).take_while(|date| date.year() <= 2028).any(fits)
 }
 
-impl Timetable for Schedule {
-    fn next_after(&self, after: Wall) -> Option<Wall> {
+impl Schedule {
+    /// The first slot after this moment, before it is moved.
+    fn next_unmoved(&self, after: Wall) -> Option<Wall> {
         match &self.slots {
             Slots::Every(interval_ms) => {
                 let number = after.as_millis() / interval_ms + 1;
@@ -219,6 +238,12 @@ impl Timetable for Schedule {
                 u64::try_from(slot).ok()?.checked_mul(1_000).map(Wall::from_millis)
             }
         }
+    }
+}
+
+impl Timetable for Schedule {
+    fn next_after(&self, after: Wall) -> Option<Wall> {
+        Some(self.next_unmoved(after.minus(self.offset))?.plus(self.offset))
     }
 
     fn name(&self) -> String {

@@ -429,7 +429,10 @@ fn the_shortest_time_between_two_slots_is_told() {
     for (expression, seconds) in [
         ("@every 7s", 7),
         ("@every 1h", 3_600),
-        ("@daily", 60),
+        ("@daily", 86_400),
+        ("0 2,14 * * *", 43_200),
+        ("0 1,23 * * *", 7_200),
+        ("30 2 * * 1", 86_400),
         ("* * * * *", 60),
         ("30 * * * * *", 60),
         ("* * * * * *", 1),
@@ -444,4 +447,23 @@ fn the_shortest_time_between_two_slots_is_told() {
         let schedule = parse(expression, "UTC");
         assert_eq!(schedule.interval_min(), Duration::from_secs(seconds), "{expression}");
     }
+}
+
+#[test]
+fn a_schedule_that_is_moved_has_all_of_its_slots_so_much_later() {
+    for (expression, zone) in [("@every 90s", "UTC"), ("0 2 * * *", "Europe/Berlin"), ("*/7 * * * * *", "UTC")] {
+        let (plain, moved) = (parse(expression, zone), parse(expression, zone).later_by(Duration::from_secs(17)));
+        assert_eq!(moved.name(), format!("{} +17s", plain.name()));
+        assert_ne!(moved, plain);
+        // Across a change of clocks.
+        let mut at = Wall::from_millis(1_774_700_000_000);
+        for _ in 0..200 {
+            let next = moved.next_after(at).unwrap();
+            assert_eq!(plain.next_after(at.minus(Duration::from_secs(17))), Some(next.minus(Duration::from_secs(17))));
+            assert!(next > at, "{expression}");
+            at = next;
+        }
+        assert_eq!(moved.interval_min(), plain.interval_min());
+    }
+    assert_eq!(parse("@daily", "UTC").later_by(Duration::ZERO), parse("@daily", "UTC"));
 }

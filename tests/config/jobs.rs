@@ -118,6 +118,24 @@ run:
 }
 
 #[test]
+fn a_jitter_moves_a_job_by_its_name_and_never_up_to_its_next_slot() {
+    let schedule =
+        |name: &str, more: &str| job(&HTTP.replace("name: nightly", &format!("name: {name}\n{more}"))).schedule;
+    assert_eq!(schedule("nightly", "jitter: 30m").name(), "0 0 2 * * * UTC +752s");
+    assert_eq!(schedule("nightly", "jitter: 30m"), schedule("nightly", "suspend: true\njitter: 30m"));
+    assert_ne!(schedule("nightly", "jitter: 30m").name(), schedule("other", "jitter: 30m").name());
+    for (expression, most, over) in
+        [("@every 10s", "9s", "10s"), ("'*/5 * * * *'", "4m", "5m"), ("0 1,4 * * *", "2h", "3h")]
+    {
+        let with =
+            |jitter: &str| HTTP.replace("0 2 * * *", &format!("'{}'\njitter: {jitter}", expression.trim_matches('\'')));
+        assert!(check(&file(&with(most))).unwrap().warnings.is_empty());
+        let told = problems(&file(&with(over)), &[]);
+        assert!(told.len() == 1 && (told[0].0, told[0].1.as_str()) == (10, "jobs[0].jitter"), "{told:?}");
+    }
+}
+
+#[test]
 fn a_programs_grace_fits_its_roles_timing() {
     let grace = |role: &str| {
         let text = file(EXEC).replace("- name: scheduler", role);
@@ -204,6 +222,9 @@ fn jobs_that_cannot_be_are_told() {
                 "one of `Allow`, `Forbid`, `Replace`",
             ),
             (name, "name: a\ncatchUp: some", 9, ".catchUp", "one of `none`, `latest`, `all`"),
+            (name, "name: a\njitter: 30", 9, ".jitter", "has no unit"),
+            (name, "name: a\njitter: 500ms", 9, ".jitter", "must be between 1s and 24h"),
+            (name, "name: a\njitter: 24h", 9, ".jitter", "less than 86400s, the shortest time between two slots"),
             (name, "name: a\nonInterrupt: stop", 9, ".onInterrupt", "one of `retry`, `fail`"),
             (name, "name: a\nsuspend: 'yes'", 9, ".suspend", "`yes` is neither true nor false"),
             (name, "name: a\nstartingDeadlineSeconds: 0", 9, ".startingDeadlineSeconds", "from 1 to 31536000"),

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::redis::RedisServer;
-use testkit::sidecars::jobs::{Account, App, Job, audit, audit_calls, job, json, leader, runs};
+use testkit::sidecars::jobs::{Account, App, Job, audit, audit_calls, job, json, leader, runs, seconds};
 use testkit::sidecars::replica::{LEASE_KEY, Lease, ROLE, Replica, Settings};
 use testkit::sidecars::wait::{last_for, until, until_some};
 
@@ -148,6 +148,37 @@ fn a_reload_adds_changes_and_removes_jobs() {
     // What it was running is ended first.
     until("its series are gone, too", || replica.metric("baton_job_active_runs", &[("job_name", "kept")]).is_none());
     assert_eq!(json(&replica.ask("GET /leader", ""))["token"], term, "the role was left alone");
+}
+
+/// Three jobs with one schedule, and a leader that is killed.
+#[test]
+fn jobs_with_a_jitter_start_apart_and_at_the_same_moments_under_every_leader() {
+    const PERIOD_S: u64 = 4;
+    let redis = RedisServer::start();
+    let entry = |name: &str| {
+        format!(
+            "  - {{ name: {name}, schedule: '@every {PERIOD_S}s', jitter: 3s, successfulJobsHistoryLimit: 100, run: {{ \
+             exec: {{ command: ['true'] }} }} }}\n"
+        )
+    };
+    let names = ["reports", "sweep", "totals"];
+    let mut replicas = start(2, &redis, &format!("jobs:\n{}", names.map(entry).concat()));
+    let done = |replica: &Replica, name: &str, by: &str| {
+        runs(replica, name).iter().filter(|run| run["attempts"][0]["identity"] == by).count()
+    };
+    let first = until_some("somebody leads", || leader(&replicas));
+    let identity = |number: usize| replicas[number].settings.identity.clone();
+    let (one, other) = (identity(first), identity(1 - first));
+    until("each has run", || names.iter().all(|name| done(&replicas[first], name, &one) >= 1));
+    replicas[first].kill();
+    until("each has run under the other", || names.iter().all(|name| done(&replicas[1 - first], name, &other) >= 1));
+    let offsets = names.map(|name| {
+        let runs = runs(&replicas[1 - first], name);
+        let offsets: Vec<u64> = runs.iter().map(|run| seconds(&run["scheduled"]) % PERIOD_S).collect();
+        assert!(offsets.windows(2).all(|pair| pair[0] == pair[1]), "{name} moves: {runs:?}");
+        offsets[0]
+    });
+    assert!(offsets.iter().any(|offset| *offset != offsets[0]), "all at once: {offsets:?}");
 }
 
 /// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.

@@ -1,0 +1,37 @@
+//! A schedule that is moved by a few seconds, so that jobs with the same one do not all start at once.
+
+use std::time::Duration;
+
+use crate::protocol::Random;
+
+/// How far a job's slots are moved: whole seconds from zero to `within`, always the same for a name, on every replica
+/// and in every release, and spread evenly over many names.
+pub fn offset_of(name: &str, within: Duration) -> Duration {
+    // FNV-1a, 64 bits (Fowler, Noll and Vo, 1991); what spreads similar names is the roll that begins with it.
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let rolled = Random::new(hash).between(Duration::ZERO, within + Duration::from_secs(1));
+    Duration::from_secs(rolled.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_offset_for_ever() {
+        let offset = |name| offset_of(name, Duration::from_secs(30)).as_secs();
+        assert_eq!([offset("nightly-report"), offset("sweep"), offset("a")], [8, 7, 14]);
+    }
+
+    #[test]
+    fn names_are_spread_over_the_whole_jitter() {
+        let mut counts = [0_u32; 31];
+        for number in 0..31_000 {
+            let offset = offset_of(&format!("job-{number}"), Duration::from_secs(30)).as_secs();
+            counts[usize::try_from(offset).unwrap()] += 1;
+        }
+        assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+    }
+}
