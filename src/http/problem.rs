@@ -87,6 +87,10 @@ problems! {
     UnknownRun = "unknown-run", NOT_FOUND, "unknown run";
     /// The attempt does not go on, or not on this replica.
     RunOver = "run-over", GONE, "the attempt does not go on here";
+    /// The run has ended, so that it cannot be cancelled.
+    RunEnded = "run-ended", CONFLICT, "the run has ended";
+    /// Only what has failed can be retried.
+    RunNotFailed = "run-not-failed", CONFLICT, "the run has not failed";
     /// As many runs as may have been asked for and have not begun.
     TooManyRuns = "too-many-runs", TOO_MANY_REQUESTS, "enough runs were asked for";
     JobsDisabled = "jobs-disabled", NOT_IMPLEMENTED, "there are no jobs here";

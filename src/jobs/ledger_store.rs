@@ -18,8 +18,8 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
-    Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, RunAttempt, RunFailure, Slot, Stored, Suspension,
-    Wall, WriteReply, WriteRequest,
+    Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, RunAttempt, RunFailure, RunOrder, RunWish, Slot,
+    Stored, Suspension, Wall, WriteReply, WriteRequest,
 };
 use crate::store::{JobNews, LedgerStore, StoreError, timed};
 use crate::telemetry::{StoreCommand, Telemetry};
@@ -162,6 +162,19 @@ struct RunShape {
     ended: Option<Wall>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     attempts: Vec<RunAttempt>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    spent: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<RunOrder>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RunOrder")]
+struct OrderShape {
+    at: Wall,
+    what: RunWish,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    done: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -221,8 +234,8 @@ macro_rules! stored {
 
 stored! {
     Ledger as LedgerShape, Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape,
-    RunAttempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text, RunFailure as Text,
-    GapReason as Text,
+    RunOrder as OrderShape, RunAttempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text,
+    RunFailure as Text, GapReason as Text, RunWish as Text,
 }
 
 /// Milliseconds since the Unix epoch.
@@ -278,6 +291,11 @@ impl Why {
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RunFailure, D::Error> {
         <Self as Deserialize>::deserialize(deserializer).map(|Self { why }| why)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
@@ -352,18 +370,23 @@ mod tests {
             Phase::Failed(RunFailure::DeadlineExceeded),
             Phase::Failed(RunFailure::Interrupted),
             Phase::Failed(RunFailure::Replaced),
+            Phase::Failed(RunFailure::Cancelled),
         ];
         let mut ledger = Ledger::new("0 2 * * *|UTC".to_owned(), true, at(500));
         for (n, phase) in (1..).zip(phases) {
             let attempts = endings.iter().zip(1..).map(|(ending, number)| attempt(number, Some(*ending)));
-            let run =
-                Run { phase, began: Some(at(n)), ended: None, attempts: attempts.chain([attempt(5, None)]).collect() };
+            let attempts = attempts.chain([attempt(5, None)]).collect();
+            let run = Run { phase, began: Some(at(n)), ended: None, attempts, spent: 0, order: None };
             ledger.runs.insert(Slot::Scheduled(at(n * 1_000)), run);
         }
         ledger.runs.insert(
             Slot::Manual(at(1_234)),
-            Run { phase: Phase::Asked, began: None, ended: Some(at(7)), attempts: Vec::new() },
+            Run { phase: Phase::Asked, began: None, ended: Some(at(7)), attempts: Vec::new(), spent: 0, order: None },
         );
+        for (slot, what, done) in [(4_000, RunWish::Cancel, true), (5_000, RunWish::Retry, false)] {
+            let run = ledger.runs.get_mut(&Slot::Scheduled(at(slot))).unwrap();
+            (run.spent, run.order) = (4, Some(RunOrder { at: at(9), what, done }));
+        }
         let reasons = [GapReason::Missed, GapReason::Concurrency, GapReason::Suspended];
         ledger.gaps.extend(reasons.map(|reason| Gap { reason, first: at(1), last: at(2), count: 3 }));
         ledger.suspension.order = Some((false, at(77)));
@@ -400,9 +423,10 @@ mod tests {
     fn the_words_that_are_stored_do_not_change() {
         let stored = |words: serde_json::Result<String>| words.unwrap().replace(['[', ']', '"'], "");
         assert_eq!(stored(serde_json::to_string(&Ending::ALL)), "succeeded,failed,interrupted,cancelled");
-        let failures = "backoff_limit_exceeded,deadline_exceeded,interrupted,replaced";
+        let failures = "backoff_limit_exceeded,deadline_exceeded,interrupted,replaced,cancelled";
         assert_eq!(stored(serde_json::to_string(&RunFailure::ALL)), failures);
         assert_eq!(stored(serde_json::to_string(&GapReason::ALL)), "missed,skipped,suspended");
+        assert_eq!(stored(serde_json::to_string(&RunWish::ALL)), "cancel,retry");
     }
 
     #[test]

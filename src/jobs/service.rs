@@ -15,7 +15,9 @@ use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, wall_now};
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
 use crate::config::{JobConfig, RoleConfig};
-use crate::protocol::jobs::{self, JobName, Ledger, RunId, Slot, Timetable, Wall, WriteReply, WriteRequest};
+use crate::protocol::jobs::{
+    self, JobName, Ledger, RunId, RunRefusal, RunWish, Slot, Timetable, Wall, WriteReply, WriteRequest,
+};
 use crate::role::{RoleHandle, Roles};
 use crate::store::{JobNews, LedgerStore};
 use crate::telemetry::Telemetry;
@@ -41,6 +43,12 @@ pub enum JobError {
         "{run} has no such attempt that goes on on this replica: it ended, was cut off, or another replica made it"
     )]
     NotRunning { run: RunId },
+    /// It has ended, as the phase tells, and cannot be cancelled any more.
+    #[error("{run} has ended: it {phase}")]
+    RunEnded { run: RunId, phase: &'static str },
+    /// Only what has failed can be retried.
+    #[error("{run} has not failed, so it cannot be retried: it is {phase}; ask for a run of its own instead")]
+    NotFailed { run: RunId, phase: &'static str },
     /// So many runs were asked for that have not begun.
     #[error("{job} has {most} runs that were asked for and have not begun, as many as may be", most = jobs::ASKED_MAX)]
     TooManyAsked { job: JobName },
@@ -226,14 +234,35 @@ impl JobService {
         .await
     }
 
+    /// Cancels or retries a run, whoever leads.
+    ///
+    /// # Errors
+    /// [`JobError`]
+    pub async fn order_run(&self, name: &str, id: &str, what: RunWish) -> Result<RunId, JobError> {
+        let job = self.known(name, |entry| entry.config.clone())?;
+        let run = run_of(&job.name, id)?;
+        self.wish(&job, |ledger, now| {
+            let refused = match what {
+                RunWish::Cancel => ledger.cancel(run.slot, now),
+                RunWish::Retry => ledger.retry(run.slot, now),
+            };
+            refused.map_err(|refusal| match refusal {
+                RunRefusal::Unknown => unknown_run(&job.name, id),
+                RunRefusal::Over(phase) => JobError::RunEnded { run: run.clone(), phase: phase.as_str() },
+                RunRefusal::NotFailed(phase) => JobError::NotFailed { run: run.clone(), phase: phase.as_str() },
+            })
+        })
+        .await?;
+        Ok(run)
+    }
+
     /// Passes the app's word on to an attempt that goes on on this replica.
     ///
     /// # Errors
     /// [`JobError::UnknownJob`], [`JobError::UnknownRun`], [`JobError::NotRunning`]
     pub async fn order(&self, name: &str, id: &str, attempt: Option<u32>, order: Order) -> Result<(), JobError> {
         let (job, commands) = self.known(name, |entry| (entry.config.name.clone(), entry.commands.clone()))?;
-        let unknown = || JobError::UnknownRun { job: job.clone(), id: id.chars().take(80).collect() };
-        let run = RunId::of(&job, id).ok_or_else(unknown)?;
+        let run = run_of(&job, id)?;
         let (done, answer) = oneshot::channel();
         // A task that is gone runs nothing.
         let _ = commands.send(Command::Order { slot: run.slot, attempt, order, done }).await;
@@ -270,6 +299,14 @@ impl JobService {
         }
         Err(JobError::Busy { job: job.name.clone() })
     }
+}
+
+fn unknown_run(job: &JobName, id: &str) -> JobError {
+    JobError::UnknownRun { job: job.clone(), id: id.chars().take(80).collect() }
+}
+
+fn run_of(job: &JobName, id: &str) -> Result<RunId, JobError> {
+    RunId::of(job, id).ok_or_else(|| unknown_run(job, id))
 }
 
 /// What a task needs to know of a job; none when its role is not run, which the configuration does not let through.

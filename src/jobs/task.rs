@@ -316,6 +316,7 @@ impl Task {
         let reason = match why {
             RunFailure::DeadlineExceeded => CancelReason::Deadline,
             RunFailure::Replaced => CancelReason::Replaced,
+            RunFailure::Cancelled => CancelReason::Asked,
             // A later leader has the job, or its runs are over: they end as those of a job that is gone.
             RunFailure::Interrupted | RunFailure::BackoffLimitExceeded => CancelReason::Removed,
         };

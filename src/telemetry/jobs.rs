@@ -88,7 +88,7 @@ impl JobFamilies {
                 "baton_job_runs_total",
                 outcome,
                 "Runs that ended, by outcome: succeeded, backoff_limit_exceeded (its last attempt failed), \
-                 deadline_exceeded, interrupted, replaced.",
+                 deadline_exceeded, interrupted, replaced, cancelled.",
             ),
             slots: build.counters(
                 "baton_job_slots_total",
@@ -281,7 +281,7 @@ mod tests {
     fn every_series_of_a_job_is_there_at_zero_and_gone_with_it() {
         let (telemetry, job) = telemetry();
         let found = lines(&telemetry);
-        assert_eq!(found.iter().filter(|line| line.contains("_total{")).count(), 4 + 5 + 5 + 1, "{found:?}");
+        assert_eq!(found.iter().filter(|line| line.contains("_total{")).count(), 4 + 6 + 5 + 1, "{found:?}");
         assert!(found.iter().all(|line| line.ends_with(" 0")), "{found:?}");
         telemetry.remove_job(&job);
         assert_eq!(lines(&telemetry), Vec::<String>::new());

@@ -7,6 +7,7 @@ mod dapr;
 mod docs;
 mod events;
 mod fuzz;
+mod job_runs;
 mod jobs;
 mod limits;
 mod locks;

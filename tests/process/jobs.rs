@@ -181,6 +181,43 @@ fn jobs_with_a_jitter_start_apart_and_at_the_same_moments_under_every_leader() {
     assert!(offsets.iter().any(|offset| *offset != offsets[0]), "all at once: {offsets:?}");
 }
 
+/// A program that ends by nothing but a signal, cancelled and retried through a replica that does not lead.
+#[test]
+fn a_run_is_cancelled_and_retried_through_any_replica() {
+    let redis = RedisServer::start();
+    let dir = TempDir::new().expect("a temporary directory");
+    let script = format!("cd {}; echo $$$$ >pid; while :; do sleep 0.02; done", dir.path().display());
+    let section = format!(
+        "jobs:\n  - {{ name: endless, schedule: '@yearly', run: {{ exec: {{ command: [sh, -c, \"{script}\"], \
+         terminationGracePeriod: 200ms }} }} }}\n"
+    );
+    let replicas = start(2, &redis, &section);
+    let leading = until_some("somebody leads", || leader(&replicas));
+    let other = &replicas[1 - leading];
+    let asked = other.ask("POST /jobs/endless/run", "");
+    let id = json(&asked)["run"].as_str().expect("a run").to_owned();
+    let pid = || std::fs::read_to_string(dir.path().join("pid")).ok()?.strip_suffix('\n')?.parse().ok();
+    let first = until_some("the program runs", || Pid::from_raw(pid()?));
+    let order = |verb: &str| other.ask(&format!("POST /jobs/endless/runs/{id}/{verb}"), "").status;
+    let is = |phase: &str| runs(other, "endless").first().is_some_and(|run| run["phase"] == phase);
+    assert_eq!((order("retry"), order("cancel")), (409, 202));
+    until("the run has failed", || is("failed"));
+    assert!(!is_alive(first), "its program goes on");
+    let run = runs(other, "endless").remove(0);
+    assert_eq!((&run["reason"], &run["attempts"][0]["outcome"]), (&"cancelled".into(), &"cancelled".into()), "{run}");
+    assert_eq!(order("retry"), 202);
+    let second = until_some("the program runs again", || Pid::from_raw(pid()?).filter(|pid| *pid != first));
+    // The leader is gone before it can hear of the cancel: its successor ends the run.
+    replicas[leading].signal(Signal::STOP);
+    assert_eq!(order("cancel"), 202);
+    until("the successor has ended the run", || is("failed"));
+    let run = runs(other, "endless").remove(0);
+    let outcomes: Vec<&Value> = run["attempts"].as_array().expect("attempts").iter().map(|a| &a["outcome"]).collect();
+    assert_eq!((&run["reason"], outcomes), (&"cancelled".into(), vec!["cancelled", "interrupted"]), "{run}");
+    replicas[leading].signal(Signal::CONT);
+    until("the first has noticed", || !is_alive(second));
+}
+
 /// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.
 fn with_program(roles: &str, grace: &str, script: &str, dir: &TempDir) -> (RedisServer, Replica, Pid) {
     with_program_and(roles, grace, script, "", dir)

@@ -38,14 +38,16 @@ fn no_mix_of_faults_breaks_a_promise_of_jobs() {
         verdicts.iter().filter(|(_, verdict)| verdict.first.is_some()).map(|(seed, _)| *seed).collect();
     let sum = |what: fn(&Verdict) -> u64| verdicts.iter().map(|(_, verdict)| what(verdict)).sum::<u64>();
     println!(
-        "{count} runs: {} terms, {} attempts, {} interrupted; {} runs ended, {} slots passed; {} wishes, {} stale \
-         leaders, {} losses made good",
+        "{count} runs: {} terms, {} attempts, {} interrupted; {} runs ended, {} slots passed; {} wishes, {} runs \
+         cancelled, {} retries; {} stale leaders, {} losses made good",
         sum(|v| v.terms),
         sum(|v| v.starts),
         sum(|v| v.interrupted),
         sum(|v| v.ended),
         sum(|v| v.passed),
         sum(|v| v.wishes),
+        sum(|v| v.cancelled),
+        sum(|v| v.retried),
         sum(|v| v.superseded),
         sum(|v| v.restored),
     );
@@ -54,7 +56,8 @@ fn no_mix_of_faults_breaks_a_promise_of_jobs() {
     }
     let often: [fn(&Verdict) -> u64; 4] = [|v| v.starts, |v| v.ended, |v| v.passed, |v| v.wishes];
     assert!(often.into_iter().all(|what| sum(what) > 5 * count), "runs in which little happens show little");
-    let sometimes: [fn(&Verdict) -> u64; 3] = [|v| v.interrupted, |v| v.superseded, |v| v.restored];
+    let sometimes: [fn(&Verdict) -> u64; 5] =
+        [|v| v.interrupted, |v| v.superseded, |v| v.restored, |v| v.cancelled, |v| v.retried];
     assert!(sometimes.into_iter().all(|what| sum(what) > count / 4), "runs without trouble show little");
 }
 
@@ -73,6 +76,7 @@ fn each_rule_of_jobs_switched_off_is_missed() {
     assert!(broken(Rules { restore: false, ..Rules::ALL }, "claimed twice") > 0, "losses are not made good");
     assert!(broken(Rules { counted: false, ..Rules::ALL }, "claimed twice") > 0, "interrupted attempts do not count");
     assert!(broken(Rules { room: false, ..Rules::ALL }, "when its time was over") > 0, "started without time left");
+    assert!(broken(Rules { orders: false, ..Rules::ALL }, "is not heeded") > 0, "orders of others are not taken in");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use super::run::Order;
 use super::service::JobService;
 use crate::http::{Ask, Problem, ProblemKind, Response, Routes, no_content};
+use crate::protocol::jobs::RunWish;
 
 /// How many jobs are written before others get their turn: renewals are made on the same thread.
 const AT_ONCE: usize = 8;
@@ -36,6 +37,8 @@ pub fn routes(service: Result<Arc<JobService>, &'static str>) -> Routes<JobCalls
         .post_json("/jobs/{name}/suspend", |context, ask| suspend(context, ask, true))
         .post_json("/jobs/{name}/resume", |context, ask| suspend(context, ask, false))
         .get("/jobs/{name}/runs", runs)
+        .post_json("/jobs/{name}/runs/{id}/cancel", |context, ask| order_run(context, ask, RunWish::Cancel))
+        .post_json("/jobs/{name}/runs/{id}/retry", |context, ask| order_run(context, ask, RunWish::Retry))
         .post_json("/jobs/{name}/runs/{id}/complete", complete)
         .post_json("/jobs/{name}/runs/{id}/heartbeat", heartbeat)
 }
@@ -79,6 +82,14 @@ async fn runs(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let page = requests::page(&ask.query)?;
     let view = service.view(&requests::segment(ask.segment("name"))?).await.map_err(responses::refused)?;
     Ok(responses::runs(&view, &page))
+}
+
+async fn order_run(context: Arc<JobCalls>, ask: Ask, what: RunWish) -> Result<Response, Problem> {
+    let service = context.service()?;
+    requests::no_body(&ask.body)?;
+    let (name, id) = (requests::segment(ask.segment("name"))?, requests::segment(ask.segment("id"))?);
+    let run = service.order_run(&name, &id, what).await.map_err(responses::refused)?;
+    Ok(responses::asked(&run))
 }
 
 async fn complete(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::service::{JobError, JobView};
 use super::requests::Page;
 use crate::http::{Content, Problem, ProblemKind, Response, answer, json};
-use crate::protocol::jobs::{Concurrency, Gap, Phase, Run, RunAttempt, RunId, Slot, Timetable, Wall};
+use crate::protocol::jobs::{Concurrency, Gap, Phase, Run, RunAttempt, RunId, RunWish, Slot, Timetable, Wall};
 
 /// How soon to ask again when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -44,6 +44,7 @@ struct RunShape {
     phase: &'static str,
     reason: Option<&'static str>,
     next_attempt: Option<Timestamp>,
+    ordered: Option<&'static str>,
     started: Option<Timestamp>,
     ended: Option<Timestamp>,
     attempts: Vec<AttemptShape>,
@@ -109,6 +110,7 @@ impl RunShape {
             phase: run.phase.as_str(),
             reason,
             next_attempt,
+            ordered: run.wish().map(RunWish::as_str),
             started: run.began.and_then(time),
             ended: run.ended.and_then(time),
             attempts: run.attempts.iter().map(AttemptShape::new).collect(),
@@ -187,7 +189,7 @@ pub(super) fn runs(view: &JobView, page: &Page) -> Response {
     json(StatusCode::OK, &RunsShape { runs, next })
 }
 
-/// 202: a run will begin.
+/// 202: a run will begin, or end.
 pub(super) fn asked(run: &RunId) -> Response {
     let mut response = json(StatusCode::ACCEPTED, &AskedShape { run: run.to_string() });
     // Names of jobs are fit for headers.
@@ -203,6 +205,8 @@ pub(super) fn refused(error: JobError) -> Problem {
     match error {
         JobError::UnknownJob { known, .. } => Problem::new(ProblemKind::UnknownJob, detail).with_known(known),
         JobError::UnknownRun { .. } => Problem::new(ProblemKind::UnknownRun, detail),
+        JobError::RunEnded { .. } => Problem::new(ProblemKind::RunEnded, detail),
+        JobError::NotFailed { .. } => Problem::new(ProblemKind::RunNotFailed, detail),
         JobError::NotRunning { .. } => Problem::new(ProblemKind::RunOver, detail),
         JobError::TooManyAsked { .. } => Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER),
         JobError::Ledger(_) | JobError::Busy { .. } => {

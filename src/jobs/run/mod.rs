@@ -61,6 +61,8 @@ pub enum CancelReason {
     Replaced,
     /// The run has taken as long as it may (`activeDeadlineSeconds`).
     Deadline,
+    /// Somebody asked for its end.
+    Asked,
     /// The job is gone from the configuration.
     Removed,
 }
@@ -70,6 +72,7 @@ impl fmt::Display for CancelReason {
         f.write_str(match self {
             Self::Replaced => "a later run takes its place",
             Self::Deadline => "the run has taken as long as it may",
+            Self::Asked => "somebody cancelled the run",
             Self::Removed => "the job is gone from the configuration",
         })
     }

@@ -70,6 +70,52 @@ pub struct Run {
     pub ended: Option<Wall>,
     /// Its last attempts, oldest first.
     pub attempts: Vec<RunAttempt>,
+    /// How many attempts it had when it was last retried: `backoffLimit` counts those after them.
+    pub spent: u32,
+    /// What somebody last asked for, whoever leads.
+    pub order: Option<RunOrder>,
+}
+
+/// What somebody asked of a run. Ordered by its moment, and of two that are the same the one that is done is the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunOrder {
+    /// When. Of two the later one holds, so it is later than any before it of the same run.
+    pub at: Wall,
+    pub what: RunWish,
+    /// A leader has done it, or it has come to nothing because the run had ended by itself.
+    pub done: bool,
+}
+
+/// What may be asked of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunWish {
+    /// It is to end, as failed.
+    Cancel,
+    /// It failed, and is to be tried again as if it were new.
+    Retry,
+}
+
+impl RunWish {
+    pub const ALL: [Self; 2] = [Self::Cancel, Self::Retry];
+
+    /// As it is told and stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// Why nothing may be asked of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunRefusal {
+    /// There is none for this slot, or it is forgotten.
+    Unknown,
+    /// It has ended like this, so that it cannot be cancelled.
+    Over(Phase),
+    /// It has not failed but is like this, so that it cannot be retried.
+    NotFailed(Phase),
 }
 
 /// How far a run is.
@@ -121,10 +167,13 @@ pub enum RunFailure {
     Interrupted,
     /// Another slot took its place (`Replace`).
     Replaced,
+    /// Somebody cancelled it.
+    Cancelled,
 }
 
 impl RunFailure {
-    pub const ALL: [Self; 4] = [Self::BackoffLimitExceeded, Self::DeadlineExceeded, Self::Interrupted, Self::Replaced];
+    pub const ALL: [Self; 5] =
+        [Self::BackoffLimitExceeded, Self::DeadlineExceeded, Self::Interrupted, Self::Replaced, Self::Cancelled];
 
     /// As it is told, counted and stored.
     pub const fn as_str(self) -> &'static str {
@@ -133,6 +182,7 @@ impl RunFailure {
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::Interrupted => "interrupted",
             Self::Replaced => "replaced",
+            Self::Cancelled => "cancelled",
         }
     }
 }
@@ -164,7 +214,7 @@ pub enum Ending {
     Failed,
     /// Its leader stopped leading before it ended.
     Interrupted,
-    /// It was cancelled: its time was over, or another slot took its place.
+    /// It was cancelled: its time was over, another slot took its place, or somebody asked for it.
     Cancelled,
 }
 
@@ -235,7 +285,7 @@ macro_rules! words {
     )+};
 }
 
-words!(RunFailure, Ending, GapReason);
+words!(RunFailure, Ending, GapReason, RunWish);
 
 /// As many runs were asked for, and have not begun, as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,8 +318,37 @@ impl Ledger {
         let last = self.runs.keys().filter(|slot| matches!(slot, Slot::Manual(_))).map(|slot| slot.at()).max();
         let after = last.unwrap_or_default().max(self.begun);
         let slot = Slot::Manual(now.max(Wall::from_millis(after.as_millis() + 1)));
-        self.runs.insert(slot, Run { phase: Phase::Asked, began: None, ended: None, attempts: Vec::new() });
+        self.runs.insert(slot, Run::new(Phase::Asked));
         Ok(slot)
+    }
+
+    /// Asks for the end of a run, whoever leads. Asking again changes nothing.
+    ///
+    /// # Errors
+    /// [`RunRefusal::Unknown`], [`RunRefusal::Over`]
+    pub fn cancel(&mut self, slot: Slot, now: Wall) -> Result<(), RunRefusal> {
+        let run = self.runs.get_mut(&slot).ok_or(RunRefusal::Unknown)?;
+        match run.phase {
+            Phase::Failed(RunFailure::Cancelled) if !run.is_asked_for() => Ok(()),
+            phase if phase.is_over() && !run.is_asked_for() => Err(RunRefusal::Over(phase)),
+            _ => {
+                run.ask(RunWish::Cancel, now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks for another try of a run that has failed, whoever leads. Asking again changes nothing.
+    ///
+    /// # Errors
+    /// [`RunRefusal::Unknown`], [`RunRefusal::NotFailed`]
+    pub fn retry(&mut self, slot: Slot, now: Wall) -> Result<(), RunRefusal> {
+        let run = self.runs.get_mut(&slot).ok_or(RunRefusal::Unknown)?;
+        if !matches!(run.phase, Phase::Failed(_)) {
+            return Err(RunRefusal::NotFailed(run.phase));
+        }
+        run.ask(RunWish::Retry, now);
+        Ok(())
     }
 
     /// Suspends or resumes, whoever leads.
@@ -287,12 +366,10 @@ impl Ledger {
     pub(super) fn claim(&mut self, slot: Slot, term: Token, by: &Arc<str>, now: Wall) -> u32 {
         let after = Token::new(self.token.get().saturating_add(1)).unwrap_or(self.token);
         self.token = term.max(after);
-        let run = self.runs.entry(slot).or_insert_with(|| Run {
-            phase: Phase::Running,
-            began: None,
-            ended: None,
-            attempts: Vec::new(),
-        });
+        let run = self.runs.entry(slot).or_insert_with(|| Run::new(Phase::Running));
+        if run.phase.is_over() {
+            run.begin_anew();
+        }
         run.phase = Phase::Running;
         run.began.get_or_insert(now);
         let number = run.attempts.last().map_or(1, |last| last.number.saturating_add(1));
@@ -324,10 +401,10 @@ impl Ledger {
     /// Forgets what is beyond the limits, the oldest first. What goes on is kept.
     pub(super) fn trim(&mut self, limits: HistoryLimits) -> bool {
         let before = (self.runs.len(), self.gaps.len());
-        let succeeded = |phase: Phase| phase == Phase::Succeeded;
-        let failed = |phase: Phase| matches!(phase, Phase::Failed(_));
-        for (keep, ours) in [(limits.succeeded, &succeeded as &dyn Fn(Phase) -> bool), (limits.failed, &failed)] {
-            let mut over: Vec<_> = self.runs.iter().filter(|(_, run)| ours(run.phase)).collect();
+        let succeeded = |run: &Run| run.phase == Phase::Succeeded;
+        let failed = |run: &Run| matches!(run.phase, Phase::Failed(_)) && !run.is_asked_for();
+        for (keep, ours) in [(limits.succeeded, &succeeded as &dyn Fn(&Run) -> bool), (limits.failed, &failed)] {
+            let mut over: Vec<_> = self.runs.iter().filter(|(_, run)| ours(run)).collect();
             if over.len() <= keep {
                 continue;
             }
@@ -348,10 +425,16 @@ impl Ledger {
         // Who has claimed nothing in this term has decided nothing in it that is not known here.
         let of_this_term = |run: &Run| run.attempts.last().is_some_and(|last| last.term >= term);
         let decides = stored.runs.values().any(of_this_term) && stored.token >= self.token;
+        // What somebody asked of a run counts whoever has claimed it.
+        for (slot, theirs) in &stored.runs {
+            if let Some(ours) = self.runs.get_mut(slot) {
+                ours.order = ours.order.max(theirs.order);
+            }
+        }
         for (slot, theirs) in stored.runs.into_iter().filter(|(_, run)| counts(run)) {
             let mark = if matches!(slot, Slot::Manual(_)) { self.begun } else { self.decided };
             match self.runs.get_mut(&slot) {
-                Some(ours) if ours.progress() < theirs.progress() => *ours = theirs,
+                Some(ours) if ours.progress() < theirs.progress() => *ours = Run { order: ours.order, ..theirs },
                 Some(_) => {}
                 None if slot.at() > mark => drop(self.runs.insert(slot, theirs)),
                 // Forgotten already.
@@ -391,6 +474,45 @@ impl Ledger {
 }
 
 impl Run {
+    pub(super) const fn new(phase: Phase) -> Self {
+        Self { phase, began: None, ended: None, attempts: Vec::new(), spent: 0, order: None }
+    }
+
+    /// What was asked of it and is not done yet.
+    pub fn wish(&self) -> Option<RunWish> {
+        self.order.filter(|order| !order.done).map(|order| order.what)
+    }
+
+    /// Whether somebody asked for it, or for another try of it, and no leader has begun that yet.
+    pub(super) fn is_asked_for(&self) -> bool {
+        match self.phase {
+            Phase::Asked => true,
+            Phase::Failed(_) => self.wish() == Some(RunWish::Retry),
+            Phase::Running | Phase::Waiting { .. } | Phase::Succeeded => false,
+        }
+    }
+
+    fn ask(&mut self, what: RunWish, now: Wall) {
+        if self.wish() != Some(what) {
+            let after = self.order.map(|order| Wall::from_millis(order.at.as_millis() + 1)).unwrap_or_default();
+            self.order = Some(RunOrder { at: now.max(after), what, done: false });
+        }
+    }
+
+    /// What was asked of it is done, or needs not be done any more.
+    pub(super) fn heeded(&mut self) {
+        if let Some(order) = &mut self.order {
+            order.done = true;
+        }
+    }
+
+    /// It is tried again as if it were new, but for the numbers of its attempts.
+    fn begin_anew(&mut self) {
+        (self.began, self.ended) = (None, None);
+        self.spent = self.attempts.last().map_or(0, |last| last.number);
+        self.heeded();
+    }
+
     /// Grows with everything that happens to a run. Of two attempts of the same number, that of the later term counts.
     fn progress(&self) -> (Token, u8) {
         let token = self.attempts.last().map_or(Token::NONE, |last| last.token);

@@ -13,7 +13,10 @@ mod policy;
 pub use super::reference::ledger::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
 pub use ids::{JobName, JobNameError, RunId, Slot, Wall};
-pub use ledger::{Ending, Gap, GapReason, Ledger, Phase, Run, RunAttempt, RunFailure, Suspension, TooManyAsked};
+pub use ledger::{
+    Ending, Gap, GapReason, Ledger, Phase, Run, RunAttempt, RunFailure, RunOrder, RunRefusal, RunWish, Suspension,
+    TooManyAsked,
+};
 pub use policy::{
     ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, ON_TIME,
     OnInterrupt, Timetable, is_late,

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton::protocol::Token;
-use baton::protocol::jobs::{Concurrency, HistoryLimits, JobEvent, JobPolicy, Ledger, Phase, Slot, Timetable, Wall};
+use baton::protocol::jobs::{
+    Concurrency, HistoryLimits, JobEvent, JobPolicy, Ledger, Phase, Run, RunFailure, RunOrder, RunWish, Slot,
+    Timetable, Wall,
+};
 
 use super::world::{Every, Nanos, SECOND};
 
@@ -42,7 +45,11 @@ struct Job {
     /// The slots after this one are accounted for.
     counted_from: Option<(String, Wall)>,
     passed: Vec<(Wall, Wall)>,
-    ended: BTreeSet<Slot>,
+    /// How many attempts a run had when it ended: a retried one ends more than once.
+    ended: BTreeSet<(Slot, u32)>,
+    /// What was asked of runs last, and those that are over because of it.
+    orders: BTreeMap<Slot, RunOrder>,
+    cancelled: BTreeSet<Slot>,
     /// Earlier leaders may still tell of what was lost with their term.
     account_of: usize,
     acting: Vec<Acting>,
@@ -77,6 +84,26 @@ impl Checker {
     /// The store has lost something. Whoever leads and has seen the ledger knows it still.
     pub fn lost(&mut self, now: Nanos, job: usize, witness: Option<usize>) {
         self.jobs[job].loss = Some(Loss { since: now, witness });
+        // Nobody may have heard of it.
+        self.jobs[job].orders.clear();
+    }
+
+    /// Something was asked of a run, and the store has it.
+    pub fn ordered(&mut self, job: usize, slot: Slot, order: RunOrder) {
+        let it = &mut self.jobs[job];
+        it.orders.insert(slot, order);
+        if order.what == RunWish::Retry {
+            it.cancelled.remove(&slot);
+        }
+    }
+
+    /// What was asked of a run that is remembered, and not done in the end.
+    pub fn unheeded(&self, job: usize, ledger: &Ledger) -> Option<String> {
+        self.jobs[job].orders.iter().find_map(|(slot, order)| {
+            let run = ledger.runs.get(slot)?;
+            let is_done = run.order.is_some_and(|last| last.at > order.at || (last.at == order.at && last.done));
+            (!is_done).then(|| format!("job-{job}: {slot}: {order:?} is not heeded: {run:?}"))
+        })
     }
 
     pub fn changed(&mut self, now: Nanos, job: usize) {
@@ -161,6 +188,9 @@ impl Checker {
         if it.claims.get(&(slot, attempt)) != Some(&token) {
             complaints.push(format!("{what} has started without a claim"));
         }
+        if it.cancelled.contains(&slot) {
+            complaints.push(format!("{what} has started, and was cancelled"));
+        }
         if !it.started.insert((slot, attempt)) {
             complaints.push(format!("{what} has started twice"));
         }
@@ -203,7 +233,12 @@ impl Checker {
             return;
         }
         let twice = match event {
-            JobEvent::RunEnded { slot, .. } => !it.ended.insert(*slot),
+            JobEvent::RunEnded { slot, failure, attempts } => {
+                if *failure == Some(RunFailure::Cancelled) {
+                    it.cancelled.insert(*slot);
+                }
+                !it.ended.insert((*slot, *attempts))
+            }
             JobEvent::Passed(gap) => {
                 let twice = it.passed.iter().any(|(first, last)| gap.first <= *last && *first <= gap.last);
                 it.passed.push((gap.first, gap.last));
@@ -264,9 +299,10 @@ impl Job {
 
 /// Whether more is remembered than is asked for.
 fn beyond(ledger: &Ledger, limits: HistoryLimits) -> Option<String> {
-    let count = |ours: fn(&Phase) -> bool| ledger.runs.values().filter(|run| ours(&run.phase)).count();
-    let succeeded = count(|phase| *phase == Phase::Succeeded);
-    let failed = count(|phase| matches!(phase, Phase::Failed(_)));
+    let count = |ours: fn(&Run) -> bool| ledger.runs.values().filter(|run| ours(run)).count();
+    let succeeded = count(|run| run.phase == Phase::Succeeded);
+    // One that is to be retried is not over.
+    let failed = count(|run| matches!(run.phase, Phase::Failed(_)) && run.wish() != Some(RunWish::Retry));
     let over = succeeded > limits.succeeded || failed > limits.failed || ledger.gaps.len() > limits.failed;
     over.then(|| format!("{succeeded} succeeded, {failed} failed, {} gaps: over {limits:?}", ledger.gaps.len()))
 }

@@ -248,6 +248,7 @@ impl World {
             let decided = stored.as_ref().map(|stored| stored.body.decided);
             ledger.is_some_and(|ledger| decided < Some(ledger.decided))
         };
+        let reply = if self.scenario.rules.orders { reply } else { without_orders(reply) };
         let input = match reply {
             Reply::Opened(mut reply) => {
                 if let (false, OpenReply::Opened(Some(stored))) = (self.scenario.rules.counted, &mut reply) {
@@ -320,5 +321,20 @@ fn leader_is_idle(leader: &Leader) -> bool {
 fn forget_what_was_interrupted(ledger: &mut Ledger) {
     for run in ledger.runs.values_mut().filter(|run| run.phase == Phase::Running) {
         run.attempts.pop();
+    }
+}
+
+/// What was asked of runs by others is not looked at.
+fn without_orders(reply: Reply) -> Reply {
+    let strip = |stored: Option<Stored<Ledger>>| {
+        stored.map(|mut stored| {
+            stored.body.runs.values_mut().for_each(|run| run.order = None);
+            stored
+        })
+    };
+    match reply {
+        Reply::Opened(OpenReply::Opened(stored)) => Reply::Opened(OpenReply::Opened(strip(stored))),
+        Reply::Wrote(WriteReply::Diverged(stored)) => Reply::Wrote(WriteReply::Diverged(strip(stored))),
+        reply => reply,
     }
 }

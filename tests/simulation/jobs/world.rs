@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use baton::protocol::jobs::{
     BackoffPolicy, CatchUp, Concurrency, Ending, HistoryLimits, JobEvent, JobInput, JobPolicy, JobProfile,
-    JobRequestId, Ledger, LedgerCell, OnInterrupt, OpenReply, Phase, Slot, Timetable, Wall, WriteReply, WriteRequest,
+    JobRequestId, Ledger, LedgerCell, OnInterrupt, OpenReply, Phase, RunFailure, RunOrder, RunWish, Slot, Timetable,
+    Wall, WriteReply, WriteRequest,
 };
 use baton::protocol::{StoreTime, Token};
 
@@ -38,10 +39,12 @@ pub struct Rules {
     pub counted: bool,
     /// Nothing starts without the time to cancel it.
     pub room: bool,
+    /// What was asked of a run is taken in, whoever has claimed it.
+    pub orders: bool,
 }
 
 impl Rules {
-    pub const ALL: Self = Self { fence: true, confirmed: true, restore: true, counted: true, room: true };
+    pub const ALL: Self = Self { fence: true, confirmed: true, restore: true, counted: true, room: true, orders: true };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,13 +68,18 @@ pub struct Verdict {
     pub superseded: u64,
     pub restored: u64,
     pub wishes: u64,
+    pub cancelled: u64,
+    pub retried: u64,
 }
 
 impl Verdict {
     pub fn count(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Opened { interrupted } => self.interrupted += *interrupted as u64,
-            JobEvent::RunEnded { .. } => self.ended += 1,
+            JobEvent::RunEnded { failure, .. } => {
+                self.ended += 1;
+                self.cancelled += u64::from(*failure == Some(RunFailure::Cancelled));
+            }
             JobEvent::Passed(gap) => self.passed += gap.count,
             JobEvent::Restored => self.restored += 1,
             JobEvent::Superseded { .. } => self.superseded += 1,
@@ -112,6 +120,8 @@ pub enum Wish {
     Run,
     Suspend,
     Resume,
+    Cancel,
+    Retry,
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +137,7 @@ pub enum Happening {
     Configured { leader: usize, job: usize },
     Changed { leader: usize, job: usize },
     Wishes { job: usize },
-    WishArrives { job: usize, wish: Wish, request: Box<WriteRequest<Ledger>>, tries: u32 },
+    WishArrives { job: usize, wish: Wish, of: Option<Slot>, request: Box<WriteRequest<Ledger>>, tries: u32 },
     Snapshot,
     Fault,
     StoreUp,
@@ -307,7 +317,9 @@ impl World {
                 }
             }
             Happening::Wishes { job } => self.wishes(job),
-            Happening::WishArrives { job, wish, request, tries } => self.wish_arrives(job, wish, *request, tries),
+            Happening::WishArrives { job, wish, of, request, tries } => {
+                self.wish_arrives(job, (wish, of), *request, tries);
+            }
             Happening::Snapshot => {
                 self.snapshots.push_back(self.cells.clone());
                 if self.snapshots.len() > 8 {
@@ -362,7 +374,8 @@ impl World {
             // An order may have been older than one that the store had lost and the leader remembered.
             return self.wish(job, Wish::Resume, 5);
         }
-        let wish = [Wish::Run, Wish::Run, Wish::Suspend, Wish::Resume, Wish::Resume][self.rng.usize(0..5)];
+        use Wish::{Cancel, Resume, Retry, Run, Suspend};
+        let wish = [Run, Run, Suspend, Resume, Resume, Cancel, Cancel, Retry, Retry][self.rng.usize(0..9)];
         self.wish(job, wish, 5);
         let next = self.span(SECOND, 25 * SECOND);
         self.after(next, Happening::Wishes { job });
@@ -380,6 +393,7 @@ impl World {
         let profile = self.profile(job);
         let mut body = stored
             .map_or_else(|| Ledger::new(profile.timetable.name(), profile.policy.suspend, wall), |stored| stored.body);
+        let mut of = None;
         match wish {
             Wish::Run => {
                 if body.ask(wall).is_err() {
@@ -388,24 +402,51 @@ impl World {
             }
             Wish::Suspend => body.order(true, wall),
             Wish::Resume => body.order(false, wall),
+            Wish::Cancel | Wish::Retry => {
+                of = self.order_any(&mut body, wish, wall);
+                if of.is_none() {
+                    return;
+                }
+            }
         }
         let request = Box::new(WriteRequest { token: None, base, body });
         let delay = self.span(MS / 5, 30 * MS);
-        self.after(delay, Happening::WishArrives { job, wish, request, tries });
+        self.after(delay, Happening::WishArrives { job, wish, of, request, tries });
     }
 
-    fn wish_arrives(&mut self, job: usize, wish: Wish, request: WriteRequest<Ledger>, tries: u32) {
+    /// Cancels or retries any run with which that can be done; which.
+    fn order_any(&mut self, body: &mut Ledger, wish: Wish, wall: Wall) -> Option<Slot> {
+        let cancels = matches!(wish, Wish::Cancel);
+        let fits = |phase: Phase| if cancels { !phase.is_over() } else { matches!(phase, Phase::Failed(_)) };
+        let slots: Vec<Slot> = body.runs.iter().filter(|(_, run)| fits(run.phase)).map(|(slot, _)| *slot).collect();
+        let slot = *slots.get(self.rng.usize(0..slots.len().max(1)))?;
+        let refused = if cancels { body.cancel(slot, wall) } else { body.retry(slot, wall) };
+        refused.is_ok().then_some(slot)
+    }
+
+    fn wish_arrives(
+        &mut self,
+        job: usize,
+        (wish, of): (Wish, Option<Slot>),
+        request: WriteRequest<Ledger>,
+        tries: u32,
+    ) {
         // In the end nothing is suspended.
         if !self.up || (self.is_calm() && matches!(wish, Wish::Suspend)) {
             return;
         }
         let store_time = self.store_time();
+        let order: Option<(Slot, RunOrder)> = of.and_then(|slot| Some((slot, request.body.runs.get(&slot)?.order?)));
         let reply = self.cells[job].write(request, store_time);
-        self.note(|_| format!("store: job-{job} {wish:?}: {reply:?}"));
+        self.note(|_| format!("store: job-{job} {wish:?} {of:?}: {reply:?}"));
         match reply {
             WriteReply::Diverged(_) => self.wish(job, wish, tries - 1),
             WriteReply::Written { .. } => {
                 self.seen.wishes += 1;
+                if let Some((slot, order)) = order {
+                    self.seen.retried += u64::from(order.what == RunWish::Retry);
+                    self.checker.ordered(job, slot, order);
+                }
                 if let Some(leader) = self.current.filter(|_| self.rng.bool()) {
                     self.after(MS, Happening::Changed { leader, job });
                 }
@@ -453,6 +494,9 @@ impl World {
             };
             if let Some((slot, run)) = stored.body.runs.iter().find(|(slot, run)| stuck(slot, run)) {
                 self.complain(format!("job-{job}: {slot} is stuck in the end: {run:?}"));
+            }
+            if let Some(complaint) = self.checker.unheeded(job, &stored.body) {
+                self.complain(complaint);
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use super::{JobAction, JobController, JobEvent, Live, Moment, Stage};
 use crate::protocol::jobs::ids::Slot;
-use crate::protocol::jobs::ledger::{Ending, Phase, RunFailure};
+use crate::protocol::jobs::ledger::{Ending, Phase, Run, RunFailure, RunWish};
 use crate::protocol::jobs::policy::OnInterrupt;
 
 impl JobController {
     /// Writes a claim down. Its attempt starts when the store has it.
     pub(super) fn claim(&mut self, now: Moment, slot: Slot) {
-        let first = self.ledger.runs.get(&slot).is_none_or(|run| run.began.is_none());
+        let first = self.ledger.runs.get(&slot).is_none_or(|run| run.began.is_none() || run.phase.is_over());
         let attempt = self.ledger.claim(slot, self.term, &self.profile.identity, now.wall);
         if first && let Some(limit) = self.profile.policy.active_deadline {
             self.deadlines.insert(slot, now.mono + limit);
@@ -75,10 +75,11 @@ impl JobController {
 
     fn after_failure(&mut self, now: Moment, slot: Slot, attempt: u32) {
         let backoff = self.profile.policy.backoff;
-        if attempt > backoff.limit {
+        let failures = self.tries(slot, attempt);
+        if failures > backoff.limit {
             return self.finish(now, slot, Some(RunFailure::BackoffLimitExceeded));
         }
-        let pause = backoff.after(attempt);
+        let pause = backoff.after(failures);
         if let Some(run) = self.ledger.runs.get_mut(&slot) {
             run.phase = Phase::Waiting { until: now.wall.plus(pause) };
         }
@@ -92,7 +93,7 @@ impl JobController {
             return self.finish(now, slot, Some(RunFailure::Interrupted));
         }
         // A run that takes its leader down every time comes to an end, too.
-        if attempt > policy.backoff.limit {
+        if self.tries(slot, attempt) > policy.backoff.limit {
             return self.finish(now, slot, Some(RunFailure::BackoffLimitExceeded));
         }
         if let Some(run) = self.ledger.runs.get_mut(&slot) {
@@ -101,10 +102,16 @@ impl JobController {
         self.resumes.insert(slot, now.mono);
     }
 
+    /// The how manieth attempt this is, since the run began or was last retried.
+    fn tries(&self, slot: Slot, attempt: u32) -> u32 {
+        attempt.saturating_sub(self.ledger.runs.get(&slot).map_or(0, |run| run.spent))
+    }
+
     fn finish(&mut self, now: Moment, slot: Slot, failure: Option<RunFailure>) {
         let Some(run) = self.ledger.runs.get_mut(&slot) else { return };
         run.phase = failure.map_or(Phase::Succeeded, Phase::Failed);
         run.ended = Some(now.wall);
+        run.heeded();
         let attempts = run.attempts.last().map_or(0, |last| last.number);
         if failure.is_none() {
             self.ledger.last_success = self.ledger.last_success.max(Some(now.wall));
@@ -167,10 +174,25 @@ impl JobController {
         }
     }
 
+    /// Runs that somebody asked to end. One that runs under a claim of which the store has told nothing yet ends as soon
+    /// as it has.
+    pub(super) fn end_what_is_cancelled(&mut self, now: Moment) {
+        let is_asked = |run: &Run| run.wish() == Some(RunWish::Cancel);
+        let asked: Vec<Slot> =
+            self.ledger.runs.iter().filter(|(_, run)| is_asked(run)).map(|(slot, _)| *slot).collect();
+        for slot in asked {
+            self.cancel(now, slot, RunFailure::Cancelled);
+            if let Some(run) = self.ledger.runs.get_mut(&slot).filter(|run| run.phase.is_over() && is_asked(run)) {
+                run.heeded();
+                self.dirty = true;
+            }
+        }
+    }
+
     /// Ends a run for good: at once where nothing runs, else as soon as its attempt has ended.
     pub(super) fn cancel(&mut self, now: Moment, slot: Slot, why: RunFailure) {
         match self.phase(slot) {
-            Some(Phase::Waiting { .. }) => self.finish(now, slot, Some(why)),
+            Some(Phase::Asked | Phase::Waiting { .. }) => self.finish(now, slot, Some(why)),
             Some(Phase::Running) => {
                 // Without a live attempt, its claim is still on its way to the store: the next look finds it started.
                 let Some(live) = self.live.get_mut(&slot).filter(|live| live.cancelled.is_none()) else { return };
@@ -178,7 +200,7 @@ impl JobController {
                 let attempt = live.attempt;
                 self.actions.push_back(JobAction::Cancel { slot, attempt, why });
             }
-            _ => {
+            Some(Phase::Succeeded | Phase::Failed(_)) | None => {
                 self.deadlines.remove(&slot);
             }
         }

@@ -295,6 +295,7 @@ impl JobController {
         self.start_confirmed(now);
         if self.stage == Stage::Ready {
             self.doubt_the_clock(now);
+            self.end_what_is_cancelled(now);
             self.end_what_is_too_long(now);
             self.mark_suspension(now);
             wake = wake.min(self.begin_attempts(now));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{JobController, JobEvent, LOOK, Moment, ROOM_LOOK};
 use crate::protocol::Mono;
 use crate::protocol::jobs::ids::{Slot, Wall};
-use crate::protocol::jobs::ledger::{Gap, GapReason, Phase, RunFailure};
+use crate::protocol::jobs::ledger::{Gap, GapReason, Phase, Run, RunFailure};
 use crate::protocol::jobs::policy::{ACTIVE_MAX, CATCH_UP_MAX, CatchUp, Concurrency};
 
 /// How many slots of an outage are counted one by one.
@@ -52,14 +52,14 @@ impl JobController {
     }
 
     fn any_asked(&self) -> bool {
-        self.ledger.runs.values().any(|run| run.phase == Phase::Asked)
+        self.ledger.runs.values().any(Run::is_asked_for)
     }
 
-    /// Runs that were asked for begin in their order, as soon as `concurrencyPolicy` lets them; also while the job is
+    /// Runs that were asked for, and those that are to be retried, begin in their order, as soon as `concurrencyPolicy` lets them; also while the job is
     /// suspended.
     fn begin_asked(&mut self, now: Moment) {
         let asked: Vec<Slot> =
-            self.ledger.runs.iter().filter(|(_, run)| run.phase == Phase::Asked).map(|(slot, _)| *slot).collect();
+            self.ledger.runs.iter().filter(|(_, run)| run.is_asked_for()).map(|(slot, _)| *slot).collect();
         for slot in asked {
             if !now.room || self.is_blocked(now) {
                 return;

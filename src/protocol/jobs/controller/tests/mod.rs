@@ -4,12 +4,13 @@ mod attempts;
 mod claims;
 mod ledgers;
 mod manual;
+mod orders;
 mod slots;
 mod suspension;
 mod terms;
 
 use super::super::LedgerCell;
-use super::super::ledger::{GapReason, Run, RunAttempt, TooManyAsked};
+use super::super::ledger::{GapReason, Run, RunAttempt, RunRefusal, RunWish, TooManyAsked};
 use super::super::policy::{
     ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, OnInterrupt,
 };
@@ -279,6 +280,18 @@ impl Stage {
 
     fn order(&mut self, suspend: bool) -> &mut Self {
         self.wish(|ledger, now| ledger.order(suspend, now));
+        self.input(JobInput::Changed)
+    }
+
+    /// Somebody who need not lead cancels a run.
+    fn cancel(&mut self, slot: Slot) -> &mut Self {
+        self.wish(|ledger, now| ledger.cancel(slot, now).expect("it can be cancelled"));
+        self.input(JobInput::Changed)
+    }
+
+    /// The same with a retry.
+    fn retry(&mut self, slot: Slot) -> &mut Self {
+        self.wish(|ledger, now| ledger.retry(slot, now).expect("it can be retried"));
         self.input(JobInput::Changed)
     }
 

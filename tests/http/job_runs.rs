@@ -1,0 +1,55 @@
+//! What is asked of jobs and their runs over HTTP, by whoever does not lead as well.
+
+use serde_json::json;
+
+use crate::client::{ask, ask_until};
+use crate::jobs::{check, openapi, post, run, until_phase};
+use crate::stage::{follower_fixture, leader_fixture};
+
+#[tokio::test]
+async fn a_run_is_cancelled_and_retried() {
+    let openapi = openapi();
+    let (_role, server) = leader_fixture().await;
+    let id = run(server.address, "slow").await;
+    until_phase(server.address, "slow", &id, "running").await;
+    let order = async |verb: &str, id: &str, status: u16| {
+        let reply = post(server.address, &format!("/jobs/slow/runs/{id}/{verb}"), &json!({})).await;
+        check(&openapi, &format!("/jobs/{{name}}/runs/{{id}}/{verb}"), "post", &reply);
+        assert_eq!(reply.status, status, "{reply:?}");
+        reply
+    };
+    assert_eq!(order("retry", &id, 409).await.problem(), "run-not-failed");
+    let cancelled = order("cancel", &id, 202).await;
+    assert_eq!((&cancelled.json()["run"], cancelled.header("location")), (&json!(id), Some("/jobs/slow/runs")));
+    let failed = until_phase(server.address, "slow", &id, "failed").await;
+    assert_eq!((&failed["reason"], &failed["attempts"][0]["outcome"]), (&json!("cancelled"), &json!("cancelled")));
+    assert_eq!(failed["ordered"], json!(null));
+    order("cancel", &id, 202).await;
+    order("retry", &id, 202).await;
+    let again = until_phase(server.address, "slow", &id, "running").await;
+    assert_eq!(again["attempts"][1]["attempt"], 2, "{again}");
+    // The attempt is being started.
+    ask_until(server.address, &format!("POST /jobs/slow/runs/{id}/heartbeat"), |reply| reply.status == 204).await;
+    let done = json!({ "succeeded": true, "attempt": 2 });
+    assert_eq!(post(server.address, &format!("/jobs/slow/runs/{id}/complete"), &done).await.status, 204);
+    until_phase(server.address, "slow", &id, "succeeded").await;
+    assert_eq!(order("cancel", &id, 409).await.problem(), "run-ended");
+    assert_eq!(order("retry", &id, 409).await.problem(), "run-not-failed");
+    for verb in ["cancel", "retry"] {
+        for unknown in ["slow-manual-1", "slow-7", "other-7", "7"] {
+            assert_eq!(order(verb, unknown, 404).await.problem(), "unknown-run");
+        }
+        let reply = post(server.address, &format!("/jobs/slow/runs/{id}/{verb}"), &json!({ "why": "so" })).await;
+        assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-body"));
+    }
+}
+
+#[tokio::test]
+async fn what_was_asked_of_a_run_is_shown_until_a_leader_has_done_it() {
+    let (_role, server) = follower_fixture().await;
+    let id = run(server.address, "works").await;
+    let path = format!("/jobs/works/runs/{id}/cancel");
+    assert_eq!(post(server.address, &path, &json!({})).await.status, 202);
+    let job = ask(server.address, "GET /jobs/works").await.json();
+    assert_eq!((&job["active"][0]["phase"], &job["active"][0]["ordered"]), (&json!("asked"), &json!("cancel")));
+}
