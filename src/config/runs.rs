@@ -31,13 +31,33 @@ pub struct HttpRun {
     pub url: url::Url,
     /// Besides those that every callback has. Values may be secrets.
     pub headers: Vec<(String, Secret)>,
-    /// A text in which `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` stand for their
-    /// values; none: no body.
+    /// A text in which `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}`, `{{token}}` and `{{data}}` stand for
+    /// their values; none: what a run was given, if it was given something.
     pub body: Option<String>,
     pub timeout: Duration,
     /// Which status numbers mean success, besides 202.
     pub success: Vec<RangeInclusive<u16>>,
     pub heartbeat_timeout: Duration,
+}
+
+impl HttpRun {
+    /// Whether servers look at the body of such a request.
+    pub fn sends_body(&self) -> bool {
+        !matches!(self.method.as_str(), "GET" | "HEAD")
+    }
+}
+
+impl RunConfig {
+    /// Why a run cannot be given anything, if it cannot.
+    pub fn without_data(&self) -> Option<&'static str> {
+        match self {
+            Self::Http(http) if !http.sends_body() => Some("its request is a GET or HEAD, which has no body"),
+            Self::Http(HttpRun { body: Some(body), .. }) if !body.contains("{{data}}") => {
+                Some("the body of its request has no {{data}} in it")
+            }
+            Self::Http(_) | Self::Exec(_) => None,
+        }
+    }
 }
 
 impl fmt::Debug for HttpRun {
@@ -79,7 +99,9 @@ const URL_EXAMPLE: &str = "write it as http://127.0.0.1:8080/jobs/nightly";
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 const HEADERS_MAX: usize = 50;
 const GRACE_USUAL_MAX: Duration = Duration::from_secs(5);
-const PLACEHOLDERS: [&str; 5] = ["run", "job", "scheduledTime", "attempt", "token"];
+const PLACEHOLDERS: [&str; 6] = ["run", "job", "scheduledTime", "attempt", "token", DATA];
+/// Stands for what a run was given.
+const DATA: &str = "data";
 
 /// What every callback has already, or the connection is about; `baton-*` besides.
 const OWN_HEADERS: [&str; 10] = [
@@ -131,7 +153,8 @@ const HEADERS: Key<List<Group>> = key(
 const BODY: Key<Text> = key(
     "body",
     Text::ANY,
-    "The body; `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` in it stand for their values.",
+    "The body; `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}`, `{{token}}` and `{{data}}` in it stand for \
+     their values. Default: what a run was given, if it was given something.",
 );
 const TIMEOUT: Key<Or<Span>> = key(
     "timeout",

@@ -39,6 +39,7 @@ macro_rules! problems {
 problems! {
     /// A query parameter is unknown, malformed or out of range.
     BadParameter = "bad-parameter", BAD_REQUEST, "a query parameter is not usable";
+    BadHeader = "bad-header", BAD_REQUEST, "a header is not usable";
     BadBody = "bad-body", BAD_REQUEST, "the body is not usable";
     AmbiguousRole = "ambiguous-role", BAD_REQUEST, "several roles, and none is the default";
     /// HTTP/1.1 without a `Host`, or more than one.
@@ -93,6 +94,8 @@ problems! {
     RunNotFailed = "run-not-failed", CONFLICT, "the run has not failed";
     /// As many runs as may have been asked for and have not begun.
     TooManyRuns = "too-many-runs", TOO_MANY_REQUESTS, "enough runs were asked for";
+    /// The key is that of a request with another body.
+    IdempotencyKeyReused = "idempotency-key-reused", UNPROCESSABLE_ENTITY, "the key was used for another body";
     JobsDisabled = "jobs-disabled", NOT_IMPLEMENTED, "there are no jobs here";
     /// The process is ending and takes on nothing new.
     ShuttingDown = "shutting-down", SERVICE_UNAVAILABLE, "the process is ending";

@@ -18,8 +18,8 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
-    Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, RunAttempt, RunFailure, RunOrder, RunWish, Slot,
-    Stored, Suspension, Wall, WriteReply, WriteRequest,
+    AskedKey, Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, RunAttempt, RunFailure, RunOrder,
+    RunWish, Slot, Stored, Suspension, Wall, WriteReply, WriteRequest,
 };
 use crate::store::{JobNews, LedgerStore, StoreError, timed};
 use crate::telemetry::{StoreCommand, Telemetry};
@@ -139,6 +139,17 @@ struct LedgerShape {
     gaps: Vec<Gap>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_success: Option<Wall>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    keys: Vec<AskedKey>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "AskedKey")]
+struct KeyShape {
+    #[serde(serialize_with = "Text::serialize", deserialize_with = "shared")]
+    key: Arc<str>,
+    at: Wall,
+    print: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -166,6 +177,13 @@ struct RunShape {
     spent: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     order: Option<RunOrder>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "given",
+        deserialize_with = "shared_given"
+    )]
+    data: Option<Arc<str>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -233,7 +251,7 @@ macro_rules! stored {
 }
 
 stored! {
-    Ledger as LedgerShape, Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape,
+    Ledger as LedgerShape, AskedKey as KeyShape, Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape,
     RunOrder as OrderShape, RunAttempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text,
     RunFailure as Text, GapReason as Text, RunWish as Text,
 }
@@ -300,6 +318,15 @@ fn is_zero(number: &u32) -> bool {
 
 fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
     String::deserialize(deserializer).map(Arc::from)
+}
+
+/// What a run is given is kept as the text that came.
+fn given<S: Serializer>(data: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    data.as_deref().serialize(serializer)
+}
+
+fn shared_given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
+    Ok(<Option<String>>::deserialize(deserializer)?.map(Arc::from))
 }
 
 #[cfg(test)]
@@ -376,13 +403,22 @@ mod tests {
         for (n, phase) in (1..).zip(phases) {
             let attempts = endings.iter().zip(1..).map(|(ending, number)| attempt(number, Some(*ending)));
             let attempts = attempts.chain([attempt(5, None)]).collect();
-            let run = Run { phase, began: Some(at(n)), ended: None, attempts, spent: 0, order: None };
+            let run = Run { phase, began: Some(at(n)), ended: None, attempts, spent: 0, order: None, data: None };
             ledger.runs.insert(Slot::Scheduled(at(n * 1_000)), run);
         }
         ledger.runs.insert(
             Slot::Manual(at(1_234)),
-            Run { phase: Phase::Asked, began: None, ended: Some(at(7)), attempts: Vec::new(), spent: 0, order: None },
+            Run {
+                phase: Phase::Asked,
+                began: None,
+                ended: Some(at(7)),
+                attempts: Vec::new(),
+                spent: 0,
+                order: None,
+                data: Some(Arc::from("{\"rows\":\"\u{e9}\"}")),
+            },
         );
+        ledger.keys.push(AskedKey { key: Arc::from("k-1"), at: at(1_234), print: u64::MAX });
         for (slot, what, done) in [(4_000, RunWish::Cancel, true), (5_000, RunWish::Retry, false)] {
             let run = ledger.runs.get_mut(&Slot::Scheduled(at(slot))).unwrap();
             (run.spent, run.order) = (4, Some(RunOrder { at: at(9), what, done }));

@@ -16,7 +16,8 @@ use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
 use crate::config::{JobConfig, RoleConfig};
 use crate::protocol::jobs::{
-    self, JobName, Ledger, RunId, RunRefusal, RunWish, Slot, Timetable, Wall, WriteReply, WriteRequest,
+    self, AskRefusal, JobName, Ledger, RunId, RunRefusal, RunRequest, RunWish, Slot, Timetable, Wall, WriteReply,
+    WriteRequest,
 };
 use crate::role::{RoleHandle, Roles};
 use crate::store::{JobNews, LedgerStore};
@@ -52,6 +53,18 @@ pub enum JobError {
     /// So many runs were asked for that have not begun.
     #[error("{job} has {most} runs that were asked for and have not begun, as many as may be", most = jobs::ASKED_MAX)]
     TooManyAsked { job: JobName },
+    /// Those that go on were given as much as is kept.
+    #[error(
+        "the runs of {job} that have not ended were given {most} bytes, or would be with this one, and no more is kept",
+        most = jobs::DATA_BYTES_SUM_MAX
+    )]
+    TooMuchData { job: JobName },
+    /// The job's runs cannot be given anything.
+    #[error("a run of {job} would not see what it is given: {why}")]
+    NoData { job: JobName, why: &'static str },
+    /// The key stands for another request.
+    #[error("the Idempotency-Key is that of an earlier request for a run of {job}, which was given something else")]
+    OtherData { job: JobName },
     /// The ledger cannot be had.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -214,10 +227,20 @@ impl JobService {
     ///
     /// # Errors
     /// [`JobError`]
-    pub async fn ask(&self, name: &str) -> Result<RunId, JobError> {
+    pub async fn ask(&self, name: &str, request: &RunRequest) -> Result<RunId, JobError> {
         let job = self.known(name, |entry| entry.config.clone())?;
-        let too_many = || JobError::TooManyAsked { job: job.name.clone() };
-        let slot: Slot = self.wish(&job, |ledger, now| ledger.ask(now).map_err(|_| too_many())).await?;
+        if let Some(why) = job.run.without_data().filter(|_| request.data.is_some()) {
+            return Err(JobError::NoData { job: job.name, why });
+        }
+        let refused = |refusal| {
+            let job = job.name.clone();
+            match refusal {
+                AskRefusal::TooMany => JobError::TooManyAsked { job },
+                AskRefusal::TooMuchData => JobError::TooMuchData { job },
+                AskRefusal::OtherData => JobError::OtherData { job },
+            }
+        };
+        let slot: Slot = self.wish(&job, |ledger, now| ledger.ask_with(now, request).map_err(refused)).await?;
         Ok(RunId { job: job.name, slot })
     }
 

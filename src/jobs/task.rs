@@ -294,7 +294,9 @@ impl Task {
         let key = (term, slot, number);
         let (orders, inbox) = mpsc::channel(ORDERS);
         let run = RunId { job: self.spec.name.clone(), slot };
-        let assignment = Assignment { run, scheduled: slot.at(), attempt: number, token };
+        let ledger = self.term.as_ref().and_then(|(_, controller)| controller.ledger());
+        let data = ledger.and_then(|ledger| ledger.runs.get(&slot)?.data.clone());
+        let assignment = Assignment { run, scheduled: slot.at(), attempt: number, token, data };
         let guarded = WorkTerm {
             role: self.spec.role.clone(),
             token: term,

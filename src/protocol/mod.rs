@@ -160,7 +160,7 @@ pub use quorum::{
     Ballot, CampaignRound, Heard, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply,
     RaiseRequest, ReleaseRound, RenewRound, Round, RoundStep, Seat, Seats, Vote, lists_agree,
 };
-pub use random::Random;
+pub use random::{Random, fingerprint};
 pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object};
 pub use rules::Rules;
 pub use shards::{

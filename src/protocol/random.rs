@@ -1,5 +1,5 @@
 //! Pseudo-random spreading of wake-ups and retries, from a seed that is handed in: SplitMix64 (Steele, Lea and Flood,
-//! 2014).
+//! 2014); and the fingerprint of a text.
 
 use std::time::Duration;
 
@@ -28,6 +28,13 @@ impl Random {
     }
 }
 
+/// A number that is the same for the same bytes, on every replica and in every release, and hardly ever for others:
+/// FNV-1a, 64 bits (Fowler, Noll and Vo, 1991). No protection from who means harm.
+pub fn fingerprint(bytes: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +50,14 @@ mod tests {
         assert_eq!(rolls(1), rolls(1));
         assert_ne!(rolls(1), rolls(2));
         assert_eq!(Random::new(1).between(most, most), most);
+    }
+
+    #[test]
+    fn fingerprints_are_those_of_fnv_1a() {
+        for (text, print) in
+            [("", 0xcbf2_9ce4_8422_2325_u64), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(fingerprint(text.as_bytes()), print, "{text}");
+        }
     }
 }

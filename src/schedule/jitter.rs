@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use crate::protocol::Random;
+use crate::protocol::{Random, fingerprint};
 
 /// How far a job's slots are moved: whole seconds from zero to `within`, always the same for a name, on every replica
 /// and in every release, and spread evenly over many names.
 pub fn offset_of(name: &str, within: Duration) -> Duration {
-    // FNV-1a, 64 bits (Fowler, Noll and Vo, 1991); what spreads similar names is the roll that begins with it.
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    let rolled = Random::new(hash).between(Duration::ZERO, within + Duration::from_secs(1));
+    // What spreads similar names is the roll that begins with the fingerprint.
+    let rolled = Random::new(fingerprint(name.as_bytes())).between(Duration::ZERO, within + Duration::from_secs(1));
     Duration::from_secs(rolled.as_secs())
 }
 

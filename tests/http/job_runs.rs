@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{ask, ask_until};
+use crate::client::{ask, ask_until, ask_with};
 use crate::jobs::{check, openapi, post, run, until_phase};
 use crate::stage::{follower_fixture, leader_fixture};
 
@@ -42,6 +42,37 @@ async fn a_run_is_cancelled_and_retried() {
         let reply = post(server.address, &format!("/jobs/slow/runs/{id}/{verb}"), &json!({ "why": "so" })).await;
         assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-body"));
     }
+}
+
+#[tokio::test]
+async fn a_request_for_a_run_is_repeated_under_its_key() {
+    let openapi = openapi();
+    let (_role, server) = leader_fixture().await;
+    let asking = async |key: &str, body: &str| {
+        let headers = [("Content-Type", "application/json"), ("Idempotency-Key", key)];
+        let reply = ask_with(server.address, "POST /jobs/works/run", &headers, body.as_bytes()).await;
+        check(&openapi, "/jobs/{name}/run", "post", &reply);
+        reply
+    };
+    let first = asking("k-1", r#"{"rows": [7]}"#).await;
+    assert_eq!(first.status, 202, "{first:?}");
+    until_phase(server.address, "works", first.json()["run"].as_str().unwrap(), "succeeded").await;
+    let again = asking("k-1", r#"{"rows": [7]}"#).await;
+    assert_eq!((again.status, again.json()), (202, first.json()));
+    for other in [r#"{"rows": [8]}"#, r#"{"rows":[7]}"#, ""] {
+        let reply = asking("k-1", other).await;
+        assert_eq!((reply.status, reply.problem().as_str()), (422, "idempotency-key-reused"), "{other}");
+    }
+    let second = asking("k-2", r#"{"rows": [7]}"#).await;
+    assert!(second.status == 202 && second.json() != first.json(), "{second:?}");
+    let runs = ask(server.address, "GET /jobs/works/runs").await.json();
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "{runs}");
+    let reply = asking(&"k".repeat(129), "").await;
+    assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-header"));
+    let reply = asking("k-3", &format!("\"{}\"", "x".repeat(4_096))).await;
+    assert_eq!((reply.status, reply.problem().as_str()), (413, "body-too-large"));
+    let reply = asking("k-3", "{").await;
+    assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-body"));
 }
 
 #[tokio::test]

@@ -218,6 +218,38 @@ fn a_run_is_cancelled_and_retried_through_any_replica() {
     until("the first has noticed", || !is_alive(second));
 }
 
+/// A request for a run is repeated while the leader that began it is killed.
+#[test]
+fn a_run_is_given_what_it_was_asked_for_with_also_by_the_next_leader_and_a_repeated_request_makes_no_other() {
+    let redis = RedisServer::start();
+    let dir = TempDir::new().expect("a temporary directory");
+    // The first attempt hangs.
+    let script = format!(
+        "cd {}; echo $BATON_ATTEMPT $BATON_DATA >>given; while [ $BATON_ATTEMPT = 1 ]; do sleep 0.02; done",
+        dir.path().display()
+    );
+    let section = format!(
+        "jobs:\n  - {{ name: import, schedule: '@yearly', run: {{ exec: {{ command: [sh, -c, \"{script}\"], \
+         terminationGracePeriod: 200ms }} }} }}\n"
+    );
+    let mut replicas = start(2, &redis, &section);
+    let leading = until_some("somebody leads", || leader(&replicas));
+    let ask = |replica: &Replica, key: &str| {
+        replica.ask_with("POST /jobs/import/run", &[("Idempotency-Key", key)], r#"{"file":7}"#)
+    };
+    let first = ask(&replicas[1 - leading], "import-7");
+    let given = || std::fs::read_to_string(dir.path().join("given")).unwrap_or_default();
+    until("the first attempt runs", || given().lines().count() == 1);
+    replicas[leading].kill();
+    let other = &replicas[1 - leading];
+    until("the next leader has finished the run", || {
+        assert_eq!(ask(other, "import-7").body, first.body);
+        runs(other, "import").first().is_some_and(|run| run["phase"] == "succeeded")
+    });
+    assert_eq!(given(), "1 {\"file\":7}\n2 {\"file\":7}\n");
+    assert_eq!((ask(other, "import-7").body, runs(other, "import").len()), (first.body, 1));
+}
+
 /// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.
 fn with_program(roles: &str, grace: &str, script: &str, dir: &TempDir) -> (RedisServer, Replica, Pid) {
     with_program_and(roles, grace, script, "", dir)

@@ -65,8 +65,8 @@ async fn one(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
 
 async fn run(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
-    requests::no_body(&ask.body)?;
-    let run = service.ask(&requests::segment(ask.segment("name"))?).await.map_err(responses::refused)?;
+    let request = requests::run(&ask.headers, &ask.body)?;
+    let run = service.ask(&requests::segment(ask.segment("name"))?, &request).await.map_err(responses::refused)?;
     Ok(responses::asked(&run))
 }
 

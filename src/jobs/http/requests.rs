@@ -1,9 +1,13 @@
 //! What requests for jobs say in their paths, queries and bodies.
 
-use serde::Deserialize;
+use std::sync::Arc;
 
-use crate::http::{Problem, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
-use crate::protocol::jobs::Slot;
+use hyper::HeaderMap;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
+use crate::protocol::jobs::{DATA_BYTES_MAX, KEY_BYTES_MAX, RunRequest, Slot};
 
 /// How many runs a page has unless it is asked for another number, and at the most.
 const PAGE: usize = 20;
@@ -48,6 +52,38 @@ pub(super) fn no_body(body: &[u8]) -> Result<(), Problem> {
     #[serde(deny_unknown_fields)]
     struct Nothing {}
     read_body::<Nothing>(body).map(|_| ())
+}
+
+/// Tells a request that is repeated from another one.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The run that is asked for: what it is given, and the request's key.
+pub(super) fn run(headers: &HeaderMap, body: &[u8]) -> Result<RunRequest, Problem> {
+    Ok(RunRequest { data: data(body)?, key: key(headers)? })
+}
+
+/// JSON as it came; none where there is none, or an empty object.
+fn data(body: &[u8]) -> Result<Option<Arc<str>>, Problem> {
+    let body = body.trim_ascii();
+    if body.is_empty() || (body.starts_with(b"{") && body[1..].trim_ascii() == b"}") {
+        return Ok(None);
+    }
+    if body.len() > DATA_BYTES_MAX {
+        let detail = format!("the body has {} bytes; a run is given at most {DATA_BYTES_MAX}", body.len());
+        return Err(Problem::new(ProblemKind::BodyTooLarge, detail));
+    }
+    serde_json::from_slice::<IgnoredAny>(body).map_err(|error| bad_body(error.to_string()))?;
+    let text = std::str::from_utf8(body).map_err(|error| bad_body(error.to_string()))?;
+    Ok(Some(Arc::from(text)))
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<Arc<str>>, Problem> {
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY).into_iter();
+    let Some(key) = keys.next() else { return Ok(None) };
+    let is_good = |text: &&str| (1..=KEY_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    let key = key.to_str().ok().filter(is_good).filter(|_| keys.next().is_none());
+    let detail = format!("Idempotency-Key: 1 to {KEY_BYTES_MAX} visible ASCII characters are wanted, once");
+    key.map(|key| Some(Arc::from(key))).ok_or_else(|| Problem::new(ProblemKind::BadHeader, detail))
 }
 
 /// Which page of runs.
@@ -97,7 +133,6 @@ pub(super) fn heartbeat(body: &[u8]) -> Result<Option<u32>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::ProblemKind;
     use crate::protocol::jobs::Wall;
 
     #[test]
@@ -108,6 +143,35 @@ mod tests {
         for bad in ["limit=0", "limit=101", "limit=x", "limit=1&limit=2", "before=x", "before=", "after=1", "limit=%f"]
         {
             assert_eq!(page(bad).unwrap_err().kind(), ProblemKind::BadParameter, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_given_any_json_of_a_few_kilobytes_and_told_from_others_by_its_key() {
+        let none = HeaderMap::new();
+        let given = |body: &str| run(&none, body.as_bytes()).map(|request| request.data.map(|data| data.to_string()));
+        for nothing in ["", " ", "{}", " { } "] {
+            assert_eq!(given(nothing).unwrap(), None, "{nothing:?}");
+        }
+        for body in ["null", "7", "[1, 2]", "{\"a\": {}}", "\"\u{e9}\""] {
+            assert_eq!(given(&format!(" {body}\n")).unwrap().as_deref(), Some(body));
+        }
+        let long = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        assert_eq!(given(&long(4_096)).unwrap().unwrap().len(), 4_096);
+        assert_eq!(given(&long(4_097)).unwrap_err().kind(), ProblemKind::BodyTooLarge);
+        for bad in ["{", "{} {}", "a", "[1,]"] {
+            assert_eq!(given(bad).unwrap_err().kind(), ProblemKind::BadBody, "{bad}");
+        }
+        assert_eq!(run(&none, b"\"\xff\"").unwrap_err().kind(), ProblemKind::BadBody);
+        let with = |keys: &[&str]| {
+            let mut headers = HeaderMap::new();
+            keys.iter().for_each(|key| drop(headers.append(IDEMPOTENCY_KEY, key.parse().unwrap())));
+            run(&headers, b"").map(|request| request.key.map(|key| key.to_string()))
+        };
+        assert_eq!(with(&["\"8e03978e-40d5\""]).unwrap().as_deref(), Some("\"8e03978e-40d5\""));
+        let long = "k".repeat(129);
+        for bad in [&["a", "a"][..], &[""], &["a b"], &[&long]] {
+            assert_eq!(with(bad).unwrap_err().kind(), ProblemKind::BadHeader, "{bad:?}");
         }
     }
 

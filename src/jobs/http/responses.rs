@@ -208,7 +208,11 @@ pub(super) fn refused(error: JobError) -> Problem {
         JobError::RunEnded { .. } => Problem::new(ProblemKind::RunEnded, detail),
         JobError::NotFailed { .. } => Problem::new(ProblemKind::RunNotFailed, detail),
         JobError::NotRunning { .. } => Problem::new(ProblemKind::RunOver, detail),
-        JobError::TooManyAsked { .. } => Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER),
+        JobError::NoData { .. } => Problem::new(ProblemKind::BadBody, detail),
+        JobError::OtherData { .. } => Problem::new(ProblemKind::IdempotencyKeyReused, detail),
+        JobError::TooManyAsked { .. } | JobError::TooMuchData { .. } => {
+            Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER)
+        }
         JobError::Ledger(_) | JobError::Busy { .. } => {
             Problem::new(ProblemKind::StoreUnavailable, detail).with_retry_after(RETRY_AFTER)
         }

@@ -18,6 +18,7 @@ mod template;
 mod tests;
 
 use std::fmt;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
@@ -40,6 +41,8 @@ pub struct Assignment {
     pub attempt: u32,
     /// The attempt's own fencing token.
     pub token: Token,
+    /// What the run was given, in JSON.
+    pub data: Option<Arc<str>>,
 }
 
 /// What may be told to an attempt while it goes on.

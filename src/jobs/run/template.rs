@@ -4,7 +4,8 @@ use super::Assignment;
 use crate::protocol::jobs::Wall;
 
 /// `template` with `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` replaced by their values,
-/// none of which holds anything that JSON or a form would have to escape. All else stays as it is.
+/// none of which holds anything that JSON or a form would have to escape, and `{{data}}` by what the run was given,
+/// which is JSON itself (`null` where it is nothing). All else stays as it is.
 pub fn fill(template: &str, assignment: &Assignment) -> String {
     let mut filled = String::with_capacity(template.len());
     let mut rest = template;
@@ -34,6 +35,7 @@ fn value(name: &str, assignment: &Assignment) -> Option<String> {
         "scheduledTime" => rfc3339(assignment.scheduled),
         "attempt" => assignment.attempt.to_string(),
         "token" => assignment.token.to_string(),
+        "data" => assignment.data.as_deref().unwrap_or("null").to_owned(),
         _ => return None,
     })
 }
@@ -47,6 +49,8 @@ pub fn rfc3339(moment: Wall) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::tests::assignment;
     use super::*;
 
@@ -64,6 +68,13 @@ mod tests {
         }
         assert_eq!(filled("{{{job}}}"), "{nightly}");
         assert_eq!(filled("{{x}}{{{{job}}"), "{{x}}{{nightly");
+    }
+
+    #[test]
+    fn what_a_run_was_given_stands_there_as_it_came_and_is_no_template() {
+        let given = |data: Option<&str>| Assignment { data: data.map(Arc::from), ..assignment() };
+        assert_eq!(fill("{\"given\":{{data}}}", &given(None)), "{\"given\":null}");
+        assert_eq!(fill("[{{data}},{{attempt}}]", &given(Some(r#"{"a":"{{run}}"}"#))), r#"[{"a":"{{run}}"},2]"#);
     }
 
     #[test]

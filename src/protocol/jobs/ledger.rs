@@ -6,7 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::ids::{Slot, Wall};
-use super::policy::{ASKED_MAX, HistoryLimits, JobPolicy};
+use super::policy::{ASKED_MAX, DATA_BYTES_SUM_MAX, HistoryLimits, JobPolicy, KEY_SPAN, KEYS_MAX};
+use super::wishes::{AskRefusal, AskedKey, RunOrder, RunRefusal, RunRequest, RunWish};
 use crate::protocol::Token;
 
 /// How many attempts of one run are remembered one by one.
@@ -34,6 +35,8 @@ pub struct Ledger {
     pub gaps: Vec<Gap>,
     /// When a run last succeeded.
     pub last_success: Option<Wall>,
+    /// The keys of the last requests for runs, oldest first.
+    pub keys: Vec<AskedKey>,
 }
 
 /// Whether a job is suspended, and since when.
@@ -74,48 +77,8 @@ pub struct Run {
     pub spent: u32,
     /// What somebody last asked for, whoever leads.
     pub order: Option<RunOrder>,
-}
-
-/// What somebody asked of a run. Ordered by its moment, and of two that are the same the one that is done is the greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RunOrder {
-    /// When. Of two the later one holds, so it is later than any before it of the same run.
-    pub at: Wall,
-    pub what: RunWish,
-    /// A leader has done it, or it has come to nothing because the run had ended by itself.
-    pub done: bool,
-}
-
-/// What may be asked of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RunWish {
-    /// It is to end, as failed.
-    Cancel,
-    /// It failed, and is to be tried again as if it were new.
-    Retry,
-}
-
-impl RunWish {
-    pub const ALL: [Self; 2] = [Self::Cancel, Self::Retry];
-
-    /// As it is told and stored.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Retry => "retry",
-        }
-    }
-}
-
-/// Why nothing may be asked of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunRefusal {
-    /// There is none for this slot, or it is forgotten.
-    Unknown,
-    /// It has ended like this, so that it cannot be cancelled.
-    Over(Phase),
-    /// It has not failed but is like this, so that it cannot be retried.
-    NotFailed(Phase),
+    /// What it is given, for as long as it may be needed.
+    pub data: Option<Arc<str>>,
 }
 
 /// How far a run is.
@@ -287,10 +250,6 @@ macro_rules! words {
 
 words!(RunFailure, Ending, GapReason, RunWish);
 
-/// As many runs were asked for, and have not begun, as may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyAsked;
-
 impl Ledger {
     /// A job that is seen for the first time: its slots begin now.
     pub fn new(timetable: String, declared: bool, now: Wall) -> Self {
@@ -303,23 +262,47 @@ impl Ledger {
             runs: BTreeMap::new(),
             gaps: Vec::new(),
             last_success: None,
+            keys: Vec::new(),
         }
     }
 
-    /// Asks for a run, whoever leads.
+    /// Asks for a run that is given nothing, whoever leads.
     ///
     /// # Errors
-    /// [`TooManyAsked`]
-    pub fn ask(&mut self, now: Wall) -> Result<Slot, TooManyAsked> {
+    /// [`AskRefusal::TooMany`]
+    pub fn ask(&mut self, now: Wall) -> Result<Slot, AskRefusal> {
+        self.ask_with(now, &RunRequest::default())
+    }
+
+    /// Asks for a run, whoever leads. A request whose key was there before, with the same data, asked for the run of
+    /// then, whatever has become of it.
+    ///
+    /// # Errors
+    /// [`AskRefusal`]
+    pub fn ask_with(&mut self, now: Wall, request: &RunRequest) -> Result<Slot, AskRefusal> {
+        self.keys.retain(|known| now.since(known.at) <= KEY_SPAN);
+        if let Some(known) = self.keys.iter().find(|known| Some(&known.key) == request.key.as_ref()) {
+            let is_same = known.print == request.print();
+            return if is_same { Ok(Slot::Manual(known.at)) } else { Err(AskRefusal::OtherData) };
+        }
         let asked = self.runs.values().filter(|run| run.phase == Phase::Asked).count();
         if asked >= ASKED_MAX {
-            return Err(TooManyAsked);
+            return Err(AskRefusal::TooMany);
+        }
+        let given: usize = self.runs.values().filter(|run| !run.is_forgettable()).map(Run::data_bytes).sum();
+        if given + request.data.as_ref().map_or(0, |data| data.len()) > DATA_BYTES_SUM_MAX {
+            return Err(AskRefusal::TooMuchData);
         }
         let last = self.runs.keys().filter(|slot| matches!(slot, Slot::Manual(_))).map(|slot| slot.at()).max();
         let after = last.unwrap_or_default().max(self.begun);
-        let slot = Slot::Manual(now.max(Wall::from_millis(after.as_millis() + 1)));
-        self.runs.insert(slot, Run::new(Phase::Asked));
-        Ok(slot)
+        let at = now.max(Wall::from_millis(after.as_millis() + 1));
+        self.runs.insert(Slot::Manual(at), Run { data: request.data.clone(), ..Run::new(Phase::Asked) });
+        if let Some(key) = &request.key {
+            self.keys.push(AskedKey { key: Arc::clone(key), at, print: request.print() });
+            let surplus = self.keys.len().saturating_sub(KEYS_MAX);
+            self.keys.drain(..surplus);
+        }
+        Ok(Slot::Manual(at))
     }
 
     /// Asks for the end of a run, whoever leads. Asking again changes nothing.
@@ -412,9 +395,22 @@ impl Ledger {
             let forgotten: Vec<Slot> = over.iter().rev().skip(keep).map(|(slot, _)| **slot).collect();
             self.runs.retain(|slot, _| !forgotten.contains(slot));
         }
+        self.forget_data();
         let surplus = self.gaps.len().saturating_sub(limits.failed);
         self.gaps.drain(..surplus);
         before != (self.runs.len(), self.gaps.len())
+    }
+
+    /// Forgets runs that failed, the oldest first, until all that is remembered fits of what runs were given. Without
+    /// that they could not be retried.
+    fn forget_data(&mut self) {
+        while self.runs.values().map(Run::data_bytes).sum::<usize>() > DATA_BYTES_SUM_MAX {
+            let with_data = self.runs.iter().filter(|(_, run)| run.is_forgettable() && run.data.is_some());
+            let Some(oldest) = with_data.min_by_key(|(slot, run)| (run.ended, slot.at())).map(|(slot, _)| *slot) else {
+                return;
+            };
+            self.runs.remove(&oldest);
+        }
     }
 
     /// Takes in what the store has instead of this ledger: what was asked for meanwhile, and what this term has written
@@ -450,6 +446,12 @@ impl Ledger {
             self.gaps.extend(stored.gaps.into_iter().filter(|gap| gap.last > self.decided));
             self.decided = stored.decided;
         }
+        let unknown = stored.keys.into_iter().filter(|theirs| self.keys.iter().all(|ours| ours.key != theirs.key));
+        let unknown: Vec<AskedKey> = unknown.collect();
+        self.keys.extend(unknown);
+        self.keys.sort_by_key(|known| known.at);
+        let surplus = self.keys.len().saturating_sub(KEYS_MAX);
+        self.keys.drain(..surplus);
         self.begun = self.begun.max(stored.begun);
         self.token = self.token.max(stored.token);
         self.last_success = self.last_success.max(stored.last_success);
@@ -475,7 +477,7 @@ impl Ledger {
 
 impl Run {
     pub(super) const fn new(phase: Phase) -> Self {
-        Self { phase, began: None, ended: None, attempts: Vec::new(), spent: 0, order: None }
+        Self { phase, began: None, ended: None, attempts: Vec::new(), spent: 0, order: None, data: None }
     }
 
     /// What was asked of it and is not done yet.
@@ -490,6 +492,15 @@ impl Run {
             Phase::Failed(_) => self.wish() == Some(RunWish::Retry),
             Phase::Running | Phase::Waiting { .. } | Phase::Succeeded => false,
         }
+    }
+
+    /// Whether it is over for good, so that it may be forgotten.
+    fn is_forgettable(&self) -> bool {
+        self.phase.is_over() && !self.is_asked_for()
+    }
+
+    fn data_bytes(&self) -> usize {
+        self.data.as_ref().map_or(0, |data| data.len())
     }
 
     fn ask(&mut self, what: RunWish, now: Wall) {

@@ -9,15 +9,14 @@ mod controller;
 mod ids;
 mod ledger;
 mod policy;
+mod wishes;
 
 pub use super::reference::ledger::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
 pub use ids::{JobName, JobNameError, RunId, Slot, Wall};
-pub use ledger::{
-    Ending, Gap, GapReason, Ledger, Phase, Run, RunAttempt, RunFailure, RunOrder, RunRefusal, RunWish, Suspension,
-    TooManyAsked,
-};
+pub use ledger::{Ending, Gap, GapReason, Ledger, Phase, Run, RunAttempt, RunFailure, Suspension};
 pub use policy::{
-    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, JobPolicy, ON_TIME,
-    OnInterrupt, Timetable, is_late,
+    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, DATA_BYTES_MAX, DATA_BYTES_SUM_MAX,
+    HistoryLimits, JobPolicy, KEY_BYTES_MAX, KEY_SPAN, KEYS_MAX, ON_TIME, OnInterrupt, Timetable, is_late,
 };
+pub use wishes::{AskRefusal, AskedKey, RunOrder, RunRefusal, RunRequest, RunWish};

@@ -116,6 +116,14 @@ pub const CATCH_UP_MAX: usize = 100;
 pub const ACTIVE_MAX: usize = 100;
 /// The most runs that may have been asked for and not begun.
 pub const ASKED_MAX: usize = 10;
+/// The longest data that a run is given, in bytes; and the most that those of a job are given together, of which a
+/// ledger has all.
+pub const DATA_BYTES_MAX: usize = 4 << 10;
+pub const DATA_BYTES_SUM_MAX: usize = 64 << 10;
+/// The longest key of a request for a run, in bytes; how many of a job are remembered, and for how long.
+pub const KEY_BYTES_MAX: usize = 128;
+pub const KEYS_MAX: usize = 100;
+pub const KEY_SPAN: Duration = Duration::from_secs(24 * 3_600);
 /// A slot that starts later than this is counted as late.
 const LATE: Duration = Duration::from_secs(1);
 

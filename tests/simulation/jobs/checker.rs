@@ -50,6 +50,8 @@ struct Job {
     /// What was asked of runs last, and those that are over because of it.
     orders: BTreeMap<Slot, RunOrder>,
     cancelled: BTreeSet<Slot>,
+    /// Which run each key asked for; none once the store has lost something since.
+    keys: BTreeMap<u64, Option<Slot>>,
     /// Earlier leaders may still tell of what was lost with their term.
     account_of: usize,
     acting: Vec<Acting>,
@@ -86,6 +88,15 @@ impl Checker {
         self.jobs[job].loss = Some(Loss { since: now, witness });
         // Nobody may have heard of it.
         self.jobs[job].orders.clear();
+        self.jobs[job].keys.values_mut().for_each(|slot| *slot = None);
+    }
+
+    /// A run was asked for under this key.
+    pub fn asked(&mut self, now: Nanos, job: usize, key: u64, slot: Slot) {
+        let known = *self.jobs[job].keys.entry(key).or_insert(Some(slot));
+        if known.is_some_and(|known| known != slot) {
+            self.complain(now, format!("job-{job}: two runs under one key: {known:?} and {slot}"));
+        }
     }
 
     /// Something was asked of a run, and the store has it.
@@ -255,8 +266,8 @@ impl Checker {
 impl Job {
     fn forget(&mut self, account_of: usize) {
         let (acting, first_started) = (std::mem::take(&mut self.acting), std::mem::take(&mut self.first_started));
-        let (fence, changed_at) = (self.fence, self.changed_at);
-        *self = Self { account_of, fence, acting, changed_at, first_started, ..Self::default() };
+        let (fence, changed_at, keys) = (self.fence, self.changed_at, std::mem::take(&mut self.keys));
+        *self = Self { account_of, fence, acting, changed_at, first_started, keys, ..Self::default() };
     }
 
     /// P6: an attempt of a slot is claimed once.

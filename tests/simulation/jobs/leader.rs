@@ -8,7 +8,7 @@ use baton::protocol::jobs::{
     Stored, Wall, WriteReply,
 };
 
-use super::world::{Call, Happening, JOBS, Nanos, Reply, SECOND, TIMEOUT, World};
+use super::world::{Call, Happening, JOBS, Nanos, Reply, Rules, SECOND, TIMEOUT, World};
 use crate::clockwork::{LocalClock, MS};
 
 /// How long a lease is, and how much of it must be left for a start.
@@ -248,7 +248,8 @@ impl World {
             let decided = stored.as_ref().map(|stored| stored.body.decided);
             ledger.is_some_and(|ledger| decided < Some(ledger.decided))
         };
-        let reply = if self.scenario.rules.orders { reply } else { without_orders(reply) };
+        let Rules { orders, keys, .. } = self.scenario.rules;
+        let reply = if orders && keys { reply } else { without_wishes(reply, orders, keys) };
         let input = match reply {
             Reply::Opened(mut reply) => {
                 if let (false, OpenReply::Opened(Some(stored))) = (self.scenario.rules.counted, &mut reply) {
@@ -324,11 +325,16 @@ fn forget_what_was_interrupted(ledger: &mut Ledger) {
     }
 }
 
-/// What was asked of runs by others is not looked at.
-fn without_orders(reply: Reply) -> Reply {
+/// What others asked for is not looked at: of runs, or under keys.
+fn without_wishes(reply: Reply, orders: bool, keys: bool) -> Reply {
     let strip = |stored: Option<Stored<Ledger>>| {
         stored.map(|mut stored| {
-            stored.body.runs.values_mut().for_each(|run| run.order = None);
+            if !orders {
+                stored.body.runs.values_mut().for_each(|run| run.order = None);
+            }
+            if !keys {
+                stored.body.keys.clear();
+            }
             stored
         })
     };

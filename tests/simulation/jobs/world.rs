@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use baton::protocol::jobs::{
     BackoffPolicy, CatchUp, Concurrency, Ending, HistoryLimits, JobEvent, JobInput, JobPolicy, JobProfile,
-    JobRequestId, Ledger, LedgerCell, OnInterrupt, OpenReply, Phase, RunFailure, RunOrder, RunWish, Slot, Timetable,
-    Wall, WriteReply, WriteRequest,
+    JobRequestId, Ledger, LedgerCell, OnInterrupt, OpenReply, Phase, RunFailure, RunOrder, RunRequest, RunWish, Slot,
+    Timetable, Wall, WriteReply, WriteRequest,
 };
 use baton::protocol::{StoreTime, Token};
 
@@ -41,10 +41,13 @@ pub struct Rules {
     pub room: bool,
     /// What was asked of a run is taken in, whoever has claimed it.
     pub orders: bool,
+    /// The keys of requests for runs are taken in.
+    pub keys: bool,
 }
 
 impl Rules {
-    pub const ALL: Self = Self { fence: true, confirmed: true, restore: true, counted: true, room: true, orders: true };
+    pub const ALL: Self =
+        Self { fence: true, confirmed: true, restore: true, counted: true, room: true, orders: true, keys: true };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +121,8 @@ pub enum Reply {
 #[derive(Clone, Copy, Debug)]
 pub enum Wish {
     Run,
+    /// With this key, which is the same when it is asked for again.
+    Keyed(u64),
     Suspend,
     Resume,
     Cancel,
@@ -137,6 +142,7 @@ pub enum Happening {
     Configured { leader: usize, job: usize },
     Changed { leader: usize, job: usize },
     Wishes { job: usize },
+    Again { job: usize, wish: Wish },
     WishArrives { job: usize, wish: Wish, of: Option<Slot>, request: Box<WriteRequest<Ledger>>, tries: u32 },
     Snapshot,
     Fault,
@@ -317,6 +323,7 @@ impl World {
                 }
             }
             Happening::Wishes { job } => self.wishes(job),
+            Happening::Again { job, wish } => self.wish(job, wish, 5),
             Happening::WishArrives { job, wish, of, request, tries } => {
                 self.wish_arrives(job, (wish, of), *request, tries);
             }
@@ -374,8 +381,15 @@ impl World {
             // An order may have been older than one that the store had lost and the leader remembered.
             return self.wish(job, Wish::Resume, 5);
         }
-        use Wish::{Cancel, Resume, Retry, Run, Suspend};
-        let wish = [Run, Run, Suspend, Resume, Resume, Cancel, Cancel, Retry, Retry][self.rng.usize(0..9)];
+        use Wish::{Cancel, Keyed, Resume, Retry, Run, Suspend};
+        let key = self.rng.u64(..);
+        let wishes = [Run, Keyed(key), Keyed(key), Suspend, Resume, Resume, Cancel, Cancel, Retry, Retry];
+        let wish = wishes[self.rng.usize(0..wishes.len())];
+        if let Keyed(_) = wish {
+            // Whoever asked has no answer, and asks again.
+            let again = self.span(MS, 20 * SECOND);
+            self.after(again, Happening::Again { job, wish });
+        }
         self.wish(job, wish, 5);
         let next = self.span(SECOND, 25 * SECOND);
         self.after(next, Happening::Wishes { job });
@@ -399,6 +413,11 @@ impl World {
                 if body.ask(wall).is_err() {
                     return;
                 }
+            }
+            Wish::Keyed(key) => {
+                let request = RunRequest { key: Some(Arc::from(key.to_string())), data: None };
+                let Ok(slot) = body.ask_with(wall, &request) else { return };
+                of = Some(slot);
             }
             Wish::Suspend => body.order(true, wall),
             Wish::Resume => body.order(false, wall),
@@ -443,7 +462,10 @@ impl World {
             WriteReply::Diverged(_) => self.wish(job, wish, tries - 1),
             WriteReply::Written { .. } => {
                 self.seen.wishes += 1;
-                if let Some((slot, order)) = order {
+                if let (Wish::Keyed(key), Some(slot)) = (wish, of) {
+                    self.checker.asked(self.now, job, key, slot);
+                }
+                if let Some((slot, order)) = order.filter(|_| matches!(wish, Wish::Cancel | Wish::Retry)) {
                     self.seen.retried += u64::from(order.what == RunWish::Retry);
                     self.checker.ordered(job, slot, order);
                 }

@@ -84,6 +84,10 @@ fn start(exec: &ExecRun, assignment: &Assignment, role: &str) -> io::Result<Chil
     command.env("BATON_ATTEMPT", assignment.attempt.to_string());
     command.env("BATON_TOKEN", assignment.token.to_string());
     command.env("BATON_ROLE", role);
+    match &assignment.data {
+        Some(data) => command.env("BATON_DATA", &**data),
+        None => command.env_remove("BATON_DATA"),
+    };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Child::start(command)
 }

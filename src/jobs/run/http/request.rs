@@ -21,7 +21,9 @@ use crate::http::client;
 /// [`Fault::Header`], [`Fault::Request`]
 pub fn request(http: &HttpRun, assignment: &Assignment) -> Result<(Request<Full<Bytes>>, Vec<SecretString>), Fault> {
     let bad = |why: String| Fault::Request { why };
-    let body = http.body.as_ref().map(|template| fill(template, assignment));
+    let templated = http.body.as_ref().map(|template| fill(template, assignment));
+    // Without a template, what the run was given is the body.
+    let body = templated.or_else(|| assignment.data.as_deref().filter(|_| http.sends_body()).map(str::to_owned));
     let (mut headers, secrets) = configured(http)?;
     default(&mut headers, HOST, host(&http.url))?;
     default(&mut headers, USER_AGENT, client::USER_AGENT.to_owned())?;

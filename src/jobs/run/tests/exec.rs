@@ -32,6 +32,16 @@ async fn a_program_knows_which_attempt_it_is_and_its_success_is_the_runs() {
 }
 
 #[tokio::test]
+async fn a_program_finds_what_its_run_was_given_and_nothing_of_another() {
+    let stage = Stage::calm().await;
+    let run = || with(stage.script("echo \"${BATON_DATA-none}\" >given", 1_000), |_| {});
+    assert_eq!(stage.begin_given(run(), Some("{\"rows\": \"a b\"}")).ends().await, DONE);
+    assert_eq!(stage.written("given").await, "{\"rows\": \"a b\"}");
+    assert_eq!(stage.begin(run()).ends().await, DONE);
+    assert_eq!(stage.written("given").await, "none");
+}
+
+#[tokio::test]
 async fn a_bad_end_is_told_by_its_code_or_signal() {
     let stage = Stage::calm().await;
     for (script, note) in

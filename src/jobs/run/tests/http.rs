@@ -87,6 +87,23 @@ async fn a_body_is_framed_and_typed_unless_the_configuration_says_otherwise() {
 }
 
 #[tokio::test]
+async fn what_a_run_was_given_is_its_body_or_stands_in_it() {
+    let (stage, server) = (Stage::calm().await, Server::start(answer("204 No Content", "")).await);
+    let runs = [
+        server.run(),
+        HttpRun { body: Some("{\"run\":\"{{run}}\",\"rows\":{{data}}}".to_owned()), ..server.run() },
+        HttpRun { method: "GET".to_owned(), ..server.run() },
+    ];
+    for run in runs {
+        assert_eq!(stage.begin_given(run.into(), Some("[1, {}]")).ends().await, Ended::Succeeded { note: None });
+    }
+    let requests = server.requests();
+    assert!(requests[0].contains("content-type: application/json\r\n") && requests[0].ends_with("\r\n\r\n[1, {}]"));
+    assert!(requests[1].ends_with("{\"run\":\"nightly-1763690400\",\"rows\":[1, {}]}"), "{}", requests[1]);
+    assert!(requests[2].ends_with("\r\n\r\n"), "{}", requests[2]);
+}
+
+#[tokio::test]
 async fn the_status_decides_and_the_note_says_why() {
     let long = "x".repeat(10_000);
     let cut = format!("status 418 I'm a teapot: {}…", "x".repeat(172));

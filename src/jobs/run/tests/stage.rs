@@ -36,6 +36,7 @@ pub fn assignment() -> Assignment {
         scheduled: at,
         attempt: 2,
         token: Token::new(1_763_690_400_000_007).unwrap(),
+        data: None,
     }
 }
 
@@ -184,12 +185,18 @@ impl Stage {
     }
 
     pub fn begin(&self, run: RunConfig) -> Attempt {
+        self.begin_given(run, None)
+    }
+
+    /// The same of a run that was given this.
+    pub fn begin_given(&self, run: RunConfig, data: Option<&str>) -> Attempt {
+        let assignment = Assignment { data: data.map(Arc::from), ..assignment() };
         let term = self.term(&run);
         let (orders, inbox) = mpsc::channel(8);
         let accepted = Arc::new(AtomicBool::new(false));
         let mark = Arc::clone(&accepted);
         let task = tokio::spawn(async move {
-            attempt(&run, &assignment(), term, inbox, move || mark.store(true, Ordering::SeqCst)).await
+            attempt(&run, &assignment, term, inbox, move || mark.store(true, Ordering::SeqCst)).await
         });
         Attempt { orders, accepted, task }
     }

@@ -2,8 +2,9 @@
 
 use super::{JobAction, JobController, JobEvent, Live, Moment, Stage};
 use crate::protocol::jobs::ids::Slot;
-use crate::protocol::jobs::ledger::{Ending, Phase, Run, RunFailure, RunWish};
+use crate::protocol::jobs::ledger::{Ending, Phase, Run, RunFailure};
 use crate::protocol::jobs::policy::OnInterrupt;
+use crate::protocol::jobs::wishes::RunWish;
 
 impl JobController {
     /// Writes a claim down. Its attempt starts when the store has it.
@@ -115,6 +116,7 @@ impl JobController {
         let attempts = run.attempts.last().map_or(0, |last| last.number);
         if failure.is_none() {
             self.ledger.last_success = self.ledger.last_success.max(Some(now.wall));
+            run.data = None;
         }
         self.deadlines.remove(&slot);
         self.resumes.remove(&slot);

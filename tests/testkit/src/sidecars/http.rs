@@ -70,7 +70,13 @@ impl Connection {
 
     /// Sends a request.
     pub fn send(&mut self, line: &str, body: &str) -> io::Result<()> {
+        self.send_with(line, &[], body)
+    }
+
+    /// The same with headers of its own.
+    pub fn send_with(&mut self, line: &str, headers: &[(&str, &str)], body: &str) -> io::Result<()> {
         let mut request = format!("{line} HTTP/1.1\r\nHost: {}\r\n", self.address);
+        request.extend(headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")));
         if !body.is_empty() {
             request += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         }
@@ -144,5 +150,18 @@ fn malformed(what: &str) -> io::Error {
 /// When there is no answer.
 pub fn ask(address: SocketAddr, line: &str, body: &str) -> Answer {
     let answer = Connection::open(address).and_then(|mut connection| connection.ask(line, body));
+    answer.unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// The same with headers of its own.
+///
+/// # Panics
+/// When there is no answer.
+pub fn ask_with(address: SocketAddr, line: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let answer = Connection::open(address).and_then(|mut connection| {
+        connection.send_with(line, headers, body)?;
+        let head = connection.head()?;
+        connection.rest(head)
+    });
     answer.unwrap_or_else(|error| panic!("{line}: {error}"))
 }

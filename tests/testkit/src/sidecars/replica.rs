@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::place::Place;
 use crate::ports::free_port;
 use crate::sidecars::claims::Who;
-use crate::sidecars::http::{Answer, ask};
+use crate::sidecars::http::{Answer, ask, ask_with};
 use crate::sidecars::wait::until;
 
 /// The role that every scenario is about.
@@ -241,6 +241,12 @@ impl Replica {
     pub fn ask(&self, line: &str, body: &str) -> Answer {
         let api = self.api;
         self.settings.place.run(|| ask(api, line, body))
+    }
+
+    /// The same with headers of its own.
+    pub fn ask_with(&self, line: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let api = self.api;
+        self.settings.place.run(|| ask_with(api, line, headers, body))
     }
 
     /// The value of a series in `/metrics`, whatever the order of its labels.

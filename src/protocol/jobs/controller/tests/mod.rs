@@ -10,10 +10,12 @@ mod suspension;
 mod terms;
 
 use super::super::LedgerCell;
-use super::super::ledger::{GapReason, Run, RunAttempt, RunRefusal, RunWish, TooManyAsked};
+use super::super::ledger::{GapReason, Run, RunAttempt};
 use super::super::policy::{
-    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, HistoryLimits, OnInterrupt,
+    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, DATA_BYTES_MAX, DATA_BYTES_SUM_MAX,
+    HistoryLimits, KEYS_MAX, OnInterrupt,
 };
+use super::super::wishes::{AskRefusal, RunRefusal, RunRequest, RunWish};
 use super::*;
 use crate::protocol::StoreTime;
 
