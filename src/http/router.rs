@@ -67,6 +67,7 @@ struct Call {
     method: Method,
     reads_body: bool,
     is_page: bool,
+    shares_path: bool,
     handler: Handler,
 }
 
@@ -119,6 +120,12 @@ impl<C: Send + Sync + 'static> Routes<C> {
         self.get(template, handler).mark(|call| call.is_page = true)
     }
 
+    /// The last call's path may also be one of a later template's, which has other methods.
+    #[must_use]
+    pub fn sharing(self) -> Self {
+        self.mark(|call| call.shares_path = true)
+    }
+
     /// These methods, in the order in which `Allow` shall list them.
     #[must_use]
     pub fn at(mut self, methods: &[Method], template: &'static str, handler: impl Answers<C>) -> Self {
@@ -126,7 +133,7 @@ impl<C: Send + Sync + 'static> Routes<C> {
         let handler: Handler = Arc::new(move |ask| handler.answer(Arc::clone(&context), ask));
         self.calls.extend(methods.iter().map(|method| {
             let (method, handler) = (method.clone(), Arc::clone(&handler));
-            (template, Call { method, reads_body: false, is_page: false, handler })
+            (template, Call { method, reads_body: false, is_page: false, shares_path: false, handler })
         }));
         self
     }
@@ -200,6 +207,11 @@ impl Endpoint {
         given.next().is_none().then_some(params)
     }
 
+    /// Whether other methods are for another template that a path fits.
+    fn is_shared(&self) -> bool {
+        self.calls.iter().all(|call| call.shares_path)
+    }
+
     /// The methods, as `Allow` lists them.
     fn allow(&self) -> String {
         let mut methods: Vec<&str> = self.calls.iter().map(|call| call.method.as_str()).collect();
@@ -256,7 +268,8 @@ impl Router {
         Self { endpoints: Vec::new(), hint, stop: watch::Sender::new(false) }
     }
 
-    /// Answers these, too. Of two templates that a path fits, the one that was mounted first is meant.
+    /// Answers these, too. Of two templates that a path fits, the one that was mounted first is meant; if that
+    /// [shares its path](Routes::sharing), the other is for methods that it has not.
     #[must_use]
     pub fn mount<C>(mut self, routes: Routes<C>) -> Self {
         for (template, call) in routes.calls {
@@ -291,17 +304,29 @@ impl Router {
     /// # Errors
     /// [`ProblemKind::UnknownPath`], [`ProblemKind::MethodNotAllowed`]
     pub fn find(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Found<'_>, Problem> {
-        let Some((endpoint, params)) =
-            self.endpoints.iter().find_map(|endpoint| Some((endpoint, endpoint.params(path)?)))
-        else {
-            let shown: String = path.chars().take(100).collect();
-            let detail = format!("there is nothing at {shown:?}; {}", self.hint);
-            return Err(Problem::new(ProblemKind::UnknownPath, detail));
-        };
         let is_meant = |call: &&Call| call.method == *method && (!call.is_page || wants_page(headers));
-        match endpoint.calls.iter().find(is_meant) {
-            Some(call) => Ok(Found { call, params }),
-            None => Err(Problem::method_not_allowed(&endpoint.allow())),
+        let mut allow: Vec<&str> = Vec::new();
+        let mut found = None;
+        for endpoint in &self.endpoints {
+            let Some(params) = endpoint.params(path) else { continue };
+            found = endpoint.calls.iter().find(is_meant).map(|call| Found { call, params });
+            for method in endpoint.calls.iter().map(|call| call.method.as_str()) {
+                if !allow.contains(&method) {
+                    allow.push(method);
+                }
+            }
+            if found.is_some() || !endpoint.is_shared() {
+                break;
+            }
+        }
+        match found {
+            Some(found) => Ok(found),
+            None if allow.is_empty() => {
+                let shown: String = path.chars().take(100).collect();
+                let detail = format!("there is nothing at {shown:?}; {}", self.hint);
+                Err(Problem::new(ProblemKind::UnknownPath, detail))
+            }
+            None => Err(Problem::method_not_allowed(&allow.join(", "))),
         }
     }
 }
@@ -367,6 +392,8 @@ mod tests {
             .at(&[Method::GET, Method::HEAD], "/leading", says("leading"));
         let second = Routes::new("2:")
             .get("/", says("root"))
+            .post("/locks/all", says("all"))
+            .sharing()
             .post("/locks/{name}", says("lock"))
             .get("/locks/{name}", says("look"))
             .get("/locks/{name}/hold", says("hold"))
@@ -396,6 +423,8 @@ mod tests {
             ("POST /locks/hold", "2:lock name=hold"),
             ("GET /locks/a%2Fb/hold", "2:hold name=a%2Fb"),
             ("DELETE /locks/a/1", "2:release name=a id=1"),
+            ("POST /locks/all", "2:all"),
+            ("GET /locks/all", "2:look name=all"),
         ] {
             assert_eq!(told(&router, line, "*/*").await.unwrap(), wanted, "{line}");
         }
@@ -442,6 +471,7 @@ mod tests {
             ("DELETE /locks/a", "POST, GET"),
             ("PUT /locks/a/hold", "GET"),
             ("GET /locks/a/1", "PUT, DELETE"),
+            ("PUT /locks/all", "POST, GET"),
         ] {
             let problem = told(&router, line, "*/*").await.unwrap_err();
             assert_eq!(problem.kind(), ProblemKind::MethodNotAllowed, "{line}");

@@ -18,8 +18,8 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
-    AskedKey, Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Run, RunAttempt, RunFailure, RunOrder,
-    RunWish, Slot, Stored, Suspension, Wall, WriteReply, WriteRequest,
+    AskedKey, Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Revision, Run, RunAttempt, RunFailure,
+    RunOrder, RunWish, Slot, Stored, Suspension, Wall, WriteReply, WriteRequest,
 };
 use crate::store::{JobNews, LedgerStore, StoreError, timed};
 use crate::telemetry::{StoreCommand, Telemetry};
@@ -87,6 +87,27 @@ impl Ledgers {
         read.map(|stored| stored.try_map(|body| decode(job, &body))).transpose()
     }
 
+    /// What somebody last asked of all jobs, and when.
+    pub(super) async fn read_pause(&self) -> Result<Option<Stored<(bool, Wall)>>, LedgerError> {
+        let every = JobName::every();
+        let read = self.timed(StoreCommand::JobRead, self.store.read(&every)).await?;
+        read.map(|stored| stored.try_map(|body| decode_pause(&every, &body))).transpose()
+    }
+
+    /// Puts that in the place of the one that the writer knows.
+    pub(super) async fn write_pause(
+        &self,
+        base: Option<Revision>,
+        (suspend, at): (bool, Wall),
+    ) -> Result<WriteReply<(bool, Wall)>, LedgerError> {
+        let every = JobName::every();
+        // A flag and numbers: writing them into memory does not fail.
+        let body = serde_json::to_vec(&PauseShape { v: VERSION, suspend, at }).unwrap_or_default().into();
+        let request = WriteRequest { token: None, base, body };
+        let written = self.timed(StoreCommand::JobWrite, self.store.write(&every, request)).await?;
+        written.try_map(|body| decode_pause(&every, &body))
+    }
+
     /// See [`LedgerStore::changes`].
     pub(super) fn changes(&self) -> Subscription<JobNews> {
         self.store.changes()
@@ -99,16 +120,31 @@ fn encode(ledger: &Ledger) -> Bytes {
 }
 
 fn decode(job: &JobName, text: &[u8]) -> Result<Ledger, LedgerError> {
-    let garbage = |error: serde_json::Error| LedgerError::Garbage {
-        job: job.clone(),
-        line: error.line(),
-        column: error.column(),
-    };
+    let garbage = |error| garbage(job, &error);
     let Version { v: version } = serde_json::from_slice(text).map_err(garbage)?;
     if version != VERSION {
         return Err(LedgerError::Version { job: job.clone(), version });
     }
     serde_json::from_slice(text).map_err(garbage)
+}
+
+fn decode_pause(every: &JobName, text: &[u8]) -> Result<(bool, Wall), LedgerError> {
+    let PauseShape { v: version, suspend, at } =
+        serde_json::from_slice(text).map_err(|error| garbage(every, &error))?;
+    let other = || LedgerError::Version { job: every.clone(), version };
+    (version == VERSION).then_some((suspend, at)).ok_or_else(other)
+}
+
+fn garbage(job: &JobName, error: &serde_json::Error) -> LedgerError {
+    LedgerError::Garbage { job: job.clone(), line: error.line(), column: error.column() }
+}
+
+/// What is kept for all jobs together.
+#[derive(Serialize, Deserialize)]
+struct PauseShape {
+    v: u32,
+    suspend: bool,
+    at: Wall,
 }
 
 #[derive(Deserialize)]
@@ -160,6 +196,8 @@ struct SuspensionShape {
     order: Option<(bool, Wall)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stretch: Option<(Wall, Option<Wall>)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pause: Option<(bool, Wall)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -427,6 +465,7 @@ mod tests {
         ledger.gaps.extend(reasons.map(|reason| Gap { reason, first: at(1), last: at(2), count: 3 }));
         ledger.suspension.order = Some((false, at(77)));
         ledger.suspension.stretch = Some((at(70), Some(at(77))));
+        ledger.suspension.pause = Some((true, at(78)));
         ledger.token = Token::new(99).unwrap();
         ledger.begun = at(1_234);
         ledger.last_success = Some(at(8_000));

@@ -3,6 +3,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::ready;
 use futures_util::{Stream, StreamExt, stream};
@@ -11,16 +12,17 @@ use tokio::task::JoinHandle;
 
 use super::ledger_store::{LedgerError, Ledgers};
 use super::run::{Order, grace_of};
-use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, wall_now};
+use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, Pause, wall_now};
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
+use crate::base::{Complaint, Turn};
 use crate::config::{JobConfig, RoleConfig};
 use crate::protocol::jobs::{
     self, AskRefusal, JobName, Ledger, RunId, RunRefusal, RunRequest, RunWish, Slot, Timetable, Wall, WriteReply,
     WriteRequest,
 };
 use crate::role::{RoleHandle, Roles};
-use crate::store::{JobNews, LedgerStore};
+use crate::store::{JobNews, LedgerStore, StoreError};
 use crate::telemetry::Telemetry;
 
 /// How many commands may wait for a job's task.
@@ -29,6 +31,9 @@ const COMMANDS: usize = 64;
 const TRIES: usize = 10;
 /// How many ledgers are read at once to list all jobs.
 const READS: usize = 32;
+/// How often it is asked whether all jobs are suspended, though nothing was heard; and when that failed.
+const PAUSE_LOOK: Duration = Duration::from_secs(60);
+const PAUSE_LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why nothing came of a request. The texts hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +91,8 @@ pub struct JobView {
     pub ledger: Option<Ledger>,
     /// The next slot; none while the job is suspended or nobody has seen it.
     pub next: Option<Wall>,
+    /// Whether all jobs are suspended.
+    pub paused: bool,
 }
 
 struct Entry {
@@ -123,7 +130,8 @@ impl JobService {
         entropy: Entropy,
     ) -> (Arc<Self>, JoinHandle<()>) {
         let ledgers = Ledgers::new(store, telemetry.clone(), Arc::clone(&clock));
-        let context = Arc::new(Context { ledgers, clock, telemetry, identity });
+        let pause = watch::Sender::new(Pause::Unknown);
+        let context = Arc::new(Context { ledgers, clock, telemetry, identity, pause });
         let entropy = Mutex::new(entropy);
         let service = Arc::new(Self { context, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
         let listener = tokio::spawn(listen(Arc::clone(&service)));
@@ -213,14 +221,18 @@ impl JobService {
     pub async fn view(&self, name: &str) -> Result<JobView, JobError> {
         let (config, holder, view) =
             self.known(name, |entry| (entry.config.clone(), entry.role.holder(), entry.view.borrow().clone()))?;
+        let word = self.context.pause.borrow().word();
+        let paused = |ledger: Option<&Ledger>| is_paused(word, ledger.and_then(|ledger| ledger.suspension.pause));
         if let Some(view) = view {
             let (ledger, next) = (Some(view.ledger.clone()), view.next);
-            return Ok(JobView { config, holder, leads: true, ledger, next });
+            let paused = paused(ledger.as_ref());
+            return Ok(JobView { config, holder, leads: true, ledger, next, paused });
         }
         let ledger = self.context.ledgers.read(&config.name).await?.map(|stored| stored.body);
-        let next = ledger.as_ref().filter(|ledger| !ledger.suspension.holds());
+        let paused = paused(ledger.as_ref());
+        let next = ledger.as_ref().filter(|ledger| !ledger.suspension.is_own() && !paused);
         let next = next.and_then(|ledger| config.schedule.next_after(ledger.decided));
-        Ok(JobView { config, holder, leads: false, ledger, next })
+        Ok(JobView { config, holder, leads: false, ledger, next, paused })
     }
 
     /// Asks for a run now, whoever leads.
@@ -255,6 +267,62 @@ impl JobService {
             Ok(())
         })
         .await
+    }
+
+    /// Suspends or resumes all jobs, whoever leads them, those of later as well. What each is by itself stays.
+    ///
+    /// # Errors
+    /// [`JobError::Ledger`], [`JobError::Busy`]
+    pub async fn suspend_all(&self, suspend: bool) -> Result<(), JobError> {
+        let ledgers = &self.context.ledgers;
+        let mut stored = ledgers.read_pause().await?;
+        for _ in 0..TRIES {
+            let (base, last) = stored.map(|stored| (stored.revision, stored.body)).unzip();
+            let known = latest(last, self.context.pause.borrow().word());
+            let after = known.map(|(_, at)| at.plus(Duration::from_millis(1))).unwrap_or_default();
+            let word = (suspend, wall_now().max(after));
+            match ledgers.write_pause(base, word).await? {
+                WriteReply::Written { .. } => {
+                    self.hear_pause(Some(word));
+                    return Ok(());
+                }
+                WriteReply::Diverged(other) => stored = other,
+                WriteReply::Stale { .. } => break,
+            }
+        }
+        Err(JobError::Busy { job: JobName::every() })
+    }
+
+    /// Takes in what somebody asked of all jobs, unless something later is known.
+    fn hear_pause(&self, word: Option<(bool, Wall)>) {
+        self.context.pause.send_if_modified(|known| {
+            let later = latest(known.word(), word);
+            let is_news = *known != Pause::Known(later);
+            *known = Pause::Known(later);
+            is_news
+        });
+        let paused = is_paused(self.context.pause.borrow().word(), None);
+        self.context.telemetry.jobs_are_paused(paused);
+    }
+
+    /// Asks the store whether all jobs are suspended; when to ask again.
+    async fn look_at_pause(&self, complaint: &mut Complaint) -> Duration {
+        let read = self.context.ledgers.read_pause().await;
+        match complaint.note(read.as_ref().err().map(ToString::to_string)) {
+            Some(Turn::Wrong(reason)) => tracing::warn!(%reason, "whether all jobs are suspended is not known"),
+            Some(Turn::Well) => tracing::info!("whether all jobs are suspended is known again"),
+            None => {}
+        }
+        match read {
+            Ok(stored) => self.hear_pause(stored.map(|stored| stored.body)),
+            // As good as no answer: nothing can be claimed then, either.
+            Err(LedgerError::Store(StoreError::Unknown { .. } | StoreError::Unreachable { .. })) => {
+                return PAUSE_LOOK_AGAIN;
+            }
+            // What cannot be read stops nothing.
+            Err(_) => self.hear_pause(None),
+        }
+        PAUSE_LOOK
     }
 
     /// Cancels or retries a run, whoever leads.
@@ -356,16 +424,35 @@ async fn retire(entry: Entry) {
     let _ = entry.task.await;
 }
 
+/// The later of two words about all jobs.
+fn latest(one: Option<(bool, Wall)>, other: Option<(bool, Wall)>) -> Option<(bool, Wall)> {
+    [one, other].into_iter().flatten().max_by_key(|(_, at)| *at)
+}
+
+fn is_paused(one: Option<(bool, Wall)>, other: Option<(bool, Wall)>) -> bool {
+    latest(one, other).is_some_and(|(suspend, _)| suspend)
+}
+
 /// Listens from the first job on: without one there is nothing to hear of, and the right to listen may be missing.
 async fn listen(service: Arc<JobService>) {
     service.has_jobs.notified().await;
     let mut news = service.context.ledgers.changes();
     let changed = |entry: &Entry| entry.changes.send_modify(|count| *count = count.wrapping_add(1));
-    while let Some(news) = news.recv().await {
-        let entries = service.entries();
-        match news {
-            JobNews::Changed(job) => entries.get(&job).into_iter().for_each(changed),
-            JobNews::Gap => entries.values().for_each(changed),
+    let now = || service.context.clock.now();
+    let (every, mut complaint, mut look_at) = (JobName::every(), Complaint::default(), now());
+    loop {
+        let rest = look_at.since(now());
+        tokio::select! {
+            heard = news.recv() => match heard {
+                Some(JobNews::Changed(job)) if job == every => look_at = now(),
+                Some(JobNews::Changed(job)) => service.entries().get(&job).into_iter().for_each(changed),
+                Some(JobNews::Gap) => {
+                    service.entries().values().for_each(changed);
+                    look_at = now();
+                }
+                None => return,
+            },
+            () = tokio::time::sleep(rest) => look_at = now() + service.look_at_pause(&mut complaint).await,
         }
     }
 }

@@ -43,6 +43,26 @@ pub(super) struct Context {
     pub(super) clock: SharedClock,
     pub(super) telemetry: Telemetry,
     pub(super) identity: Arc<str>,
+    /// What somebody last asked of all jobs; nothing runs before it is known.
+    pub(super) pause: watch::Sender<Pause>,
+}
+
+/// What this replica knows of a word about all jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// It has not asked the store yet.
+    Unknown,
+    /// Whether they are suspended, and since when somebody wants it so; none when nobody ever said.
+    Known(Option<(bool, Wall)>),
+}
+
+impl Pause {
+    pub(super) const fn word(self) -> Option<(bool, Wall)> {
+        match self {
+            Self::Unknown => None,
+            Self::Known(word) => word,
+        }
+    }
 }
 
 /// A job as it is to be run from now on.
@@ -121,13 +141,14 @@ pub(super) async fn run(context: Arc<Context>, spec: JobSpec, seed: u64, mut end
         retired_until: None,
     };
     let mut role_ended = false;
+    let mut pause = task.context.pause.subscribe();
     loop {
         task.follow(role_ended);
         task.act();
         if task.is_done() {
             return;
         }
-        let pause = task.until_wake();
+        let rest = task.until_wake();
         tokio::select! {
             change = ends.role.changed(), if !role_ended => role_ended = change.is_err(),
             command = ends.commands.recv() => match command {
@@ -156,7 +177,8 @@ pub(super) async fn run(context: Arc<Context>, spec: JobSpec, seed: u64, mut end
                     task.ended(key, ended);
                 }
             }
-            () = tokio::time::sleep(pause) => {}
+            Ok(()) = pause.changed() => task.reconfigured(),
+            () = tokio::time::sleep(rest) => {}
         }
     }
 }
@@ -185,7 +207,8 @@ impl Task {
             }
             (None, _) => {}
         }
-        if let (None, Some(token), None) = (&self.term, leads, self.retired_until) {
+        let knows_pause = *self.context.pause.borrow() != Pause::Unknown;
+        if let (None, Some(token), None, true) = (&self.term, leads, self.retired_until, knows_pause) {
             self.seed = self.seed.wrapping_add(1);
             let controller = JobController::new(self.profile(), token, self.seed, self.moment(token));
             self.term = Some((token, controller));
@@ -197,6 +220,7 @@ impl Task {
             policy: self.spec.policy.clone(),
             timetable: Arc::clone(&self.spec.timetable),
             identity: Arc::clone(&self.context.identity),
+            pause: self.context.pause.borrow().word(),
         }
     }
 
@@ -354,6 +378,10 @@ impl Task {
 
     fn configure(&mut self, spec: JobSpec) {
         self.spec = spec;
+        self.reconfigured();
+    }
+
+    fn reconfigured(&mut self) {
         let profile = self.profile();
         self.input(JobInput::Configured(profile));
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec};
+use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
 use tracing::{debug, info, warn};
 
 use super::Telemetry;
@@ -45,6 +45,7 @@ pub(super) struct JobFamilies {
     runs: IntCounterVec,
     slots: IntCounterVec,
     restored: IntCounterVec,
+    paused: IntGauge,
 }
 
 impl JobFamilies {
@@ -72,7 +73,11 @@ impl JobFamilies {
                 job,
                 "Runs of the job that this leader has begun and not ended.",
             ),
-            suspended: build.gauges("baton_job_suspended", job, "1 while the job is suspended, as its leader knows."),
+            suspended: build.gauges(
+                "baton_job_suspended",
+                job,
+                "1 while the job is suspended, by itself or with all others, as its leader knows.",
+            ),
             duration: build.histograms(
                 "baton_job_duration_seconds",
                 job,
@@ -96,6 +101,7 @@ impl JobFamilies {
                 "Slots of the schedule by outcome: started, late (started more than a second after its time), missed \
                  (nobody could start it in time), skipped (another run went on), suspended.",
             ),
+            paused: build.gauge("baton_jobs_paused", "1 while all jobs are suspended together, as this replica knows."),
             restored: build.counters(
                 "baton_job_ledgers_restored_total",
                 job,
@@ -206,6 +212,11 @@ impl Telemetry {
     /// What is known of a job now. A replica that does not lead knows nothing.
     pub fn job_is(&self, job: &JobName, reading: &JobReading) {
         self.metrics().of_jobs().read(job, reading);
+    }
+
+    /// Whether all jobs are suspended together.
+    pub fn jobs_are_paused(&self, paused: bool) {
+        self.metrics().of_jobs().paused.set(i64::from(paused));
     }
 
     /// Logs and counts what happened to a job.

@@ -99,7 +99,7 @@ fn rights_are_the_least_and_only_where_something_needs_them() {
             "kubernetes" => {
                 let mut rules = lease("shop", &["get", "watch", "update"]);
                 let names = rules[1]["resourceNames"].as_array_mut().unwrap();
-                names.extend(["shop-job.nightly-report", "shop-jobs.wishes"].map(Value::from));
+                names.extend(["shop-job.nightly-report", "shop-job.all.jobs", "shop-jobs.wishes"].map(Value::from));
                 rules
             }
             "extras" => {

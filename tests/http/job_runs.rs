@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{ask, ask_until, ask_with};
+use crate::client::{Reply, ask, ask_until, ask_with};
 use crate::jobs::{check, openapi, post, run, until_phase};
 use crate::stage::{follower_fixture, leader_fixture};
 
@@ -83,4 +83,41 @@ async fn what_was_asked_of_a_run_is_shown_until_a_leader_has_done_it() {
     assert_eq!(post(server.address, &path, &json!({})).await.status, 202);
     let job = ask(server.address, "GET /jobs/works").await.json();
     assert_eq!((&job["active"][0]["phase"], &job["active"][0]["ordered"]), (&json!("asked"), &json!("cancel")));
+}
+
+#[tokio::test]
+async fn all_jobs_are_suspended_and_resumed_beside_the_word_of_each() {
+    let openapi = openapi();
+    let (_role, server) = leader_fixture().await;
+    let order = async |path: &str, template: &str| {
+        let reply = post(server.address, path, &json!({})).await;
+        check(&openapi, template, "post", &reply);
+        assert_eq!(reply.status, 204, "{reply:?}");
+    };
+    let shown = async |paused: bool| {
+        let all = |reply: &Reply| {
+            let jobs = reply.json();
+            jobs.as_array().unwrap().iter().all(|job| {
+                job["paused"] == paused && job["next"].is_null() == (paused || job["suspended"] == json!(true))
+            })
+        };
+        let reply = ask_until(server.address, "GET /jobs", all).await;
+        check(&openapi, "/jobs", "get", &reply);
+        reply.json().as_array().unwrap().iter().map(|job| job["suspended"] == true).collect::<Vec<_>>()
+    };
+    order("/jobs/works/suspend", "/jobs/{name}/suspend").await;
+    order("/jobs/suspend", "/jobs/suspend").await;
+    assert_eq!(shown(true).await, [false, false, true]);
+    // A run that is asked for begins all the same.
+    let id = run(server.address, "works").await;
+    until_phase(server.address, "works", &id, "succeeded").await;
+    order("/jobs/resume", "/jobs/resume").await;
+    assert_eq!(shown(false).await, [false, false, true], "what was suspended by itself stays so");
+    let reply = post(server.address, "/jobs/suspend", &json!({ "for": "1h" })).await;
+    assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-body"));
+    // Jobs may have these names.
+    let reply = ask(server.address, "GET /jobs/suspend").await;
+    assert_eq!((reply.status, reply.problem().as_str()), (404, "unknown-job"));
+    let reply = ask(server.address, "DELETE /jobs/resume").await;
+    assert_eq!((reply.status, reply.header("allow")), (405, Some("POST, GET")));
 }

@@ -250,6 +250,42 @@ fn a_run_is_given_what_it_was_asked_for_with_also_by_the_next_leader_and_a_repea
     assert_eq!((ask(other, "import-7").body, runs(other, "import").len()), (first.body, 1));
 }
 
+#[test]
+fn a_pause_of_all_jobs_outlives_leaders_and_reaches_jobs_that_come_later() {
+    let redis = RedisServer::start();
+    let entry = |name: &str| {
+        format!("  - {{ name: {name}, schedule: '@every 1s', run: {{ exec: {{ command: ['true'] }} }} }}\n")
+    };
+    let mut replicas = start(2, &redis, &format!("jobs:\n{}", ["own", "plain"].map(entry).concat()));
+    let leading = until_some("somebody leads", || leader(&replicas));
+    let other = 1 - leading;
+    let started = |replica: &Replica, name: &str| {
+        replica.metric("baton_job_last_start_timestamp_seconds", &[("job_name", name)]).is_some_and(|at| at > 0.0)
+    };
+    until("both run", || ["own", "plain"].iter().all(|name| started(&replicas[leading], name)));
+    assert_eq!(replicas[other].ask("POST /jobs/own/suspend", "").status, 204);
+    assert_eq!(replicas[other].ask("POST /jobs/suspend", "").status, 204);
+    let paused = |replica: &Replica| replica.metric("baton_jobs_paused", &[]) == Some(1.0);
+    until("every replica knows", || replicas.iter().all(paused));
+    until("the leader has it", || {
+        replicas[leading].metric("baton_job_suspended", &[("job_name", "plain")]) == Some(1.0)
+    });
+    // The next leader's file has one job more.
+    let roles = Lease::SHORT.role(ROLE, "") + "jobs:\n" + &["own", "plain", "later"].map(entry).concat();
+    std::fs::write(&replicas[other].config, replicas[other].config_with(&roles)).expect("a configuration");
+    until("it has the job", || replicas[other].ask("GET /jobs/later", "").status == 200);
+    replicas[leading].kill();
+    until("the other leads", || job(&replicas[other], "later")["leader"] == true);
+    last_for(Duration::from_secs(3));
+    for name in ["own", "plain", "later"] {
+        assert!(!started(&replicas[other], name), "{name} has run");
+        assert_eq!(job(&replicas[other], name)["paused"], true, "{name}");
+    }
+    assert_eq!(replicas[other].ask("POST /jobs/resume", "").status, 204);
+    until("what is not suspended by itself runs", || ["plain", "later"].iter().all(|n| started(&replicas[other], n)));
+    assert!(!started(&replicas[other], "own"), "what was suspended by itself has run");
+}
+
 /// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.
 fn with_program(roles: &str, grace: &str, script: &str, dir: &TempDir) -> (RedisServer, Replica, Pid) {
     with_program_and(roles, grace, script, "", dir)

@@ -78,6 +78,7 @@ fn each_rule_of_jobs_switched_off_is_missed() {
     assert!(broken(Rules { room: false, ..Rules::ALL }, "when its time was over") > 0, "started without time left");
     assert!(broken(Rules { orders: false, ..Rules::ALL }, "is not heeded") > 0, "orders of others are not taken in");
     assert!(broken(Rules { keys: false, ..Rules::ALL }, "two runs under one key") > 0, "keys are not taken in");
+    assert!(broken(Rules { pause: false, ..Rules::ALL }, "while all jobs are suspended") > 0, "pauses are forgotten");
 }
 
 #[test]

@@ -89,6 +89,7 @@ automountServiceAccountToken: false
 {{- $names = append $names (printf "%s-job.%s" $prefix $job.name) -}}
 {{- end -}}
 {{- if .jobs -}}
+{{- $names = append $names (printf "%s-job.all.jobs" $prefix) -}}
 {{- $names = append $names (printf "%s-jobs.wishes" $prefix) -}}
 {{- end -}}
 {{- if contains "${" (printf "%s %s" .namespace (join " " $names)) -}}

@@ -265,6 +265,7 @@ function runWords(run) {
   if (run.attempts.length > 1) words.push("attempt " + last.attempt);
   if (last) words.push("on " + last.identity);
   if (run.manual) words.push("asked for by hand");
+  if (run.ordered) words.push("to be " + (run.ordered === "cancel" ? "cancelled" : "retried"));
   return words.join(", ");
 }
 
@@ -286,7 +287,7 @@ function jobButton(text, what, name) {
 function jobRow(job) {
   const name = make("th", { scope: "row", "-role": "rowheader" }, job.job,
     make("span", { className: "sub" }, job.schedule + ", role " + job.role));
-  const next = job.suspended ? ["suspended"] : job.next ? [timeOf(job.next)] : ["–"];
+  const next = job.suspended ? ["suspended"] : job.paused ? ["suspended with all others"] : job.next ? [timeOf(job.next)] : ["–"];
   const active = job.active.flatMap((run) => [make("div", {}, ...runLines(run))]);
   return [name, cell("Next run", ...next), cell("Last run", ...(job.last ? runLines(job.last) : ["–"])),
     cell("Now", ...(active.length ? active : ["–"])),
@@ -326,7 +327,7 @@ function fillTable(table, entries) {
 const LISTS = {
   jobs: (jobs) => {
     fillTable($("jobs"), jobs.map((job) => ({ key: job.job, text: JSON.stringify(job), cells: () => jobRow(job) })));
-    return jobs.length ? "" : "No jobs are configured.";
+    return jobs.some((job) => job.paused) ? "All jobs are suspended." : jobs.length ? "" : "No jobs are configured.";
   },
   locks: ({ locks, more }) => {
     fillTable($("locks"),

@@ -13,6 +13,9 @@ struct JobAnswer {
     job: String,
     role: String,
     suspended: bool,
+    /// An earlier release does not know of it.
+    #[serde(default)]
+    paused: bool,
     next: Option<Timestamp>,
     last_success: Option<Timestamp>,
     active: Vec<RunAnswer>,
@@ -50,7 +53,11 @@ fn row(job: &JobAnswer) -> Vec<String> {
     vec![
         job.job.clone(),
         job.role.clone(),
-        if job.suspended { "suspended".to_owned() } else { time(job.next) },
+        match (job.suspended, job.paused) {
+            (true, _) => "suspended".to_owned(),
+            (false, true) => "all suspended".to_owned(),
+            (false, false) => time(job.next),
+        },
         time(job.last_success),
         last,
         job.active.len().to_string(),

@@ -32,6 +32,8 @@ impl JobCalls {
 pub fn routes(service: Result<Arc<JobService>, &'static str>) -> Routes<JobCalls> {
     Routes::new(JobCalls { service })
         .get("/jobs", list)
+        .post_json("/jobs/suspend", |context, ask| suspend_all(context, ask, true))
+        .post_json("/jobs/resume", |context, ask| suspend_all(context, ask, false))
         .get("/jobs/{name}", one)
         .post_json("/jobs/{name}/run", run)
         .post_json("/jobs/{name}/suspend", |context, ask| suspend(context, ask, true))
@@ -74,6 +76,13 @@ async fn suspend(context: Arc<JobCalls>, ask: Ask, suspend: bool) -> Result<Resp
     let service = context.service()?;
     requests::no_body(&ask.body)?;
     service.suspend(&requests::segment(ask.segment("name"))?, suspend).await.map_err(responses::refused)?;
+    Ok(no_content())
+}
+
+async fn suspend_all(context: Arc<JobCalls>, ask: Ask, suspend: bool) -> Result<Response, Problem> {
+    let service = context.service()?;
+    requests::no_body(&ask.body)?;
+    service.suspend_all(suspend).await.map_err(responses::refused)?;
     Ok(no_content())
 }
 

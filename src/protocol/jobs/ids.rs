@@ -11,6 +11,8 @@ pub struct JobName(String);
 
 /// The longest name of a job, in bytes.
 const NAME_BYTES_MAX: usize = 52;
+/// What stands for all jobs. The dot keeps it from being one's name, and lets Kubernetes have it in a name.
+const EVERY: &str = "all.jobs";
 
 /// Why a text is not a job's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,16 @@ impl JobName {
             && bytes.first().is_some_and(alphanumeric)
             && bytes.last().is_some_and(alphanumeric);
         if fits { Ok(Self(given)) } else { Err(JobNameError { given }) }
+    }
+
+    /// What a store keeps under a job's name that concerns all jobs. No job is called so.
+    pub fn every() -> Self {
+        Self(EVERY.to_owned())
+    }
+
+    /// A name as a store tells it: that of a job, or what stands for all of them.
+    pub fn stored(text: &str) -> Option<Self> {
+        if text == EVERY { Some(Self::every()) } else { Self::new(text).ok() }
     }
 
     pub fn as_str(&self) -> &str {
@@ -170,6 +182,9 @@ mod tests {
         for bad in ["", "-a", "a-", "A", "a.b", "a/b", "ä", &"x".repeat(53)] {
             assert_eq!(JobName::new(bad).unwrap_err().given, bad);
         }
+        let every = JobName::every();
+        assert_eq!((JobName::new(every.as_str()).is_err(), JobName::stored(every.as_str())), (true, Some(every)));
+        assert_eq!((JobName::stored("a"), JobName::stored("A")), (JobName::new("a").ok(), None));
     }
 
     #[test]

@@ -48,12 +48,33 @@ pub struct Suspension {
     pub order: Option<(bool, Wall)>,
     /// The last stretch in which the job was suspended; without an end while it is.
     pub stretch: Option<(Wall, Option<Wall>)>,
+    /// What somebody last asked of all jobs, and when.
+    pub pause: Option<(bool, Wall)>,
 }
 
 impl Suspension {
-    /// Whether the job is suspended.
+    /// Whether the job is suspended, by itself or with all others.
     pub fn holds(&self) -> bool {
+        self.is_own() || self.is_paused()
+    }
+
+    /// Whether the job is suspended by itself.
+    pub fn is_own(&self) -> bool {
         self.order.map_or(self.declared, |(suspend, _)| suspend)
+    }
+
+    /// Whether all jobs are suspended.
+    pub fn is_paused(&self) -> bool {
+        self.pause.is_some_and(|(suspend, _)| suspend)
+    }
+
+    /// Takes in what somebody asked of all jobs. True when that is news.
+    pub(super) fn hear(&mut self, pause: Option<(bool, Wall)>) -> bool {
+        let is_later = pause.map(|(_, at)| at) > self.pause.map(|(_, at)| at);
+        if is_later {
+            self.pause = pause;
+        }
+        is_later
     }
 
     /// Whether the job was suspended at this moment, as far as is remembered.
@@ -442,6 +463,7 @@ impl Ledger {
         if holds && stored.suspension.order.map(|(_, at)| at) > self.suspension.order.map(|(_, at)| at) {
             self.suspension.order = stored.suspension.order;
         }
+        self.suspension.hear(stored.suspension.pause);
         if decides && stored.decided > self.decided && stored.timetable == self.timetable {
             self.gaps.extend(stored.gaps.into_iter().filter(|gap| gap.last > self.decided));
             self.decided = stored.decided;

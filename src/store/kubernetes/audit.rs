@@ -28,6 +28,12 @@ const OF_LEDGERS: &Needs = &[
     (Verb::Delete, Severity::Note, "`baton purge --job` cannot delete the Lease of a job that is gone"),
 ];
 
+const OF_PAUSE: &Needs = &[
+    (Verb::Get, Severity::Problem, "jobs run though all of them are suspended"),
+    (Verb::Create, Severity::Warning, "all jobs together cannot be suspended"),
+    (Verb::Update, Severity::Warning, "all jobs together cannot be suspended"),
+];
+
 const OF_WISHES: &Needs = &[
     (Verb::Get, Severity::Problem, "what is asked of a job is answered with an error"),
     (Verb::Create, Severity::Problem, "what is asked of a job is answered with an error"),
@@ -57,6 +63,7 @@ pub async fn audit(
         findings.push(ledger(store, &name).await?);
     }
     if !jobs.is_empty() {
+        rights(store, &ledgers::name(&store.prefix, &JobName::every()), OF_PAUSE, &mut findings).await?;
         rights(store, &ledgers::wishes_name(&store.prefix), OF_WISHES, &mut findings).await?;
     }
     if guard == Guard::Off {

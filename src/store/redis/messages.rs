@@ -42,7 +42,7 @@ pub(super) fn parse_wake(message: &str) -> Option<WakeNews> {
 
 /// The wish in a message; none when it is not one of ours.
 pub(super) fn parse_wish(message: &str) -> Option<JobNews> {
-    JobName::new(message.strip_prefix("v1 ")?).ok().map(JobNews::Changed)
+    JobName::stored(message.strip_prefix("v1 ")?).map(JobNews::Changed)
 }
 
 #[cfg(test)]

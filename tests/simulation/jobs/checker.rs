@@ -52,6 +52,8 @@ struct Job {
     cancelled: BTreeSet<Slot>,
     /// Which run each key asked for; none once the store has lost something since.
     keys: BTreeMap<u64, Option<Slot>>,
+    /// Since when the store knows that all jobs are suspended.
+    paused_since: Option<Nanos>,
     /// Earlier leaders may still tell of what was lost with their term.
     account_of: usize,
     acting: Vec<Acting>,
@@ -89,6 +91,7 @@ impl Checker {
         // Nobody may have heard of it.
         self.jobs[job].orders.clear();
         self.jobs[job].keys.values_mut().for_each(|slot| *slot = None);
+        self.jobs[job].paused_since = None;
     }
 
     /// A run was asked for under this key.
@@ -167,6 +170,7 @@ impl Checker {
             complaints.push(format!("job-{job}: leader-{} is stale, and has written", writer.id));
         }
         it.fence = it.fence.max(writer.token);
+        it.paused_since = after.suspension.is_paused().then(|| it.paused_since.unwrap_or(now));
         complaints.extend(it.claims_of(after));
         if let Some(limits) = limits {
             complaints.extend(beyond(after, limits));
@@ -198,6 +202,11 @@ impl Checker {
         let what = format!("job-{job}: {slot}, attempt {attempt} under {token} by leader-{leader}");
         if it.claims.get(&(slot, attempt)) != Some(&token) {
             complaints.push(format!("{what} has started without a claim"));
+        }
+        // A claim may have been on its way when the pause was heard of.
+        let is_new = attempt == 1 && matches!(slot, Slot::Scheduled(_));
+        if is_new && it.paused_since.is_some_and(|since| now > since + 10 * SECOND) {
+            complaints.push(format!("{what} has started while all jobs are suspended"));
         }
         if it.cancelled.contains(&slot) {
             complaints.push(format!("{what} has started, and was cancelled"));

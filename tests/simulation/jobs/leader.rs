@@ -51,7 +51,12 @@ impl World {
         let step = if self.one_in(2) { self.rng.u64(1..4) } else { self.rng.u64(1..1_000_000) };
         self.token += step;
         let token = Token::new(self.token).expect("small");
-        let profiles: Vec<JobProfile> = (0..JOBS).map(|job| self.profile(job)).collect();
+        let mut profiles: Vec<JobProfile> = (0..JOBS).map(|job| self.profile(job)).collect();
+        let is_late = self.one_in(2);
+        if is_late {
+            // It has not heard of a pause yet.
+            profiles.iter_mut().for_each(|profile| profile.pause = None);
+        }
         let leader = Leader {
             id,
             token,
@@ -71,6 +76,9 @@ impl World {
         let now = self.moment(&leader);
         self.leaders.push(leader);
         self.current = Some(id);
+        if is_late {
+            self.tell_configuration();
+        }
         for job in 0..JOBS {
             let controller = self.controller(id, job, now);
             self.leaders[id].jobs.push(controller);
@@ -248,8 +256,7 @@ impl World {
             let decided = stored.as_ref().map(|stored| stored.body.decided);
             ledger.is_some_and(|ledger| decided < Some(ledger.decided))
         };
-        let Rules { orders, keys, .. } = self.scenario.rules;
-        let reply = if orders && keys { reply } else { without_wishes(reply, orders, keys) };
+        let reply = without_wishes(reply, self.scenario.rules);
         let input = match reply {
             Reply::Opened(mut reply) => {
                 if let (false, OpenReply::Opened(Some(stored))) = (self.scenario.rules.counted, &mut reply) {
@@ -325,14 +332,17 @@ fn forget_what_was_interrupted(ledger: &mut Ledger) {
     }
 }
 
-/// What others asked for is not looked at: of runs, or under keys.
-fn without_wishes(reply: Reply, orders: bool, keys: bool) -> Reply {
+/// What others asked for is not looked at where it should not be: of runs, under keys, or of all jobs.
+fn without_wishes(reply: Reply, rules: Rules) -> Reply {
     let strip = |stored: Option<Stored<Ledger>>| {
         stored.map(|mut stored| {
-            if !orders {
+            if !rules.orders {
                 stored.body.runs.values_mut().for_each(|run| run.order = None);
             }
-            if !keys {
+            if !rules.pause {
+                stored.body.suspension.pause = None;
+            }
+            if !rules.keys {
                 stored.body.keys.clear();
             }
             stored

@@ -43,11 +43,21 @@ pub struct Rules {
     pub orders: bool,
     /// The keys of requests for runs are taken in.
     pub keys: bool,
+    /// A leader goes by what its predecessor had heard of a pause of all jobs.
+    pub pause: bool,
 }
 
 impl Rules {
-    pub const ALL: Self =
-        Self { fence: true, confirmed: true, restore: true, counted: true, room: true, orders: true, keys: true };
+    pub const ALL: Self = Self {
+        fence: true,
+        confirmed: true,
+        restore: true,
+        counted: true,
+        room: true,
+        orders: true,
+        keys: true,
+        pause: true,
+    };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +153,7 @@ pub enum Happening {
     Changed { leader: usize, job: usize },
     Wishes { job: usize },
     Again { job: usize, wish: Wish },
+    Pauses,
     WishArrives { job: usize, wish: Wish, of: Option<Slot>, request: Box<WriteRequest<Ledger>>, tries: u32 },
     Snapshot,
     Fault,
@@ -163,6 +174,8 @@ pub struct World {
     pub checker: Checker,
     pub seen: Verdict,
     pub config: Vec<(u64, JobPolicy)>,
+    /// The last word about all jobs.
+    pub pause: Option<(bool, Wall)>,
     timeline: Timeline<Happening>,
 }
 
@@ -181,6 +194,7 @@ impl World {
             checker: Checker::new(JOBS),
             seen: Verdict::default(),
             config: Vec::new(),
+            pause: None,
             timeline: Timeline::new(),
         };
         world.checker.remembers = world.one_in(2);
@@ -191,6 +205,8 @@ impl World {
             let first = world.span(0, 10 * SECOND);
             world.at(first, Happening::Wishes { job });
         }
+        let first = world.span(5 * SECOND, 60 * SECOND);
+        world.at(first, Happening::Pauses);
         world.at(0, Happening::Tick);
         world.at(0, Happening::Snapshot);
         let first = world.span(2 * SECOND, 15 * SECOND);
@@ -269,7 +285,7 @@ impl World {
 
     pub fn profile(&self, job: usize) -> JobProfile {
         let (every, policy) = self.config[job].clone();
-        JobProfile { policy, timetable: Arc::new(Every(every)), identity: Arc::from("replica") }
+        JobProfile { policy, timetable: Arc::new(Every(every)), identity: Arc::from("replica"), pause: self.pause }
     }
 
     fn paused(&self, happening: &Happening) -> Option<Nanos> {
@@ -324,6 +340,7 @@ impl World {
             }
             Happening::Wishes { job } => self.wishes(job),
             Happening::Again { job, wish } => self.wish(job, wish, 5),
+            Happening::Pauses => self.pauses(),
             Happening::WishArrives { job, wish, of, request, tries } => {
                 self.wish_arrives(job, (wish, of), *request, tries);
             }
@@ -393,6 +410,28 @@ impl World {
         self.wish(job, wish, 5);
         let next = self.span(SECOND, 25 * SECOND);
         self.after(next, Happening::Wishes { job });
+    }
+
+    /// All jobs are suspended or resumed, and the leader hears of it.
+    fn pauses(&mut self) {
+        if self.is_calm() {
+            return;
+        }
+        let (offset, suspend) = (self.rng.i64(-3_000..=3_000), self.rng.bool());
+        let after = self.pause.map_or(Wall::default(), |(_, at)| at.plus(Duration::from_millis(1)));
+        self.pause = Some((suspend, self.wall(offset).max(after)));
+        self.tell_configuration();
+        let next = self.span(5 * SECOND, 40 * SECOND);
+        self.after(next, Happening::Pauses);
+    }
+
+    /// Whoever leads hears of what has changed, sooner or later.
+    pub fn tell_configuration(&mut self) {
+        let Some(leader) = self.current else { return };
+        for job in 0..JOBS {
+            let delay = self.span(0, 10 * SECOND);
+            self.after(delay, Happening::Configured { leader, job });
+        }
     }
 
     /// Any replica: it reads, changes and writes.
@@ -483,6 +522,8 @@ impl World {
         for leader in &mut self.leaders {
             (leader.paused_until, leader.cut_until) = (0, 0);
         }
+        let after = self.pause.map_or(Wall::default(), |(_, at)| at.plus(Duration::from_millis(1)));
+        self.pause = Some((false, after.max(self.wall(0))));
         for job in 0..JOBS {
             self.config[job].1.suspend = false;
             self.wish(job, Wish::Resume, 5);

@@ -57,6 +57,8 @@ pub struct JobProfile {
     pub timetable: Arc<dyn Timetable>,
     /// This replica, for people.
     pub identity: Arc<str>,
+    /// What somebody last asked of all jobs, and when: whether they are suspended.
+    pub pause: Option<(bool, Wall)>,
 }
 
 /// A moment, as the driver sees it.
@@ -422,6 +424,7 @@ impl JobController {
         if self.stage == Stage::Ready {
             let name = self.profile.timetable.name();
             self.dirty |= self.ledger.declare(&name, &self.profile.policy, now.wall);
+            self.dirty |= self.ledger.suspension.hear(self.profile.pause);
         }
     }
 

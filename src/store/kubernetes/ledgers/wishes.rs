@@ -43,7 +43,7 @@ pub(super) fn write(seen: Option<&Lease>, name: &str, job: &JobName, revision: R
 }
 
 fn read(lease: &Lease) -> Option<JobName> {
-    JobName::new(lease.metadata.annotations.as_ref()?.get(WISH)?.as_str()).ok()
+    JobName::stored(lease.metadata.annotations.as_ref()?.get(WISH)?.as_str())
 }
 
 /// What this replica has heard.

@@ -74,7 +74,7 @@ fn long_memory() -> JobPolicy {
 }
 
 fn profile(policy: JobPolicy, every: u64) -> JobProfile {
-    JobProfile { policy, timetable: Arc::new(Every(every)), identity: Arc::from("me") }
+    JobProfile { policy, timetable: Arc::new(Every(every)), identity: Arc::from("me"), pause: None }
 }
 
 /// A controller with its clocks, its store and what it has done.
@@ -254,6 +254,13 @@ impl Stage {
 
     fn configure(&mut self, policy: JobPolicy, every: u64) -> &mut Self {
         self.profile = profile(policy, every);
+        let profile = self.profile.clone();
+        self.input(JobInput::Configured(profile))
+    }
+
+    /// Somebody suspends or resumes all jobs.
+    fn pause(&mut self, suspend: bool) -> &mut Self {
+        self.profile.pause = Some((suspend, self.wall));
         let profile = self.profile.clone();
         self.input(JobInput::Configured(profile))
     }

@@ -103,3 +103,46 @@ fn the_later_of_two_orders_holds() {
     assert!(!stage.stored().suspension.holds());
     assert!(!stage.controller.ledger().unwrap().suspension.holds());
 }
+
+#[test]
+fn a_pause_of_all_jobs_is_one_of_this_job_and_leaves_its_own_word_alone() {
+    let mut stage = Stage::new(long_memory(), 10);
+    stage.pass(secs(5)).pause(true).pass(secs(30));
+    assert_eq!((stage.starts(), stage.controller.next_slot()), (vec![], None));
+    // Resumed by itself it is suspended with the others all the same.
+    stage.order(true).order(false).pass(secs(10));
+    assert_eq!(stage.starts(), []);
+    stage.pause(false);
+    assert_eq!(stage.starts(), [(at(40), 1)]);
+    assert_eq!(stage.gaps(), [(GapReason::Suspended, 10, 30, 3)]);
+    // And what is suspended by itself stays so.
+    stage.end(at(40), Ending::Succeeded).order(true).pause(true).pass(secs(20)).pause(false).pass(secs(20));
+    assert_eq!(stage.starts(), []);
+    stage.order(false);
+    assert_eq!(stage.starts(), [(at(80), 1)]);
+}
+
+#[test]
+fn a_pause_outlives_its_leader_and_a_store_that_forgets_it() {
+    let mut stage = Stage::new(policy(), 10);
+    stage.pass(secs(5)).pause(true).pass(secs(20));
+    // The next leader has not heard of it.
+    stage.profile.pause = None;
+    stage.next_leader(TERM + 1).pass(secs(20));
+    assert_eq!(stage.starts(), []);
+    stage.flush().input(JobInput::Changed).pass(secs(20));
+    assert!(stage.stored().suspension.is_paused());
+    assert_eq!(stage.starts(), []);
+    stage.pause(false);
+    assert_eq!(stage.starts(), [(at(60), 1)]);
+}
+
+#[test]
+fn the_later_word_about_all_jobs_holds_whoever_heard_it() {
+    let mut stage = Stage::new(policy(), 10);
+    stage.pass(secs(5)).pause(true).pass(secs(1)).pause(false);
+    // A replica with older news leads.
+    stage.profile.pause = Some((true, wall(5)));
+    stage.next_leader(TERM + 1).pass(secs(4));
+    assert_eq!(stage.starts(), [(at(10), 1)]);
+}
