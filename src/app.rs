@@ -212,6 +212,7 @@ impl Replica {
         self.config.roles = new.roles;
         self.config.default_role = new.default_role;
         self.config.jobs = new.jobs;
+        self.config.max_concurrent_runs = new.max_concurrent_runs;
         self.show();
         self.telemetry.record_system(&SystemEvent::ConfigReloaded(changes));
         true
@@ -294,7 +295,8 @@ impl Jobs {
     /// Runs the jobs as the configuration has them now.
     fn follow(&self, replica: &Replica) -> impl Future<Output = ()> + Send + use<> {
         let (service, roles) = (Arc::clone(&self.service), replica.roles());
-        let Config { jobs, roles: configs, .. } = replica.config.clone();
+        let Config { jobs, roles: configs, max_concurrent_runs, .. } = replica.config.clone();
+        service.limit(max_concurrent_runs);
         async move { service.run(&jobs, &configs, &roles).await }
     }
 }

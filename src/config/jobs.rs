@@ -37,6 +37,12 @@ pub(super) const JOBS: Key<List<Group>> = key(
     "Scheduled runs, each started once across the replicas, by the leader of a role.",
 );
 
+pub(super) const MAX_CONCURRENT_RUNS: Key<Count> = key(
+    "maxConcurrentRuns",
+    Count(1, 10_000),
+    "How many attempts of jobs this replica makes at once, over all of them; others wait. Default: however many.",
+);
+
 const NAME: Key<Form<JobName>> = required(
     "name",
     Form { pattern: "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$", parse: job_name },

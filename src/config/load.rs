@@ -25,6 +25,7 @@ const FILE: Section = Section::new(
         &pod::KUBERNETES,
         &locks::LOCKS,
         &jobs::JOBS,
+        &jobs::MAX_CONCURRENT_RUNS,
         &store::JOBS_STORE,
         &listeners::LOG,
     ],
@@ -122,6 +123,7 @@ fn config(top: &Reader<'_>) -> Option<Config> {
         kubernetes,
         locks,
         jobs,
+        max_concurrent_runs: top.given(&jobs::MAX_CONCURRENT_RUNS).and_then(|most| usize::try_from(most).ok()),
         jobs_store,
         log,
     })

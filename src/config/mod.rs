@@ -88,6 +88,8 @@ pub struct Config {
     pub(crate) locks: LocksConfig,
     /// Scheduled runs, where the store has a ledger for them ([`StoreConfig::without_jobs`]); names are unique.
     pub(crate) jobs: Vec<JobConfig>,
+    /// How many attempts of them go on at once on this replica; none: however many.
+    pub(crate) max_concurrent_runs: Option<usize>,
     /// Where their ledgers are, if not in `store`.
     pub(crate) jobs_store: Option<StoreConfig>,
     /// How to log.
@@ -131,6 +133,11 @@ impl Config {
 
     pub fn jobs(&self) -> &[JobConfig] {
         &self.jobs
+    }
+
+    /// How many attempts of jobs go on at once on this replica; none: however many.
+    pub fn max_concurrent_runs(&self) -> Option<usize> {
+        self.max_concurrent_runs
     }
 
     pub fn log(&self) -> LogConfig {

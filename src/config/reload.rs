@@ -13,6 +13,8 @@ pub struct LiveChanges {
     pub roles: Differences<RoleName>,
     /// Whether `defaultRole` is another.
     pub default_role: bool,
+    /// Whether `maxConcurrentRuns` is another.
+    pub max_concurrent_runs: bool,
     /// One of which anything is different (schedule, policy, role or what a run is) is changed.
     pub jobs: Differences<JobName>,
 }
@@ -45,6 +47,7 @@ impl Config {
             kubernetes,
             locks,
             jobs: _,
+            max_concurrent_runs: _,
             jobs_store,
             log,
         } = self;
@@ -69,6 +72,7 @@ impl Config {
         LiveChanges {
             roles: differences(&self.roles, &new.roles, |role| &role.name),
             default_role: self.default_role != new.default_role,
+            max_concurrent_runs: self.max_concurrent_runs != new.max_concurrent_runs,
             jobs: differences(&self.jobs, if runs_jobs { &new.jobs } else { &self.jobs }, |job| &job.name),
         }
     }
@@ -144,6 +148,8 @@ kubernetes: { events: false }
         assert!(!changes.default_role && base.restart_needed(&changed).is_empty());
         let other_default = config(&BASE.replace("defaultRole: a", "defaultRole: b"));
         assert!(base.live_changes(&other_default).default_role);
+        let bounded = config(&format!("{BASE}maxConcurrentRuns: 3\n"));
+        assert!(base.live_changes(&bounded).max_concurrent_runs && base.restart_needed(&bounded).is_empty());
     }
 
     #[test]

@@ -8,12 +8,14 @@
 //! |---|---|
 //! | `service` | the jobs, as the configuration has them, and what may be asked of them |
 //! | `task` | the task of one job: carries requests to the ledger, starts attempts |
+//! | `places` | how many attempts go on at once |
 //! | `run` | one attempt: a request to the app, or a program |
 //! | `ledger_store` | the store of ledgers: what is stored, and why it cannot be had |
 //! | `http` | routes, what they read, what they answer |
 
 mod http;
 mod ledger_store;
+mod places;
 pub mod run;
 mod service;
 mod task;

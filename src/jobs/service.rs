@@ -11,6 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::ledger_store::{LedgerError, Ledgers};
+use super::places::Places;
 use super::run::{Order, grace_of};
 use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, Pause, wall_now};
 use crate::base::clock::SharedClock;
@@ -131,7 +132,8 @@ impl JobService {
     ) -> (Arc<Self>, JoinHandle<()>) {
         let ledgers = Ledgers::new(store, telemetry.clone(), Arc::clone(&clock));
         let pause = watch::Sender::new(Pause::Unknown);
-        let context = Arc::new(Context { ledgers, clock, telemetry, identity, pause });
+        let places = Places::unlimited();
+        let context = Arc::new(Context { ledgers, clock, telemetry, identity, pause, places });
         let entropy = Mutex::new(entropy);
         let service = Arc::new(Self { context, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
         let listener = tokio::spawn(listen(Arc::clone(&service)));
@@ -140,6 +142,11 @@ impl JobService {
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<JobName, Entry>> {
         self.jobs.lock()
+    }
+
+    /// Makes so many attempts at once from now on; none: however many.
+    pub fn limit(&self, attempts: Option<usize>) {
+        self.context.places.limit(attempts);
     }
 
     /// Runs these jobs from now on, under these roles: starts new ones, retires those that are gone, tells the others

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::ledger_store::{LedgerError, Ledgers};
+use super::places::{Place, Places};
 use super::run::{Assignment, CancelReason, Ended, Order, attempt};
 use crate::base::clock::{SharedClock, wall_time};
 use crate::base::{Backoff, Complaint, Turn};
@@ -45,6 +46,7 @@ pub(super) struct Context {
     pub(super) identity: Arc<str>,
     /// What somebody last asked of all jobs; nothing runs before it is known.
     pub(super) pause: watch::Sender<Pause>,
+    pub(super) places: Places,
 }
 
 /// What this replica knows of a word about all jobs.
@@ -121,6 +123,8 @@ struct Task {
     /// How long what failed is not told to the controller, which then repeats it.
     backoff: Backoff,
     complaint: Complaint,
+    /// A place for the next attempt.
+    spare: Option<Place>,
     /// Until when the task may go on though its job is gone.
     retired_until: Option<Mono>,
 }
@@ -138,15 +142,23 @@ pub(super) async fn run(context: Arc<Context>, spec: JobSpec, seed: u64, mut end
         view: ends.view,
         backoff: Backoff::new(seed, PAUSE_MIN),
         complaint: Complaint::default(),
+        spare: None,
         retired_until: None,
     };
     let mut role_ended = false;
     let mut pause = task.context.pause.subscribe();
+    // Kept from round to round, for it has its turn.
+    let mut next_place: Option<Pin<Box<dyn Future<Output = Place> + Send>>> = None;
     loop {
         task.follow(role_ended);
         task.act();
         if task.is_done() {
             return;
+        }
+        if task.wants_place() {
+            next_place.get_or_insert_with(|| Box::pin(task.context.places.next()));
+        } else {
+            next_place = None;
         }
         let rest = task.until_wake();
         tokio::select! {
@@ -178,6 +190,10 @@ pub(super) async fn run(context: Arc<Context>, spec: JobSpec, seed: u64, mut end
                 }
             }
             Ok(()) = pause.changed() => task.reconfigured(),
+            place = or_never(next_place.as_mut()) => {
+                next_place = None;
+                task.take(place);
+            }
             () = tokio::time::sleep(rest) => {}
         }
     }
@@ -190,6 +206,30 @@ impl Task {
             mono: self.context.clock.now(),
             wall: wall_now(),
             room: self.retired_until.is_none() && self.spec.role.remaining().is_some_and(room),
+            places: self.places(term),
+        }
+    }
+
+    /// How many attempts of this term may go on at once, those that do included.
+    fn places(&self, term: Token) -> usize {
+        if !self.context.places.is_limited() {
+            return usize::MAX;
+        }
+        let going_on = self.orders.keys().filter(|(of, ..)| *of == term).count();
+        going_on + usize::from(self.spare.is_some())
+    }
+
+    fn wants_place(&self) -> bool {
+        let wanted = self.term.as_ref().is_some_and(|(_, controller)| controller.places_wanted() > 0);
+        wanted && self.spare.is_none() && self.context.places.is_limited()
+    }
+
+    /// A place is free, and is this job's turn.
+    fn take(&mut self, place: Place) {
+        self.spare = Some(place);
+        let Some(now) = self.term.as_ref().map(|(term, _)| self.moment(*term)) else { return };
+        if let Some((_, controller)) = &mut self.term {
+            controller.handle_timeout(now);
         }
     }
 
@@ -239,7 +279,10 @@ impl Task {
 
     /// Does what the controller asks for, and shows what it knows.
     fn act(&mut self) {
-        let Some(term) = self.term.as_ref().map(|(term, _)| *term) else { return };
+        let Some(term) = self.term.as_ref().map(|(term, _)| *term) else {
+            self.spare = None;
+            return;
+        };
         let now = self.moment(term);
         if let Some((_, controller)) =
             self.term.as_mut().filter(|(_, c)| c.poll_timeout().is_some_and(|at| at <= now.mono))
@@ -260,6 +303,8 @@ impl Task {
         if acted {
             self.show();
         }
+        // Others may need it.
+        self.spare.take_if(|_| self.term.as_ref().is_none_or(|(_, controller)| controller.places_wanted() == 0));
     }
 
     fn show(&self) {
@@ -327,9 +372,10 @@ impl Task {
             grace: self.spec.grace,
             clock: Arc::clone(&self.context.clock),
         };
-        let config = Arc::clone(&self.spec.run);
+        let (config, place) = (Arc::clone(&self.spec.run), self.spare.take());
         self.orders.insert(key, orders);
         self.attempts.spawn(async move {
+            let _place = place;
             let accepted = {
                 let run = assignment.run.clone();
                 move || tracing::debug!(%run, attempt = number, "the app will say when it has finished")
@@ -402,6 +448,14 @@ impl Task {
         let Some(until) = self.retired_until else { return false };
         let settled = self.term.as_ref().is_none_or(|(_, controller)| controller.is_settled());
         (settled && self.attempts.is_empty()) || self.context.clock.now() >= until
+    }
+}
+
+/// What it comes to, if there is any; else this never ends.
+async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -129,6 +129,7 @@ impl Telemetry {
                     jobs_removed = %names(&changes.jobs.removed),
                     jobs_changed = %names(&changes.jobs.changed),
                     default_role_changed = changes.default_role,
+                    max_concurrent_runs_changed = changes.max_concurrent_runs,
                     "the changed configuration is in force"
                 );
             }

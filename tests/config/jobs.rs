@@ -136,6 +136,19 @@ fn a_jitter_moves_a_job_by_its_name_and_never_up_to_its_next_slot() {
 }
 
 #[test]
+fn a_replica_may_be_bounded_in_what_it_runs_at_once() {
+    let bounded = |count: &str| format!("{}maxConcurrentRuns: {count}\n", file(HTTP));
+    assert_eq!((good(&file(HTTP)).max_concurrent_runs(), good(&bounded("3")).max_concurrent_runs()), (None, Some(3)));
+    for bad in ["0", "10001", "many"] {
+        let told = problems(&bounded(bad), &[]);
+        assert!(
+            told.len() == 1 && told[0].1 == "maxConcurrentRuns" && told[0].2.contains("from 1 to 10000"),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
 fn a_programs_grace_fits_its_roles_timing() {
     let grace = |role: &str| {
         let text = file(EXEC).replace("- name: scheduler", role);

@@ -286,6 +286,41 @@ fn a_pause_of_all_jobs_outlives_leaders_and_reaches_jobs_that_come_later() {
     assert!(!started(&replicas[other], "own"), "what was suspended by itself has run");
 }
 
+/// Three jobs that are due together, and one place; then two by a reload.
+#[test]
+fn no_more_runs_go_on_at_once_than_the_replica_may_make() {
+    let redis = RedisServer::start();
+    let dir = TempDir::new().expect("a temporary directory");
+    let journal = dir.path().join("journal");
+    let entry = |name: &str| {
+        let script = format!("echo + >>{0}; sleep 0.3; echo - >>{0}", journal.display());
+        format!(
+            "  - {{ name: {name}, schedule: '@every 1s', concurrencyPolicy: Forbid, run: {{ exec: {{ command: [sh, \
+             -c, '{script}'] }} }} }}\n"
+        )
+    };
+    let bounded = |places| format!("maxConcurrentRuns: {places}\njobs:\n{}", ["a", "b", "c"].map(entry).concat());
+    let replicas = start(1, &redis, &bounded(1));
+    let text = || std::fs::read_to_string(&journal).unwrap_or_default();
+    let most = |from: usize| {
+        let (mut now, mut most) = (0, 0);
+        for (at, line) in text().lines().enumerate() {
+            now += if line == "+" { 1 } else { -1 };
+            most = if at >= from { most.max(now) } else { 0 };
+        }
+        most
+    };
+    until("each has run", || ["a", "b", "c"].iter().all(|name| job(&replicas[0], name)["last_success"].is_string()));
+    until("some more have run", || text().lines().count() > 16);
+    assert_eq!(most(0), 1, "{}", text());
+    let roles = Lease::SHORT.role(ROLE, "") + &bounded(2);
+    std::fs::write(&replicas[0].config, replicas[0].config_with(&roles)).expect("a configuration");
+    let changed_at = text().lines().count();
+    until("two go on at once", || most(changed_at) == 2);
+    until("some more have run", || text().lines().count() > changed_at + 24);
+    assert_eq!(most(changed_at), 2, "{}", text());
+}
+
 /// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.
 fn with_program(roles: &str, grace: &str, script: &str, dir: &TempDir) -> (RedisServer, Replica, Pid) {
     with_program_and(roles, grace, script, "", dir)

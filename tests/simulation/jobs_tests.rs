@@ -79,6 +79,7 @@ fn each_rule_of_jobs_switched_off_is_missed() {
     assert!(broken(Rules { orders: false, ..Rules::ALL }, "is not heeded") > 0, "orders of others are not taken in");
     assert!(broken(Rules { keys: false, ..Rules::ALL }, "two runs under one key") > 0, "keys are not taken in");
     assert!(broken(Rules { pause: false, ..Rules::ALL }, "while all jobs are suspended") > 0, "pauses are forgotten");
+    assert!(broken(Rules { places: false, ..Rules::ALL }, "has no place") > 0, "places are not looked at");
 }
 
 #[test]

@@ -39,7 +39,15 @@ pub struct Leader {
 impl World {
     pub fn moment(&self, leader: &Leader) -> Moment {
         let room = !self.scenario.rules.room || self.now + CANCEL <= leader.tenure_until;
-        Moment { mono: leader.clock.shows(self.now), wall: self.wall(leader.offset_ms), room }
+        Moment { mono: leader.clock.shows(self.now), wall: self.wall(leader.offset_ms), room, places: usize::MAX }
+    }
+
+    /// The same for one of its jobs, which has places for what it runs and for what no job runs.
+    pub fn moment_of(&self, leader: &Leader, job: usize) -> Moment {
+        let Some(most) = self.places.filter(|_| self.scenario.rules.places) else { return self.moment(leader) };
+        let ours = leader.running.keys().filter(|(of, _)| *of == job).count();
+        let places = ours + most.saturating_sub(leader.running.len());
+        Moment { places, ..self.moment(leader) }
     }
 
     pub fn wall(&self, offset_ms: i64) -> Wall {
@@ -93,7 +101,7 @@ impl World {
     }
 
     pub fn tell(&mut self, id: usize, job: usize, input: JobInput) {
-        let now = self.moment(&self.leaders[id]);
+        let now = self.moment_of(&self.leaders[id], job);
         self.note(|_| format!("leader-{id} job-{job} <- {input:?}"));
         self.leaders[id].jobs[job].handle_input(now, input);
         self.follow(id, job);
@@ -101,7 +109,7 @@ impl World {
 
     /// Does what the controller says, and looks at how it says it.
     pub fn follow(&mut self, id: usize, job: usize) {
-        let now = self.moment(&self.leaders[id]);
+        let now = self.moment_of(&self.leaders[id], job);
         let mut actions = 0;
         while let Some(action) = self.leaders[id].jobs[job].poll_action() {
             actions += 1;
@@ -129,7 +137,7 @@ impl World {
 
     pub fn wake(&mut self, id: usize, job: usize, number: u64) {
         if self.leaders[id].alive && self.leaders[id].wakes[job] == number {
-            let now = self.moment(&self.leaders[id]);
+            let now = self.moment_of(&self.leaders[id], job);
             self.leaders[id].jobs[job].handle_timeout(now);
             self.follow(id, job);
         }
@@ -187,6 +195,9 @@ impl World {
         let (writer, tenure, policy) = (leader.id, leader.tenure_until, leader.profiles[job].policy.clone());
         self.checker.starts(self.now, job, (slot, attempt, token), (writer, tenure, until), &policy);
         self.seen.starts += 1;
+        if self.places.is_some_and(|most| self.leaders[id].running.len() >= most) {
+            self.complain(format!("leader-{id} has no place for {slot}"));
+        }
         self.leaders[id].running.insert((job, slot), attempt);
         if self.leaders[id].tenure_until > self.now + span {
             self.after(span, Happening::Ends { leader: id, job, slot, attempt, ending });
@@ -223,6 +234,12 @@ impl World {
         self.checker.stops(job, slot, attempt);
         if self.leaders[id].alive {
             self.tell(id, job, JobInput::Ended { slot, attempt, ending, note: String::new() });
+            // There is a place, for whichever wants it.
+            for job in (0..JOBS).filter(|_| self.places.is_some()) {
+                let now = self.moment_of(&self.leaders[id], job);
+                self.leaders[id].jobs[job].handle_timeout(now);
+                self.follow(id, job);
+            }
         }
     }
 

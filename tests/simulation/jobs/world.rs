@@ -45,6 +45,8 @@ pub struct Rules {
     pub keys: bool,
     /// A leader goes by what its predecessor had heard of a pause of all jobs.
     pub pause: bool,
+    /// No more attempts go on than there are places.
+    pub places: bool,
 }
 
 impl Rules {
@@ -57,6 +59,7 @@ impl Rules {
         orders: true,
         keys: true,
         pause: true,
+        places: true,
     };
 }
 
@@ -174,6 +177,8 @@ pub struct World {
     pub checker: Checker,
     pub seen: Verdict,
     pub config: Vec<(u64, JobPolicy)>,
+    /// How many attempts a replica makes at once; none: however many.
+    pub places: Option<usize>,
     /// The last word about all jobs.
     pub pause: Option<(bool, Wall)>,
     timeline: Timeline<Happening>,
@@ -194,10 +199,12 @@ impl World {
             checker: Checker::new(JOBS),
             seen: Verdict::default(),
             config: Vec::new(),
+            places: None,
             pause: None,
             timeline: Timeline::new(),
         };
         world.checker.remembers = world.one_in(2);
+        world.places = world.one_in(3).then(|| world.rng.usize(1..4));
         for job in 0..JOBS {
             let policy = world.any_policy();
             let every = world.rng.u64(2..8);

@@ -19,12 +19,16 @@ impl JobController {
         self.dirty = true;
     }
 
-    /// Starts what the store has the claims of, while there is room.
+    /// Starts what the store has the claims of, while there is room and a place.
     pub(super) fn start_confirmed(&mut self, now: Moment) {
-        if now.room || self.stage != Stage::Ready {
-            for (slot, attempt) in std::mem::take(&mut self.confirmed) {
-                self.start(now, slot, attempt);
-            }
+        let free = match self.stage {
+            Stage::Ready if now.room => now.places.saturating_sub(self.live.len()),
+            Stage::Ready => 0,
+            Stage::Opening | Stage::Closing | Stage::Over => usize::MAX,
+        };
+        let starting: Vec<_> = self.confirmed.drain(..free.min(self.confirmed.len())).collect();
+        for (slot, attempt) in starting {
+            self.start(now, slot, attempt);
         }
     }
 

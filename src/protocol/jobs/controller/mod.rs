@@ -21,7 +21,8 @@
 //! 5. What the store lost, the next write puts back ([`Ledger::adopt`]).
 //! 6. No attempt starts without the time left to cancel it ([`Moment::room`]), however late the word comes that its
 //!    claim is written.
-//! 7. What became of a run or a slot is told once it is written: a leader that is told to be stale meanwhile has
+//! 7. No more attempts are claimed or go on than there are places ([`Moment::places`]).
+//! 8. What became of a run or a slot is told once it is written: a leader that is told to be stale meanwhile has
 //!    nothing to say on it.
 
 mod attempts;
@@ -70,6 +71,8 @@ pub struct Moment {
     pub wall: Wall,
     /// Whether an attempt could still be cancelled before the lease could be another's.
     pub room: bool,
+    /// How many attempts of the job this replica has a place for, those that go on included.
+    pub places: usize,
 }
 
 /// Which request to the store an answer is for.
@@ -179,6 +182,8 @@ pub struct JobController {
     /// When a run that waits goes on, and when a run must be over.
     resumes: BTreeMap<Slot, Mono>,
     deadlines: BTreeMap<Slot, Mono>,
+    /// Something would have begun, were there a place.
+    held_back: bool,
     wake: Option<Mono>,
     last_id: u64,
     actions: VecDeque<JobAction>,
@@ -206,6 +211,7 @@ impl JobController {
             live: BTreeMap::new(),
             resumes: BTreeMap::new(),
             deadlines: BTreeMap::new(),
+            held_back: false,
             wake: None,
             last_id: 0,
             actions: VecDeque::new(),
@@ -280,6 +286,24 @@ impl JobController {
         self.stage == Stage::Over || (written && self.live.is_empty())
     }
 
+    /// How many places it could use besides those of what goes on: for what is claimed, and for what waits for a place
+    /// alone.
+    pub fn places_wanted(&self) -> usize {
+        if self.stage == Stage::Ready { self.claimed() + usize::from(self.held_back) } else { 0 }
+    }
+
+    /// How many attempts are claimed and not started.
+    fn claimed(&self) -> usize {
+        self.claims.len() + self.confirmed.len() + self.flight.as_ref().map_or(0, |flight| flight.claims.len())
+    }
+
+    /// Whether an attempt may be claimed.
+    pub(super) fn may_claim(&mut self, now: Moment) -> bool {
+        let has_place = self.live.len() + self.claimed() < now.places;
+        self.held_back |= now.room && !has_place;
+        now.room && has_place
+    }
+
     /// The next slot that is not decided.
     pub fn next_slot(&self) -> Option<Wall> {
         (!self.ledger.suspension.holds()).then(|| self.profile.timetable.next_after(self.ledger.decided))?
@@ -294,6 +318,7 @@ impl JobController {
             self.repeat_at = None;
         }
         let mut wake = now.mono + LOOK;
+        self.held_back = false;
         self.start_confirmed(now);
         if self.stage == Stage::Ready {
             self.doubt_the_clock(now);

@@ -32,12 +32,11 @@ impl JobController {
         let runs = &self.ledger.runs;
         self.resumes.retain(|slot, _| runs.get(slot).is_some_and(|run| matches!(run.phase, Phase::Waiting { .. })));
         let due: Vec<Slot> = self.resumes.iter().filter(|(_, at)| **at <= now.mono).map(|(slot, _)| *slot).collect();
-        for slot in due.into_iter().filter(|_| now.room) {
-            // Only a store that lost what it was told can have said so.
-            if self.live.contains_key(&slot) {
-                continue;
+        for slot in due {
+            // Only a store that lost what it was told can have said that a live one waits.
+            if !self.live.contains_key(&slot) && self.may_claim(now) {
+                self.claim(now, slot);
             }
-            self.claim(now, slot);
         }
         self.begin_asked(now);
         if !self.ledger.suspension.holds() {
@@ -61,7 +60,7 @@ impl JobController {
         let asked: Vec<Slot> =
             self.ledger.runs.iter().filter(|(_, run)| run.is_asked_for()).map(|(slot, _)| *slot).collect();
         for slot in asked {
-            if !now.room || self.is_blocked(now) {
+            if !now.room || self.is_blocked(now) || !self.may_claim(now) {
                 return;
             }
             self.claim(now, slot);
@@ -102,7 +101,7 @@ impl JobController {
         }
         let mut pending = None;
         for slot in kept {
-            if !now.room || self.is_blocked(now) {
+            if !now.room || self.is_blocked(now) || !self.may_claim(now) {
                 pending = Some(*slot);
                 break;
             }

@@ -5,6 +5,7 @@ mod claims;
 mod ledgers;
 mod manual;
 mod orders;
+mod places;
 mod slots;
 mod suspension;
 mod terms;
@@ -84,6 +85,7 @@ struct Stage {
     mono: Mono,
     wall: Wall,
     room: bool,
+    places: usize,
     cell: LedgerCell<Ledger>,
     /// Requests are answered at once.
     serves: bool,
@@ -106,13 +108,15 @@ impl Stage {
 
     fn on(cell: LedgerCell<Ledger>, profile: JobProfile, serves: bool) -> Self {
         let (mono, wall) = (Mono::from_nanos(5_000_000_000_000), wall(0));
-        let controller = JobController::new(profile.clone(), token(TERM), 7, Moment { mono, wall, room: true });
+        let controller =
+            JobController::new(profile.clone(), token(TERM), 7, Moment { mono, wall, room: true, places: usize::MAX });
         let mut stage = Self {
             controller,
             profile,
             mono,
             wall,
             room: true,
+            places: usize::MAX,
             cell,
             serves,
             out: VecDeque::new(),
@@ -142,7 +146,7 @@ impl Stage {
     }
 
     fn now(&self) -> Moment {
-        Moment { mono: self.mono, wall: self.wall, room: self.room }
+        Moment { mono: self.mono, wall: self.wall, room: self.room, places: self.places }
     }
 
     /// Takes the actions, and answers the store's. In every step: an extra call changes nothing, and what is due next
@@ -178,6 +182,7 @@ impl Stage {
                 JobAction::Tell(event) => self.events.push(event),
                 JobAction::Start { slot, attempt, token } => {
                     assert!(self.room, "started without room");
+                    assert!(self.running.len() < self.places, "started without a place");
                     self.started.push((slot, attempt, token));
                     assert!(self.running.iter().all(|(other, _)| *other != slot), "two attempts of {slot} at once");
                     self.running.push((slot, attempt));
