@@ -94,6 +94,8 @@ problems! {
     RunNotFailed = "run-not-failed", CONFLICT, "the run has not failed";
     /// As many runs as may have been asked for and have not begun.
     TooManyRuns = "too-many-runs", TOO_MANY_REQUESTS, "enough runs were asked for";
+    /// Another goes on, or there is nothing left to run.
+    BackfillRefused = "backfill-refused", CONFLICT, "the backfill cannot begin";
     /// The key is that of a request with another body.
     IdempotencyKeyReused = "idempotency-key-reused", UNPROCESSABLE_ENTITY, "the key was used for another body";
     JobsDisabled = "jobs-disabled", NOT_IMPLEMENTED, "there are no jobs here";

@@ -18,8 +18,8 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
-    AskedKey, Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Revision, Run, RunAttempt, RunFailure,
-    RunOrder, RunWish, Slot, Stored, Suspension, Wall, WriteReply, WriteRequest,
+    AskedKey, Backfill, Backfills, Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Revision, Run,
+    RunAttempt, RunFailure, RunOrder, RunWish, Slot, Stored, Suspension, Wall, WriteReply, WriteRequest,
 };
 use crate::store::{JobNews, LedgerStore, StoreError, timed};
 use crate::telemetry::{StoreCommand, Telemetry};
@@ -177,6 +177,23 @@ struct LedgerShape {
     last_success: Option<Wall>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     keys: Vec<AskedKey>,
+    #[serde(default, skip_serializing_if = "no_backfills")]
+    backfills: Backfills,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Backfills")]
+struct BackfillsShape(Vec<Backfill>);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Backfill")]
+struct BackfillShape {
+    asked: Wall,
+    from: Wall,
+    to: Wall,
+    last: Wall,
+    done: Wall,
+    slots: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -289,9 +306,10 @@ macro_rules! stored {
 }
 
 stored! {
-    Ledger as LedgerShape, AskedKey as KeyShape, Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape,
-    RunOrder as OrderShape, RunAttempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text,
-    RunFailure as Text, GapReason as Text, RunWish as Text,
+    Ledger as LedgerShape, AskedKey as KeyShape, Backfills as BackfillsShape, Backfill as BackfillShape,
+    Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape, RunOrder as OrderShape,
+    RunAttempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text, RunFailure as Text,
+    GapReason as Text, RunWish as Text,
 }
 
 /// Milliseconds since the Unix epoch.
@@ -352,6 +370,10 @@ impl Why {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+fn no_backfills(backfills: &Backfills) -> bool {
+    backfills.0.is_empty()
 }
 
 fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
@@ -456,6 +478,20 @@ mod tests {
                 data: Some(Arc::from("{\"rows\":\"\u{e9}\"}")),
             },
         );
+        ledger.runs.insert(
+            Slot::Backfill(at(3_000)),
+            Run {
+                phase: Phase::Asked,
+                began: None,
+                ended: None,
+                attempts: Vec::new(),
+                spent: 0,
+                order: None,
+                data: None,
+            },
+        );
+        let backfill = Backfill { asked: at(9), from: at(1), to: at(8), last: at(7), done: at(3), slots: 5 };
+        ledger.backfills.0.push(backfill);
         ledger.keys.push(AskedKey { key: Arc::from("k-1"), at: at(1_234), print: u64::MAX });
         for (slot, what, done) in [(4_000, RunWish::Cancel, true), (5_000, RunWish::Retry, false)] {
             let run = ledger.runs.get_mut(&Slot::Scheduled(at(slot))).unwrap();

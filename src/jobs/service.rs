@@ -12,15 +12,15 @@ use tokio::task::JoinHandle;
 
 use super::ledger_store::{LedgerError, Ledgers};
 use super::places::Places;
-use super::run::{Order, grace_of};
+use super::run::{Order, grace_of, rfc3339};
 use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, Pause, wall_now};
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
 use crate::base::{Complaint, Turn};
 use crate::config::{JobConfig, RoleConfig};
 use crate::protocol::jobs::{
-    self, AskRefusal, JobName, Ledger, RunId, RunRefusal, RunRequest, RunWish, Slot, Timetable, Wall, WriteReply,
-    WriteRequest,
+    self, AskRefusal, Backfill, BackfillRefusal, JobName, Ledger, RunId, RunRefusal, RunRequest, RunWish, Slot,
+    Timetable, Wall, WriteReply, WriteRequest,
 };
 use crate::role::{RoleHandle, Roles};
 use crate::store::{JobNews, LedgerStore, StoreError};
@@ -56,6 +56,12 @@ pub enum JobError {
     /// Only what has failed can be retried.
     #[error("{run} has not failed, so it cannot be retried: it is {phase}; ask for a run of its own instead")]
     NotFailed { run: RunId, phase: &'static str },
+    /// What was asked for is no range of the past.
+    #[error("a backfill of {job}: {why}")]
+    BadBackfill { job: JobName, why: String },
+    /// It cannot begin now.
+    #[error("a backfill of {job} cannot begin: {why}")]
+    BackfillRefused { job: JobName, why: String },
     /// So many runs were asked for that have not begun.
     #[error("{job} has {most} runs that were asked for and have not begun, as many as may be", most = jobs::ASKED_MAX)]
     TooManyAsked { job: JobName },
@@ -261,6 +267,48 @@ impl JobService {
         };
         let slot: Slot = self.wish(&job, |ledger, now| ledger.ask_with(now, request).map_err(refused)).await?;
         Ok(RunId { job: job.name, slot })
+    }
+
+    /// Asks for a run of each slot of the past in this range, whoever leads.
+    ///
+    /// # Errors
+    /// [`JobError`]
+    pub async fn backfill(&self, name: &str, from: Wall, to: Wall) -> Result<Backfill, JobError> {
+        let job = self.known(name, |entry| entry.config.clone())?;
+        let bad = |why: String| JobError::BadBackfill { job: job.name.clone(), why };
+        let now = wall_now();
+        if from > to {
+            return Err(bad(format!("`from`, {}, is after `to`, {}", rfc3339(from), rfc3339(to))));
+        }
+        if to > now {
+            let why =
+                format!("`to`, {}, is to come (it is {}); the schedule runs its slots", rfc3339(to), rfc3339(now));
+            return Err(bad(why));
+        }
+        let refused = |why: String| JobError::BackfillRefused { job: job.name.clone(), why };
+        self.wish(&job, |ledger, now| {
+            ledger.backfill(&*job.schedule, (from, to), now).map_err(|refusal| match refusal {
+                BackfillRefusal::TooMany => bad(format!(
+                    "the range has more than {} slots, which is the most; ask for a part of it",
+                    jobs::BACKFILL_MAX
+                )),
+                BackfillRefusal::NoSlot => bad("the schedule has no slot in the range".to_owned()),
+                BackfillRefusal::GoesOn(other) => refused(format!(
+                    "that from {} to {} goes on, and has done up to {}",
+                    rfc3339(other.from),
+                    rfc3339(other.to),
+                    rfc3339(other.done)
+                )),
+                BackfillRefusal::Undecided(decided) => refused(format!(
+                    "the slots after {} may be run by the schedule yet: the job is suspended, or its leader is behind",
+                    rfc3339(decided)
+                )),
+                BackfillRefusal::Done => {
+                    refused("each slot has a run that is remembered, or was in a backfill before".to_owned())
+                }
+            })
+        })
+        .await
     }
 
     /// Suspends or resumes a job, whoever leads.

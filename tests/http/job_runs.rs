@@ -1,6 +1,6 @@
 //! What is asked of jobs and their runs over HTTP, by whoever does not lead as well.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Reply, ask, ask_until, ask_with};
 use crate::jobs::{check, openapi, post, run, until_phase};
@@ -120,4 +120,45 @@ async fn all_jobs_are_suspended_and_resumed_beside_the_word_of_each() {
     assert_eq!((reply.status, reply.problem().as_str()), (404, "unknown-job"));
     let reply = ask(server.address, "DELETE /jobs/resume").await;
     assert_eq!((reply.status, reply.header("allow")), (405, Some("POST, GET")));
+}
+
+#[tokio::test]
+async fn slots_of_the_past_are_run_and_a_range_that_cannot_be_is_told() {
+    let openapi = openapi();
+    let (_role, server) = leader_fixture().await;
+    let asking = async |body: &Value| {
+        let reply = post(server.address, "/jobs/works/backfill", body).await;
+        check(&openapi, "/jobs/{name}/backfill", "post", &reply);
+        reply
+    };
+    // The job is due once a year.
+    let range = json!({ "from": "2023-12-31T00:00:00Z", "to": "2025-06-01T00:00:00Z" });
+    // The ledger must be there: only what it has decided is of the past.
+    let seen = |reply: &Reply| reply.json()["next"].is_string();
+    ask_until(server.address, "GET /jobs/works", seen).await;
+    let reply = asking(&range).await;
+    let backfill = reply.json();
+    assert_eq!((reply.status, &backfill["slots"], &backfill["last"]), (202, &json!(2), &json!("2025-01-01T00:00:00Z")));
+    for year in ["1704067200", "1735689600"] {
+        let run = until_phase(server.address, "works", &format!("works-backfill-{year}"), "succeeded").await;
+        assert_eq!(run["manual"], true, "{run}");
+    }
+    let idle = |reply: &Reply| reply.json()["backfill"].is_null();
+    let job = ask_until(server.address, "GET /jobs/works", idle).await;
+    check(&openapi, "/jobs/{name}", "get", &job);
+    let again = asking(&range).await;
+    assert_eq!((again.status, &again.json()["slots"]), (202, &json!(2)), "the same answer, and no run more");
+    let runs = ask(server.address, "GET /jobs/works/runs").await.json();
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "{runs}");
+    let other = asking(&json!({ "from": "2024-01-01T00:00:00Z", "to": "2025-01-01T00:00:00Z" })).await;
+    assert_eq!((other.status, other.problem().as_str()), (409, "backfill-refused"));
+    for (from, to, word) in [
+        ("2025-02-01T00:00:00Z", "2025-03-01T00:00:00Z", "has no slot"),
+        ("2025-02-01T00:00:00Z", "2025-01-01T00:00:00Z", "is after"),
+        ("2025-02-01T00:00:00Z", "2125-01-01T00:00:00Z", "is to come"),
+    ] {
+        let reply = asking(&json!({ "from": from, "to": to })).await;
+        assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-body"));
+        assert!(reply.text().contains(word), "{}", reply.text());
+    }
 }

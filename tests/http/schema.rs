@@ -103,11 +103,12 @@ fn matches(pattern: &str, text: &str) -> bool {
             text.parse::<baton::protocol::RoleName>().is_ok_and(|name| name.shard_number().is_none_or(|n| n < 1_000))
         }
         "^([0-9]+([.][0-9]+)?(ms|s|m|h))+$" => baton::base::duration::parse(text).is_ok(),
-        "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$" => baton::protocol::jobs::JobName::new(text).is_ok(),
-        "^(manual-)?[0-9]+$" => {
-            let digits = text.strip_prefix("manual-").unwrap_or(text);
+        "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?(/[0-9]+)?$" => baton::protocol::jobs::JobName::known(text).is_some(),
+        "^(manual-|backfill-)?[0-9]+$" => {
+            let digits = ["manual-", "backfill-"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
             !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         }
+        "^[!-~]{1,128}$" => (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()),
         "^[0-9a-f]{32}$" => text.parse::<baton::protocol::LockId>().is_ok(),
         "^urn:baton:problem:[a-z-]+$" => text
             .strip_prefix("urn:baton:problem:")

@@ -1,6 +1,7 @@
 //! Jobs on real sidecars, a real Redis and a small app in Python, while leaders are killed, paused and asked to resign:
 //! every slot has one run that succeeded, or a reason why not, and no attempt is made twice.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -319,6 +320,47 @@ fn no_more_runs_go_on_at_once_than_the_replica_may_make() {
     until("two go on at once", || most(changed_at) == 2);
     until("some more have run", || text().lines().count() > changed_at + 24);
     assert_eq!(most(changed_at), 2, "{}", text());
+}
+
+/// A backfill through leaders that are killed: every slot once, in order.
+#[test]
+fn a_backfill_goes_on_under_the_next_leader_and_runs_no_slot_twice() {
+    const SLOTS: usize = 24;
+    let redis = RedisServer::start();
+    let dir = TempDir::new().expect("a temporary directory");
+    let journal = dir.path().join("journal");
+    let script = format!("echo $BATON_SCHEDULED_TIME $BATON_ATTEMPT >>{}; sleep 0.2", journal.display());
+    let section = format!(
+        "jobs:\n  - {{ name: import, schedule: '@hourly', run: {{ exec: {{ command: [sh, -c, '{script}'], \
+         terminationGracePeriod: 200ms }} }} }}\n"
+    );
+    let mut replicas = start(2, &redis, &section);
+    let done = || std::fs::read_to_string(&journal).unwrap_or_default();
+    until_some("somebody leads", || leader(&replicas));
+    let range = r#"{"from":"2024-01-01T00:00:00Z","to":"2024-01-01T23:30:00Z"}"#;
+    let asking = |replicas: &[Replica]| replicas.iter().map(|r| r.ask("POST /jobs/import/backfill", range)).collect();
+    until("the job is known", || job(&replicas[0], "import")["next"].is_string());
+    let asked: Vec<_> = asking(&replicas);
+    assert!(asked.iter().all(|answer| answer.status == 202 && json(answer)["slots"] == SLOTS), "{asked:?}");
+    for mark in [5, 12] {
+        until("some slots are run", || done().lines().count() >= mark);
+        let leading = until_some("somebody leads", || leader(&replicas));
+        replicas[leading].kill();
+        replicas[leading].start_again();
+    }
+    until("nothing goes on", || {
+        let job = job(&replicas[0], "import");
+        job["backfill"].is_null() && job["active"].as_array().is_some_and(Vec::is_empty)
+    });
+    let asked: Vec<_> = asking(&replicas);
+    assert!(asked.iter().all(|answer| answer.status == 202 && json(answer)["done"].is_string()), "{asked:?}");
+    last_for(Duration::from_secs(1));
+    let text = done();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.is_sorted_by(|a, b| a < b), "slots in their order, and no attempt twice: {text}");
+    let slots: BTreeSet<&str> = lines.iter().filter_map(|line| line.split(' ').next()).collect();
+    let wanted: Vec<String> = (0..SLOTS).map(|hour| format!("2024-01-01T{hour:02}:00:00Z")).collect();
+    assert!(slots.into_iter().eq(wanted.iter().map(String::as_str)), "{text}");
 }
 
 /// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.

@@ -56,8 +56,8 @@ fn no_mix_of_faults_breaks_a_promise_of_jobs() {
     }
     let often: [fn(&Verdict) -> u64; 4] = [|v| v.starts, |v| v.ended, |v| v.passed, |v| v.wishes];
     assert!(often.into_iter().all(|what| sum(what) > 5 * count), "runs in which little happens show little");
-    let sometimes: [fn(&Verdict) -> u64; 5] =
-        [|v| v.interrupted, |v| v.superseded, |v| v.restored, |v| v.cancelled, |v| v.retried];
+    let sometimes: [fn(&Verdict) -> u64; 6] =
+        [|v| v.interrupted, |v| v.superseded, |v| v.restored, |v| v.cancelled, |v| v.retried, |v| v.backfills];
     assert!(sometimes.into_iter().all(|what| sum(what) > count / 4), "runs without trouble show little");
 }
 
@@ -80,6 +80,8 @@ fn each_rule_of_jobs_switched_off_is_missed() {
     assert!(broken(Rules { keys: false, ..Rules::ALL }, "two runs under one key") > 0, "keys are not taken in");
     assert!(broken(Rules { pause: false, ..Rules::ALL }, "while all jobs are suspended") > 0, "pauses are forgotten");
     assert!(broken(Rules { places: false, ..Rules::ALL }, "has no place") > 0, "places are not looked at");
+    let no_backfills = broken(Rules { backfills: false, ..Rules::ALL }, "is not done");
+    assert!(no_backfills > 0, "backfills of others are not taken in");
 }
 
 #[test]

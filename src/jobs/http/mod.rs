@@ -33,11 +33,14 @@ pub fn routes(service: Result<Arc<JobService>, &'static str>) -> Routes<JobCalls
     Routes::new(JobCalls { service })
         .get("/jobs", list)
         .post_json("/jobs/suspend", |context, ask| suspend_all(context, ask, true))
+        .sharing()
         .post_json("/jobs/resume", |context, ask| suspend_all(context, ask, false))
+        .sharing()
         .get("/jobs/{name}", one)
         .post_json("/jobs/{name}/run", run)
         .post_json("/jobs/{name}/suspend", |context, ask| suspend(context, ask, true))
         .post_json("/jobs/{name}/resume", |context, ask| suspend(context, ask, false))
+        .post_json("/jobs/{name}/backfill", backfill)
         .get("/jobs/{name}/runs", runs)
         .post_json("/jobs/{name}/runs/{id}/cancel", |context, ask| order_run(context, ask, RunWish::Cancel))
         .post_json("/jobs/{name}/runs/{id}/retry", |context, ask| order_run(context, ask, RunWish::Retry))
@@ -70,6 +73,14 @@ async fn run(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let request = requests::run(&ask.headers, &ask.body)?;
     let run = service.ask(&requests::segment(ask.segment("name"))?, &request).await.map_err(responses::refused)?;
     Ok(responses::asked(&run))
+}
+
+async fn backfill(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
+    let service = context.service()?;
+    let (from, to) = requests::backfill(&ask.body)?;
+    let name = requests::segment(ask.segment("name"))?;
+    let backfill = service.backfill(&name, from, to).await.map_err(responses::refused)?;
+    Ok(responses::backfill(&backfill))
 }
 
 async fn suspend(context: Arc<JobCalls>, ask: Ask, suspend: bool) -> Result<Response, Problem> {

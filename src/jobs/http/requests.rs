@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use hyper::HeaderMap;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
-use crate::protocol::jobs::{DATA_BYTES_MAX, KEY_BYTES_MAX, RunRequest, Slot};
+use crate::protocol::jobs::{DATA_BYTES_MAX, KEY_BYTES_MAX, RunRequest, Slot, Wall};
 
 /// How many runs a page has unless it is asked for another number, and at the most.
 const PAGE: usize = 20;
@@ -27,6 +28,14 @@ struct CompleteBody {
 #[serde(deny_unknown_fields)]
 struct HeartbeatBody {
     attempt: Option<u32>,
+}
+
+/// The body of `POST …/backfill`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BackfillBody {
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
 }
 
 /// Which runs are asked for: so many that are older than this one.
@@ -111,6 +120,17 @@ pub(super) fn page(query: &str) -> Result<Page, Problem> {
     Ok(Page { limit: limit.unwrap_or(PAGE), before })
 }
 
+/// Which range of the past, both ends included.
+pub(super) fn backfill(body: &[u8]) -> Result<(Wall, Wall), Problem> {
+    let BackfillBody { from, to } = read_body(body)?;
+    let wall = |name: &str, at: Option<Timestamp>| {
+        let at = at.ok_or_else(|| bad_body(format!("{name} is missing: a moment such as 2026-11-20T02:00:00Z")))?;
+        let early = |_| bad_body(format!("{name} is before 1970"));
+        u64::try_from(at.as_millisecond()).map(Wall::from_millis).map_err(early)
+    };
+    Ok((wall("from", from)?, wall("to", to)?))
+}
+
 /// How the app says that its work ended: done, perhaps with a note, or not, and why.
 pub(super) type Word = Result<Option<String>, String>;
 
@@ -133,7 +153,6 @@ pub(super) fn heartbeat(body: &[u8]) -> Result<Option<u32>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::jobs::Wall;
 
     #[test]
     fn a_page_is_bounded_and_says_where_it_begins() {
@@ -165,13 +184,33 @@ mod tests {
         assert_eq!(run(&none, b"\"\xff\"").unwrap_err().kind(), ProblemKind::BadBody);
         let with = |keys: &[&str]| {
             let mut headers = HeaderMap::new();
-            keys.iter().for_each(|key| drop(headers.append(IDEMPOTENCY_KEY, key.parse().unwrap())));
+            for key in keys {
+                headers.append(IDEMPOTENCY_KEY, key.parse().unwrap());
+            }
             run(&headers, b"").map(|request| request.key.map(|key| key.to_string()))
         };
         assert_eq!(with(&["\"8e03978e-40d5\""]).unwrap().as_deref(), Some("\"8e03978e-40d5\""));
         let long = "k".repeat(129);
         for bad in [&["a", "a"][..], &[""], &["a b"], &[&long]] {
             assert_eq!(with(bad).unwrap_err().kind(), ProblemKind::BadHeader, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_backfill_names_both_ends_of_its_range() {
+        let range = |body: &str| backfill(body.as_bytes());
+        let good = r#"{"from":"1970-01-01T00:00:01Z","to":"1970-01-01T01:00:02.5+01:00"}"#;
+        assert_eq!(range(good).unwrap(), (Wall::from_millis(1_000), Wall::from_millis(2_500)));
+        for bad in [
+            "",
+            "{}",
+            r#"{"from":"2026-11-20T02:00:00Z"}"#,
+            r#"{"from":1,"to":2}"#,
+            r#"{"from":"2026-11-20","to":"2026-11-21"}"#,
+            r#"{"from":"1969-12-31T23:59:59Z","to":"2026-11-21T00:00:00Z"}"#,
+            r#"{"from":"2026-11-20T02:00:00Z","to":"2026-11-20T02:00:00Z","x":1}"#,
+        ] {
+            assert_eq!(range(bad).unwrap_err().kind(), ProblemKind::BadBody, "{bad}");
         }
     }
 

@@ -10,7 +10,9 @@ use serde::Serialize;
 use super::super::service::{JobError, JobView};
 use super::requests::Page;
 use crate::http::{Content, Problem, ProblemKind, Response, answer, json};
-use crate::protocol::jobs::{Concurrency, Gap, Phase, Run, RunAttempt, RunId, RunWish, Slot, Timetable, Wall};
+use crate::protocol::jobs::{
+    Backfill, Concurrency, Gap, Phase, Run, RunAttempt, RunId, RunWish, Slot, Timetable, Wall,
+};
 
 /// How soon to ask again when nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -35,6 +37,16 @@ struct JobShape<'a> {
     active: Vec<RunShape>,
     last: Option<RunShape>,
     without_run: Vec<GapShape>,
+    backfill: Option<BackfillShape>,
+}
+
+#[derive(Serialize)]
+struct BackfillShape {
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+    slots: u64,
+    last: Option<Timestamp>,
+    done: Option<Timestamp>,
 }
 
 #[derive(Serialize)]
@@ -107,7 +119,7 @@ impl RunShape {
         Self {
             run: RunId { job: view.config.name.clone(), slot }.to_string(),
             scheduled: time(slot.at()),
-            manual: matches!(slot, Slot::Manual(_)),
+            manual: !matches!(slot, Slot::Scheduled(_)),
             phase: run.phase.as_str(),
             reason,
             next_attempt,
@@ -122,6 +134,15 @@ impl RunShape {
 impl GapShape {
     fn new(gap: &Gap) -> Self {
         Self { reason: gap.reason.as_str(), first: time(gap.first), last: time(gap.last), slots: gap.count }
+    }
+}
+
+impl BackfillShape {
+    fn new(backfill: &Backfill) -> Self {
+        let Backfill { from, to, last, done, slots, asked: _ } = *backfill;
+        // Nothing is done before it has begun.
+        let done = if done < from { None } else { time(done) };
+        Self { from: time(from), to: time(to), slots, last: time(last), done }
     }
 }
 
@@ -149,6 +170,7 @@ impl<'a> JobShape<'a> {
             active: runs().filter(|(_, run)| !run.phase.is_over()).map(shape).collect(),
             last: over.max_by_key(|(slot, run)| (run.ended, slot.at())).map(shape),
             without_run: ledger.iter().flat_map(|ledger| ledger.gaps.iter().rev().map(GapShape::new)).collect(),
+            backfill: ledger.and_then(|ledger| ledger.backfills.going_on()).map(BackfillShape::new),
         }
     }
 }
@@ -201,6 +223,11 @@ pub(super) fn asked(run: &RunId) -> Response {
     response
 }
 
+/// 202: the slots of a range will be run.
+pub(super) fn backfill(backfill: &Backfill) -> Response {
+    json(StatusCode::ACCEPTED, &BackfillShape::new(backfill))
+}
+
 /// Why nothing came of a request.
 pub(super) fn refused(error: JobError) -> Problem {
     let detail = error.to_string();
@@ -210,7 +237,8 @@ pub(super) fn refused(error: JobError) -> Problem {
         JobError::RunEnded { .. } => Problem::new(ProblemKind::RunEnded, detail),
         JobError::NotFailed { .. } => Problem::new(ProblemKind::RunNotFailed, detail),
         JobError::NotRunning { .. } => Problem::new(ProblemKind::RunOver, detail),
-        JobError::NoData { .. } => Problem::new(ProblemKind::BadBody, detail),
+        JobError::NoData { .. } | JobError::BadBackfill { .. } => Problem::new(ProblemKind::BadBody, detail),
+        JobError::BackfillRefused { .. } => Problem::new(ProblemKind::BackfillRefused, detail),
         JobError::OtherData { .. } => Problem::new(ProblemKind::IdempotencyKeyReused, detail),
         JobError::TooManyAsked { .. } | JobError::TooMuchData { .. } => {
             Problem::new(ProblemKind::TooManyRuns, detail).with_retry_after(RETRY_AFTER)

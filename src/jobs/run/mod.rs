@@ -29,6 +29,7 @@ use crate::protocol::{Grace, GraceError, Timing, Token, Verdict};
 use crate::role::{RoleHandle, WorkGuard, WorkTerm};
 
 pub use self::note::NOTE_BYTES_MAX;
+pub(super) use self::template::rfc3339;
 
 /// Which attempt this is: what the run is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -110,25 +110,30 @@ pub enum Slot {
     Scheduled(Wall),
     /// Somebody asked for it, at this moment.
     Manual(Wall),
+    /// A moment of the schedule that had passed when somebody asked for it.
+    Backfill(Wall),
 }
 
 impl Slot {
     /// When it is, or was asked to be.
     pub const fn at(self) -> Wall {
         match self {
-            Self::Scheduled(at) | Self::Manual(at) => at,
+            Self::Scheduled(at) | Self::Manual(at) | Self::Backfill(at) => at,
         }
     }
 }
 
 const MANUAL: &str = "manual-";
+const BACKFILL: &str = "backfill-";
 
-/// `1763690400` (seconds) for a slot of the schedule, `manual-1763690400123` (milliseconds) for one that was asked for.
+/// `1763690400` (seconds) for a slot of the schedule, `manual-1763690400123` (milliseconds) for one that was asked for,
+/// `backfill-1763690400` (seconds) for one of the past.
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scheduled(at) => write!(f, "{}", at.as_millis() / 1_000),
             Self::Manual(at) => write!(f, "{MANUAL}{}", at.as_millis()),
+            Self::Backfill(at) => write!(f, "{BACKFILL}{}", at.as_millis() / 1_000),
         }
     }
 }
@@ -139,9 +144,11 @@ impl FromStr for Slot {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let number = |digits: &str| digits.parse::<u64>().ok();
-        let slot = match text.strip_prefix(MANUAL) {
-            Some(digits) => number(digits).map(|ms| Self::Manual(Wall(ms))),
-            None => number(text).and_then(|s| s.checked_mul(1_000)).map(|ms| Self::Scheduled(Wall(ms))),
+        let seconds = |digits: &str| number(digits)?.checked_mul(1_000).map(Wall);
+        let slot = match (text.strip_prefix(MANUAL), text.strip_prefix(BACKFILL)) {
+            (Some(digits), _) => number(digits).map(|ms| Self::Manual(Wall(ms))),
+            (None, Some(digits)) => seconds(digits).map(Self::Backfill),
+            (None, None) => seconds(text).map(Self::Scheduled),
         };
         slot.filter(|slot| slot.to_string() == text).ok_or(())
     }
@@ -192,7 +199,9 @@ mod tests {
         let job = JobName::new("nightly-report").unwrap();
         let scheduled = Slot::Scheduled(Wall::from_millis(1_763_690_400_000));
         let manual = Slot::Manual(Wall::from_millis(1_763_690_400_123));
-        for (slot, text) in [(scheduled, "1763690400"), (manual, "manual-1763690400123")] {
+        let backfill = Slot::Backfill(scheduled.at());
+        let texts = [(scheduled, "1763690400"), (manual, "manual-1763690400123"), (backfill, "backfill-1763690400")];
+        for (slot, text) in texts {
             assert_eq!(slot.to_string(), text);
             assert_eq!(text.parse(), Ok(slot));
             let run = RunId { job: job.clone(), slot };

@@ -1,17 +1,17 @@
 //! What is known of a job's runs, and lasts when its leader does not.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::backfill::{Backfill, BackfillRefusal, Backfills};
 use super::ids::{Slot, Wall};
-use super::policy::{ASKED_MAX, DATA_BYTES_SUM_MAX, HistoryLimits, JobPolicy, KEY_SPAN, KEYS_MAX};
-use super::wishes::{AskRefusal, AskedKey, RunOrder, RunRefusal, RunRequest, RunWish};
+use super::policy::{
+    ASKED_MAX, BACKFILL_MAX, DATA_BYTES_SUM_MAX, HistoryLimits, JobPolicy, KEY_SPAN, KEYS_MAX, Timetable,
+};
+use super::run::{Phase, Run, RunAttempt, RunFailure};
+use super::wishes::{AskRefusal, AskedKey, RunRefusal, RunRequest, RunWish};
 use crate::protocol::Token;
-
-/// How many attempts of one run are remembered one by one.
-const ATTEMPTS_KEPT: usize = 10;
 
 /// The ledger of one job.
 ///
@@ -37,6 +37,8 @@ pub struct Ledger {
     pub last_success: Option<Wall>,
     /// The keys of the last requests for runs, oldest first.
     pub keys: Vec<AskedKey>,
+    /// The ranges of the past that somebody wanted run.
+    pub backfills: Backfills,
 }
 
 /// Whether a job is suspended, and since when.
@@ -83,139 +85,6 @@ impl Suspension {
     }
 }
 
-/// One run: a slot's, or one that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Run {
-    /// How far it is.
-    pub phase: Phase,
-    /// When its first attempt was claimed.
-    pub began: Option<Wall>,
-    /// When it ended.
-    pub ended: Option<Wall>,
-    /// Its last attempts, oldest first.
-    pub attempts: Vec<RunAttempt>,
-    /// How many attempts it had when it was last retried: `backoffLimit` counts those after them.
-    pub spent: u32,
-    /// What somebody last asked for, whoever leads.
-    pub order: Option<RunOrder>,
-    /// What it is given, for as long as it may be needed.
-    pub data: Option<Arc<str>>,
-}
-
-/// How far a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// Somebody asked for it; no leader has begun it yet.
-    Asked,
-    /// An attempt is claimed.
-    Running,
-    /// The next attempt comes then.
-    Waiting { until: Wall },
-    /// It succeeded.
-    Succeeded,
-    /// It failed for good.
-    Failed(RunFailure),
-}
-
-impl Phase {
-    /// Whether there will be no other attempt.
-    pub const fn is_over(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed(_))
-    }
-
-    /// As it is told.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Asked => "asked",
-            Self::Running => "running",
-            Self::Waiting { .. } => "waiting",
-            Self::Succeeded => "succeeded",
-            Self::Failed(_) => "failed",
-        }
-    }
-
-    /// Whether the run has begun and goes on.
-    pub const fn is_active(self) -> bool {
-        matches!(self, Self::Running | Self::Waiting { .. })
-    }
-}
-
-/// Why a run failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RunFailure {
-    /// Its last allowed attempt failed.
-    BackoffLimitExceeded,
-    /// It took longer than `activeDeadlineSeconds`.
-    DeadlineExceeded,
-    /// Its leader stopped leading, and `onInterrupt` is `fail`.
-    Interrupted,
-    /// Another slot took its place (`Replace`).
-    Replaced,
-    /// Somebody cancelled it.
-    Cancelled,
-}
-
-impl RunFailure {
-    pub const ALL: [Self; 5] =
-        [Self::BackoffLimitExceeded, Self::DeadlineExceeded, Self::Interrupted, Self::Replaced, Self::Cancelled];
-
-    /// As it is told, counted and stored.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::BackoffLimitExceeded => "backoff_limit_exceeded",
-            Self::DeadlineExceeded => "deadline_exceeded",
-            Self::Interrupted => "interrupted",
-            Self::Replaced => "replaced",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// One attempt of a run.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RunAttempt {
-    /// Counts from 1.
-    pub number: u32,
-    /// Its own fencing token: greater than that of every earlier attempt of the job.
-    pub token: Token,
-    /// The term of the leader that claimed it.
-    pub term: Token,
-    /// That leader, for people.
-    pub by: Arc<str>,
-    pub claimed: Wall,
-    /// How it ended, and when.
-    pub end: Option<(Wall, Ending)>,
-    /// What is to be said of it, for people.
-    pub note: String,
-}
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ending {
-    /// It did what was asked.
-    Succeeded,
-    /// It did not.
-    Failed,
-    /// Its leader stopped leading before it ended.
-    Interrupted,
-    /// It was cancelled: its time was over, another slot took its place, or somebody asked for it.
-    Cancelled,
-}
-
-impl Ending {
-    pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Interrupted, Self::Cancelled];
-
-    /// As it is told, counted and stored.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
 /// Slots, one after the other, that had no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -250,27 +119,6 @@ impl GapReason {
     }
 }
 
-/// Each is read by the word that it is written as.
-macro_rules! words {
-    ($($of:ty),+) => {$(
-        impl fmt::Display for $of {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl FromStr for $of {
-            type Err = ();
-
-            fn from_str(word: &str) -> Result<Self, ()> {
-                Self::ALL.into_iter().find(|one| one.as_str() == word).ok_or(())
-            }
-        }
-    )+};
-}
-
-words!(RunFailure, Ending, GapReason, RunWish);
-
 impl Ledger {
     /// A job that is seen for the first time: its slots begin now.
     pub fn new(timetable: String, declared: bool, now: Wall) -> Self {
@@ -284,6 +132,7 @@ impl Ledger {
             gaps: Vec::new(),
             last_success: None,
             keys: Vec::new(),
+            backfills: Backfills::default(),
         }
     }
 
@@ -355,6 +204,46 @@ impl Ledger {
         Ok(())
     }
 
+    /// Asks for a run of each slot from `from` to `to`, both included, whoever leads: of those that are decided, have
+    /// no run that is remembered, and are of no backfill before. Asking again for the same range changes nothing.
+    ///
+    /// # Errors
+    /// [`BackfillRefusal`]
+    pub fn backfill(
+        &mut self,
+        timetable: &dyn Timetable,
+        (from, to): (Wall, Wall),
+        now: Wall,
+    ) -> Result<Backfill, BackfillRefusal> {
+        if let Some(same) = self.backfills.of(from, to) {
+            return Ok(*same);
+        }
+        if let Some(other) = self.backfills.going_on() {
+            return Err(BackfillRefusal::GoesOn(*other));
+        }
+        let before = from.minus(Duration::from_millis(1));
+        let slots = std::iter::successors(timetable.next_after(before), |slot| timetable.next_after(*slot));
+        let slots = slots.take_while(|slot| *slot <= to).take(BACKFILL_MAX + 1);
+        let (decided, undecided): (Vec<Wall>, Vec<Wall>) = slots.partition(|slot| *slot <= self.decided);
+        if decided.len() + undecided.len() > BACKFILL_MAX {
+            return Err(BackfillRefusal::TooMany);
+        }
+        let Some(last) = decided.last() else {
+            let refusal = undecided.first().map(|_| BackfillRefusal::Undecided(self.decided));
+            return Err(refusal.unwrap_or(BackfillRefusal::NoSlot));
+        };
+        let wanted = decided.iter().filter(|slot| self.lacks_run(**slot)).count();
+        if wanted == 0 {
+            return Err(BackfillRefusal::Done);
+        }
+        Ok(self.backfills.begin((from, to), *last, wanted as u64, now))
+    }
+
+    /// Whether a slot of the past has no run that is remembered, nor one of a backfill.
+    pub(super) fn lacks_run(&self, slot: Wall) -> bool {
+        !self.runs.contains_key(&Slot::Scheduled(slot)) && !self.backfills.cover(slot)
+    }
+
     /// Suspends or resumes, whoever leads.
     pub fn order(&mut self, suspend: bool, now: Wall) {
         let after = self.suspension.order.map(|(_, at)| Wall::from_millis(at.as_millis() + 1)).unwrap_or_default();
@@ -379,13 +268,11 @@ impl Ledger {
         let number = run.attempts.last().map_or(1, |last| last.number.saturating_add(1));
         let note = String::new();
         let attempt = RunAttempt { number, token: self.token, term, by: Arc::clone(by), claimed: now, end: None, note };
-        run.attempts.push(attempt);
-        if run.attempts.len() > ATTEMPTS_KEPT {
-            run.attempts.remove(0);
-        }
+        run.push(attempt);
         match slot {
             Slot::Scheduled(at) => self.decided = self.decided.max(at),
             Slot::Manual(at) => self.begun = self.begun.max(at),
+            Slot::Backfill(at) => self.backfills.decide(at),
         }
         number
     }
@@ -449,13 +336,16 @@ impl Ledger {
             }
         }
         for (slot, theirs) in stored.runs.into_iter().filter(|(_, run)| counts(run)) {
-            let mark = if matches!(slot, Slot::Manual(_)) { self.begun } else { self.decided };
+            let is_forgotten = match slot {
+                Slot::Scheduled(at) => at <= self.decided,
+                Slot::Manual(at) => at <= self.begun,
+                Slot::Backfill(at) => self.backfills.cover(at),
+            };
             match self.runs.get_mut(&slot) {
                 Some(ours) if ours.progress() < theirs.progress() => *ours = Run { order: ours.order, ..theirs },
                 Some(_) => {}
-                None if slot.at() > mark => drop(self.runs.insert(slot, theirs)),
-                // Forgotten already.
-                None => {}
+                None if is_forgotten => {}
+                None => drop(self.runs.insert(slot, theirs)),
             }
         }
         // An order under another word of the configuration has been overruled.
@@ -468,6 +358,7 @@ impl Ledger {
             self.gaps.extend(stored.gaps.into_iter().filter(|gap| gap.last > self.decided));
             self.decided = stored.decided;
         }
+        self.backfills.adopt(stored.backfills);
         let unknown = stored.keys.into_iter().filter(|theirs| self.keys.iter().all(|ours| ours.key != theirs.key));
         let unknown: Vec<AskedKey> = unknown.collect();
         self.keys.extend(unknown);
@@ -494,73 +385,6 @@ impl Ledger {
             changed = true;
         }
         changed
-    }
-}
-
-impl Run {
-    pub(super) const fn new(phase: Phase) -> Self {
-        Self { phase, began: None, ended: None, attempts: Vec::new(), spent: 0, order: None, data: None }
-    }
-
-    /// What was asked of it and is not done yet.
-    pub fn wish(&self) -> Option<RunWish> {
-        self.order.filter(|order| !order.done).map(|order| order.what)
-    }
-
-    /// Whether somebody asked for it, or for another try of it, and no leader has begun that yet.
-    pub(super) fn is_asked_for(&self) -> bool {
-        match self.phase {
-            Phase::Asked => true,
-            Phase::Failed(_) => self.wish() == Some(RunWish::Retry),
-            Phase::Running | Phase::Waiting { .. } | Phase::Succeeded => false,
-        }
-    }
-
-    /// Whether it is over for good, so that it may be forgotten.
-    fn is_forgettable(&self) -> bool {
-        self.phase.is_over() && !self.is_asked_for()
-    }
-
-    fn data_bytes(&self) -> usize {
-        self.data.as_ref().map_or(0, |data| data.len())
-    }
-
-    fn ask(&mut self, what: RunWish, now: Wall) {
-        if self.wish() != Some(what) {
-            let after = self.order.map(|order| Wall::from_millis(order.at.as_millis() + 1)).unwrap_or_default();
-            self.order = Some(RunOrder { at: now.max(after), what, done: false });
-        }
-    }
-
-    /// What was asked of it is done, or needs not be done any more.
-    pub(super) fn heeded(&mut self) {
-        if let Some(order) = &mut self.order {
-            order.done = true;
-        }
-    }
-
-    /// It is tried again as if it were new, but for the numbers of its attempts.
-    fn begin_anew(&mut self) {
-        (self.began, self.ended) = (None, None);
-        self.spent = self.attempts.last().map_or(0, |last| last.number);
-        self.heeded();
-    }
-
-    /// Grows with everything that happens to a run. Of two attempts of the same number, that of the later term counts.
-    fn progress(&self) -> (Token, u8) {
-        let token = self.attempts.last().map_or(Token::NONE, |last| last.token);
-        let step = match self.phase {
-            Phase::Asked => 0,
-            Phase::Running => 1,
-            Phase::Waiting { .. } => 2,
-            Phase::Succeeded | Phase::Failed(_) => 3,
-        };
-        (token, step)
-    }
-
-    /// The attempt that goes on.
-    pub(super) fn open_attempt(&mut self) -> Option<&mut RunAttempt> {
-        self.attempts.last_mut().filter(|last| last.end.is_none())
     }
 }
 

@@ -5,18 +5,23 @@
 //! * [`LedgerCell`] is the store's side of it: a register that a later term shuts to earlier ones.
 //! * [`JobPolicy`] and [`Timetable`] are what the configuration asks for.
 
+mod backfill;
 mod controller;
 mod ids;
 mod ledger;
 mod policy;
+mod run;
 mod wishes;
 
 pub use super::reference::ledger::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+pub use backfill::{Backfill, BackfillRefusal, Backfills};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
 pub use ids::{JobName, JobNameError, RunId, Slot, Wall};
-pub use ledger::{Ending, Gap, GapReason, Ledger, Phase, Run, RunAttempt, RunFailure, Suspension};
+pub use ledger::{Gap, GapReason, Ledger, Suspension};
 pub use policy::{
-    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, DATA_BYTES_MAX, DATA_BYTES_SUM_MAX,
-    HistoryLimits, JobPolicy, KEY_BYTES_MAX, KEY_SPAN, KEYS_MAX, ON_TIME, OnInterrupt, Timetable, is_late,
+    ACTIVE_MAX, ASKED_MAX, BACKFILL_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, DATA_BYTES_MAX,
+    DATA_BYTES_SUM_MAX, HistoryLimits, JobPolicy, KEY_BYTES_MAX, KEY_SPAN, KEYS_MAX, ON_TIME, OnInterrupt, Timetable,
+    is_late,
 };
+pub use run::{Ending, Phase, Run, RunAttempt, RunFailure};
 pub use wishes::{AskRefusal, AskedKey, RunOrder, RunRefusal, RunRequest, RunWish};

@@ -116,6 +116,8 @@ pub const CATCH_UP_MAX: usize = 100;
 pub const ACTIVE_MAX: usize = 100;
 /// The most runs that may have been asked for and not begun.
 pub const ASKED_MAX: usize = 10;
+/// The most slots of a backfill.
+pub const BACKFILL_MAX: usize = 1_000;
 /// The longest data that a run is given, in bytes; and the most that those of a job are given together, of which a
 /// ledger has all.
 pub const DATA_BYTES_MAX: usize = 4 << 10;

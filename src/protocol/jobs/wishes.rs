@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ids::Wall;
-use super::ledger::Phase;
+use super::run::Phase;
 use crate::protocol::fingerprint;
 
 /// What somebody asks for who wants a run now.
@@ -42,7 +42,7 @@ pub enum AskRefusal {
     OtherData,
 }
 
-/// What somebody asked of a run. Ordered by its moment, and of two that are the same the one that is done is the greater.
+/// What somebody asked of a run. Ordered by its moment; of two that are the same the one that is done is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunOrder {
     /// When. Of two the later one holds, so it is later than any before it of the same run.

@@ -52,6 +52,8 @@ struct Job {
     cancelled: BTreeSet<Slot>,
     /// Which run each key asked for; none once the store has lost something since.
     keys: BTreeMap<u64, Option<Slot>>,
+    /// Which backfills were asked for.
+    backfills: BTreeSet<Wall>,
     /// Since when the store knows that all jobs are suspended.
     paused_since: Option<Nanos>,
     /// Earlier leaders may still tell of what was lost with their term.
@@ -92,6 +94,12 @@ impl Checker {
         self.jobs[job].orders.clear();
         self.jobs[job].keys.values_mut().for_each(|slot| *slot = None);
         self.jobs[job].paused_since = None;
+        self.jobs[job].backfills.clear();
+    }
+
+    /// A backfill was asked for, at this moment.
+    pub fn wanted(&mut self, job: usize, asked: Wall) {
+        self.jobs[job].backfills.insert(asked);
     }
 
     /// A run was asked for under this key.
@@ -111,8 +119,14 @@ impl Checker {
         }
     }
 
-    /// What was asked of a run that is remembered, and not done in the end.
+    /// What was asked for, and is not done in the end: of a run that is remembered, or as a backfill.
     pub fn unheeded(&self, job: usize, ledger: &Ledger) -> Option<String> {
+        // The last ten are remembered.
+        let known = |asked: &&Wall| ledger.backfills.0.iter().find(|backfill| backfill.asked == **asked);
+        let is_open = |asked: &&Wall| known(asked).is_none_or(|backfill| backfill.goes_on());
+        if let Some(asked) = self.jobs[job].backfills.iter().rev().take(8).find(is_open) {
+            return Some(format!("job-{job}: the backfill of {asked:?} is not done: {:?}", ledger.backfills));
+        }
         self.jobs[job].orders.iter().find_map(|(slot, order)| {
             let run = ledger.runs.get(slot)?;
             let is_done = run.order.is_some_and(|last| last.at > order.at || (last.at == order.at && last.done));
@@ -170,6 +184,13 @@ impl Checker {
             complaints.push(format!("job-{job}: leader-{} is stale, and has written", writer.id));
         }
         it.fence = it.fence.max(writer.token);
+        // One may have been on its way when the pause was heard of.
+        if after.suspension.is_paused()
+            && it.paused_since.is_some_and(|since| now > since + 10 * SECOND)
+            && let Some(slot) = it.first_claims(after).next()
+        {
+            complaints.push(format!("job-{job}: {slot} is claimed while all jobs are suspended"));
+        }
         it.paused_since = after.suspension.is_paused().then(|| it.paused_since.unwrap_or(now));
         complaints.extend(it.claims_of(after));
         if let Some(limits) = limits {
@@ -202,11 +223,6 @@ impl Checker {
         let what = format!("job-{job}: {slot}, attempt {attempt} under {token} by leader-{leader}");
         if it.claims.get(&(slot, attempt)) != Some(&token) {
             complaints.push(format!("{what} has started without a claim"));
-        }
-        // A claim may have been on its way when the pause was heard of.
-        let is_new = attempt == 1 && matches!(slot, Slot::Scheduled(_));
-        if is_new && it.paused_since.is_some_and(|since| now > since + 10 * SECOND) {
-            complaints.push(format!("{what} has started while all jobs are suspended"));
         }
         if it.cancelled.contains(&slot) {
             complaints.push(format!("{what} has started, and was cancelled"));
@@ -277,6 +293,13 @@ impl Job {
         let (acting, first_started) = (std::mem::take(&mut self.acting), std::mem::take(&mut self.first_started));
         let (fence, changed_at, keys) = (self.fence, self.changed_at, std::mem::take(&mut self.keys));
         *self = Self { account_of, fence, acting, changed_at, first_started, keys, ..Self::default() };
+    }
+
+    /// The slots of the schedule whose first attempt is new in this ledger.
+    fn first_claims(&self, ledger: &Ledger) -> impl Iterator<Item = Slot> {
+        let is_new = |slot: &Slot| matches!(slot, Slot::Scheduled(_)) && !self.claims.contains_key(&(*slot, 1));
+        let first = |run: &Run| run.attempts.first().is_some_and(|attempt| attempt.number == 1);
+        ledger.runs.iter().filter(move |(slot, run)| is_new(slot) && first(run)).map(|(slot, _)| *slot)
     }
 
     /// P6: an attempt of a slot is claimed once.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use baton::protocol::Token;
 use baton::protocol::jobs::{
-    Ending, JobAction, JobController, JobInput, JobProfile, JobRequestId, Ledger, Moment, OpenReply, Phase, Slot,
-    Stored, Wall, WriteReply,
+    Backfills, Ending, JobAction, JobController, JobInput, JobProfile, JobRequestId, Ledger, Moment, OpenReply, Phase,
+    Slot, Stored, Wall, WriteReply,
 };
 
 use super::world::{Call, Happening, JOBS, Nanos, Reply, Rules, SECOND, TIMEOUT, World};
@@ -235,7 +235,8 @@ impl World {
         if self.leaders[id].alive {
             self.tell(id, job, JobInput::Ended { slot, attempt, ending, note: String::new() });
             // There is a place, for whichever wants it.
-            for job in (0..JOBS).filter(|_| self.places.is_some()) {
+            let waiting = if self.places.is_some() { 0..JOBS } else { 0..0 };
+            for job in waiting {
                 let now = self.moment_of(&self.leaders[id], job);
                 self.leaders[id].jobs[job].handle_timeout(now);
                 self.follow(id, job);
@@ -358,6 +359,9 @@ fn without_wishes(reply: Reply, rules: Rules) -> Reply {
             }
             if !rules.pause {
                 stored.body.suspension.pause = None;
+            }
+            if !rules.backfills {
+                stored.body.backfills = Backfills::default();
             }
             if !rules.keys {
                 stored.body.keys.clear();

@@ -47,6 +47,8 @@ pub struct Rules {
     pub pause: bool,
     /// No more attempts go on than there are places.
     pub places: bool,
+    /// Backfills that others ask for, and how far they have come, are taken in.
+    pub backfills: bool,
 }
 
 impl Rules {
@@ -60,6 +62,7 @@ impl Rules {
         keys: true,
         pause: true,
         places: true,
+        backfills: true,
     };
 }
 
@@ -86,6 +89,7 @@ pub struct Verdict {
     pub wishes: u64,
     pub cancelled: u64,
     pub retried: u64,
+    pub backfills: u64,
 }
 
 impl Verdict {
@@ -140,6 +144,7 @@ pub enum Wish {
     Resume,
     Cancel,
     Retry,
+    Backfill,
 }
 
 #[derive(Clone, Debug)]
@@ -405,9 +410,9 @@ impl World {
             // An order may have been older than one that the store had lost and the leader remembered.
             return self.wish(job, Wish::Resume, 5);
         }
-        use Wish::{Cancel, Keyed, Resume, Retry, Run, Suspend};
+        use Wish::{Backfill, Cancel, Keyed, Resume, Retry, Run, Suspend};
         let key = self.rng.u64(..);
-        let wishes = [Run, Keyed(key), Keyed(key), Suspend, Resume, Resume, Cancel, Cancel, Retry, Retry];
+        let wishes = [Run, Keyed(key), Keyed(key), Suspend, Resume, Resume, Cancel, Cancel, Retry, Retry, Backfill];
         let wish = wishes[self.rng.usize(0..wishes.len())];
         if let Keyed(_) = wish {
             // Whoever asked has no answer, and asks again.
@@ -465,6 +470,13 @@ impl World {
                 let Ok(slot) = body.ask_with(wall, &request) else { return };
                 of = Some(slot);
             }
+            Wish::Backfill => {
+                let to = body.decided.minus(Duration::from_secs(self.rng.u64(0..30)));
+                let from = to.minus(Duration::from_secs(self.rng.u64(0..30)));
+                if body.backfill(&*profile.timetable, (from, to), wall).is_err() {
+                    return;
+                }
+            }
             Wish::Suspend => body.order(true, wall),
             Wish::Resume => body.order(false, wall),
             Wish::Cancel | Wish::Retry => {
@@ -501,6 +513,7 @@ impl World {
             return;
         }
         let store_time = self.store_time();
+        let backfill = request.body.backfills.going_on().filter(|_| matches!(wish, Wish::Backfill)).copied();
         let order: Option<(Slot, RunOrder)> = of.and_then(|slot| Some((slot, request.body.runs.get(&slot)?.order?)));
         let reply = self.cells[job].write(request, store_time);
         self.note(|_| format!("store: job-{job} {wish:?} {of:?}: {reply:?}"));
@@ -508,6 +521,10 @@ impl World {
             WriteReply::Diverged(_) => self.wish(job, wish, tries - 1),
             WriteReply::Written { .. } => {
                 self.seen.wishes += 1;
+                if let Some(backfill) = backfill {
+                    self.seen.backfills += 1;
+                    self.checker.wanted(job, backfill.asked);
+                }
                 if let (Wish::Keyed(key), Some(slot)) = (wish, of) {
                     self.checker.asked(self.now, job, key, slot);
                 }

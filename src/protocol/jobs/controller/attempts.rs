@@ -2,8 +2,8 @@
 
 use super::{JobAction, JobController, JobEvent, Live, Moment, Stage};
 use crate::protocol::jobs::ids::Slot;
-use crate::protocol::jobs::ledger::{Ending, Phase, Run, RunFailure};
 use crate::protocol::jobs::policy::OnInterrupt;
+use crate::protocol::jobs::run::{Ending, Phase, Run, RunFailure};
 use crate::protocol::jobs::wishes::RunWish;
 
 impl JobController {
@@ -48,7 +48,8 @@ impl JobController {
             self.ended(now, slot, attempt, Ending::Interrupted, note);
             return;
         }
-        let due = if attempt == 1 { slot.at() } else { claimed };
+        // One of the past is due when it is its turn.
+        let due = if attempt == 1 && !matches!(slot, Slot::Backfill(_)) { slot.at() } else { claimed };
         self.actions.push_back(JobAction::Start { slot, attempt, token });
         self.tell(JobEvent::Started { slot, attempt, late: now.wall.since(due) });
     }
@@ -122,6 +123,9 @@ impl JobController {
             self.ledger.last_success = self.ledger.last_success.max(Some(now.wall));
             run.data = None;
         }
+        if failure == Some(RunFailure::Cancelled) && matches!(slot, Slot::Backfill(_)) {
+            self.ledger.backfills.end();
+        }
         self.deadlines.remove(&slot);
         self.resumes.remove(&slot);
         self.record(JobEvent::RunEnded { slot, failure, attempts });
@@ -180,8 +184,8 @@ impl JobController {
         }
     }
 
-    /// Runs that somebody asked to end. One that runs under a claim of which the store has told nothing yet ends as soon
-    /// as it has.
+    /// Runs that somebody asked to end. One that runs under a claim of which the store has told nothing yet ends as
+    /// soon as it has.
     pub(super) fn end_what_is_cancelled(&mut self, now: Moment) {
         let is_asked = |run: &Run| run.wish() == Some(RunWish::Cancel);
         let asked: Vec<Slot> =

@@ -33,8 +33,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ids::{Slot, Wall};
-use super::ledger::{Ending, Gap, Ledger, Phase, RunFailure};
+use super::ledger::{Gap, Ledger};
 use super::policy::{JobPolicy, Timetable};
+use super::run::{Ending, Phase, RunFailure};
 use super::{OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::protocol::{Mono, Random, Token};
 
@@ -298,7 +299,7 @@ impl JobController {
     }
 
     /// Whether an attempt may be claimed.
-    pub(super) fn may_claim(&mut self, now: Moment) -> bool {
+    fn may_claim(&mut self, now: Moment) -> bool {
         let has_place = self.live.len() + self.claimed() < now.places;
         self.held_back |= now.room && !has_place;
         now.room && has_place

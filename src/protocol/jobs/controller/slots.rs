@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::{JobController, JobEvent, LOOK, Moment, ROOM_LOOK};
 use crate::protocol::Mono;
 use crate::protocol::jobs::ids::{Slot, Wall};
-use crate::protocol::jobs::ledger::{Gap, GapReason, Phase, Run, RunFailure};
+use crate::protocol::jobs::ledger::{Gap, GapReason};
 use crate::protocol::jobs::policy::{ACTIVE_MAX, CATCH_UP_MAX, CatchUp, Concurrency};
+use crate::protocol::jobs::run::{Phase, Run, RunFailure};
 
 /// How many slots of an outage are counted one by one.
 const COUNTED_MAX: usize = 1_000;
@@ -41,9 +42,13 @@ impl JobController {
         self.begin_asked(now);
         if !self.ledger.suspension.holds() {
             wake = wake.min(self.begin_scheduled(now));
+            self.begin_backfill(now);
         }
         let resumes = self.resumes.values().copied().min();
-        let waits = resumes.is_some_and(|at| at <= now.mono) || self.any_asked() || !self.confirmed.is_empty();
+        let waits = resumes.is_some_and(|at| at <= now.mono)
+            || self.any_asked()
+            || self.ledger.backfills.going_on().is_some()
+            || !self.confirmed.is_empty();
         let no_room = !now.room && waits;
         let resumes = resumes.filter(|at| *at > now.mono);
         let room = no_room.then(|| now.mono + ROOM_LOOK);
@@ -54,8 +59,8 @@ impl JobController {
         self.ledger.runs.values().any(Run::is_asked_for)
     }
 
-    /// Runs that were asked for, and those that are to be retried, begin in their order, as soon as `concurrencyPolicy` lets them; also while the job is
-    /// suspended.
+    /// Runs that were asked for, and those that are to be retried, begin in their order, as soon as `concurrencyPolicy`
+    /// lets them; also while the job is suspended.
     fn begin_asked(&mut self, now: Moment) {
         let asked: Vec<Slot> =
             self.ledger.runs.iter().filter(|(_, run)| run.is_asked_for()).map(|(slot, _)| *slot).collect();
@@ -78,6 +83,35 @@ impl JobController {
                     self.cancel(now, slot, RunFailure::Replaced);
                 }
                 self.ledger.active().next().is_some()
+            }
+        }
+    }
+
+    /// The next slot of a backfill begins once the one before it is over, and in nobody's place: `Replace` cancels
+    /// nothing for it.
+    fn begin_backfill(&mut self, now: Moment) {
+        let most = match self.profile.policy.concurrency {
+            Concurrency::Allow => ACTIVE_MAX,
+            Concurrency::Forbid | Concurrency::Replace => 1,
+        };
+        let active = self.ledger.active();
+        if active.map(|(slot, _)| if matches!(slot, Slot::Backfill(_)) { most } else { 1 }).sum::<usize>() >= most {
+            return;
+        }
+        while let Some(backfill) = self.ledger.backfills.going_on().copied() {
+            let next = self.profile.timetable.next_after(backfill.done).filter(|slot| *slot <= backfill.last);
+            match next {
+                Some(slot) if self.ledger.lacks_run(slot) => {
+                    if self.may_claim(now) {
+                        self.claim(now, Slot::Backfill(slot));
+                    }
+                    return;
+                }
+                // It has a run, or the schedule is another by now.
+                passed => {
+                    self.ledger.backfills.decide(passed.unwrap_or(backfill.last));
+                    self.dirty = true;
+                }
             }
         }
     }

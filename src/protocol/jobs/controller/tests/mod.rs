@@ -1,6 +1,7 @@
 //! One job, one leader after the other, one store: the controller without a network.
 
 mod attempts;
+mod backfill;
 mod claims;
 mod ledgers;
 mod manual;
@@ -11,11 +12,12 @@ mod suspension;
 mod terms;
 
 use super::super::LedgerCell;
-use super::super::ledger::{GapReason, Run, RunAttempt};
+use super::super::ledger::GapReason;
 use super::super::policy::{
     ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, DATA_BYTES_MAX, DATA_BYTES_SUM_MAX,
     HistoryLimits, KEYS_MAX, OnInterrupt,
 };
+use super::super::run::{Run, RunAttempt};
 use super::super::wishes::{AskRefusal, RunRefusal, RunRequest, RunWish};
 use super::*;
 use crate::protocol::StoreTime;
