@@ -40,7 +40,7 @@ pub struct PurgeArgs {
 }
 
 fn job_name(text: &str) -> Result<JobName, JobNameError> {
-    JobName::new(text)
+    JobName::known(text).map_or_else(|| JobName::new(text), Ok)
 }
 
 /// Forgets, and says so.

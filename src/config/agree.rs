@@ -1,8 +1,9 @@
 //! What one section asks of another. No section's own file knows of a section beside it: what compares them is here.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::jobs::{self, FAILED_KEPT, JOBS, JobConfig, SCHEDULE, SUCCEEDED_KEPT};
+use super::jobs::{self, FAILED_KEPT, FAN_OUT, JOBS, JobConfig, JobRoles, SCHEDULE, SUCCEEDED_KEPT};
 use super::listeners::IDENTITY;
 use super::locks::{self, LOCKS};
 use super::pod::{ExtrasConfig, KUBERNETES, LABEL_NAME_MAX, LEASE_MIRROR, PodConfig, dotted, is_object_name};
@@ -102,15 +103,18 @@ pub(super) fn jobs(top: &Reader<'_>, roles: &[RoleConfig], ledgers: Option<&Stor
     }
     // With a role missing from the list because something is wrong with it, nobody knows.
     let all_known = top.at(&ROLES).is_sound();
-    let jobs = jobs::read(top, |job| job_role(job, roles, all_known));
+    let jobs = jobs::read(top, |job| job_roles(job, roles, all_known));
     for (place, job) in &jobs {
         job_and_store(place, job, ledgers);
     }
     jobs.into_iter().map(|(_, job)| job).collect()
 }
 
-/// The role: as given, else the only one.
-fn job_role(job: &Reader<'_>, roles: &[RoleConfig], all_known: bool) -> Option<(RoleName, Timing)> {
+/// The role: as given, else the only one. Of a job that fans out, its shards.
+fn job_roles(job: &Reader<'_>, roles: &[RoleConfig], all_known: bool) -> Option<JobRoles> {
+    if job.get(&FAN_OUT) {
+        return shards_of(job, roles, all_known);
+    }
     let place = job.at(&jobs::ROLE);
     let role = match (job.has(&jobs::ROLE), roles) {
         (false, [only]) => Some(only),
@@ -129,7 +133,34 @@ fn job_role(job: &Reader<'_>, roles: &[RoleConfig], all_known: bool) -> Option<(
             role
         }
     };
-    role.map(|role| (role.name.clone(), role.timing))
+    role.map(|role| JobRoles { roles: vec![role.name.clone()], fans_out: false, timing: role.timing })
+}
+
+/// The role of a job that fans out is split: the one that is given, else the only one.
+fn shards_of(job: &Reader<'_>, roles: &[RoleConfig], all_known: bool) -> Option<JobRoles> {
+    let place = job.at(&jobs::ROLE);
+    let split: BTreeSet<RoleName> =
+        roles.iter().filter(|role| role.name.shard_number().is_some()).map(|role| role.name.role()).collect();
+    let names = || quoted(&split.iter().map(RoleName::as_str).collect::<Vec<_>>());
+    let wanted = if job.has(&jobs::ROLE) { Some(job.given(&jobs::ROLE)?) } else { None };
+    let role = match (&wanted, split.len()) {
+        (Some(text), _) => split.iter().find(|name| name.as_str() == text.as_str()),
+        (None, 1) => split.first(),
+        (None, _) => None,
+    };
+    let Some(role) = role else {
+        if all_known {
+            let there_are =
+                if split.is_empty() { "there is none".to_owned() } else { format!("there are {}", names()) };
+            place.problem(format!(
+                "must name a role that is split over shards (`shards: 2` or more), because of fanOut; {there_are}"
+            ));
+        }
+        return None;
+    };
+    let shards: Vec<&RoleConfig> = roles.iter().filter(|shard| shard.name.role() == *role).collect();
+    let timing = shards.first()?.timing;
+    Some(JobRoles { roles: shards.into_iter().map(|shard| shard.name.clone()).collect(), fans_out: true, timing })
 }
 
 /// What a store asks that does not take every job.

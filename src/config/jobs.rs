@@ -50,6 +50,11 @@ const NAME: Key<Form<JobName>> = required(
 );
 pub(super) const ROLE: Key<Text> =
     key("role", Text::like(LABEL), "The role whose leader starts it. Default: the only role, if there is one.");
+pub(super) const FAN_OUT: Key<Or<Flag>> = key(
+    "fanOut",
+    Or(Flag, false),
+    "Whether each shard of its role, which is split over shards, has a run of its own, by its own leader.",
+);
 pub(super) const SCHEDULE: Key<Text> = required(
     "schedule",
     Text::ANY,
@@ -107,6 +112,7 @@ const JOB: Section = Section::new(
     &[
         &NAME,
         &ROLE,
+        &FAN_OUT,
         &SCHEDULE,
         &TIME_ZONE,
         &JITTER,
@@ -133,15 +139,28 @@ const MAX_USUAL: Duration = Duration::from_secs(360);
 const PAUSES: Section =
     Section::new("Backoff", "The pauses between attempts: each is twice the one before.", &[&INITIAL, &MAX]);
 
-/// The jobs that are right, with their places, in the file's order. `role_of` finds a job's role.
+/// Who runs a job.
+pub(super) struct JobRoles {
+    /// The leader of one role; of one that fans out, those of all shards.
+    pub(super) roles: Vec<RoleName>,
+    pub(super) fans_out: bool,
+    /// All shards have the same.
+    pub(super) timing: Timing,
+}
+
+/// The jobs that are right, with their places, in the file's order; of one that fans out, its parts. `roles_of` finds a
+/// job's roles.
 pub(super) fn read<'a>(
     top: &Reader<'a>,
-    role_of: impl Fn(&Reader<'a>) -> Option<(RoleName, Timing)>,
+    roles_of: impl Fn(&Reader<'a>) -> Option<JobRoles>,
 ) -> Vec<(Reader<'a>, JobConfig)> {
     let places = top.given(&JOBS).unwrap_or_default();
+    let too_many = |count| {
+        top.at(&JOBS).problem(format!("are {count}; no more than {JOBS_MAX} are taken, with each shard counted"));
+        Vec::new()
+    };
     if places.len() > JOBS_MAX {
-        top.at(&JOBS).problem(format!("are {}; no more than {JOBS_MAX} are taken", places.len()));
-        return Vec::new();
+        return too_many(places.len());
     }
     let mut names = BTreeMap::new();
     let mut jobs = Vec::new();
@@ -153,18 +172,32 @@ pub(super) fn read<'a>(
                 s.at(&NAME).problem(format!("{name} is the name of jobs[{first}] too; each job needs its own"));
             }
         }
-        let job = read_one(&s, name, role_of(&s));
-        jobs.extend(job.map(|job| (s, job)));
+        jobs.extend(read_one(&s, name, roles_of(&s)).into_iter().map(|job| (s.clone(), job)));
     }
-    jobs
+    if jobs.len() > JOBS_MAX { too_many(jobs.len()) } else { jobs }
 }
 
-fn read_one(s: &Reader<'_>, name: Option<JobName>, role: Option<(RoleName, Timing)>) -> Option<JobConfig> {
-    let (role, timing) = role.unzip();
-    let schedule = schedule(s).map(|schedule| moved(s, name.as_ref(), schedule));
+fn read_one(s: &Reader<'_>, name: Option<JobName>, roles: Option<JobRoles>) -> Vec<JobConfig> {
+    let timing = roles.as_ref().map(|roles| roles.timing);
+    let schedule = schedule(s);
+    let jitter = s.given(&JITTER);
+    if let Some(schedule) = &schedule {
+        bound(&s.at(&JITTER), jitter, schedule.interval_min());
+    }
     let policy = policy(s, timing.as_ref());
     let run = s.given(&RUN).and_then(|run| runs::read(&run, timing.as_ref()));
-    Some(JobConfig { name: name?, role: role?, schedule: Arc::new(schedule?), policy, run: run? })
+    let (Some(name), Some(roles), Some(schedule), Some(run)) = (name, roles, schedule, run) else { return Vec::new() };
+    if runs::names_shard(&run) && roles.roles.iter().any(|role| role.shard_number().is_none()) {
+        s.at(&RUN).problem("names `{{shard}}`, and its role is not split over shards; remove it");
+    }
+    let part = |role: RoleName| {
+        let number = role.shard_number().filter(|_| roles.fans_out);
+        let name = number.map_or_else(|| name.clone(), |number| name.on_shard(number));
+        let offset = jitter.map_or(Duration::ZERO, |jitter| offset_of(name.as_str(), jitter));
+        let schedule = Arc::new(schedule.clone().later_by(offset));
+        JobConfig { name, role, schedule, policy: policy.clone(), run: run.clone() }
+    };
+    roles.roles.iter().cloned().map(part).collect()
 }
 
 fn job_name(text: &str) -> Result<JobName, String> {
@@ -199,16 +232,13 @@ fn schedule(s: &Reader<'_>) -> Option<Schedule> {
     None
 }
 
-/// `jitter:`, which moves the slots, and never one of them up to the next.
-fn moved(s: &Reader<'_>, name: Option<&JobName>, schedule: Schedule) -> Schedule {
-    let (Some(jitter), Some(name)) = (s.given(&JITTER), name) else { return schedule };
-    let interval = schedule.interval_min();
-    if jitter >= interval {
-        s.at(&JITTER).problem(format!(
+/// `jitter:` moves no slot up to the next.
+fn bound(place: &Reader<'_>, jitter: Option<Duration>, interval: Duration) {
+    if let Some(jitter) = jitter.filter(|jitter| *jitter >= interval) {
+        place.problem(format!(
             "is {jitter:?}; it must be less than {interval:?}, the shortest time between two slots of the schedule"
         ));
     }
-    schedule.later_by(offset_of(name.as_str(), jitter))
 }
 
 fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {

@@ -31,8 +31,8 @@ pub struct HttpRun {
     pub url: url::Url,
     /// Besides those that every callback has. Values may be secrets.
     pub headers: Vec<(String, Secret)>,
-    /// A text in which `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}`, `{{token}}` and `{{data}}` stand for
-    /// their values; none: what a run was given, if it was given something.
+    /// A text in which `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}`, `{{token}}`, `{{shard}}` and
+    /// `{{data}}` stand for their values; none: what a run was given, if it was given something.
     pub body: Option<String>,
     pub timeout: Duration,
     /// Which status numbers mean success, besides 202.
@@ -99,9 +99,7 @@ const URL_EXAMPLE: &str = "write it as http://127.0.0.1:8080/jobs/nightly";
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 const HEADERS_MAX: usize = 50;
 const GRACE_USUAL_MAX: Duration = Duration::from_secs(5);
-const PLACEHOLDERS: [&str; 6] = ["run", "job", "scheduledTime", "attempt", "token", DATA];
-/// Stands for what a run was given.
-const DATA: &str = "data";
+const PLACEHOLDERS: [&str; 7] = ["run", "job", "scheduledTime", "attempt", "token", "shard", "data"];
 
 /// What every callback has already, or the connection is about; `baton-*` besides.
 const OWN_HEADERS: [&str; 10] = [
@@ -153,8 +151,8 @@ const HEADERS: Key<List<Group>> = key(
 const BODY: Key<Text> = key(
     "body",
     Text::ANY,
-    "The body; `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}`, `{{token}}` and `{{data}}` in it stand for \
-     their values. Default: what a run was given, if it was given something.",
+    "The body; `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}`, `{{token}}`, `{{shard}}` and `{{data}}` \
+     in it stand for their values. Default: what a run was given, if it was given something.",
 );
 const TIMEOUT: Key<Or<Span>> = key(
     "timeout",
@@ -309,6 +307,11 @@ impl Kind for Statuses {
         }
         Some(items.iter().filter_map(|item| item.read(&Status)).collect())
     }
+}
+
+/// Whether a run wants to know the number of its shard.
+pub(super) fn names_shard(run: &RunConfig) -> bool {
+    matches!(run, RunConfig::Http(HttpRun { body: Some(body), .. }) if body.contains("{{shard}}"))
 }
 
 /// Exactly one runner. `timing` is the role's, if that is known.

@@ -417,7 +417,7 @@ impl JobService {
 
     fn known<T>(&self, name: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, JobError> {
         let entries = self.entries();
-        let entry = JobName::new(name).ok().and_then(|name| entries.get(&name));
+        let entry = JobName::known(name).and_then(|name| entries.get(&name));
         let known = || entries.keys().map(JobName::to_string).collect();
         let shown = || name.chars().take(80).collect();
         entry.map(take).ok_or_else(|| JobError::UnknownJob { name: shown(), known: known() })

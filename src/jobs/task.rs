@@ -365,7 +365,8 @@ impl Task {
         let run = RunId { job: self.spec.name.clone(), slot };
         let ledger = self.term.as_ref().and_then(|(_, controller)| controller.ledger());
         let data = ledger.and_then(|ledger| ledger.runs.get(&slot)?.data.clone());
-        let assignment = Assignment { run, scheduled: slot.at(), attempt: number, token, data };
+        let shard = self.spec.role.name().shard_number();
+        let assignment = Assignment { run, scheduled: slot.at(), attempt: number, token, data, shard };
         let guarded = WorkTerm {
             role: self.spec.role.clone(),
             token: term,

@@ -16,6 +16,7 @@ mod tests;
 mod zone;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use croner::parser::{CronParser, Seconds, Year};
@@ -43,6 +44,7 @@ const DAY_S: u64 = 24 * 3_600;
 const ZONE_PREFIXES: [&str; 2] = ["TZ=", "CRON_TZ="];
 
 /// When a job is due. Two are equal when they have the same slots by the same words.
+#[derive(Clone)]
 pub struct Schedule {
     name: String,
     slots: Slots,
@@ -50,10 +52,11 @@ pub struct Schedule {
     offset: Duration,
 }
 
+#[derive(Clone)]
 enum Slots {
     /// The multiples of so many milliseconds since the Unix epoch.
     Every(u64),
-    Cron(Box<Local>),
+    Cron(Arc<Local>),
 }
 
 /// Why a text is not a schedule. Each is the end of a sentence that begins with the text, and holds nothing of it, for
@@ -163,7 +166,7 @@ impl Schedule {
         let name = format!("{} {}", fields.join(" "), zone.iana_name().unwrap_or("UTC"));
         let hours = cron.pattern.hours.values().len();
         let by_clock = fields[fields::HOURS].starts_with('*') || hours == 24;
-        let slots = Slots::Cron(Box::new(Local { cron, zone, by_clock }));
+        let slots = Slots::Cron(Arc::new(Local { cron, zone, by_clock }));
         Ok(Self { name, slots, offset: Duration::ZERO })
     }
 

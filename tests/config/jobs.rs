@@ -149,6 +149,39 @@ fn a_replica_may_be_bounded_in_what_it_runs_at_once() {
 }
 
 #[test]
+fn a_job_that_fans_out_is_one_job_for_each_shard_of_its_role() {
+    let split = |text: &str| file(text).replace("- name: scheduler", "- { name: stock, shards: 3 }\n  - name: other");
+    let fans = HTTP.replace("name: nightly", "name: nightly\nfanOut: true\njitter: 30m");
+    for text in [fans.clone(), fans.replace("fanOut", "role: stock\nfanOut")] {
+        let config = good(&split(&text));
+        let parts: Vec<(&str, &str)> = config.jobs().iter().map(|job| (job.name.as_str(), job.role.as_str())).collect();
+        assert_eq!(parts, [("nightly/0", "stock/0"), ("nightly/1", "stock/1"), ("nightly/2", "stock/2")]);
+        let schedules: Vec<String> = config.jobs().iter().map(|job| job.schedule.name()).collect();
+        assert!(schedules[0] != schedules[1] && schedules[1] != schedules[2], "each has its own place: {schedules:?}");
+    }
+    let told = |text: &str| {
+        let told = problems(&split(text), &[]);
+        assert_eq!(told.len(), 1, "{told:?}");
+        (told[0].1.clone(), told[0].2.clone())
+    };
+    for role in ["other", "stock/1", "absent"] {
+        let (path, message) = told(&fans.replace("fanOut", &format!("role: {role}\nfanOut")));
+        assert_eq!(path, "jobs[0].role");
+        assert!(message.contains("split over shards") && message.contains("there are `stock`"), "{message}");
+    }
+    let alone = problems(&file(&fans), &[]);
+    assert!(alone.len() == 1 && alone[0].2.contains("there is none"), "{alone:?}");
+    let shard = "url: 'http://127.0.0.1:8080/n', body: '{{shard}}'";
+    let named = HTTP.replace("url: 'http://127.0.0.1:8080/n'", shard);
+    let (path, message) = told(&named.replace("schedule:", "role: other\nschedule:"));
+    assert!(path == "jobs[0].run" && message.contains("is not split over shards"), "{path}: {message}");
+    assert_eq!(
+        good(&split(&named.replace("schedule:", "role: stock/1\nschedule:"))).jobs()[0].name.as_str(),
+        "nightly"
+    );
+}
+
+#[test]
 fn a_programs_grace_fits_its_roles_timing() {
     let grace = |role: &str| {
         let text = file(EXEC).replace("- name: scheduler", role);

@@ -217,7 +217,8 @@ pub(super) fn runs(view: &JobView, page: &Page) -> Response {
 pub(super) fn asked(run: &RunId) -> Response {
     let mut response = json(StatusCode::ACCEPTED, &AskedShape { run: run.to_string() });
     // Names of jobs are fit for headers.
-    if let Ok(location) = HeaderValue::try_from(format!("/jobs/{}/runs", run.job)) {
+    let job = run.job.as_str().replace('/', "%2F");
+    if let Ok(location) = HeaderValue::try_from(format!("/jobs/{job}/runs")) {
         response.headers_mut().insert(LOCATION, location);
     }
     response

@@ -44,6 +44,8 @@ pub struct Assignment {
     pub token: Token,
     /// What the run was given, in JSON.
     pub data: Option<Arc<str>>,
+    /// Whose run it is, where the role is split over shards.
+    pub shard: Option<u16>,
 }
 
 /// What may be told to an attempt while it goes on.

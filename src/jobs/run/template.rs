@@ -4,8 +4,8 @@ use super::Assignment;
 use crate::protocol::jobs::Wall;
 
 /// `template` with `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}` and `{{token}}` replaced by their values,
-/// none of which holds anything that JSON or a form would have to escape, and `{{data}}` by what the run was given,
-/// which is JSON itself (`null` where it is nothing). All else stays as it is.
+/// none of which holds anything that JSON would have to escape; `{{shard}}` by the number of the shard; and `{{data}}`
+/// by what the run was given, which is JSON itself (`null` where it is nothing). All else stays as it is.
 pub fn fill(template: &str, assignment: &Assignment) -> String {
     let mut filled = String::with_capacity(template.len());
     let mut rest = template;
@@ -31,7 +31,8 @@ pub fn fill(template: &str, assignment: &Assignment) -> String {
 fn value(name: &str, assignment: &Assignment) -> Option<String> {
     Some(match name {
         "run" => assignment.run.to_string(),
-        "job" => assignment.run.job.to_string(),
+        "job" => assignment.run.job.job().to_owned(),
+        "shard" => assignment.shard.map(|number| number.to_string()).unwrap_or_default(),
         "scheduledTime" => rfc3339(assignment.scheduled),
         "attempt" => assignment.attempt.to_string(),
         "token" => assignment.token.to_string(),
@@ -75,6 +76,13 @@ mod tests {
         let given = |data: Option<&str>| Assignment { data: data.map(Arc::from), ..assignment() };
         assert_eq!(fill("{\"given\":{{data}}}", &given(None)), "{\"given\":null}");
         assert_eq!(fill("[{{data}},{{attempt}}]", &given(Some(r#"{"a":"{{run}}"}"#))), r#"[{"a":"{{run}}"},2]"#);
+    }
+
+    #[test]
+    fn a_run_of_a_shard_knows_its_number() {
+        let mut assignment = Assignment { shard: Some(3), ..assignment() };
+        assignment.run.job = assignment.run.job.on_shard(3);
+        assert_eq!(fill("{{job}} {{shard}} {{run}}", &assignment), "nightly 3 nightly/3-1763690400");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The name of a job: a DNS label of at most 52 bytes, as Kubernetes takes them for a CronJob, so that run ids fit
-/// wherever a name does.
+/// wherever a name does. A job that fans out has a part on each shard, `<job>/<number>`, which is a job of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobName(String);
 
@@ -55,9 +55,27 @@ impl JobName {
         Self(EVERY.to_owned())
     }
 
-    /// A name as a store tells it: that of a job, or what stands for all of them.
+    /// A name as a store tells it: that of a job or of its part on a shard, or what stands for all jobs.
     pub fn stored(text: &str) -> Option<Self> {
-        if text == EVERY { Some(Self::every()) } else { Self::new(text).ok() }
+        if text == EVERY { Some(Self::every()) } else { Self::known(text) }
+    }
+
+    /// The name of a job, or of its part on a shard: `nightly`, `nightly/3`.
+    pub fn known(text: &str) -> Option<Self> {
+        let Some((job, number)) = text.split_once('/') else { return Self::new(text).ok() };
+        let shard = Self::new(job).ok()?.on_shard(number.parse().ok()?);
+        (shard.as_str() == text).then_some(shard)
+    }
+
+    /// The part of a job that fans out which is this shard's.
+    #[must_use]
+    pub fn on_shard(&self, number: u16) -> Self {
+        Self(format!("{}/{number}", self.job()))
+    }
+
+    /// The job that this is, or is a part of.
+    pub fn job(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(job, _)| job)
     }
 
     pub fn as_str(&self) -> &str {
@@ -188,6 +206,15 @@ mod tests {
         }
         for bad in ["", "-a", "a-", "A", "a.b", "a/b", "ä", &"x".repeat(53)] {
             assert_eq!(JobName::new(bad).unwrap_err().given, bad);
+        }
+        let part = JobName::new("nightly").unwrap().on_shard(3);
+        assert_eq!((part.as_str(), part.job(), part.on_shard(11).as_str()), ("nightly/3", "nightly", "nightly/11"));
+        assert_eq!(
+            (JobName::known("nightly/3"), JobName::known("nightly")),
+            (Some(part), JobName::new("nightly").ok())
+        );
+        for bad in ["nightly/", "nightly/03", "nightly/+3", "nightly/65536", "/3", "nightly/3/4", "all.jobs"] {
+            assert_eq!(JobName::known(bad), None, "{bad}");
         }
         let every = JobName::every();
         assert_eq!((JobName::new(every.as_str()).is_err(), JobName::stored(every.as_str())), (true, Some(every)));

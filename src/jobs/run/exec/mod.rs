@@ -79,11 +79,15 @@ fn start(exec: &ExecRun, assignment: &Assignment, role: &str) -> io::Result<Chil
     command.args(arguments);
     command.envs(exec.env.iter().map(|(name, value)| (name, value)));
     command.env("BATON_RUN_ID", assignment.run.to_string());
-    command.env("BATON_JOB", assignment.run.job.as_str());
+    command.env("BATON_JOB", assignment.run.job.job());
     command.env("BATON_SCHEDULED_TIME", rfc3339(assignment.scheduled));
     command.env("BATON_ATTEMPT", assignment.attempt.to_string());
     command.env("BATON_TOKEN", assignment.token.to_string());
     command.env("BATON_ROLE", role);
+    match assignment.shard {
+        Some(shard) => command.env("BATON_SHARD", shard.to_string()),
+        None => command.env_remove("BATON_SHARD"),
+    };
     match &assignment.data {
         Some(data) => command.env("BATON_DATA", &**data),
         None => command.env_remove("BATON_DATA"),

@@ -40,6 +40,9 @@ pub fn request(http: &HttpRun, assignment: &Assignment) -> Result<(Request<Full<
     ] {
         headers.insert(HeaderName::from_static(name), value_of(name, value)?);
     }
+    if let Some(shard) = assignment.shard {
+        headers.insert(HeaderName::from_static("baton-shard"), HeaderValue::from(shard));
+    }
     // How the body is framed, and for how long the connection lasts, is ours to say.
     headers.remove(TRANSFER_ENCODING);
     headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -37,6 +37,7 @@ pub fn assignment() -> Assignment {
         attempt: 2,
         token: Token::new(1_763_690_400_000_007).unwrap(),
         data: None,
+        shard: None,
     }
 }
 
