@@ -78,6 +78,11 @@ fn request(
             _ => headers.push((name.to_owned(), value)),
         }
     }
+    // Who names an index and no end waits for half a minute, if that is the role's.
+    let has = |query: &[String], name: &str| query.iter().any(|pair| pair.starts_with(name));
+    if has(&query, "index=") && !has(&query, "wait=") {
+        query.push("wait=5ms".to_owned());
+    }
     if rolls.one_in(10) {
         target += &rolls.text(TARGET, 20);
     }
