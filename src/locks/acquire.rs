@@ -12,15 +12,13 @@ use super::release::cancel_later;
 use super::service::{Granted, LockService, PAUSE_MAX, Refusal};
 use super::waiters::Waiter;
 use crate::base::Backoff;
-use crate::protocol::{AcquireReply, AcquireRequest, LockGrant, LockId, LockName, Mono, Queueing, Random, valid_span};
+use crate::protocol::{
+    AcquireReply, AcquireRequest, LockGrant, LockName, Mono, Queueing, Random, look_after, valid_span,
+};
 use crate::store::StoreError;
 use crate::telemetry::{AcquireOutcome, LockEvent, StoreCommand};
 
-/// The longest that the first in the queue goes without looking by itself. The others look later: somebody before them
-/// is to be woken first.
-const LOOK_FIRST: Duration = Duration::from_secs(5);
-const LOOK_MAX: Duration = Duration::from_secs(30);
-/// How much later than a lease's end to look: those who wait shall not all come at once.
+/// How much later than planned to look: those who wait shall not all come at once.
 const SPREAD: Duration = Duration::from_millis(20);
 /// For how long a request does without a ticket that can count on being handed the lock: one that comes when the lock
 /// is held here, or when others wait for it here.
@@ -50,7 +48,6 @@ pub struct Want {
 #[derive(Debug)]
 pub struct Claim {
     service: Arc<LockService>,
-    request: LockId,
     names: Vec<LockName>,
     granted: Granted,
     taken: bool,
@@ -67,9 +64,9 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if !self.taken {
-            let Granted { id, holds, lease, .. } = self.granted;
-            self.service.held.left(id, holds.saturating_sub(1));
-            cancel_later(&self.service, std::mem::take(&mut self.names), self.request, lease, false);
+            let Granted { id, lease, .. } = self.granted;
+            self.service.held.forget(id);
+            cancel_later(&self.service, std::mem::take(&mut self.names), id, lease, false);
         }
     }
 }
@@ -129,6 +126,7 @@ impl Acquisition {
             session: service.session,
             id,
             owner: owner::stored(&want, id),
+            beside: None,
             identity: Arc::clone(&service.settings.identity),
             lease: want.lease,
             permits: want.permits,
@@ -211,10 +209,18 @@ impl Acquisition {
 
     /// One request to the store, which is waited for whatever happens.
     async fn ask(&mut self) -> Step {
-        let request = AcquireRequest { floor: self.service.held.floor(), ..self.request().clone() };
-        let sent_at = self.service.now();
-        let reply = self.service.timed(StoreCommand::LockAcquire, self.service.store.acquire(request)).await;
-        self.judge(Attempt { reply, sent_at, turn: Turn::begin(sent_at) })
+        let held = &self.service.held;
+        loop {
+            let sent_at = self.service.now();
+            let beside = held.beside(self.request(), sent_at);
+            let request = AcquireRequest { floor: held.floor(), beside, ..self.request().clone() };
+            let reply = self.service.timed(StoreCommand::LockAcquire, self.service.store.acquire(request)).await;
+            // What it named may have been given back meanwhile, while its owner has other holds.
+            let other = held.beside(self.request(), self.service.now());
+            if !matches!(reply, Ok(AcquireReply::Held { .. })) || other.is_none() || other == beside {
+                return self.judge(Attempt { reply, sent_at, turn: Turn::begin(sent_at) });
+            }
+        }
     }
 
     /// What follows from an attempt, its own or that of who handed the lock over.
@@ -236,17 +242,8 @@ impl Acquisition {
                 if let Some(holder) = &holder {
                     self.service.held.saw(holder.token);
                 }
-                let after = match ahead {
-                    0 => {
-                        let until_end = holder.as_ref().map_or(LOOK_FIRST, |holder| holder.remaining);
-                        (until_end + self.random.between(Duration::from_millis(1), SPREAD)).min(LOOK_FIRST)
-                    }
-                    // Should those before have died, their tickets go after a while without anybody being woken.
-                    _ => {
-                        let later = LOOK_FIRST.saturating_mul(ahead).min(LOOK_MAX);
-                        self.random.between(later * 4 / 5, later)
-                    }
-                };
+                let remaining = holder.as_ref().map(|holder| holder.remaining);
+                let after = look_after(remaining, ahead) + self.random.between(Duration::from_millis(1), SPREAD);
                 let waited = self.request().queueing != Queueing::No;
                 Step::Again { after, otherwise: Refusal::Held { name, holder, ahead, waited } }
             }
@@ -266,7 +263,10 @@ impl Acquisition {
         if valid_until <= self.service.now() {
             return Err(Refusal::TooLate { lease });
         }
-        Ok(held.granted(grant, self.request(), valid_until, turn))
+        let granted = held.granted(grant, self.request(), valid_until, turn);
+        // Its owner may wait for it in other requests, which can have it beside this one from now on.
+        self.service.lines.ring(&self.waiter);
+        Ok(granted)
     }
 
     /// Gives the place away, and leaves nothing behind.
@@ -277,7 +277,7 @@ impl Acquisition {
         service.waiters.leave(id, result.is_ok(), service.now());
         let names = names.clone();
         match result {
-            Ok(granted) => Ok(Claim { service, request: id, names, granted, taken: false }),
+            Ok(granted) => Ok(Claim { service, names, granted, taken: false }),
             Err(refusal) => {
                 let queued = has_asked && queueing != Queueing::No;
                 if queued || unsure || matches!(refusal, Refusal::TooLate { .. }) {

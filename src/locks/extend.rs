@@ -35,6 +35,8 @@ pub(super) async fn extend_once(
     id: LockId,
     lease: Option<Duration>,
 ) -> Result<Option<Extended>, StoreError> {
+    let asking = service.held.asking(id);
+    let _alone = asking.lock().await;
     let sent_at = service.now();
     let known = service.held.get(id, sent_at);
     if known.as_ref().is_some_and(|lock| !lock.names.contains(name)) {
@@ -44,10 +46,9 @@ pub(super) async fn extend_once(
     let restore = known.map(|lock| lock.restore(service.session, &service.settings.identity));
     let request = ExtendRequest { names, id, lease, restore, guard: service.settings.guard };
     match service.timed(StoreCommand::LockExtend, service.store.extend(request)).await? {
-        ExtendReply::Extended { token, holds, lease, restored } => {
+        ExtendReply::Extended { token, lease, restored, .. } => {
             service.held.saw(token);
-            let valid_until = sent_at + valid_span(lease);
-            service.held.extended(id, holds, lease, valid_until);
+            let valid_until = service.held.extended(id, lease, sent_at + valid_span(lease));
             if restored {
                 service.telemetry.record_lock(&LockEvent::Restored { name: name.clone(), token });
             }

@@ -114,6 +114,15 @@ impl Lines {
         }
     }
 
+    /// A request of this owner was granted: those of the same owner may have the lock, too.
+    pub(super) fn ring(&self, granted: &Waiter) {
+        let Some(name) = name_of(granted) else { return };
+        let AcquireRequest { id, ref owner, .. } = granted.request;
+        let lines = self.0.lock();
+        let others = lines.get(name).into_iter().flatten().filter(|other| other.request.id != id);
+        others.filter(|other| other.request.owner == *owner).for_each(|other| other.bell.notify_one());
+    }
+
     /// Who has waited for the longest, of those who sleep.
     fn next(&self, name: &LockName) -> Option<(Arc<Waiter>, oneshot::Sender<Attempt>)> {
         self.0.lock().get(name)?.iter().find_map(|waiter| Some((Arc::clone(waiter), waiter.slot.take()?)))

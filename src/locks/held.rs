@@ -1,5 +1,5 @@
-//! The locks that were granted through this sidecar: what it takes to put one back where the store has lost it, and all
-//! names of a lock that is extended or released under one of them.
+//! The holds that were granted through this sidecar: what it takes to put one back where the store has lost it, all
+//! names of one that is extended or released under one of them, and which one an owner names to take its lock again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,42 +16,47 @@ use crate::telemetry::{LockEvent, Telemetry};
 /// More than an app holds. One beyond is not remembered: it is extended and released by its id alone.
 const LOCKS_MAX: usize = 100_000;
 
-/// One lock.
+/// How long after its validity a hold may still stand in the store, beyond the margin: its request was on the way.
+const ON_THE_WAY_MAX: Duration = Duration::from_secs(2);
+
+/// One hold.
 #[derive(Clone, Debug)]
 pub(super) struct HeldLock {
     pub(super) names: Vec<LockName>,
     owner: Arc<str>,
     token: Token,
-    holds: u32,
     permits: u32,
+    /// The longest that it was granted or extended for.
     lease: Duration,
     /// Until when it may be acted upon (R2).
     pub(super) valid_until: Mono,
     turn: Turn,
+    /// One request about it is under way at a time: what is extended late must not put back what is given back.
+    pub(super) asking: Arc<tokio::sync::Mutex<()>>,
     /// Whoever renews it for its owner has this, too: that one tells and counts when it is lost.
     renewed: Arc<()>,
 }
 
 impl HeldLock {
-    /// The turn of a lock that may be handed over once it is given back: this is the last hold of it.
-    pub(super) fn last_turn(&self) -> Option<Turn> {
-        (self.holds <= 1 && is_exclusive(&self.names, self.permits)).then_some(self.turn)
-    }
-
     /// What puts it back (R4).
     pub(super) fn restore(self, session: SessionId, identity: &Arc<str>) -> Box<Restore> {
-        let Self { owner, token, holds, permits, lease, .. } = self;
-        Box::new(Restore { session, owner, identity: Arc::clone(identity), token, holds, permits, lease })
+        let Self { owner, token, permits, lease, .. } = self;
+        Box::new(Restore { session, owner, identity: Arc::clone(identity), token, permits, lease })
+    }
+
+    /// From when on the store has certainly forgotten it.
+    fn ends_at(&self) -> Mono {
+        self.valid_until + self.lease / 25 + ON_THE_WAY_MAX
     }
 }
 
-/// See the module. A lock goes when it is released, lost, or past its validity, and none is found past it: a lock that
-/// nobody may act upon is never put back.
+/// See the module. A hold goes when it is released, lost, or when its lease is over. Past its validity, a little before
+/// that, it is only there to be given back on all of its names: what nobody may act upon is never put back.
 #[derive(Debug)]
 pub(super) struct Held {
     locks: Mutex<HashMap<LockId, HeldLock>>,
-    /// Who holds a name alone and for itself. It may be gone since: tidied with the rest.
-    by_name: Mutex<HashMap<LockName, LockId>>,
+    /// The holds whose first name this is, but for permits of semaphores. They may be gone since: tidied with the rest.
+    by_name: Mutex<HashMap<LockName, Vec<LockId>>>,
     /// The greatest token seen of any lock (R3).
     floor: AtomicU64,
     telemetry: Telemetry,
@@ -77,44 +82,65 @@ impl Held {
         locks.values().filter(|lock| now < lock.valid_until).flat_map(|lock| &lock.names).for_each(tell);
     }
 
-    /// The lock, while it may be acted upon.
+    /// The hold, while it may be acted upon.
     pub(super) fn get(&self, id: LockId, now: Mono) -> Option<HeldLock> {
         self.locks.lock().get(&id).filter(|lock| now < lock.valid_until).cloned()
     }
 
-    /// The owner that holds this name alone and for itself, while it may be acted upon.
-    pub(super) fn owner_of(&self, name: &LockName, now: Mono) -> Option<Arc<str>> {
-        let id = *self.by_name.lock().get(name)?;
-        self.get(id, now).map(|lock| lock.owner)
+    /// What is kept while a request about a hold is under way.
+    pub(super) fn asking(&self, id: LockId) -> Arc<tokio::sync::Mutex<()>> {
+        self.locks.lock().get(&id).map(|lock| Arc::clone(&lock.asking)).unwrap_or_default()
     }
 
-    /// Notes a grant. `valid_until` is the request's; a lock that its owner had already may be valid for longer.
+    /// Whether a hold is known here, and not of this name.
+    pub(super) fn is_of_others(&self, id: LockId, name: &LockName) -> bool {
+        self.locks.lock().get(&id).is_some_and(|lock| !lock.names.contains(name))
+    }
+
+    /// The holds whose first name this is, and that may be acted upon.
+    fn under(&self, name: &LockName, now: Mono) -> Vec<(LockId, HeldLock)> {
+        let ids = self.by_name.lock().get(name).cloned().unwrap_or_default();
+        ids.into_iter().filter_map(|id| Some((id, self.get(id, now)?))).collect()
+    }
+
+    /// The owner that holds this name alone and for itself, while it may be acted upon.
+    pub(super) fn owner_of(&self, name: &LockName, now: Mono) -> Option<Arc<str>> {
+        let is_exclusive = |(_, lock): &(LockId, HeldLock)| is_exclusive(&lock.names, lock.permits);
+        self.under(name, now).into_iter().find(is_exclusive).map(|(_, lock)| lock.owner)
+    }
+
+    /// The hold that the owner of a request has of just its names: the one that lasts the longest.
+    pub(super) fn beside(&self, request: &AcquireRequest, now: Mono) -> Option<LockId> {
+        let AcquireRequest { names, owner, permits, .. } = request;
+        if *permits > 1 {
+            return None;
+        }
+        let mine = |(_, lock): &(LockId, HeldLock)| lock.owner == *owner && lock.names == *names;
+        let holds = self.under(names.first()?, now).into_iter().filter(mine);
+        holds.max_by_key(|(_, lock)| lock.valid_until).map(|(id, _)| id)
+    }
+
+    /// Notes a grant, or that it was granted once more.
     pub(super) fn granted(&self, grant: LockGrant, request: &AcquireRequest, valid_until: Mono, turn: Turn) -> Granted {
-        let LockGrant { id, token, holds } = grant;
-        let mut locks = self.locks.lock();
-        let lock = match locks.remove(&id) {
-            Some(known) => HeldLock {
-                holds,
-                lease: known.lease.max(request.lease),
-                valid_until: known.valid_until.max(valid_until),
-                ..known
-            },
-            None => HeldLock {
-                names: request.names.clone(),
-                owner: Arc::clone(&request.owner),
-                token,
-                holds,
-                permits: request.permits,
-                lease: request.lease,
-                valid_until,
-                turn,
-                renewed: Arc::default(),
-            },
+        let (LockGrant { token, holds }, id) = (grant, request.id);
+        let lock = HeldLock {
+            names: request.names.clone(),
+            owner: Arc::clone(&request.owner),
+            token,
+            permits: request.permits,
+            lease: request.lease,
+            valid_until,
+            turn,
+            asking: Arc::default(),
+            renewed: Arc::default(),
         };
-        let granted = Granted { id, token, holds, lease: lock.lease, valid_until: lock.valid_until };
+        let granted = Granted { id, token, holds, lease: lock.lease, valid_until };
+        let mut locks = self.locks.lock();
         if locks.len() < LOCKS_MAX {
-            if is_exclusive(&lock.names, lock.permits) {
-                self.by_name.lock().extend(lock.names.first().map(|name| (name.clone(), id)));
+            if request.permits == 1
+                && let Some(name) = request.names.first()
+            {
+                self.by_name.lock().entry(name.clone()).or_default().push(id);
             }
             locks.insert(id, lock);
         }
@@ -122,56 +148,67 @@ impl Held {
         granted
     }
 
-    /// Notes an extension.
-    pub(super) fn extended(&self, id: LockId, holds: u32, lease: Duration, valid_until: Mono) {
-        if let Some(lock) = self.locks.lock().get_mut(&id) {
-            (lock.holds, lock.lease, lock.valid_until) = (holds, lease, valid_until);
-        }
+    /// As if its validity ended then.
+    #[cfg(test)]
+    pub(super) fn shorten(&self, id: LockId, valid_until: Mono) {
+        self.locks.lock().get_mut(&id).expect("it is held").valid_until = valid_until;
     }
 
-    /// A hold is about to be given back: if it is the last, nothing puts the lock back from here on. The lock as it
-    /// was, if it could be acted upon.
-    pub(super) fn begin_release(&self, id: LockId, now: Mono) -> Option<HeldLock> {
+    /// Notes an extension. Returns until when the hold may be acted upon now: never less long than before.
+    pub(super) fn extended(&self, id: LockId, lease: Duration, valid_until: Mono) -> Mono {
         let mut locks = self.locks.lock();
-        let known = locks.get(&id).filter(|lock| now < lock.valid_until).cloned();
-        if known.as_ref().is_none_or(|lock| lock.holds <= 1) {
-            locks.remove(&id);
+        let Some(lock) = locks.get_mut(&id) else { return valid_until };
+        (lock.lease, lock.valid_until) = (lock.lease.max(lease), lock.valid_until.max(valid_until));
+        lock.valid_until
+    }
+
+    /// A hold is about to be given back: nothing puts it back from here on. The hold as it was; and its turn, if the
+    /// lock may be handed over, because it is the last hold of it.
+    pub(super) fn begin_release(&self, id: LockId, now: Mono) -> Option<(HeldLock, Option<Turn>)> {
+        let known = self.forget(id)?;
+        let is_last = known.names.first().is_some_and(|name| self.under(name, now).is_empty());
+        let turn =
+            (is_last && now < known.valid_until && is_exclusive(&known.names, known.permits)).then_some(known.turn);
+        Some((known, turn))
+    }
+
+    /// A hold was given back.
+    pub(super) fn forget(&self, id: LockId) -> Option<HeldLock> {
+        let mut locks = self.locks.lock();
+        let known = locks.remove(&id);
+        if let Some(name) = known.as_ref().and_then(|lock| lock.names.first()) {
+            let mut by_name = self.by_name.lock();
+            if let Some(ids) = by_name.get_mut(name) {
+                ids.retain(|other| *other != id);
+                if ids.is_empty() {
+                    by_name.remove(name);
+                }
+            }
         }
         self.count(locks);
         known
     }
 
-    /// Notes how many holds are left.
-    pub(super) fn left(&self, id: LockId, holds: u32) {
-        let mut locks = self.locks.lock();
-        if holds == 0 {
-            locks.remove(&id);
-        } else if let Some(lock) = locks.get_mut(&id) {
-            lock.holds = holds;
-        }
-        self.count(locks);
-    }
-
     /// A lock is gone. One that was given back meanwhile is not lost.
     pub(super) fn lost(&self, id: LockId, name: &LockName) {
-        let mut locks = self.locks.lock();
-        if let Some(lock) = locks.remove(&id) {
+        if let Some(lock) = self.forget(id) {
             self.telemetry.record_lock(&LockEvent::Lost { name: name.clone(), token: lock.token });
         }
-        self.count(locks);
     }
 
-    /// Keeps a lock past its validity until this is dropped, so that [`Self::lost`] finds it. The lock may have other
-    /// holds, which nobody may renew.
+    /// Keeps a hold past its lease until this is dropped, so that [`Self::lost`] finds it.
     pub(super) fn renewed(&self, id: LockId) -> Option<Arc<()>> {
         self.locks.lock().get(&id).map(|lock| Arc::clone(&lock.renewed))
     }
 
-    /// Forgets what may not be acted upon any more, unless somebody is still to tell and count that.
+    /// Forgets what does not stand any more, unless somebody is still to tell and count that.
     pub(super) fn tidy(&self, now: Mono) {
         let mut locks = self.locks.lock();
-        locks.retain(|_, lock| now < lock.valid_until || Arc::strong_count(&lock.renewed) > 1);
-        self.by_name.lock().retain(|_, id| locks.contains_key(id));
+        locks.retain(|_, lock| now < lock.ends_at() || Arc::strong_count(&lock.renewed) > 1);
+        self.by_name.lock().retain(|_, ids| {
+            ids.retain(|id| locks.contains_key(id));
+            !ids.is_empty()
+        });
         self.count(locks);
     }
 

@@ -14,7 +14,7 @@ use crate::telemetry::StoreCommand;
 
 /// How often to look after what nobody waits for, and to give a sign of life: three times in the span that tickets
 /// stand without one, with room for a round that is late.
-const ROUND: Duration = Duration::from_secs(3);
+const ROUND: Duration = Duration::from_millis(1_500);
 
 pub(super) async fn listen(service: Arc<LockService>, wakes: Subscription<WakeNews>) {
     tokio::join!(hear(&service, wakes), look_after(&service));

@@ -6,7 +6,7 @@
 //!   granted, refused, or nobody is there any more. Between two tries the request sleeps in `waiters`. What is granted
 //!   is noted in `held`, for as long as it may be acted upon.
 //! * `PUT /locks/a/ID`: `extend` tells the store all that `held` knows, so that a lock that was lost is put back (R4).
-//! * `DELETE /locks/a/ID`: `release` forgets the lock first, so that nothing puts it back, and releases it until there
+//! * `DELETE /locks/a/ID`: `release` forgets the hold first, so that nothing puts it back, and releases it until there
 //!   is an answer. If somebody waits here for the same lock, `handover` lets the store do both in one step.
 //! * A request that ends without a lock is cancelled by `release`: its ticket goes, and what it was granted unseen.
 //! * `GET /locks/a/hold`: `hold` acquires, renews and, when the connection closes, releases.

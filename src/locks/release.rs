@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handover::hand_over;
-use super::held::HeldLock;
 use super::service::{ANSWER_SPAN, LockService, Refusal};
 use crate::protocol::{CancelRequest, LockId, LockName, LockReleaseReply, LockReleaseRequest, TICKET_SPAN};
 use crate::store::StoreError;
@@ -14,8 +13,8 @@ use crate::telemetry::{LockEvent, StoreCommand};
 /// After an answer that never came, how long a request may still be on its way: then it is cancelled once more.
 const STRAY_SPAN: Duration = Duration::from_secs(2);
 
-pub(super) async fn release(service: &Arc<LockService>, name: LockName, id: LockId) -> Result<u32, Refusal> {
-    if service.held.get(id, service.now()).is_some_and(|lock| !lock.names.contains(&name)) {
+pub(super) async fn release(service: &Arc<LockService>, name: LockName, id: LockId) -> Result<(), Refusal> {
+    if service.held.is_of_others(id, &name) {
         return Err(Refusal::Lost);
     }
     let giving = service.upkeep.spawn(give_back(Arc::clone(service), vec![name], id));
@@ -27,14 +26,18 @@ pub(super) async fn release(service: &Arc<LockService>, name: LockName, id: Lock
     }
 }
 
-/// Gives back one hold of a lock; tells how many are left. Tried until there is an answer, or the lease is over.
-pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, id: LockId) -> Result<u32, Refusal> {
+/// Gives a hold back. Tried until there is an answer, or the lease is over.
+pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, id: LockId) -> Result<(), Refusal> {
     let now = service.now();
-    let known = service.held.begin_release(id, now);
-    let until = known.as_ref().map_or(now, |lock| lock.valid_until).max(now + ANSWER_SPAN);
-    let turn = known.as_ref().and_then(HeldLock::last_turn);
-    let names = known.map_or(names, |lock| lock.names);
-    let request = LockReleaseRequest { names, id, request: service.new_id(), entirely: false };
+    let (until, names, turn) = match service.held.begin_release(id, now) {
+        Some((known, turn)) => {
+            // An extension may be on its way.
+            drop(known.asking.lock().await);
+            (known.valid_until, known.names, turn)
+        }
+        None => (now, names, None),
+    };
+    let request = LockReleaseRequest { names, id };
     let handed = match turn {
         Some(turn) => hand_over(&service, &request, turn).await,
         None => None,
@@ -43,21 +46,17 @@ pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, i
         Some(reply) => reply,
         None => {
             let release = || service.timed(StoreCommand::LockRelease, service.store.release(request.clone()));
-            service.insist(until, release).await.map_err(Refusal::Store)?
+            service.insist(until.max(now + ANSWER_SPAN), release).await.map_err(Refusal::Store)?
         }
     };
     match reply {
-        LockReleaseReply::Released { holds } => {
-            service.held.left(id, holds);
+        LockReleaseReply::Released => {
             if let Some(name) = request.names.into_iter().next() {
                 service.telemetry.record_lock(&LockEvent::Released { name });
             }
-            Ok(holds)
+            Ok(())
         }
-        LockReleaseReply::NotHeld => {
-            service.held.left(id, 0);
-            Err(Refusal::Lost)
-        }
+        LockReleaseReply::NotHeld => Err(Refusal::Lost),
     }
 }
 

@@ -49,9 +49,9 @@ pub struct LockSettings {
 pub struct Granted {
     /// What it is extended and released by.
     pub id: LockId,
-    /// Its fencing token.
+    /// Its fencing token; the same for all holds of its owner.
     pub token: Token,
-    /// How many times its owner has taken it.
+    /// How many holds its owner had then.
     pub holds: u32,
     /// How long it lasts from each extension on.
     pub lease: Duration,
@@ -201,8 +201,8 @@ impl LockService {
         hold(self, want).await
     }
 
-    /// Extends a lock by `lease`, or by what it was granted for. `name`: any of its names. One that this sidecar did
-    /// not grant is extended by its name and id alone.
+    /// Extends a hold by `lease`, or by what it was granted for, and never shortens it. `name`: any of its names. One
+    /// that this sidecar did not grant is extended by its name and id alone.
     ///
     /// # Errors
     /// [`Refusal::Lost`], [`Refusal::Store`] after some seconds of trying, [`Refusal::TooLate`].
@@ -215,11 +215,11 @@ impl LockService {
         extend(self, name, id, lease).await
     }
 
-    /// Gives a lock back, or one of several holds of it; tells how many are left.
+    /// Gives a hold back.
     ///
     /// # Errors
     /// [`Refusal::Lost`]; [`Refusal::Store`] after some seconds, and then it is tried on in the background.
-    pub async fn release(self: &Arc<Self>, name: LockName, id: LockId) -> Result<u32, Refusal> {
+    pub async fn release(self: &Arc<Self>, name: LockName, id: LockId) -> Result<(), Refusal> {
         release(self, name, id).await
     }
 

@@ -150,7 +150,7 @@ pub use ids::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, Sessi
 pub use locks::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
     LockId, LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest, LockSpace, NAMES_MAX,
-    OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake, valid_span,
+    OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake, look_after, valid_span,
 };
 pub use messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, KnownRecord, RecordVersion,

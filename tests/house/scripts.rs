@@ -14,16 +14,15 @@ const REFERENCE: &str = "src/protocol/reference/";
 const ONLY_IN_SCRIPTS: &[(&str, &[&str])] = &[
     ("arguments are texts", &["arg", "is_id", "is_number", "is_session", "not_sorted", "request_at", "text"]),
     ("what is in a key is not ours, or cannot be read", &["garbage", "of_another_store", "unreadable"]),
-    ("keys are read", &["by_token", "load", "load_all", "numbers", "parse_cell", "parse_holder", "read_lease"]),
+    ("keys are read", &["by_token", "load", "load_all", "numbers", "parse_cell", "parse_hold", "read_lease"]),
+    ("keys are read", &["read_floor", "was_released"]),
     ("keys are read", &["field_of", "generation_of_server", "new_record", "read_record"]),
-    ("keys are written", &["drop", "extend_lease", "holder_text", "save", "touch", "write_lease", "write_record"]),
+    ("keys are written", &["drop", "extend_lease", "hold_text", "save", "touch", "write_lease", "write_record"]),
+    ("keys are written", &["save_cut", "write_floor"]),
     ("keys are written", &["ends_later", "give_back", "give_sign_of_life", "order_of", "ticket_after", "write_store"]),
-    ("replies are lists of texts", &["answer", "held", "line_up", "shut_to", "with_ledger"]),
+    ("replies are lists of texts", &["answer", "held", "hold_of", "line_up", "shut_to", "with_ledger"]),
     ("the reference returns what a script publishes", &["publish"]),
-    (
-        "the reference has it in a type: `Guard`, `LockCell`",
-        &["end_guard", "guard_span_ms", "is_guarded", "present_id"],
-    ),
+    ("the reference has it in a type: `Guard`, `LockCell`", &["end_guard", "guard_span_ms", "is_guarded"]),
 ];
 
 /// The words of a text that end with `.lua` or `.rs`.

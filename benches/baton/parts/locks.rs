@@ -332,7 +332,8 @@ impl Scripts {
         let mut dice = fastrand::Rng::with_seed(name.len() as u64);
         let (session, own_keys) = (format!("{:032x}", dice.u128(..)), ["lock", "queue", "fair"]);
         let own_keys = own_keys.map(|what| format!("bench:{{locks}}:{what}:{name}"));
-        let keys = ["5", "bench:{locks}:store", "bench:{locks}:sessions", &own_keys[0], &own_keys[1], &own_keys[2]];
+        let keys = ["bench:{locks}:store", "bench:{locks}:sessions", "bench:{locks}:floor"];
+        let keys = [&["6"], &keys[..], &[&own_keys[0], &own_keys[1], &own_keys[2]]].concat();
         let lease_us = LEASE.as_micros().to_string();
         let (mut cycles, mut longest) = (0.0, Duration::ZERO);
         loop {
@@ -343,16 +344,16 @@ impl Scripts {
             // 2^53 is far: the moment until which it may be executed.
             let head = ["9000000000000000", "bench:{locks}:wake:", &name];
             let id = format!("{:032x}", dice.u128(..));
-            let (owner, request) = (format!("{:032x}", dice.u128(..)), format!("{:032x}", dice.u128(..)));
+            let owner = format!("{:032x}", dice.u128(..));
             // As long as the default guard.
-            let args = [&session, &id, &owner, "bench-0", &lease_us, "1", "0", "plain", &lease_us, "0"];
+            let args = [&session, &id, &owner, "bench-0", &lease_us, "1", "0", "plain", &lease_us, "0", ""];
             let words = [&["EVALSHA", &self.acquire], &keys[..], &head, &args].concat();
             let reply = redis.command(&words).await.map_err(failed)?;
             if !reply.windows(7).any(|part| part == b"granted") {
                 return Err(format!("acquire answers {:?}", String::from_utf8_lossy(reply)));
             }
             let got = Instant::now();
-            let words = [&["EVALSHA", &self.release], &keys[..], &head, &[&id, &request, "0"]].concat();
+            let words = [&["EVALSHA", &self.release], &keys[..], &head, &[&id]].concat();
             let reply = redis.command(&words).await.map_err(failed)?;
             if !reply.windows(8).any(|part| part == b"released") {
                 return Err(format!("release answers {:?}", String::from_utf8_lossy(reply)));

@@ -295,6 +295,7 @@ impl Stage {
             session: SessionId::from_u128(1),
             id: LockId::from_u128(at as u128),
             owner: Arc::from("owner"),
+            beside: None,
             identity: Arc::from("web-1"),
             lease: LEASE,
             permits: 1,
@@ -309,7 +310,7 @@ impl Stage {
 
     async fn unlock(&self, at: usize) {
         let id = LockId::from_u128(at as u128);
-        let request = LockReleaseRequest { names: vec![lock(at)], id, request: id, entirely: true };
+        let request = LockReleaseRequest { names: vec![lock(at)], id };
         LockStore::release(&self.store, request).await.expect("an answer");
     }
 

@@ -226,7 +226,7 @@ mod tests {
             r#"{"lease":"99ms"}"#,
             r#"{"lease":"2h"}"#,
             r#"{"permits":0}"#,
-            r#"{"permits":1001}"#,
+            r#"{"permits":101}"#,
             r#"{"permits":-1}"#,
             r#"{"owner":""}"#,
             r#"{"owner":"a\u0001"}"#,

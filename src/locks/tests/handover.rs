@@ -32,14 +32,14 @@ async fn a_release_hands_the_lock_to_who_has_waited_here_for_the_longest_in_one_
     let stage = Stage::new();
     let held = stage.take(want()).await;
     let (first, second) = (waiter(&stage, patient()).await, waiter(&stage, patient()).await);
-    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
     let one = first.await.unwrap().unwrap();
     assert!(one.token > held.token && one.id != held.id && !second.is_finished());
-    assert_eq!(stage.service.release(lock("a"), one.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), one.id).await, Ok(()));
     let two = second.await.unwrap().unwrap();
     assert!(two.token > one.token);
     assert_eq!(stage.insight().await.holders[0].token, two.token);
-    assert_eq!(stage.service.release(lock("a"), two.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), two.id).await, Ok(()));
     assert_eq!((stage.store.count(Op::HandOver), stage.store.count(Op::Release)), (2, 1), "the last is just released");
     for granted in [one, two] {
         let about = stage.store.asked().into_iter().filter(|asked| match asked {
@@ -69,7 +69,7 @@ async fn what_is_handed_over_counts_from_when_it_was_sent() {
     gate.notify_one();
     let refusal = client.await.unwrap().unwrap_err();
     assert_eq!(refusal, Refusal::TooLate { lease: Duration::from_millis(100) }, "its lease is over");
-    assert_eq!(releasing.await.unwrap(), Ok(0));
+    assert_eq!(releasing.await.unwrap(), Ok(()));
     stage.until_asked(Op::Cancel, 1).await;
 }
 
@@ -90,10 +90,10 @@ async fn a_client_that_goes_while_the_lock_is_handed_to_it_leaves_no_lock_and_th
     tokio::task::yield_now().await;
     assert_eq!(stage.store.count(Op::Cancel), 0, "not before the answer is there: it could overtake the handover");
     gate.notify_one();
-    assert_eq!(releasing.await.unwrap(), Ok(0));
+    assert_eq!(releasing.await.unwrap(), Ok(()));
     let granted = within(WOKEN, next).await.unwrap().unwrap();
     assert_eq!(stage.store.count(Op::Cancel), 1);
-    assert_eq!(other.service.release(lock("a"), granted.id).await, Ok(0));
+    assert_eq!(other.service.release(lock("a"), granted.id).await, Ok(()));
     stage.until(0, 0).await;
 }
 
@@ -104,12 +104,12 @@ async fn a_handover_that_was_lost_on_either_way_is_made_good_by_each_for_itself(
         let held = stage.take(want()).await;
         let client = waiter(&stage, patient()).await;
         stage.store.next(Op::HandOver, act.clone());
-        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0), "{act:?}");
+        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()), "{act:?}");
         let granted = within(WOKEN, client).await.unwrap().unwrap();
         let insight = stage.insight().await;
         assert_eq!((insight.holders.len(), insight.holders[0].token), (1, granted.token), "{act:?}");
         assert_eq!((stage.store.count(Op::HandOver), stage.store.count(Op::Release)), (1, 1), "{act:?}");
-        assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(0));
+        assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(()));
         stage.until(0, 0).await;
     }
 }
@@ -131,8 +131,8 @@ async fn a_handover_that_ends_with_the_wait_is_waited_for() {
     assert!(!client.is_finished() && stage.store.count(Op::Acquire) == asked, "nothing else about it is under way");
     gate.notify_one();
     let granted = client.await.unwrap().unwrap();
-    assert_eq!(releasing.await.unwrap(), Ok(0));
-    assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(0));
+    assert_eq!(releasing.await.unwrap(), Ok(()));
+    assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(()));
     stage.until(0, 0).await;
 }
 
@@ -145,7 +145,7 @@ async fn after_a_turn_the_lock_goes_to_who_has_waited_elsewhere() {
     stage.until(1, 1).await;
     let next = loop {
         let next = waiter(&stage, patient()).await;
-        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
+        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
         until("somebody has it", async || next.is_finished() || stranger.is_finished()).await;
         if stranger.is_finished() {
             break next;
@@ -157,7 +157,7 @@ async fn after_a_turn_the_lock_goes_to_who_has_waited_elsewhere() {
     assert!(last.yields && before.iter().all(|request| !request.yields));
     assert!(before.len() <= usize::try_from(TURN_MAX).unwrap(), "{}", before.len());
     let granted = stranger.await.unwrap().unwrap();
-    assert_eq!(other.service.release(lock("a"), granted.id).await, Ok(0));
+    assert_eq!(other.service.release(lock("a"), granted.id).await, Ok(()));
     within(WOKEN, next).await.unwrap().unwrap();
 }
 
@@ -168,10 +168,10 @@ async fn the_same_owner_takes_its_lock_again_though_others_wait_beside_it() {
     let held = stage.take(mine.clone()).await;
     let client = waiter(&stage, patient()).await;
     let again = stage.take(mine).await;
-    assert_eq!((again.id, again.holds), (held.id, 2));
-    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(1));
+    assert_eq!((again.token, again.holds), (held.token, 2));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
     assert_eq!(stage.store.count(Op::HandOver), 0, "not the last hold");
-    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), again.id).await, Ok(()));
     within(WOKEN, client).await.unwrap().unwrap();
     assert_eq!(stage.store.count(Op::HandOver), 1);
 }
@@ -187,7 +187,7 @@ async fn locks_of_several_names_or_permits_are_released_and_their_waiters_woken(
         }
         let client = stage.ask(wanted);
         until("it has a ticket", async || stage.insight().await.waiting == 1).await;
-        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
+        assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
         within(WOKEN, client).await.unwrap().unwrap();
         assert_eq!((stage.store.count(Op::HandOver), stage.store.count(Op::Release)), (0, 1));
     }
@@ -201,7 +201,7 @@ async fn a_connection_that_closes_hands_its_lock_over() {
     drop(hold);
     let granted = within(WOKEN, client).await.unwrap().unwrap();
     assert_eq!((stage.store.count(Op::HandOver), stage.store.count(Op::Release)), (1, 0));
-    assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(()));
     stage.until(0, 0).await;
 }
 
@@ -220,10 +220,10 @@ async fn a_wake_that_comes_while_a_lock_is_handed_over_in_vain_is_not_lost() {
     let releasing = tokio::spawn(async move { service.release(lock("a"), held.id).await });
     // Nobody overtakes a fair request; and when it gives the lock back, the other's ticket is the first.
     let first = within(WOKEN, fair).await.unwrap().unwrap();
-    assert_eq!(other.service.release(lock("a"), first.id).await, Ok(0));
+    assert_eq!(other.service.release(lock("a"), first.id).await, Ok(()));
     stage.until(0, 1).await;
     gate.notify_one();
-    assert_eq!(releasing.await.unwrap(), Ok(0));
+    assert_eq!(releasing.await.unwrap(), Ok(()));
     within(WOKEN, client).await.unwrap().unwrap();
 }
 

@@ -90,7 +90,7 @@ async fn two_holds_of_one_owner_end_apart() {
     let mine = Want { owner: Some("me".into()), ..want() };
     let first = stage.service.hold(mine.clone()).await.unwrap();
     let second = stage.service.hold(mine).await.unwrap();
-    assert_eq!((first.granted.id, second.granted.holds), (second.granted.id, 2));
+    assert_eq!((first.granted.token, second.granted.holds), (second.granted.token, 2));
     drop(first);
     stage.until_asked(Op::Release, 1).await;
     within(WOKEN, stage.until(1, 0)).await;

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::super::{Refusal, Want};
 use super::stage::{Act, Asked, Op, Stage, WOKEN, lock, patient, until, want, within};
-use crate::protocol::{AcquireRequest, LockId, Queueing, Token};
+use crate::protocol::{AcquireReply, AcquireRequest, LockId, Queueing, Token};
 use crate::store::{LockStore, WakeNews};
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn a_client_that_goes_while_it_waits_leaves_no_ticket() {
     stage.until(1, 1).await;
     client.abort();
     stage.until(1, 0).await;
-    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
     stage.until(0, 0).await;
     assert_eq!(stage.metric("baton_locks_waiting"), 0.0);
     assert_eq!(stage.metric("baton_locks_acquisitions_total{outcome=\"timeout\"}"), 1.0);
@@ -57,7 +57,7 @@ async fn an_unclaimed_hold_of_an_owners_lock_leaves_its_other_holds() {
     assert_eq!(stage.insight().await.holders[0].holds, 2);
     drop(second);
     until("one hold is left", async || stage.insight().await.holders.iter().any(|holder| holder.holds == 1)).await;
-    assert_eq!(stage.service.release(lock("a"), first.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), first.id).await, Ok(()));
 }
 
 #[tokio::test]
@@ -70,8 +70,9 @@ async fn a_grant_whose_answer_is_lost_is_cancelled_and_so_is_its_late_repetition
     // The request may have been on its way all the time, and arrive after the first cancellation.
     let asked = stage.store.asked();
     let Some(Asked::Acquire(request)) = asked.first().cloned() else { panic!("{asked:?}") };
-    stage.store.memory.acquire(request).await.unwrap();
-    stage.until(1, 0).await;
+    let late = stage.store.memory.acquire(request).await.unwrap();
+    assert!(matches!(late, AcquireReply::Held { .. }), "what was given back does not come again: {late:?}");
+    stage.until_asked(Op::Cancel, 2).await;
     stage.until(0, 0).await;
 }
 
@@ -108,7 +109,7 @@ async fn a_wake_that_overtakes_the_answer_is_not_lost() {
     let client = stage.ask(patient());
     stage.until(1, 1).await;
     // The wake comes now; the answer "held by another" afterwards.
-    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
     tokio::task::yield_now().await;
     gate.notify_one();
     within(WOKEN, client).await.unwrap().unwrap();
@@ -120,7 +121,7 @@ async fn a_wake_that_comes_after_the_grant_takes_nothing_away() {
     let me = |owner: &str| Want { owner: Some(owner.into()), ..patient() };
     let held = stage.take(me("me")).await;
     let again = stage.take(me("me")).await;
-    assert_eq!((again.id, again.holds), (held.id, 2));
+    assert_eq!((again.token, again.holds), (held.token, 2));
     let asked = stage.store.asked().into_iter();
     let ids = asked.filter_map(|asked| if let Asked::Acquire(request) = asked { Some(request.id) } else { None });
     for id in ids {
@@ -145,6 +146,7 @@ async fn a_ticket_that_nobody_waits_under_is_passed_over() {
         session: stage.service.session,
         id: LockId::from_u128(7),
         owner: "gone".into(),
+        beside: None,
         identity: "web-0".into(),
         lease: Duration::from_secs(60),
         permits: 1,
@@ -181,7 +183,7 @@ async fn a_store_that_is_down_at_the_release_is_asked_until_it_is_back() {
     for _ in 0..3 {
         stage.store.next(Op::Release, Act::Refuse);
     }
-    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(0));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
     assert_eq!(stage.store.count(Op::Release), 4);
     stage.until(0, 0).await;
 }
@@ -193,8 +195,57 @@ async fn a_release_whose_answer_is_lost_takes_one_hold_and_not_two() {
     let held = stage.take(mine.clone()).await;
     stage.take(mine).await;
     stage.store.next(Op::Release, Act::LoseReply);
-    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(1));
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
     assert_eq!(stage.insight().await.holders[0].holds, 1);
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()), "as often as it is asked for");
+    assert_eq!(stage.insight().await.holders[0].holds, 1);
+}
+
+/// An app that sends its releases again, because their answers were lost, frees the lock of nobody.
+#[tokio::test]
+async fn releases_of_one_owner_that_are_repeated_crosswise_leave_its_third_hold() {
+    let stage = Stage::new();
+    let other = Stage::over(Arc::clone(&stage.store.memory), 10);
+    let mine = Want { owner: Some("me".into()), ..want() };
+    let [one, two, three] =
+        [stage.take(mine.clone()).await, stage.take(mine.clone()).await, stage.take(mine).await].map(|held| held.id);
+    for id in [one, two, one] {
+        stage.store.next(Op::Release, Act::LoseReply);
+        assert_eq!(stage.service.release(lock("a"), id).await, Ok(()));
+    }
+    assert!(matches!(other.service.acquire(want()).await, Err(Refusal::Held { .. })), "the third hold stands");
+    assert_eq!(stage.service.release(lock("a"), three).await, Ok(()));
+    other.take(want()).await;
+}
+
+#[tokio::test]
+async fn in_the_last_moments_of_a_lease_a_lock_is_given_back_on_all_of_its_names() {
+    let stage = Stage::new();
+    let names = vec![lock("a"), lock("b")];
+    let held = stage.take(Want { names, lease: Duration::from_secs(20), ..want() }).await;
+    // Past its validity, and not of its lease.
+    stage.service.held.shorten(held.id, stage.service.now());
+    assert_eq!(stage.service.release(lock("b"), held.id).await, Ok(()));
+    for name in ["a", "b"] {
+        stage.take(Want { names: vec![lock(name)], ..want() }).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_waits_is_granted_beside_its_owners_hold_as_soon_as_there_is_one() {
+    let stage = Stage::new();
+    let other = Stage::over(Arc::clone(&stage.store.memory), 10);
+    let held = other.take(want()).await;
+    let mine = Want { owner: Some("me".into()), ..patient() };
+    let both = [stage.ask(mine.clone()), stage.ask(mine)];
+    until("both wait", async || stage.metric("baton_locks_waiting") == 2.0).await;
+    assert_eq!(other.service.release(lock("a"), held.id).await, Ok(()));
+    let mut holds = Vec::new();
+    for client in both {
+        holds.push(within(WOKEN, client).await.unwrap().unwrap().holds);
+    }
+    holds.sort_unstable();
+    assert_eq!(holds, [1, 2]);
 }
 
 #[tokio::test]

@@ -24,10 +24,13 @@ pub struct AcquireRequest {
     pub names: Vec<LockName>,
     /// The sidecar that asks.
     pub session: SessionId,
-    /// Names this request, also when it is repeated because its answer was lost; the lock's id if it is newly granted.
+    /// Names this request, also when it is repeated because its answer was lost; and the hold that it is granted.
     pub id: LockId,
-    /// For whom. The same owner of the same session may take its lock again.
+    /// For whom.
     pub owner: Arc<str>,
+    /// A hold that the same owner has of just these names through the same sidecar. Where it still stands, this one is
+    /// granted beside it, under its token. Not for semaphores, where each permit is taken for itself.
+    pub beside: Option<LockId>,
     /// The sidecar's name for people.
     pub identity: Arc<str>,
     /// How long the lock shall last from now.
@@ -42,13 +45,11 @@ pub struct AcquireRequest {
     pub guard: Option<Duration>,
 }
 
-/// A lock that is held.
+/// A hold that was granted, under the id of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockGrant {
-    /// What it is extended and released by.
-    pub id: LockId,
     pub token: Token,
-    /// How many times its owner has taken it and not released it.
+    /// How many holds of the lock its owner has now.
     pub holds: u32,
 }
 
@@ -62,7 +63,7 @@ pub struct LockHolder {
     pub token: Token,
     /// How many times it is held.
     pub holds: u32,
-    /// How long its lease lasts.
+    /// How long the last of its leases lasts.
     pub remaining: Duration,
 }
 
@@ -72,8 +73,7 @@ pub enum AcquireReply {
     /// It is the owner's.
     Granted(LockGrant),
     /// Others hold this one of the names, or came first. `holder`: the one whose lease ends first; none when it is free
-    /// but others are ahead. `ahead`: how many tickets are before this one,
-    /// dead ones that nobody has met included.
+    /// but others are ahead. `ahead`: how many tickets are before this one, dead ones that nobody has met included.
     Held { name: LockName, holder: Option<LockHolder>, ahead: u32 },
     /// The store may have forgotten locks (R5).
     Guarded { remaining: Duration },
@@ -81,13 +81,13 @@ pub enum AcquireReply {
     PermitsDiffer { name: LockName, permits: u32 },
 }
 
-/// Extends a lock; puts it back where the store has lost it and nobody came since (R4).
+/// Extends a hold; puts it back where the store has lost it and nobody came since (R4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtendRequest {
     /// All names it was granted for.
     pub names: Vec<LockName>,
     pub id: LockId,
-    /// How long it shall last from now; none: as long as it was granted for.
+    /// How long it shall last from now, and never less long than it did; none: as long as it was granted for.
     pub lease: Option<Duration>,
     /// What it takes to put it back: the sidecar that granted it knows, others do not.
     pub restore: Option<Box<Restore>>,
@@ -95,7 +95,7 @@ pub struct ExtendRequest {
     pub guard: Option<Duration>,
 }
 
-/// A lock as its sidecar knows it.
+/// A hold as its sidecar knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
     /// The sidecar.
@@ -105,8 +105,6 @@ pub struct Restore {
     /// The sidecar's name for people.
     pub identity: Arc<str>,
     pub token: Token,
-    /// How many times it is held.
-    pub holds: u32,
     /// How many may hold it at once.
     pub permits: u32,
     /// How long it was granted for.
@@ -116,29 +114,26 @@ pub struct Restore {
 /// The answer to an [`ExtendRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtendReply {
-    /// It lasts for `lease` from now. `restored`: the store had lost it.
+    /// It lasts for `lease` from now, if not for longer already. `holds`: of its owner. `restored`: the store had lost
+    /// it.
     Extended { token: Token, holds: u32, lease: Duration, restored: bool },
     /// It is no longer held under this id, or not on all of its names.
     Lost,
 }
 
-/// Gives a lock back.
+/// Gives a hold back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockReleaseRequest {
     /// All names it was granted for.
     pub names: Vec<LockName>,
     pub id: LockId,
-    /// Names this request, also when it is repeated.
-    pub request: LockId,
-    /// All holds at once, not just one.
-    pub entirely: bool,
 }
 
 /// The answer to a [`LockReleaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockReleaseReply {
-    /// This many holds are left; with none it is free.
-    Released { holds: u32 },
+    /// It is no longer held: from now on, or by the same request before.
+    Released,
     /// It was not held under this id (any more); nothing changed.
     NotHeld,
 }
@@ -170,7 +165,7 @@ pub struct CancelRequest {
 /// A lock as it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockInsight {
-    /// Who holds it; the oldest token first.
+    /// Who holds it, each owner once; the oldest token first.
     pub holders: Vec<LockHolder>,
     /// How many may; none when nobody holds it or waits.
     pub permits: Option<u32>,

@@ -4,6 +4,10 @@
 //!   store.
 //! * Requests and replies are in `messages`; [`valid_span`] is how long a holder may act.
 //!
+//! A lock is a set of *holds*, one for each request that was granted: each has an id, a lease and a promise of its own.
+//! An owner that has a lock takes it again by naming the hold that it has; the lock is free when the last one is given
+//! back. So to repeat any request, any number of times and in whatever order, changes nothing: no request counts.
+//!
 //! Locks differ from roles in three ways, because their names come and go: nobody listens before a first grant, a lock
 //! that is gone early is not missed (R5 *vanished*), and one record for the whole store tells that its server
 //! restarted, which shuts it for new grants for `locks.guard`.
@@ -35,19 +39,43 @@ pub use messages::{
 use std::time::Duration;
 
 /// The most permits that a semaphore may have: its holders are read in every step.
-pub const PERMITS_MAX: u32 = 1_000;
+pub const PERMITS_MAX: u32 = 100;
+/// The most holds that an owner may have of a lock at once, for the same reason.
+pub const HOLDS_MAX: usize = 100;
+/// How many of the holds that were given back last are remembered under a name: a release of one of them was successful
+/// before, and neither a request nor an extension of it that comes now makes it again.
+pub const RELEASED_KEPT: usize = 8;
 /// The most names in one request: all of them are one atomic step.
 pub const NAMES_MAX: usize = 16;
 /// How long a sidecar's tickets stand without a sign of life from it.
-pub const TICKET_SPAN: Duration = Duration::from_secs(10);
+pub const TICKET_SPAN: Duration = Duration::from_secs(5);
+/// How many tickets of the dead a request that is refused drops at the head of a queue. Who gets the lock drops all.
+pub(super) const DEAD_DROPPED_MAX: usize = 16;
 /// How far down a queue those who look at it tell the dead from the living.
 pub(super) const TICKETS_CHECKED: usize = 1_000;
-/// How long a lock's record is kept after its last use. Tokens go on rising after that: they start from the store's
-/// clock (R3).
-pub const RECORD_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a lock's record is kept after its last use, beyond the longest lease that was granted under it: nobody puts
+/// back what ended before that. Tokens go on rising: one floor for the whole store remembers the greatest of all (R3).
+pub const RECORD_SPAN: Duration = Duration::from_secs(120);
 
 /// For how long after the request was *sent* a holder may act on a lock: two hundredths less than its lease, which is
 /// what clocks that differ by 1 % can cost, and never less than 5 ms less (R2).
 pub fn valid_span(lease: Duration) -> Duration {
     lease.saturating_sub((lease / 50).max(Duration::from_millis(5)))
+}
+
+/// The longest that the first in a queue goes without looking by itself. The others look later: somebody before them is
+/// to be woken first.
+pub const LOOK_FIRST: Duration = Duration::from_secs(5);
+const LOOK_MAX: Duration = Duration::from_secs(30);
+/// How soon to look at a lock that is free, and that those before have not taken yet: who was woken may have died.
+const LOOK_FREE: Duration = Duration::from_millis(100);
+/// How much later each looks than the one before it: those who wait shall not all come at once.
+const LOOK_STAGGER: Duration = Duration::from_millis(2);
+
+/// When a waiter looks by itself, if nobody wakes it before: soon after the end of the lease that is in its way
+/// (`remaining`; none: the lock is free), which wakes nobody, with `ahead` tickets before its own. So a lock whose
+/// holder or whose next has died is nobody's for long, however many died with it.
+pub fn look_after(remaining: Option<Duration>, ahead: u32) -> Duration {
+    let at_the_end = remaining.unwrap_or(LOOK_FREE) + LOOK_STAGGER.saturating_mul(ahead);
+    at_the_end.min(LOOK_FIRST.saturating_mul(ahead.max(1)).min(LOOK_MAX))
 }

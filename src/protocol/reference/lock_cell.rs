@@ -5,20 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::ids::{SessionId, StoreTime, Token};
-use super::super::locks::{LockGrant, LockHolder, LockId, LockName, Restore, TICKETS_CHECKED, Wake};
+use super::super::locks::{
+    AcquireRequest, DEAD_DROPPED_MAX, LockGrant, LockHolder, LockId, LockName, RECORD_SPAN, RELEASED_KEPT, Restore,
+    TICKET_SPAN, TICKETS_CHECKED, Wake,
+};
 
-/// Who holds a lock.
+/// One hold of a lock.
 #[derive(Clone, Debug)]
-pub(super) struct Holder {
+pub(super) struct Hold {
     pub(super) id: LockId,
     pub(super) session: SessionId,
     pub(super) owner: Arc<str>,
     pub(super) identity: Arc<str>,
+    /// The same for all holds of one owner.
     pub(super) token: Token,
-    pub(super) holds: u32,
-    /// The last request that changed `holds`: a repeated one changes nothing.
-    pub(super) request: LockId,
-    /// How long it was granted for.
+    /// The longest that it was granted or extended for.
     pub(super) lease: Duration,
     pub(super) expires_at: StoreTime,
 }
@@ -35,17 +36,19 @@ pub(super) struct Ticket {
 pub(super) struct Cell {
     /// The last one granted.
     pub(super) token: Token,
-    /// The greatest that was given back: neither it nor an earlier one returns.
+    /// The greatest under which nothing is held any more: neither it nor an earlier one returns.
     pub(super) ended: Token,
-    /// The lock that was released last, and by which request.
-    pub(super) released: Option<(LockId, LockId)>,
+    /// The holds that were given back last, the latest at the end.
+    pub(super) released: Vec<LockId>,
     /// As those agree who hold it or wait.
     pub(super) permits: u32,
-    /// At most `permits`, by token.
-    pub(super) holders: Vec<Holder>,
+    /// By token. Those of one owner, who has it several times, have the same.
+    pub(super) holds: Vec<Hold>,
     /// In the order of their coming. Those of the dead are dropped when they are met, so that a step costs what it
     /// drops and not what waits.
     pub(super) tickets: Vec<Ticket>,
+    /// The longest lease that was granted.
+    pub(super) longest: Duration,
     pub(super) used_at: StoreTime,
 }
 
@@ -56,23 +59,49 @@ pub(super) fn lives(living: &Living, session: SessionId, now: StoreTime) -> bool
     living.get(&session).is_some_and(|until| now < *until)
 }
 
+/// No ticket stands for longer than that: one that seems to had its sign of life before the store's clock was stepped
+/// back.
+pub(super) fn cut(living: &mut Living, now: StoreTime) {
+    living.values_mut().for_each(|until| *until = (*until).min(now.plus(TICKET_SPAN)));
+}
+
 impl Cell {
-    /// Leases end by themselves.
+    /// Leases end by themselves; and none is longer than it was granted for: one that seems so began before the store's
+    /// clock was stepped back.
     pub(super) fn tidy(&mut self, now: StoreTime) {
-        self.holders.retain(|holder| now < holder.expires_at);
+        self.holds.retain(|hold| now < hold.expires_at);
+        self.holds.iter_mut().for_each(|hold| hold.expires_at = hold.expires_at.min(now.plus(hold.lease)));
         self.used_at = now;
     }
 
-    pub(super) fn held_under(&mut self, id: LockId) -> Option<&mut Holder> {
-        self.holders.iter_mut().find(|holder| holder.id == id)
+    pub(super) fn held_under(&mut self, id: LockId) -> Option<&mut Hold> {
+        self.holds.iter_mut().find(|hold| hold.id == id)
+    }
+
+    /// How many holds there are under a token: of one owner.
+    pub(super) fn holds_under(&self, token: Token) -> usize {
+        self.holds.iter().filter(|hold| hold.token == token).count()
+    }
+
+    pub(super) fn add(&mut self, hold: Hold) {
+        self.token = self.token.max(hold.token);
+        self.longest = self.longest.max(hold.lease);
+        self.holds.push(hold);
+        self.holds.sort_by_key(|hold| hold.token);
     }
 
     pub(super) fn place(&self, session: SessionId, id: LockId) -> Option<usize> {
         self.tickets.iter().position(|ticket| ticket.is(session, id))
     }
 
+    /// Whether it is free is a matter of owners and not of holds.
     pub(super) fn free(&self) -> usize {
-        (self.permits as usize).saturating_sub(self.holders.len())
+        (self.permits as usize).saturating_sub(self.owners().count())
+    }
+
+    /// The holds of each owner: those under one token.
+    fn owners(&self) -> impl Iterator<Item = &[Hold]> {
+        self.holds.chunk_by(|one, other| one.token == other.token)
     }
 
     /// The first ticket from this place on whose sidecar lives.
@@ -83,9 +112,16 @@ impl Cell {
         self.tickets.get(from).copied()
     }
 
+    /// Drops some of the dead at the head of the queue, whose places those behind them count.
+    pub(super) fn drop_dead(&mut self, now: StoreTime, living: &Living) {
+        let head = self.tickets.iter().take(DEAD_DROPPED_MAX);
+        let dead = head.take_while(|ticket| !lives(living, ticket.session, now)).count();
+        self.tickets.drain(..dead);
+    }
+
     /// Whether somebody uses the name who must agree with this request on the number of permits.
     pub(super) fn in_use_beside(&mut self, session: SessionId, id: LockId, now: StoreTime, living: &Living) -> bool {
-        if !self.holders.is_empty() {
+        if !self.holds.is_empty() {
             return true;
         }
         match self.meet(0, now, living) {
@@ -137,15 +173,51 @@ impl Cell {
         Some(Wake { session: ticket.session, id: ticket.id, name: name.clone() })
     }
 
-    pub(super) fn end(&mut self, id: LockId, request: LockId) {
-        for ended in self.holders.extract_if(.., |holder| holder.id == id) {
-            self.ended = self.ended.max(ended.token);
+    /// Gives a hold back. Returns how many its owner has left; none where it is not held.
+    pub(super) fn end(&mut self, id: LockId) -> Option<usize> {
+        let at = self.holds.iter().position(|hold| hold.id == id)?;
+        let Hold { token, .. } = self.holds.remove(at);
+        self.released.push(id);
+        let old = self.released.len().saturating_sub(RELEASED_KEPT);
+        self.released.drain(..old);
+        let left = self.holds_under(token);
+        if left == 0 {
+            self.ended = self.ended.max(token);
         }
-        self.released = Some((id, request));
+        Some(left)
+    }
+
+    /// Whether a hold that is gone can be put back: it was not released, and nobody came since.
+    pub(super) fn may_return(&mut self, id: LockId, lost: &Restore, now: StoreTime, living: &Living) -> bool {
+        let is_last = self.token <= lost.token && self.ended < lost.token && !self.released.contains(&id);
+        let has_room = match lost.permits {
+            // Beside what else its owner has.
+            1 => self
+                .holds
+                .iter()
+                .all(|hold| (hold.token, &hold.owner, hold.session) == (lost.token, &lost.owner, lost.session)),
+            permits => self.holds.len() < permits as usize && self.holds.iter().all(|hold| hold.token < lost.token),
+        };
+        let agree = |cell: &mut Self| cell.holds.is_empty() && cell.meet(0, now, living).is_none();
+        is_last && has_room && (self.permits == lost.permits || agree(self))
+    }
+
+    /// Who holds it.
+    pub(super) fn told(&self, now: StoreTime) -> Vec<LockHolder> {
+        self.owners().filter_map(|holds| Hold::told(holds, now)).collect()
     }
 
     pub(super) fn first_to_end(&self, now: StoreTime) -> Option<LockHolder> {
-        self.holders.iter().min_by_key(|holder| holder.expires_at).map(|holder| holder.told(now))
+        self.told(now).into_iter().min_by_key(|holder| holder.remaining)
+    }
+
+    pub(super) fn grant(&self, token: Token) -> LockGrant {
+        LockGrant { token, holds: u32::try_from(self.holds_under(token)).unwrap_or(u32::MAX) }
+    }
+
+    /// Whether it need not be remembered any more.
+    pub(super) fn is_over(&self, now: StoreTime) -> bool {
+        self.holds.is_empty() && self.tickets.is_empty() && now.since(self.used_at) >= self.longest + RECORD_SPAN
     }
 
     /// How many wait. So far down the queue the dead are told from the living; behind it, who has not been met counts.
@@ -162,7 +234,19 @@ impl Ticket {
     }
 }
 
-impl Holder {
+impl Hold {
+    pub(super) fn granted(request: &AcquireRequest, token: Token, now: StoreTime) -> Self {
+        Self {
+            id: request.id,
+            session: request.session,
+            owner: Arc::clone(&request.owner),
+            identity: Arc::clone(&request.identity),
+            token,
+            lease: request.lease,
+            expires_at: now.plus(request.lease),
+        }
+    }
+
     /// As its sidecar knows it.
     pub(super) fn put_back(id: LockId, lost: &Restore, now: StoreTime) -> Self {
         Self {
@@ -171,24 +255,26 @@ impl Holder {
             owner: Arc::clone(&lost.owner),
             identity: Arc::clone(&lost.identity),
             token: lost.token,
-            holds: lost.holds,
-            request: id,
             lease: lost.lease,
             expires_at: now.plus(lost.lease),
         }
     }
 
-    pub(super) fn told(&self, now: StoreTime) -> LockHolder {
-        LockHolder {
-            owner: Arc::clone(&self.owner),
-            identity: Arc::clone(&self.identity),
-            token: self.token,
-            holds: self.holds,
-            remaining: self.expires_at.since(now),
-        }
+    /// It lasts for this long from now: never less long than it did.
+    pub(super) fn extend(&mut self, lease: Duration, now: StoreTime) {
+        self.lease = self.lease.max(lease);
+        self.expires_at = self.expires_at.max(now.plus(lease));
     }
 
-    pub(super) fn grant(&self) -> LockGrant {
-        LockGrant { id: self.id, token: self.token, holds: self.holds }
+    /// Those of one owner.
+    fn told(holds: &[Self], now: StoreTime) -> Option<LockHolder> {
+        let first = holds.first()?;
+        Some(LockHolder {
+            owner: Arc::clone(&first.owner),
+            identity: Arc::clone(&first.identity),
+            token: first.token,
+            holds: u32::try_from(holds.len()).unwrap_or(u32::MAX),
+            remaining: holds.iter().map(|hold| hold.expires_at.since(now)).max().unwrap_or_default(),
+        })
     }
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use super::super::ids::{SessionId, StoreTime, Token};
 use super::super::locks::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
-    LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HOLDS_MAX, HandOverRequest, LockGrant,
+    LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, TICKET_SPAN, Wake,
 };
 use super::guard::is_generation;
 use super::lease::{Server, TokensExhausted};
-use super::lock_cell::{Cell, Holder, Living, Ticket, lives};
+use super::lock_cell::{Cell, Hold, Living, Ticket, cut, lives};
 
 /// Which generation of the server the store's locks were written under, and until when it is shut for new grants.
 #[derive(Clone, Debug)]
@@ -30,6 +30,9 @@ pub struct LockSpace {
     cells: BTreeMap<LockName, Cell>,
     living: Living,
     generation: Option<Generation>,
+    /// The greatest token of any name (R3): names are forgotten, and where the store's clock was stepped back, it alone
+    /// does not tell what they had.
+    floor: Token,
 }
 
 impl LockSpace {
@@ -62,10 +65,20 @@ impl LockSpace {
         if request.queueing != Queueing::No {
             self.living.insert(request.session, now.plus(TICKET_SPAN));
         }
+        cut(&mut self.living, now);
         for name in &request.names {
             self.cells.entry(name.clone()).or_default().tidy(now);
         }
-        if let Some(grant) = self.take_again(now, request, guarded.is_some()) {
+        if let Some(name) = request.names.iter().find(|name| self.cells[name].released.contains(&request.id)) {
+            // A late repetition, of what was given back since: nobody waits for it.
+            let holder = self.cells[name].first_to_end(now);
+            return Ok((AcquireReply::Held { name: name.clone(), holder, ahead: 0 }, Vec::new()));
+        }
+        // Not under a guard: a store that has forgotten the end of a lock, and who got it then, would grant it beside
+        // them.
+        if guarded.is_none()
+            && let Some(grant) = self.take_again(now, request).or_else(|| self.take_beside(now, request))
+        {
             let wakes = self.leave_queues(now, &request.names, request.session, request.id);
             return Ok((AcquireReply::Granted(grant), wakes));
         }
@@ -73,63 +86,66 @@ impl LockSpace {
             return Ok((AcquireReply::PermitsDiffer { name, permits }, Vec::new()));
         }
         for name in &request.names {
-            let cell = self.cells.entry(name.clone()).or_default();
-            cell.permits = request.permits;
+            self.cells.entry(name.clone()).or_default().permits = request.permits;
         }
         let shut = request.names.iter().find(|name| !self.is_open(name, now, request, yields)).cloned();
         if shut.is_some() || guarded.is_some() {
             return Ok(self.wait_for(now, request, shut, guarded));
         }
-        let before = request.names.iter().map(|name| self.cells[name].token).max().unwrap_or(Token::NONE);
-        let before = before.max(request.floor).get().max(now.0);
-        let token = Token::new(before.saturating_add(1)).ok_or(TokensExhausted)?;
-        let holder = Holder {
-            id: request.id,
-            session: request.session,
-            owner: Arc::clone(&request.owner),
-            identity: Arc::clone(&request.identity),
-            token,
-            holds: 1,
-            request: request.id,
-            lease: request.lease,
-            expires_at: now.plus(request.lease),
-        };
-        for name in &request.names {
-            let cell = self.cells.entry(name.clone()).or_default();
-            cell.token = token;
-            cell.holders.push(holder.clone());
-        }
+        let token = self.next_token(now, request)?;
+        self.hold(now, request, token);
         let wakes = self.leave_queues(now, &request.names, request.session, request.id);
-        Ok((AcquireReply::Granted(holder.grant()), wakes))
+        Ok((AcquireReply::Granted(LockGrant { token, holds: 1 }), wakes))
     }
 
-    /// The owner has it already: by this very request, whose answer was lost, or by an earlier one. Not under a guard:
-    /// a store that has forgotten the end of a lock, and who got it then, would grant it beside them.
-    fn take_again(&mut self, now: StoreTime, request: &AcquireRequest, is_guarded: bool) -> Option<LockGrant> {
-        if is_guarded {
-            return None;
+    /// R3: above all that were.
+    fn next_token(&mut self, now: StoreTime, request: &AcquireRequest) -> Result<Token, TokensExhausted> {
+        let before = request.names.iter().map(|name| self.cells[name].token).max().unwrap_or(Token::NONE);
+        let before = before.max(request.floor).max(self.floor).get().max(now.0);
+        let token = Token::new(before.saturating_add(1)).ok_or(TokensExhausted)?;
+        self.floor = token;
+        Ok(token)
+    }
+
+    fn hold(&mut self, now: StoreTime, request: &AcquireRequest, token: Token) {
+        for name in &request.names {
+            let cell = self.cells.entry(name.clone()).or_default();
+            cell.add(Hold::granted(request, token, now));
         }
-        let (first, rest) = request.names.split_first()?;
-        let mine = |holder: &&Holder| {
-            holder.id == request.id || (holder.session == request.session && holder.owner == request.owner)
-        };
-        let id = self.cells[first].holders.iter().find(mine)?.id;
-        let everywhere = |name: &LockName| self.cells[name].holders.iter().any(|holder| holder.id == id);
-        if !rest.iter().all(everywhere) {
+    }
+
+    /// This very request was granted before, and its answer lost.
+    fn take_again(&mut self, now: StoreTime, request: &AcquireRequest) -> Option<LockGrant> {
+        if !request.names.iter().all(|name| self.holds(name, request.id)) {
             return None;
         }
         let mut grant = None;
         for name in &request.names {
-            let holder = self.cells.get_mut(name)?.held_under(id)?;
-            if holder.request != request.id && holder.id != request.id {
-                holder.holds += 1;
-                holder.request = request.id;
-            }
-            holder.lease = holder.lease.max(request.lease);
-            holder.expires_at = holder.expires_at.max(now.plus(request.lease));
-            grant = Some(holder.grant());
+            let cell = self.cells.get_mut(name)?;
+            let hold = cell.held_under(request.id)?;
+            hold.extend(request.lease, now);
+            let token = hold.token;
+            cell.longest = cell.longest.max(request.lease);
+            grant = Some(cell.grant(token));
         }
         grant
+    }
+
+    /// Its owner has the lock already, under the hold that it names: one more beside that.
+    fn take_beside(&mut self, now: StoreTime, request: &AcquireRequest) -> Option<LockGrant> {
+        let beside = request.beside.filter(|_| request.permits == 1)?;
+        let token_of = |name: &LockName| {
+            let cell = &self.cells[name];
+            let hold = cell.holds.iter().find(|hold| hold.id == beside && hold.session == request.session)?;
+            (cell.permits == 1 && cell.holds.len() < HOLDS_MAX).then_some(hold.token)
+        };
+        let (first, rest) = request.names.split_first()?;
+        let token = token_of(first)?;
+        if !rest.iter().all(|name| token_of(name) == Some(token)) {
+            return None;
+        }
+        self.hold(now, request, token);
+        Some(self.cells[first].grant(token))
     }
 
     fn disagreement(&mut self, now: StoreTime, request: &AcquireRequest) -> Option<(LockName, u32)> {
@@ -171,10 +187,12 @@ impl LockSpace {
         }
         let reply = match (shut, guarded) {
             (Some(name), _) => {
-                let cell = &self.cells[&name];
+                let cell = self.cells.entry(name.clone()).or_default();
+                cell.drop_dead(now, &self.living);
                 let ahead = cell.place(request.session, request.id).unwrap_or(cell.tickets.len());
                 let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-                AcquireReply::Held { holder: cell.first_to_end(now), ahead, name }
+                let holder = cell.first_to_end(now).filter(|_| cell.free() == 0);
+                AcquireReply::Held { holder, ahead, name }
             }
             (None, remaining) => AcquireReply::Guarded { remaining: remaining.unwrap_or(Duration::ZERO) },
         };
@@ -195,59 +213,52 @@ impl LockSpace {
 
     /// R4 for locks: extends, or puts back. All names or none.
     pub fn extend(&mut self, server: Server<'_>, request: &ExtendRequest) -> ExtendReply {
-        let now = server.now;
+        let (now, id) = (server.now, request.id);
         self.prepare(server, request.guard);
+        cut(&mut self.living, now);
         for name in &request.names {
             if let Some(cell) = self.cells.get_mut(name) {
                 cell.tidy(now);
             }
         }
-        let missing: Vec<&LockName> = request.names.iter().filter(|name| !self.holds(name, request.id)).collect();
-        let restore = request.restore.as_deref();
-        if !missing.iter().all(|name| restore.is_some_and(|lost| self.may_return(now, name, lost))) {
-            return ExtendReply::Lost;
+        let missing: Vec<&LockName> = request.names.iter().filter(|name| !self.holds(name, id)).collect();
+        for name in &missing {
+            let Some(lost) = request.restore.as_deref() else { return ExtendReply::Lost };
+            let may_return = match self.cells.get_mut(*name) {
+                Some(cell) => cell.may_return(id, lost, now, &self.living),
+                None => lost.token > Token::NONE && lost.permits > 0,
+            };
+            if !may_return {
+                return ExtendReply::Lost;
+            }
         }
-        let restored = !missing.is_empty();
-        if let Some(lost) = restore {
-            let missing: Vec<LockName> = missing.into_iter().cloned().collect();
-            for name in missing {
-                let cell = self.cells.entry(name).or_default();
-                cell.token = cell.token.max(lost.token);
+        if let Some(lost) = request.restore.as_deref() {
+            for name in &missing {
+                let cell = self.cells.entry((*name).clone()).or_default();
                 cell.permits = lost.permits;
                 cell.used_at = now;
-                cell.holders.push(Holder::put_back(request.id, lost, now));
-                cell.holders.sort_by_key(|holder| holder.token);
+                cell.add(Hold::put_back(id, lost, now));
+                self.floor = self.floor.max(lost.token);
             }
         }
-        let mut reply = ExtendReply::Lost;
+        let (restored, mut reply) = (!missing.is_empty(), ExtendReply::Lost);
         for name in &request.names {
-            if let Some(holder) = self.cells.get_mut(name).and_then(|cell| cell.held_under(request.id)) {
-                let lease = request.lease.unwrap_or(holder.lease);
-                holder.lease = lease;
-                holder.expires_at = now.plus(lease);
-                reply = ExtendReply::Extended { token: holder.token, holds: holder.holds, lease, restored };
-            }
+            let Some(cell) = self.cells.get_mut(name) else { continue };
+            let Some(hold) = cell.held_under(id) else { continue };
+            let lease = request.lease.unwrap_or(hold.lease);
+            hold.extend(lease, now);
+            let token = hold.token;
+            cell.longest = cell.longest.max(lease);
+            reply = ExtendReply::Extended { token, holds: cell.grant(token).holds, lease, restored };
         }
         reply
     }
 
     fn holds(&self, name: &LockName, id: LockId) -> bool {
-        self.cells.get(name).is_some_and(|cell| cell.holders.iter().any(|holder| holder.id == id))
+        self.cells.get(name).is_some_and(|cell| cell.holds.iter().any(|hold| hold.id == id))
     }
 
-    /// Whether a lock that is gone can be put back: nobody came since, and it was not released.
-    fn may_return(&mut self, now: StoreTime, name: &LockName, lost: &Restore) -> bool {
-        let Some(cell) = self.cells.get_mut(name) else { return lost.token > Token::NONE && lost.permits > 0 };
-        let room = cell.holders.len() < lost.permits as usize;
-        let newest = cell.holders.iter().all(|holder| holder.token < lost.token);
-        let last = cell.token <= lost.token && cell.ended < lost.token && newest;
-        let agree = |cell: &mut Cell| {
-            cell.permits == lost.permits || (cell.holders.is_empty() && cell.meet(0, now, &self.living).is_none())
-        };
-        room && last && agree(cell)
-    }
-
-    /// R7: gives a lock back, or one of several holds. Never another's.
+    /// R7: gives a hold back. Never another's.
     pub fn release(&mut self, server: Server<'_>, request: &LockReleaseRequest) -> (LockReleaseReply, Vec<Wake>) {
         let (reply, freed) = self.let_go(server.now, request);
         (reply, self.wake_next(server.now, &freed))
@@ -256,24 +267,16 @@ impl LockSpace {
     /// Returns the names besides whose lock is now another's to have.
     fn let_go(&mut self, now: StoreTime, request: &LockReleaseRequest) -> (LockReleaseReply, Vec<LockName>) {
         let (mut reply, mut freed) = (LockReleaseReply::NotHeld, Vec::new());
+        cut(&mut self.living, now);
         for name in &request.names {
             let Some(cell) = self.cells.get_mut(name) else { continue };
             cell.tidy(now);
-            if let Some(holder) = cell.held_under(request.id) {
-                if holder.request != request.request && holder.holds > 1 && !request.entirely {
-                    holder.holds -= 1;
-                    holder.request = request.request;
-                    reply = LockReleaseReply::Released { holds: holder.holds };
-                } else if holder.request == request.request && !request.entirely {
-                    // The same release once more.
-                    reply = LockReleaseReply::Released { holds: holder.holds };
-                } else {
-                    cell.end(request.id, request.request);
-                    freed.push(name.clone());
-                    reply = LockReleaseReply::Released { holds: 0 };
-                }
-            } else if cell.released == Some((request.id, request.request)) && reply == LockReleaseReply::NotHeld {
-                reply = LockReleaseReply::Released { holds: 0 };
+            let left = cell.end(request.id);
+            if left.is_some() || cell.released.contains(&request.id) {
+                reply = LockReleaseReply::Released;
+            }
+            if left == Some(0) {
+                freed.push(name.clone());
             }
         }
         (reply, freed)
@@ -311,16 +314,11 @@ impl LockSpace {
 
     /// Ends a request that waited, or whose answer never came. What it got meanwhile is given back.
     pub fn cancel(&mut self, server: Server<'_>, request: &CancelRequest) -> Vec<Wake> {
+        cut(&mut self.living, server.now);
         for name in &request.names {
-            let Some(cell) = self.cells.get_mut(name) else { continue };
-            cell.tidy(server.now);
-            if cell.held_under(request.id).is_some() {
-                cell.end(request.id, request.id);
-            }
-            // A hold of a lock that its owner had already.
-            if let Some(holder) = cell.holders.iter_mut().find(|holder| holder.request == request.id) {
-                holder.holds = holder.holds.saturating_sub(1).max(1);
-                holder.request = holder.id;
+            if let Some(cell) = self.cells.get_mut(name) {
+                cell.tidy(server.now);
+                cell.end(request.id);
             }
         }
         self.leave_queues(server.now, &request.names, request.session, request.id)
@@ -336,10 +334,12 @@ impl LockSpace {
     pub fn inspect(&self, server: Server<'_>, name: &LockName) -> LockInsight {
         let Some(mut cell) = self.cells.get(name).cloned() else { return LockInsight::default() };
         cell.tidy(server.now);
-        let waiting = cell.waiting(server.now, &self.living);
-        let used = !cell.holders.is_empty() || waiting > 0;
+        let mut living = self.living.clone();
+        cut(&mut living, server.now);
+        let waiting = cell.waiting(server.now, &living);
+        let used = !cell.holds.is_empty() || waiting > 0;
         LockInsight {
-            holders: cell.holders.iter().map(|holder| holder.told(server.now)).collect(),
+            holders: cell.told(server.now),
             permits: used.then_some(cell.permits),
             waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
         }
@@ -350,14 +350,15 @@ impl LockSpace {
         self.cells.is_empty()
     }
 
-    /// Drops the records of names that nobody has used for a day.
+    /// Drops the records of names that nobody has used for long, and of which nothing can be put back.
     pub fn sweep(&mut self, now: StoreTime) {
+        cut(&mut self.living, now);
         self.living.retain(|_, until| now < *until);
         let living = &self.living;
         self.cells.retain(|_, cell| {
-            cell.holders.retain(|holder| now < holder.expires_at);
+            cell.holds.retain(|hold| now < hold.expires_at);
             cell.tickets.retain(|ticket| lives(living, ticket.session, now));
-            !(cell.holders.is_empty() && cell.tickets.is_empty()) || now.since(cell.used_at) < RECORD_SPAN
+            !cell.is_over(now)
         });
     }
 
@@ -379,11 +380,15 @@ impl LockSpace {
         let guard = guard?;
         let present = self.generation.take();
         let (id, guarded_until) = match present {
-            // No guard is longer than that: one that seems so was set before the store's clock was stepped back.
+            // One that is over is forgotten: a step of the store's clock back does not begin it again. And none is
+            // longer than that: one that seems so was set before such a step.
             Some(generation) if is_generation(&generation.id, server) => {
-                (generation.id, generation.guarded_until.min(server.now.plus(guard)))
+                let is_over = generation.guarded_until <= server.now;
+                let latest = if is_over { StoreTime(0) } else { server.now.plus(guard) };
+                (generation.id, generation.guarded_until.min(latest))
             }
             Some(_) => (Arc::from(server.generation), server.now.plus(guard)),
+            None if server.uptime >= guard => (Arc::from(server.generation), StoreTime(0)),
             None => (Arc::from(server.generation), server.now.plus(guard.saturating_sub(server.uptime))),
         };
         self.generation = Some(Generation { id, guarded_until });

@@ -34,7 +34,7 @@ impl MemoryLocks {
         }
     }
 
-    /// Now and then: forgets names that nobody used for a day, and listeners that are gone.
+    /// Now and then: forgets names that nobody used for long, and listeners that are gone.
     fn sweep(&mut self, now: Mono, store_time: StoreTime) {
         if now.since(self.swept_at) < SWEEP_PERIOD {
             return;
@@ -137,6 +137,7 @@ mod tests {
             session: SessionId::from_u128(id),
             id: LockId::from_u128(id),
             owner: Arc::from("worker"),
+            beside: None,
             identity: Arc::from("web-0"),
             lease: Duration::from_secs(30),
             permits: 1,
@@ -148,7 +149,7 @@ mod tests {
 
     fn giving_back(name: &str, id: u128) -> LockReleaseRequest {
         let (names, id) = (vec![LockName::new(name).unwrap()], LockId::from_u128(id));
-        LockReleaseRequest { names, id, request: id, entirely: true }
+        LockReleaseRequest { names, id }
     }
 
     #[tokio::test]
@@ -192,8 +193,8 @@ mod tests {
         store.acquire(AcquireRequest { queueing: Queueing::No, ..ask("a", 1) }).await.unwrap();
         store.release(giving_back("a", 1)).await.unwrap();
         drop(store.wakes(SessionId::from_u128(3)));
-        let day = u64::try_from(RECORD_SPAN.as_nanos()).unwrap();
-        clock.0.fetch_add(day, Ordering::Relaxed);
+        let span = u64::try_from((ask("a", 1).lease + RECORD_SPAN).as_nanos()).unwrap();
+        clock.0.fetch_add(span, Ordering::Relaxed);
         store.inspect(LockName::new("b").unwrap()).await.unwrap();
         let locks = store.locks();
         assert!(locks.listeners.is_empty());

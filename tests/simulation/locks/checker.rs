@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton::protocol::{LockId, LockName, SessionId, TICKET_SPAN, Token};
 
-use super::world::{LOOK, Nanos, SECOND};
+use super::world::{LEASE_MAX, MS, Nanos, SECOND};
 
-/// An app may act on a lock until this moment.
+/// A worker's app may act on a lock until this moment. Workers of one owner may act at once, under one token.
 struct Acting {
-    id: LockId,
+    worker: usize,
+    token: Token,
     name: LockName,
     until: Nanos,
 }
@@ -18,6 +19,18 @@ struct Ticket {
     session: SessionId,
     id: LockId,
     is_fair: bool,
+}
+
+/// Who has a name that is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Somebody who lives, at the most until then.
+    Used {
+        ends_at: Nanos,
+    },
+    /// Only those who died.
+    TheDead,
+    Free,
 }
 
 #[derive(Default)]
@@ -30,6 +43,12 @@ pub struct Checker {
     unordered: BTreeSet<LockId>,
     alive_until: BTreeMap<SessionId, Nanos>,
     free_since: BTreeMap<LockName, Nanos>,
+    /// Since when nobody who lives has what is waited for, whatever messages come; and whether those have it who died.
+    unused_since: BTreeMap<LockName, (bool, Nanos)>,
+    /// When somebody died, or the store's clock was set back: for a while tickets of the dead count.
+    pub troubled_at: Nanos,
+    /// When the last lease seen of each name would have ended.
+    leases_end: BTreeMap<LockName, Nanos>,
     /// What went wrong, in words.
     pub complaints: BTreeSet<String>,
     /// The first of them, with its moment.
@@ -45,29 +64,30 @@ impl Checker {
     }
 
     /// An app may act on these names until then; an extension moves the end.
-    pub fn acts(&mut self, names: &[LockName], id: LockId, until: Nanos) {
+    pub fn acts(&mut self, names: &[LockName], worker: usize, token: Token, until: Nanos) {
         for name in names {
-            match self.acting.iter_mut().find(|acting| acting.id == id && acting.name == *name) {
+            let known = |acting: &&mut Acting| (acting.worker, acting.token) == (worker, token) && acting.name == *name;
+            match self.acting.iter_mut().find(known) {
                 Some(acting) => acting.until = acting.until.max(until),
-                None => self.acting.push(Acting { id, name: name.clone(), until }),
+                None => self.acting.push(Acting { worker, token, name: name.clone(), until }),
             }
         }
     }
 
     /// It has stopped by itself, before it gave the lock back.
-    pub fn stops(&mut self, id: LockId) {
-        self.acting.retain(|acting| acting.id != id);
+    pub fn stops(&mut self, worker: usize, token: Token) {
+        self.acting.retain(|acting| (acting.worker, acting.token) != (worker, token));
     }
 
     /// Never more than may act at one moment. Called after every event: between two calls nobody begins.
     pub fn look(&mut self, now: Nanos, permits: impl Fn(&LockName) -> usize) {
         self.acting.retain(|acting| now < acting.until);
-        let mut by_name: BTreeMap<&LockName, Vec<LockId>> = BTreeMap::new();
+        let mut by_name: BTreeMap<&LockName, BTreeSet<Token>> = BTreeMap::new();
         for acting in &self.acting {
-            by_name.entry(&acting.name).or_default().push(acting.id);
+            by_name.entry(&acting.name).or_default().insert(acting.token);
         }
-        let crowd = by_name.into_iter().find(|(name, ids)| ids.len() > permits(name));
-        if let Some(what) = crowd.map(|(name, ids)| format!("the holders {ids:?} of {name} may all act")) {
+        let crowd = by_name.into_iter().find(|(name, tokens)| tokens.len() > permits(name));
+        if let Some(what) = crowd.map(|(name, tokens)| format!("the holders {tokens:?} of {name} may all act")) {
             self.complain(now, what);
         }
     }
@@ -122,17 +142,46 @@ impl Checker {
         self.alive_until.clear();
     }
 
-    /// Whether a lock is free although somebody waits for it who could have it. What disturbs a waiter or a message
-    /// about the lock, starts the time anew.
-    pub fn idle(&mut self, now: Nanos, name: &LockName, idle: bool) {
-        if !idle {
+    /// A name at this moment, which somebody waits for who lives: whether the dead have it, or nobody.
+    pub fn idle(&mut self, now: Nanos, name: &LockName, idle: Idle) {
+        if let Idle::Used { ends_at } = idle {
             self.free_since.remove(name);
+            self.unused_since.remove(name);
+            // Who waits may have been told of the longest of its owner's holds, which was given back since.
+            let known = self.leases_end.entry(name.clone()).or_default();
+            *known = ends_at.max(*known);
             return;
         }
-        let since = *self.free_since.entry(name.clone()).or_insert(now);
-        if now - since > LOOK + SECOND / 2 {
-            self.complain(now, format!("{name} is free for longer than a waiter's own look takes"));
+        let is_free = idle == Idle::Free;
+        let unused = self.unused_since.entry(name.clone()).or_insert((is_free, now));
+        if unused.0 != is_free {
+            *unused = (is_free, now);
         }
+        // The dead have it for a lease, and, where the store's clock is set back then, for one more.
+        let tickets = u64::try_from(TICKET_SPAN.as_nanos()).expect("small");
+        let bound = if is_free { tickets } else { 2 * LEASE_MAX };
+        let ended = self.leases_end.get(name).copied().unwrap_or(0).max(self.troubled_at + tickets);
+        if now > unused.1.max(if is_free { ended } else { 0 }) + bound + 2 * SECOND {
+            self.complain(
+                now,
+                format!("{name} is nobody's for longer than leases and tickets of the dead last: {idle:?}"),
+            );
+        }
+        if is_free {
+            // What disturbs a waiter or a message about the lock, starts the time anew.
+            let since = *self.free_since.entry(name.clone()).or_insert(now);
+            if now > since.max(ended) + SECOND + 500 * MS {
+                self.complain(now, format!("{name} is free for longer than until a waiter's own look"));
+            }
+        } else {
+            self.free_since.remove(name);
+        }
+    }
+
+    /// Nobody waits for it.
+    pub fn unwanted(&mut self, name: &LockName) {
+        self.free_since.remove(name);
+        self.unused_since.remove(name);
     }
 
     pub fn disturbed(&mut self, names: &[LockName]) {
@@ -141,5 +190,6 @@ impl Checker {
 
     pub fn disturbed_all(&mut self) {
         self.free_since.clear();
+        self.unused_since.clear();
     }
 }

@@ -2,7 +2,7 @@
 
 use baton::protocol::LockSpace;
 
-use super::world::{Happening, MS, Nanos, SECOND, World};
+use super::world::{Faults, Happening, MS, Nanos, SECOND, World};
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -19,7 +19,9 @@ enum Fault {
     /// A replica of the store that lags behind takes over.
     Failover,
     /// The store's clock steps forwards.
-    Clock,
+    ClockAhead,
+    /// It steps back, by up to an hour.
+    ClockBack,
 }
 
 impl World {
@@ -27,17 +29,24 @@ impl World {
         if !self.has_faults() {
             return;
         }
-        let faults = [Fault::Pause, Fault::Cut, Fault::Kill, Fault::RestartKept, Fault::RestartLost, Fault::Failover];
-        let mut fault = faults[self.rng.usize(0..faults.len())];
-        if self.scenario.clock_steps && self.one_in(2) {
-            fault = Fault::Clock;
-        }
+        let any = [Fault::Pause, Fault::Cut, Fault::Kill, Fault::RestartKept, Fault::RestartLost, Fault::Failover];
+        let steps = self.one_in(2);
+        let faults: &[Fault] = match self.scenario.faults {
+            Faults::Mixed => &any,
+            Faults::ClockAhead if steps => &[Fault::ClockAhead],
+            Faults::ClockAhead => &any,
+            Faults::ClockBack => &[Fault::ClockBack, Fault::Kill],
+            Faults::Deaths => &[Fault::Kill],
+        };
+        let fault = faults[self.rng.usize(0..faults.len())];
         let living: Vec<usize> = (0..self.sidecars.len()).filter(|at| self.sidecars[*at].alive).collect();
         let victim = living[self.rng.usize(0..living.len())];
         self.note(|_| format!("FAULT {fault:?}, sidecar-{victim}"));
         let lasts = self.strike(fault, victim);
-        let until = self.now + lasts;
-        self.disturb(until);
+        if !matches!(self.scenario.faults, Faults::Deaths | Faults::ClockBack) {
+            let until = self.now + lasts;
+            self.disturb(until);
+        }
         let next = self.span(3 * SECOND, 15 * SECOND);
         self.after(next, Happening::Fault);
     }
@@ -57,6 +66,7 @@ impl World {
                 span
             }
             Fault::Kill => {
+                self.checker.troubled_at = self.now;
                 self.sidecars[victim].alive = false;
                 let span = self.span(0, 3 * SECOND);
                 self.after(span, Happening::Join);
@@ -69,8 +79,13 @@ impl World {
                 let space = self.snapshots[at].clone();
                 self.down(false, Some(Box::new(space)))
             }
-            Fault::Clock => {
-                self.skew_us += self.rng.u64(5_000_000..60_000_000);
+            Fault::ClockAhead => {
+                self.skew_us += self.rng.i64(5_000_000..60_000_000);
+                0
+            }
+            Fault::ClockBack => {
+                self.checker.troubled_at = self.now;
+                self.skew_us -= self.rng.i64(1_000_000..3_600_000_000);
                 0
             }
         }
@@ -94,10 +109,12 @@ impl World {
         if let Some(space) = space {
             self.space = *space;
             self.checker.forgot();
+            self.given_back.clear();
         }
         if forget {
             self.space.forget();
             self.checker.forgot();
+            self.given_back.clear();
             self.snapshots.clear();
             self.snapshots.push_back(LockSpace::new());
         }

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use baton::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
-    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, Token, valid_span,
+    LockName, LockReleaseRequest, Queueing, Restore, Token, look_after, valid_span,
 };
 
 use super::world::{
-    Answer, Beside, Body, GUARD, Happening, LOOK, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of,
+    Answer, Beside, Body, GUARD, Happening, LEASE_MAX, LEASE_MIN, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of,
 };
+
+const SECOND_LOOK: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -161,8 +163,9 @@ impl World {
             session,
             id: LockId::from_u128(self.rng.u128(..)),
             owner: Arc::clone(&self.workers[worker].owner),
+            beside: None,
             identity: Arc::from(format!("sidecar-{sidecar}")),
-            lease: Duration::from_millis(self.rng.u64(1_500..8_000)),
+            lease: Duration::from_nanos(self.rng.u64(LEASE_MIN..LEASE_MAX)),
             permits: permits_of(&names[0]),
             floor,
             queueing,
@@ -185,7 +188,22 @@ impl World {
 
     fn ask(&mut self, worker: usize) {
         let request = self.workers[worker].request.clone().expect("it asks for something");
-        self.call(worker, Body::Acquire(request));
+        let beside = self.mates(worker).into_iter().find_map(|mate| {
+            let mate = &self.workers[mate];
+            (mate.stage == Stage::Holding).then_some(mate.request.as_ref()?.id)
+        });
+        self.call(worker, Body::Acquire(AcquireRequest { beside, ..request }));
+    }
+
+    /// Who asks for the same names for the same owner, or has them.
+    fn mates(&self, worker: usize) -> Vec<usize> {
+        let it = &self.workers[worker];
+        let names = |worker: &Worker| worker.request.as_ref().map(|request| request.names.clone());
+        let is_mate = |other: &usize| {
+            let mate = &self.workers[*other];
+            *other != worker && mate.sidecar == it.sidecar && mate.owner == it.owner && names(mate) == names(it)
+        };
+        (0..self.workers.len()).filter(is_mate).collect()
     }
 
     pub fn step(&mut self, worker: usize, step: u64) {
@@ -228,7 +246,7 @@ impl World {
             Answer::Acquired(AcquireReply::Granted(grant)) => self.got(worker, grant),
             Answer::Acquired(reply) => self.not_now(worker, &reply),
             Answer::Extended(reply) => self.extended(worker, reply),
-            Answer::Released(LockReleaseReply::Released { .. } | LockReleaseReply::NotHeld) => self.rest(worker),
+            Answer::Released(_) => self.rest(worker),
             Answer::Handed(..) => unreachable!("each half is told to its own worker"),
             Answer::Cancelled => {
                 self.seen.cancelled += 1;
@@ -241,8 +259,7 @@ impl World {
         let it = &self.workers[worker];
         let sidecar = it.sidecar;
         let now = self.local(sidecar);
-        // Its owner may have had it already.
-        let request = AcquireRequest { id: grant.id, ..it.request.clone().expect("it asked") };
+        let request = it.request.clone().expect("it asked");
         let since = if self.scenario.rules.from_sending { it.sent_at } else { now };
         let valid_until = since + u64::try_from(valid_span(request.lease).as_nanos()).expect("seconds");
         let lease = u64::try_from(request.lease.as_nanos()).expect("seconds");
@@ -258,10 +275,20 @@ impl World {
         it.stage = Stage::Holding;
         it.request = Some(request.clone());
         it.held = Some(Held { grant, valid_until, extend_every, give_back_at });
+        self.seen.again += u64::from(grant.holds > 1);
+        if self.one_in(4) {
+            // What was asked before the answer came arrives once more.
+            self.send(sidecar, worker, 0, None, Body::Acquire(request.clone()));
+        }
+        for mate in self.mates(worker) {
+            if self.workers[mate].stage == Stage::Asking {
+                self.ask_soon(mate);
+            }
+        }
         // Nobody is told of a lock that is over already.
         if now < valid_until {
             let until = self.true_time(sidecar, valid_until);
-            self.checker.acts(&request.names, grant.id, until);
+            self.checker.acts(&request.names, worker, grant.token, until);
             self.plan(worker, (lease / 3).min(extend_every));
         } else {
             self.give_back(worker);
@@ -285,13 +312,19 @@ impl World {
             self.ask(worker);
         } else {
             let span = match reply {
-                AcquireReply::Held { holder: Some(holder), .. } => holder.remaining + Duration::from_millis(5),
-                AcquireReply::Guarded { remaining } => *remaining + Duration::from_millis(5),
-                _ => Duration::MAX,
+                AcquireReply::Held { holder, ahead, .. } => {
+                    let remaining = holder.as_ref().map(|holder| holder.remaining);
+                    match self.scenario.rules.looks {
+                        true => look_after(remaining, *ahead),
+                        // Where the end of a lease is of no concern to who is not the first.
+                        false => (SECOND_LOOK * (*ahead).min(6)).max(remaining.unwrap_or_default().min(SECOND_LOOK)),
+                    }
+                }
+                AcquireReply::Guarded { remaining } => *remaining,
+                AcquireReply::Granted(_) | AcquireReply::PermitsDiffer { .. } => Duration::MAX,
             };
-            let look = if self.scenario.rules.wakes { LOOK } else { 100 * SECOND };
-            let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-            let span = if self.scenario.rules.wakes { span.min(look) } else { look };
+            let span = u64::try_from((span.saturating_add(Duration::from_millis(5))).as_nanos()).unwrap_or(u64::MAX);
+            let span = if self.scenario.rules.wakes { span } else { 100 * SECOND };
             self.plan(worker, span.min(it_waits(it.wait_until, now)));
         }
     }
@@ -308,13 +341,21 @@ impl World {
         } else if stands_still {
             self.plan(worker, held.give_back_at - now);
         } else {
-            let AcquireRequest { names, session, owner, identity, permits, lease, .. } =
-                it.request.clone().expect("it asked");
-            let LockGrant { id, token, holds } = held.grant;
-            let restore = Some(Box::new(Restore { session, owner, identity, token, holds, permits, lease }));
-            let guard = self.scenario.rules.guard.then_some(GUARD);
-            self.call(worker, Body::Extend(ExtendRequest { names, id, lease: None, restore, guard }));
+            let extension = self.extension(worker);
+            self.call(worker, Body::Extend(extension));
         }
+    }
+
+    /// With all that is known of it; now and then for less than it was granted for.
+    fn extension(&mut self, worker: usize) -> ExtendRequest {
+        let lease = self.one_in(4).then(|| Duration::from_millis(self.rng.u64(100..1_000)));
+        let it = &self.workers[worker];
+        let LockGrant { token, .. } = it.held.as_ref().expect("it holds").grant;
+        let AcquireRequest { names, id, session, owner, identity, permits, lease: granted, .. } =
+            it.request.clone().expect("it asked");
+        let restore = Some(Box::new(Restore { session, owner, identity, token, permits, lease: granted }));
+        let guard = self.scenario.rules.guard.then_some(GUARD);
+        ExtendRequest { names, id, lease, restore, guard }
     }
 
     fn extended(&mut self, worker: usize, reply: ExtendReply) {
@@ -333,26 +374,29 @@ impl World {
         let valid_until = since + u64::try_from(valid_span(lease).as_nanos()).expect("seconds");
         let held = self.workers[worker].held.as_mut().expect("it holds");
         // What is over is over, also when the extension succeeded.
-        if now >= held.valid_until || now >= valid_until {
+        if now >= held.valid_until {
             self.give_back(worker);
             return;
         }
         held.valid_until = held.valid_until.max(valid_until);
-        let (id, until, every) = (held.grant.id, held.valid_until, held.extend_every);
+        let (token, until, every) = (held.grant.token, held.valid_until, held.extend_every);
         let until = self.true_time(sidecar, until);
-        self.checker.acts(&request.names, id, until);
+        self.checker.acts(&request.names, worker, token, until);
         self.plan(worker, every);
     }
 
     fn give_back(&mut self, worker: usize) {
-        let bits = self.rng.u128(..);
+        // Other threads of its app may give it back, too.
+        let sidecar = self.workers[worker].sidecar;
+        let extension = self.extension(worker);
+        let request = LockReleaseRequest { names: extension.names, id: extension.id };
+        if self.one_in(5) {
+            self.send(sidecar, worker, 0, None, Body::Release(request.clone()));
+        }
         let it = &mut self.workers[worker];
-        let AcquireRequest { names, id, .. } = it.request.clone().expect("it asked");
-        it.stage = Stage::GivingBack;
-        let request = LockReleaseRequest { names, id, request: LockId::from_u128(bits), entirely: true };
-        it.release = Some(request.clone());
-        let sidecar = it.sidecar;
-        self.checker.stops(id);
+        (it.stage, it.release) = (Stage::GivingBack, Some(request.clone()));
+        let token = it.held.as_ref().expect("it holds").grant.token;
+        self.checker.stops(worker, token);
         let is_exclusive = request.names.len() == 1 && permits_of(&request.names[0]) == 1;
         match self.workers.iter().position(|it| it.may_be_offered(sidecar, &request.names)) {
             Some(waiter) if is_exclusive => self.hand_over(worker, waiter, request),

@@ -7,6 +7,7 @@ use super::super::connected;
 use super::*;
 
 const STORE: &str = "baton:{locks}:store";
+const FLOOR: &str = "baton:{locks}:floor";
 const SESSIONS: &str = "baton:{locks}:sessions";
 const LOCK: &str = "baton:{locks}:lock:a";
 const QUEUE: &str = "baton:{locks}:queue:a";
@@ -28,8 +29,10 @@ async fn all_refuse(redis: &RedisServer, store: &RedisStore, key: &str, word: &s
     let before = redis.command(&["DEBUG", "DIGEST"]);
     let guarded = AcquireRequest { guard: Some(LEASE), ..ask("a", 2) };
     is_garbage(store.acquire(guarded).await, key, word);
-    is_garbage(store.extend(ExtendRequest { guard: Some(LEASE), ..extension("a", 1) }).await, key, word);
-    if key != STORE {
+    if key != FLOOR {
+        is_garbage(store.extend(ExtendRequest { guard: Some(LEASE), ..extension("a", 1) }).await, key, word);
+    }
+    if key != STORE && key != FLOOR {
         is_garbage(store.acquire(waiting("a", 2)).await, key, word);
         is_garbage(store.release(giving_back("a", 1)).await, key, word);
         is_garbage(store.hand_over(handing("a", 1, ask("a", 2))).await, key, word);
@@ -62,9 +65,9 @@ async fn odd_fields_of_locks_are_refused_and_left_alone() {
     let redis = server();
     let store = connected(&redis.url()).await;
     let holder = format!("h:{}", id(1));
-    let bad_holders = ["", "x", &format!("{} 5 1 {} 6 7 99 owner web", session(1), id(1))];
+    let bad_holders = ["", "x", &format!("{} 5 6 7 99 owner web", session(1))];
     let mut bad: Vec<(&str, &str)> =
-        vec![("v", "2"), ("v", ""), ("token", "x"), ("ended", "-1"), ("permits", "1e3"), ("h:7", "x")];
+        vec![("v", "2"), ("v", ""), ("token", "x"), ("ended", "-1"), ("permits", "1e3"), ("longest", ""), ("h:7", "x")];
     bad.extend(bad_holders.iter().map(|value| (holder.as_str(), *value)));
     for (field, value) in bad {
         redis.command(&["FLUSHALL"]);
@@ -72,7 +75,7 @@ async fn odd_fields_of_locks_are_refused_and_left_alone() {
         redis.command(&["HSET", LOCK, field, value]);
         all_refuse(&redis, &store, LOCK, &format!("field {field}")).await;
     }
-    for field in ["v", "token", "ended", "permits", "released"] {
+    for field in ["v", "token", "ended", "permits", "longest", "released"] {
         redis.command(&["FLUSHALL"]);
         granted(&store, ask("a", 1)).await;
         redis.command(&["HDEL", LOCK, field]);
@@ -82,6 +85,21 @@ async fn odd_fields_of_locks_are_refused_and_left_alone() {
         redis.command(&["FLUSHALL"]);
         redis.command(&make);
         all_refuse(&redis, &store, STORE, "fields").await;
+    }
+}
+
+#[tokio::test]
+async fn a_floor_that_is_no_number_is_refused_and_left_alone() {
+    let redis = server();
+    let store = connected(&redis.url()).await;
+    // The guard of a new store is written first.
+    let guarded = AcquireRequest { guard: Some(LEASE), ..ask("b", 1) };
+    for (make, word) in [(["SET", FLOOR, "x"], "not a number"), (["SADD", FLOOR, "1"], "not a string")] {
+        redis.command(&["DEL", FLOOR]);
+        store.acquire(guarded.clone()).await.expect("an answer");
+        redis.command(&["DEL", FLOOR]);
+        redis.command(&make);
+        all_refuse(&redis, &store, FLOOR, word).await;
     }
 }
 

@@ -46,6 +46,7 @@ fn ask(name: &str, number: u128) -> AcquireRequest {
         session: session(number),
         id: id(number),
         owner: Arc::from(format!("owner {number}")),
+        beside: None,
         identity: Arc::from(format!("web {number}")),
         lease: LEASE,
         permits: 1,
@@ -67,11 +68,11 @@ fn extension(name: &str, number: u128) -> ExtendRequest {
 fn known(number: u128, token: Token) -> Option<Box<Restore>> {
     let request = ask("any", number);
     let (session, owner, identity) = (request.session, request.owner, request.identity);
-    Some(Box::new(Restore { session, owner, identity, token, holds: 1, permits: 1, lease: LEASE }))
+    Some(Box::new(Restore { session, owner, identity, token, permits: 1, lease: LEASE }))
 }
 
 fn giving_back(name: &str, number: u128) -> LockReleaseRequest {
-    LockReleaseRequest { names: names(&[name]), id: id(number), request: id(number + 1_000_000), entirely: true }
+    LockReleaseRequest { names: names(&[name]), id: id(number) }
 }
 
 /// The lock of request `from`, for request `to`.
@@ -100,7 +101,7 @@ async fn is_held(store: &RedisStore, request: AcquireRequest) -> bool {
 
 async fn release(store: &RedisStore, name: &str, number: u128) {
     let reply = store.release(giving_back(name, number)).await.expect("an answer");
-    assert_eq!(reply, LockReleaseReply::Released { holds: 0 });
+    assert_eq!(reply, LockReleaseReply::Released);
 }
 
 fn is_extended(reply: &ExtendReply) -> bool {

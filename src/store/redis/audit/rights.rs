@@ -16,7 +16,9 @@ use crate::store::redis::scripts::{
 };
 
 /// What the scripts of locks do and those of roles do not, after the key; none of it makes a key that is absent.
-const LOCK_QUESTIONS: [(&str, &[&str]); 9] = [
+const LOCK_QUESTIONS: [(&str, &[&str]); 11] = [
+    ("GET", &[]),
+    ("SET", &["v", "XX"]),
     ("HGETALL", &[]),
     ("HDEL", &["v"]),
     ("ZADD", &["XX", "1", "v"]),

@@ -11,17 +11,8 @@ end
 for _, cell in ipairs(cells) do
   -- First what is never refused: then the rest is not either.
   touch(cell)
-  if held_under(cell, id) then
-    give_back(cell, id, id)
+  if give_back(cell, id) then
     save(cell)
-  end
-  -- A hold of a lock that its owner had already.
-  for _, holder in ipairs(cell.holders) do
-    if holder.request == id then
-      holder.holds, holder.request = math.max(holder.holds - 1, 1), holder.id
-      save(cell, holder)
-      break
-    end
   end
 end
 leave_queues(cells, session .. ':' .. id)

@@ -3,8 +3,9 @@
 --
 -- KEYS[1]  the store: a hash, which generation of the server the locks were written under
 -- KEYS[2]  the sessions: a sorted set, until when each sidecar's tickets stand
--- and for each name three keys, which are there for a day after the last use:
---          the lock: a hash, who holds it (a field h:<id> each) and what is remembered
+-- KEYS[3]  the floor: a number, the greatest token of any name
+-- and for each name three keys, which are there for RECORD_SPAN and the longest lease granted, after the last use:
+--          the lock: a hash, its holds (a field h:<id> each) and what is remembered
 --          the queue: a sorted set, the tickets <session>:<id> in the order of their coming
 --          the fair queue: the same, of those tickets that nobody may overtake
 -- All keys share one hash tag, so that several names are one step and a cluster keeps them together.
@@ -15,12 +16,16 @@
 -- The three rules of common.lua hold here, too: numbers leave as text made with '%.0f'; the first write is one that a
 -- full memory refuses, where it may be refused at all (a script may take back room first); what we did not write is
 -- reported and left as it is.
-local store_key, sessions_key = KEYS[1], KEYS[2]
-local names = (#KEYS - 2) / 3
+local store_key, sessions_key, floor_key = KEYS[1], KEYS[2], KEYS[3]
+local names = (#KEYS - 3) / 3
 local first_arg = 2 + names
 
-local DAY_MS, DAY_MS_TEXT = 86400000, '86400000' -- RECORD_SPAN
-local TICKET_US = 10000000 -- TICKET_SPAN
+local DAY_MS = 86400000
+local RECORD_MS = 120000 -- RECORD_SPAN
+local TICKET_US = 5000000 -- TICKET_SPAN
+local HOLDS_MAX, RELEASED_KEPT, DEAD_DROPPED_MAX = 100, 8, 16
+local ID_LENGTH = 32
+local is_looking = false -- nothing may be written
 
 local function text(number)
   return string.format('%.0f', number)
@@ -48,7 +53,7 @@ local function is_number(value)
 end
 
 local function is_id(value)
-  return value and #value == 32 and string.match(value, '^%x+$') ~= nil
+  return value and #value == ID_LENGTH and string.match(value, '^%x+$') ~= nil
 end
 
 -- The reply to an error of reading a key. That the user may not read it, say, is told as it is.
@@ -68,27 +73,31 @@ local function not_sorted(key)
   return nil, reply
 end
 
--- `session token holds request lease expires_at bytes-of-owner owner identity`, the last two with spaces and all.
-local function parse_holder(id, value)
-  local session, token, holds, request, lease, expires_at, bytes, rest =
-    string.match(value, '^(%x+) (%d+) (%d+) (%x+) (%d+) (%d+) (%d+) (.*)$')
-  local sound = is_id(id) and is_id(session) and is_id(request) and is_number(token) and is_number(holds)
-    and is_number(lease) and is_number(expires_at) and is_number(bytes)
+-- `session token lease expires_at bytes-of-owner owner identity`, the last two with spaces and all.
+local function parse_hold(id, value)
+  local session, token, lease, expires_at, bytes, rest =
+    string.match(value, '^(%x+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local sound = is_id(id) and is_id(session) and is_number(token) and is_number(lease) and is_number(expires_at)
+    and is_number(bytes)
   if not sound or string.sub(rest, bytes + 1, bytes + 1) ~= ' ' then
     return nil
   end
-  return {
-    id = id, session = session, token = tonumber(token), holds = tonumber(holds), request = request,
-    lease = tonumber(lease), expires_at = tonumber(expires_at), owner = string.sub(rest, 1, bytes),
-    identity = string.sub(rest, bytes + 2),
+  local hold = {
+    id = id, session = session, token = tonumber(token), lease = tonumber(lease), expires_at = tonumber(expires_at),
+    owner = string.sub(rest, 1, bytes), identity = string.sub(rest, bytes + 2),
   }
+  -- None is longer than it was granted for: one that seems so began before this clock was stepped back.
+  if hold.expires_at > now + hold.lease then
+    hold.expires_at, hold.is_cut = now + hold.lease, true
+  end
+  return hold
 end
 
 local function by_token(one, other)
   return one.token < other.token
 end
 
-local NUMBERS = { 'token', 'ended', 'permits' }
+local NUMBERS = { 'token', 'ended', 'permits', 'longest' }
 
 -- Reads the fields of a lock's hash into the cell. Returns a reply when it is not what we wrote.
 local function parse_cell(cell, hash)
@@ -107,28 +116,28 @@ local function parse_cell(cell, hash)
   cell.released, cell.is_stored = hash.released, true
   for field, value in pairs(hash) do
     if string.sub(field, 1, 2) == 'h:' then
-      local holder = parse_holder(string.sub(field, 3), value)
-      if not holder then
-        return garbage(cell.key, 'field ' .. field .. ' is not a holder')
+      local hold = parse_hold(string.sub(field, 3), value)
+      if not hold then
+        return garbage(cell.key, 'field ' .. field .. ' is not a hold')
       end
-      if now < holder.expires_at then
-        table.insert(cell.holders, holder)
+      if now < hold.expires_at then
+        table.insert(cell.holds, hold)
       else
         -- Its lease has ended.
         table.insert(cell.gone, field)
       end
     end
   end
-  if cell.holders[2] then
-    table.sort(cell.holders, by_token)
+  if cell.holds[2] then
+    table.sort(cell.holds, by_token)
   end
 end
 
 -- One name, and whether anybody may wait for it; nil and a reply when a key of it is not what we wrote.
 local function load(i)
   local cell = {
-    key = KEYS[3 * i], queue = KEYS[3 * i + 1], fair = KEYS[3 * i + 2], name = ARGV[2 + i],
-    token = 0, ended = 0, permits = 0, released = '', holders = {}, gone = {},
+    key = KEYS[3 * i + 1], queue = KEYS[3 * i + 2], fair = KEYS[3 * i + 3], name = ARGV[2 + i],
+    token = 0, ended = 0, permits = 0, longest = 0, released = '', holds = {}, gone = {},
   }
   local flat = redis.pcall('HGETALL', cell.key)
   if flat.err then
@@ -171,48 +180,75 @@ local function load_all()
   return cells
 end
 
--- The keys of a name stay for a day, and for as long as it is held.
 local function touch(cell)
-  local ttl_ms, shown = DAY_MS, DAY_MS_TEXT
-  for _, holder in ipairs(cell.holders) do
-    local left_ms = math.ceil((holder.expires_at - now) / 1000)
-    if left_ms > ttl_ms then
-      ttl_ms, shown = left_ms, text(left_ms)
-    end
-  end
-  redis.call('PEXPIRE', cell.key, shown)
+  local ttl_ms = text(math.ceil(cell.longest / 1000) + RECORD_MS)
+  redis.call('PEXPIRE', cell.key, ttl_ms)
   if cell.has_queue then
-    redis.call('PEXPIRE', cell.queue, shown)
+    redis.call('PEXPIRE', cell.queue, ttl_ms)
   end
   if cell.has_fair then
-    redis.call('PEXPIRE', cell.fair, shown)
+    redis.call('PEXPIRE', cell.fair, ttl_ms)
   end
 end
 
 local function held_under(cell, id)
-  for at, holder in ipairs(cell.holders) do
-    if holder.id == id then
-      return holder, at
+  for at, hold in ipairs(cell.holds) do
+    if hold.id == id then
+      return hold, at
     end
   end
 end
 
-local function holder_text(holder)
+-- How many holds there are under a token: of one owner.
+local function holds_under(cell, token)
+  local count = 0
+  for _, hold in ipairs(cell.holds) do
+    if hold.token == token then
+      count = count + 1
+    end
+  end
+  return count
+end
+
+-- How many may still have it: a matter of owners and not of holds.
+local function free(cell)
+  local owners, last = 0, nil
+  for _, hold in ipairs(cell.holds) do
+    if hold.token ~= last then
+      owners, last = owners + 1, hold.token
+    end
+  end
+  return cell.permits - owners
+end
+
+local function add(cell, hold)
+  cell.token = math.max(cell.token, hold.token)
+  cell.longest = math.max(cell.longest, hold.lease)
+  table.insert(cell.holds, hold)
+end
+
+local function extend(cell, hold, lease)
+  hold.lease = math.max(hold.lease, lease)
+  hold.expires_at = math.max(hold.expires_at, now + lease)
+  cell.longest = math.max(cell.longest, lease)
+end
+
+local function hold_text(hold)
   return table.concat({
-    holder.session, text(holder.token), text(holder.holds), holder.request, text(holder.lease),
-    text(holder.expires_at), tostring(#holder.owner), holder.owner, holder.identity,
+    hold.session, text(hold.token), text(hold.lease), text(hold.expires_at), tostring(#hold.owner), hold.owner,
+    hold.identity,
   }, ' ')
 end
 
--- Writes what is remembered, and the holder that has changed, if one has.
-local function save(cell, holder)
+-- Writes what is remembered, and the hold that has changed, if one has.
+local function save(cell, hold)
   local fields = {
     'v', '1', 'token', text(cell.token), 'ended', text(cell.ended), 'permits', text(cell.permits),
-    'released', cell.released,
+    'longest', text(cell.longest), 'released', cell.released,
   }
-  if holder then
-    table.insert(fields, 'h:' .. holder.id)
-    table.insert(fields, holder_text(holder))
+  if hold then
+    table.insert(fields, 'h:' .. hold.id)
+    table.insert(fields, hold_text(hold))
   end
   redis.call('HSET', cell.key, unpack(fields))
   for _, field in ipairs(cell.gone) do
@@ -225,12 +261,74 @@ local function save(cell, holder)
   touch(cell)
 end
 
--- Takes a holder away.
-local function give_back(cell, id, request)
-  local holder, at = held_under(cell, id)
-  table.remove(cell.holders, at)
+-- Writes the ends of leases that were cut, or they would begin anew with every look.
+local function save_cut(cells)
+  for _, cell in ipairs(cells) do
+    for _, hold in ipairs(cell.holds) do
+      if hold.is_cut then
+        redis.call('HSET', cell.key, 'h:' .. hold.id, hold_text(hold))
+      end
+    end
+  end
+end
+
+-- Whether this hold was given back, as far as that is remembered.
+local function was_released(cell, id)
+  return string.find(cell.released, id, 1, true) ~= nil
+end
+
+-- Takes a hold away. Returns how many its owner has left; nil where it is not held.
+local function give_back(cell, id)
+  local hold, at = held_under(cell, id)
+  if not hold then
+    return nil
+  end
+  table.remove(cell.holds, at)
   table.insert(cell.gone, 'h:' .. id)
-  cell.ended, cell.released = math.max(cell.ended, holder.token), id .. ' ' .. request
+  cell.released = string.sub(cell.released .. ' ' .. id, -(RELEASED_KEPT * (ID_LENGTH + 1)))
+  local left = holds_under(cell, hold.token)
+  if left == 0 then
+    cell.ended = math.max(cell.ended, hold.token)
+  end
+  return left
+end
+
+-- Who holds it: owner, identity, token, holds and remaining_us of each owner; and of the one whose lease ends first.
+local function told(cell)
+  local holders, first = {}, nil
+  local last, last_end, count
+  for at, hold in ipairs(cell.holds) do
+    if not last or last.token ~= hold.token then
+      last, last_end, count = hold, 0, 0
+    end
+    last_end, count = math.max(last_end, hold.expires_at), count + 1
+    local next_hold = cell.holds[at + 1]
+    if not next_hold or next_hold.token ~= hold.token then
+      local words = { last.owner, last.identity, text(last.token), text(count), text(last_end - now) }
+      table.insert(holders, words)
+      if not first or last_end < first.ends then
+        first = { ends = last_end, words = words }
+      end
+    end
+  end
+  return holders, first and first.words
+end
+
+-- R3: the greatest token of any name, which are forgotten; or nil and a reply.
+local function read_floor()
+  local stored = redis.pcall('GET', floor_key)
+  if type(stored) == 'table' then
+    return nil, unreadable(floor_key, stored, 'string')
+  end
+  if stored and not is_number(stored) then
+    return nil, garbage(floor_key, 'it is not a number')
+  end
+  return tonumber(stored or '0')
+end
+
+-- For as long as it may be ahead of this clock, which may have been stepped back, and longer.
+local function write_floor(token)
+  redis.call('SET', floor_key, text(token), 'PX', text(math.ceil(math.max(token - now, 0) / 1000) + DAY_MS))
 end
 
 -- Whether a session gave a sign of life of late.
@@ -239,6 +337,10 @@ local function lives(session)
   if lives_cache[session] == nil then
     local till = redis.call('ZSCORE', sessions_key, session)
     lives_cache[session] = till and now < tonumber(till) or false
+    -- No ticket stands for longer than that: one that seems to had its sign of life before this clock was stepped back.
+    if till and tonumber(till) > now + TICKET_US and not is_looking then
+      redis.call('ZADD', sessions_key, text(now + TICKET_US), session)
+    end
   end
   return lives_cache[session]
 end
@@ -285,22 +387,33 @@ local function meet(cell, order)
   end
 end
 
+-- Drops some of the dead at the head of the queue, whose places those behind them count.
+local function drop_dead(cell)
+  for _ = 1, DEAD_DROPPED_MAX do
+    local ticket = cell.has_queue and ticket_after(cell.queue)
+    if not ticket or lives(ticket.session) then
+      return
+    end
+    drop(cell, ticket.text)
+  end
+end
+
 local function order_of(cell, ticket)
   return cell.has_queue and tonumber(redis.call('ZSCORE', cell.queue, ticket) or '') or nil
 end
 
 -- Whether this request may have it now: nobody overtakes a fair ticket, and one that yields overtakes none.
 local function is_open_to(cell, mine, yields)
-  local free = cell.permits - #cell.holders
+  local left = free(cell)
   local queue, has_any = cell.fair, cell.has_fair
   if yields then
     queue, has_any = cell.queue, cell.has_queue
   end
-  if free > 0 and not has_any then
+  if left > 0 and not has_any then
     return true
   end
   local my_order, first, at = order_of(cell, mine) or math.huge, 0, nil
-  while first < free do
+  while first < left do
     local ticket, bad = ticket_after(queue, at)
     if bad then
       return false, bad
@@ -321,7 +434,7 @@ end
 -- wake-up costs time, and no more: so the work that it belongs to is not called off for a queue that holds something
 -- else.
 local function wake_next(cell, order, except)
-  if cell.permits <= #cell.holders or not cell.has_queue then
+  if free(cell) <= 0 or not cell.has_queue then
     return
   end
   local ticket = meet(cell, order)
@@ -368,11 +481,14 @@ local function prepare(guard, acks)
   if not known then
     -- Whole seconds, rounded either way: the server may be almost a second younger than it says.
     local uptime_s = tonumber(field_of('server', 'uptime_in_seconds') or '0') - 1
-    guard_until = now + math.max(guard - math.max(uptime_s, 0) * 1000000, 0)
+    local left = guard - math.max(uptime_s, 0) * 1000000
+    guard_until = left > 0 and now + left or 0
   elseif is_generation(stored[2], generation) then
     generation = stored[2]
-    -- No guard is longer than that: one that seems so was set before this clock was stepped back.
-    guard_until = math.min(tonumber(stored[3]), guard_until)
+    -- One that is over is forgotten: a step of this clock back does not begin it again. And none is longer than that:
+    -- one that seems so was set before such a step.
+    local stored_until = tonumber(stored[3])
+    guard_until = stored_until <= now and 0 or math.min(stored_until, guard_until)
   end
   if not known or stored[2] ~= generation or text(guard_until) ~= stored[3] then
     write_store(generation, guard_until)

@@ -1,12 +1,12 @@
--- Extends a lock, or puts it back where the store has lost it (R4); on all of its names or none. Answers one of
+-- Extends a hold, or puts it back where the store has lost it (R4); on all of its names or none. Answers one of
 --   extended token holds lease_us restored(0/1) | lost
 -- each after its name with the store's clock.
 --
 -- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty) acks(as in lock_acquire.lua),
--- and what it takes to put it back: session owner identity token holds permits lease_us (or nothing)
+-- and what it takes to put it back: session owner identity token permits lease_us (or nothing)
 local id, lease = arg(1), tonumber(arg(2))
 local session, owner, identity, token = arg(5), arg(6), arg(7), tonumber(arg(8) or '')
-local holds, permits, lease_lost = tonumber(arg(9) or ''), tonumber(arg(10) or ''), tonumber(arg(11) or '')
+local permits, lease_lost = tonumber(arg(9) or ''), tonumber(arg(10) or '')
 
 local cells, bad = load_all()
 if bad then
@@ -18,19 +18,25 @@ if bad then
   return bad
 end
 
--- Whether a lock that is gone can be put back: nobody came since, and it was not released.
+-- Whether a hold that is gone can be put back: it was not released, and nobody came since.
 local function may_return(cell)
-  if not session or #cell.holders >= permits or cell.token > token or cell.ended >= token then
+  if not session or cell.token > token or cell.ended >= token or was_released(cell, id) then
     return false
   end
-  local newest = cell.holders[#cell.holders]
-  if newest and newest.token >= token then
+  if permits > 1 and #cell.holds >= permits then
     return false
+  end
+  for _, hold in ipairs(cell.holds) do
+    -- Beside what else its owner has; or, of a semaphore, with a permit of its own.
+    local is_theirs = hold.token == token and hold.owner == owner and hold.session == session
+    if permits == 1 and not is_theirs or permits > 1 and hold.token >= token then
+      return false
+    end
   end
   if cell.permits == permits then
     return true
   end
-  return #cell.holders == 0 and meet(cell) == nil
+  return #cell.holds == 0 and meet(cell) == nil
 end
 
 local missing = {}
@@ -44,20 +50,32 @@ for _, cell in ipairs(missing) do
     return { 'lost', text(now) }
   end
 end
+if missing[1] then
+  local floor
+  floor, bad = read_floor()
+  if bad then
+    return bad
+  end
+  if floor < token then
+    write_floor(token)
+  end
+end
 for _, cell in ipairs(missing) do
-  cell.token, cell.permits = math.max(cell.token, token), permits
-  table.insert(cell.holders, {
-    id = id, session = session, owner = owner, identity = identity, token = token, holds = holds, request = id,
-    lease = lease_lost, expires_at = now + lease_lost,
+  cell.permits = permits
+  add(cell, {
+    id = id, session = session, owner = owner, identity = identity, token = token, lease = lease_lost,
+    expires_at = now + lease_lost,
   })
 end
-local holder
+save_cut(cells)
+local hold, span
 for _, cell in ipairs(cells) do
-  holder = held_under(cell, id)
-  holder.lease = lease or holder.lease
-  holder.expires_at = now + holder.lease
-  save(cell, holder)
+  hold = held_under(cell, id)
+  span = lease or hold.lease
+  extend(cell, hold, span)
+  save(cell, hold)
 end
 return {
-  'extended', text(now), text(holder.token), text(holder.holds), text(holder.lease), #missing > 0 and '1' or '0',
+  'extended', text(now), text(hold.token), text(holds_under(cells[#cells], hold.token)), text(span),
+  #missing > 0 and '1' or '0',
 }

@@ -1,6 +1,7 @@
--- A lock as it stands; changes nothing. Answers insight permits(or empty) waiting, and for each holder owner identity
--- token holds remaining_us; after its name with the store's clock.
+-- A lock as it stands; changes nothing. Answers insight permits(or empty) waiting, and for each owner that holds it
+-- owner identity token holds remaining_us; after its name with the store's clock.
 local CHECKED = 1000 -- TICKETS_CHECKED
+is_looking = true
 
 local cells, bad = load_all()
 if bad then
@@ -13,11 +14,10 @@ for _, ticket in ipairs(redis.call('ZRANGE', cell.queue, '0', text(CHECKED - 1))
     waiting = waiting - 1
   end
 end
-local used = #cell.holders > 0 or waiting > 0
+local used = #cell.holds > 0 or waiting > 0
 local reply = { 'insight', text(now), used and text(cell.permits) or '', text(waiting) }
-for _, holder in ipairs(cell.holders) do
-  local remaining = text(holder.expires_at - now)
-  for _, word in ipairs({ holder.owner, holder.identity, text(holder.token), text(holder.holds), remaining }) do
+for _, words in ipairs(told(cell)) do
+  for _, word in ipairs(words) do
     table.insert(reply, word)
   end
 end

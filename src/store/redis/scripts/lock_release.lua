@@ -1,19 +1,17 @@
--- R7: gives a lock back, or one of several holds; never another's. Answers released holds | notheld, each after its
--- name with the store's clock.
+-- R7: gives a hold back; never another's. Answers released | notheld, each with the store's clock.
 --
--- ARGV after the names: id request entirely(0/1)
+-- ARGV after the names: id
 local cells, bad = load_all()
 if bad then
   return bad
 end
-local holds_left = let_go(cells, arg(1), arg(2), arg(3) == '1')
+local is_released = let_go(cells, arg(1))
 for _, cell in ipairs(cells) do
-  if cell.freed then
+  if cell.changed then
     save(cell)
+  end
+  if cell.freed then
     wake_next(cell)
   end
 end
-if not holds_left then
-  return { 'notheld', text(now) }
-end
-return { 'released', text(now), text(holds_left) }
+return { is_released and 'released' or 'notheld', text(now) }

@@ -1,43 +1,55 @@
 -- Asking for one lock or several, all or none: R1 with R3 (tokens) and R5 (guard). What it answers is in
 -- lock_acquire.lua.
 
--- The owner has it already: by this very request, whose answer was lost, or by an earlier one. Not under a guard: a
--- store that has forgotten the end of a lock, and who got it then, would grant it beside them.
-local function present_id(cells, request, guarded)
-  if guarded then
-    return nil
-  end
-  for _, holder in ipairs(cells[1].holders) do
-    if holder.id == request.id or (holder.session == request.session and holder.owner == request.owner) then
-      for _, cell in ipairs(cells) do
-        if not held_under(cell, holder.id) then
-          return nil
-        end
-      end
-      return holder.id
+-- This very request was granted before, and its answer lost. Returns the hold, and how many its owner has.
+local function take_again(cells, request)
+  for _, cell in ipairs(cells) do
+    if not held_under(cell, request.id) then
+      return nil
     end
   end
+  local hold
+  for _, cell in ipairs(cells) do
+    hold = held_under(cell, request.id)
+    extend(cell, hold, request.lease)
+    save(cell, hold)
+  end
+  return hold, holds_under(cells[#cells], hold.token)
 end
 
--- The owner has it once more, or for longer.
-local function take_again(cells, present, request)
-  local holder
-  for _, cell in ipairs(cells) do
-    holder = held_under(cell, present)
-    if holder.request ~= request.id and holder.id ~= request.id then
-      holder.holds, holder.request = holder.holds + 1, request.id
-    end
-    holder.lease = math.max(holder.lease, request.lease)
-    holder.expires_at = math.max(holder.expires_at, now + request.lease)
-    save(cell, holder)
+local function hold_of(request, token)
+  return {
+    id = request.id, session = request.session, owner = request.owner, identity = request.identity, token = token,
+    lease = request.lease, expires_at = now + request.lease,
+  }
+end
+
+-- Its owner has the lock already, under the hold that it names: one more beside that. Returns as take_again.
+local function take_beside(cells, request)
+  if request.beside == '' or request.permits ~= 1 then
+    return nil
   end
-  return holder
+  local token
+  for _, cell in ipairs(cells) do
+    local hold = held_under(cell, request.beside)
+    local fits = hold and hold.session == request.session and cell.permits == 1 and #cell.holds < HOLDS_MAX
+    if not fits or (token and hold.token ~= token) then
+      return nil
+    end
+    token = hold.token
+  end
+  for _, cell in ipairs(cells) do
+    local hold = hold_of(request, token)
+    add(cell, hold)
+    save(cell, hold)
+  end
+  return cells[1].holds[#cells[1].holds], holds_under(cells[1], token)
 end
 
 -- All who use a name agree on the number of permits. Returns the cell where they do not; or nil and a reply.
 local function disagreement(cells, request)
   for _, cell in ipairs(cells) do
-    local in_use = #cell.holders > 0
+    local in_use = #cell.holds > 0
     if not in_use then
       local first, bad = meet(cell)
       if first and first.text == request.ticket then
@@ -82,19 +94,12 @@ local function line_up(cell, request)
 end
 
 local function held(cell, request)
+  drop_dead(cell)
   local ahead = redis.call('ZRANK', cell.queue, request.ticket) or redis.call('ZCARD', cell.queue)
   local reply = { 'held', text(now), cell.name, text(ahead) }
-  local first
-  for _, holder in ipairs(cell.holders) do
-    if not first or holder.expires_at < first.expires_at then
-      first = holder
-    end
-  end
-  if first then
-    local remaining = text(first.expires_at - now)
-    for _, word in ipairs({ first.owner, first.identity, text(first.token), text(first.holds), remaining }) do
-      table.insert(reply, word)
-    end
+  local _, first = told(cell)
+  for _, word in ipairs(free(cell) <= 0 and first or {}) do
+    table.insert(reply, word)
   end
   return reply
 end
@@ -105,8 +110,11 @@ local function wait_for(cells, shut, guarded, request)
     for _, cell in ipairs(cells) do
       if not order_of(cell, request.ticket) then
         line_up(cell, request)
-      elseif not guarded and is_open_to(cell, request.ticket) then
-        wake_next(cell, order_of(cell, request.ticket))
+      else
+        touch(cell)
+        if not guarded and is_open_to(cell, request.ticket) then
+          wake_next(cell, order_of(cell, request.ticket))
+        end
       end
     end
   end
@@ -118,7 +126,7 @@ local function request_at(at, yields)
   local request = {
     session = arg(at + 1), id = arg(at + 2), owner = arg(at + 3), identity = arg(at + 4),
     lease = tonumber(arg(at + 5)), permits = tonumber(arg(at + 6)), floor = tonumber(arg(at + 7)),
-    queueing = arg(at + 8), guard = arg(at + 9), acks = arg(at + 10) == '1', yields = yields,
+    queueing = arg(at + 8), guard = arg(at + 9), acks = arg(at + 10) == '1', beside = arg(at + 11), yields = yields,
   }
   request.ticket = request.session .. ':' .. request.id
   return request
@@ -139,14 +147,35 @@ local function take(cells, request)
   if bad then
     return bad
   end
+  local floor
+  floor, bad = read_floor()
+  if bad then
+    return bad
+  end
   if request.queueing ~= 'no' then
     give_sign_of_life(request.session)
   end
-  local present = present_id(cells, request, guarded)
-  if present then
-    local holder = take_again(cells, present, request)
-    leave_queues(cells, request.ticket)
-    return { 'granted', text(now), text(holder.token), holder.id, text(holder.holds) }
+  save_cut(cells)
+  for _, cell in ipairs(cells) do
+    if was_released(cell, request.id) then
+      -- A late repetition, of what was given back since: nobody waits for it.
+      local reply, _, first = { 'held', text(now), cell.name, '0' }, told(cell)
+      for _, word in ipairs(first or {}) do
+        table.insert(reply, word)
+      end
+      return reply
+    end
+  end
+  -- Not under a guard: a store that has forgotten the end of a lock, and who got it then, would grant it beside them.
+  if not guarded then
+    local hold, holds = take_again(cells, request)
+    if not hold then
+      hold, holds = take_beside(cells, request)
+    end
+    if hold then
+      leave_queues(cells, request.ticket)
+      return { 'granted', text(now), text(hold.token), text(holds) }
+    end
   end
   local differs, shut
   differs, bad = disagreement(cells, request)
@@ -166,19 +195,16 @@ local function take(cells, request)
   if shut or guarded then
     return wait_for(cells, shut, guarded, request) or { 'guarded', text(now), text(guarded) }
   end
-  local token = next_token(cells, request.floor)
+  local token = next_token(cells, math.max(floor, request.floor))
   if token >= 9007199254740992 then -- 2^53
     return { 'exhausted', text(now) }
   end
-  local holder = {
-    id = request.id, session = request.session, owner = request.owner, identity = request.identity, token = token,
-    holds = 1, request = request.id, lease = request.lease, expires_at = now + request.lease,
-  }
+  write_floor(token)
   for _, cell in ipairs(cells) do
-    cell.token = token
-    table.insert(cell.holders, holder)
-    save(cell, holder)
+    local hold = hold_of(request, token)
+    add(cell, hold)
+    save(cell, hold)
   end
   leave_queues(cells, request.ticket)
-  return { 'granted', text(now), text(token), holder.id, text(holder.holds) }
+  return { 'granted', text(now), text(token), '1' }
 end

@@ -54,7 +54,7 @@ impl<'a> LockKeys<'a> {
         args: &[String],
         latest: Option<StoreTime>,
     ) -> Call<'s> {
-        let mut keys = vec![self.key("store"), self.key("sessions")];
+        let mut keys = vec![self.key("store"), self.key("sessions"), self.key("floor")];
         let of_name = |name| ["lock", "queue", "fair"].map(|what| self.key(&format!("{what}:{name}")));
         keys.extend(names.iter().flat_map(of_name));
         let mut words = vec![latest.map_or_else(String::new, |latest| latest.0.to_string()), self.wakes()];
@@ -96,6 +96,7 @@ pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
         queueing.to_owned(),
         optional(request.guard),
         flag(acks),
+        request.beside.map_or_else(String::new, |id| id.to_string()),
     ]
 }
 
@@ -103,15 +104,15 @@ pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
 pub fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
     let mut args = vec![request.id.to_string(), optional(request.lease), optional(request.guard), flag(acks)];
     if let Some(lost) = request.restore.as_deref() {
-        let Restore { session, owner, identity, token, holds, permits, lease } = lost;
+        let Restore { session, owner, identity, token, permits, lease } = lost;
         args.extend([session.to_string(), owner.to_string(), identity.to_string(), token.to_string()]);
-        args.extend([holds.to_string(), permits.to_string(), ceil_us(*lease)]);
+        args.extend([permits.to_string(), ceil_us(*lease)]);
     }
     args
 }
 
 pub fn release_args(request: &LockReleaseRequest) -> Vec<String> {
-    vec![request.id.to_string(), request.request.to_string(), flag(request.entirely)]
+    vec![request.id.to_string()]
 }
 
 /// `acks` as in [`acquire_args`].
@@ -150,11 +151,7 @@ fn holder(fields: &mut Fields) -> Result<LockHolder, StoreError> {
 
 pub fn acquire_reply(mut fields: Fields) -> Result<AcquireReply, StoreError> {
     Ok(match fields.name.as_str() {
-        "granted" => {
-            let token = fields.token()?;
-            let id = fields.text()?.parse().map_err(|()| misunderstood())?;
-            AcquireReply::Granted(LockGrant { id, token, holds: small(&mut fields)? })
-        }
+        "granted" => AcquireReply::Granted(LockGrant { token: fields.token()?, holds: small(&mut fields)? }),
         "held" => {
             let (name, ahead) = (name(&mut fields)?, small(&mut fields)?);
             let holder = if fields.rest.len() == 0 { None } else { Some(holder(&mut fields)?) };
@@ -179,9 +176,9 @@ pub fn extend_reply(mut fields: Fields) -> Result<ExtendReply, StoreError> {
     })
 }
 
-pub fn release_reply(mut fields: Fields) -> Result<LockReleaseReply, StoreError> {
+pub fn release_reply(fields: Fields) -> Result<LockReleaseReply, StoreError> {
     Ok(match fields.name.as_str() {
-        "released" => LockReleaseReply::Released { holds: small(&mut fields)? },
+        "released" => LockReleaseReply::Released,
         "notheld" => LockReleaseReply::NotHeld,
         _ => return Err(misunderstood()),
     })
@@ -191,11 +188,7 @@ pub fn hand_over_reply(mut fields: Fields) -> Result<HandedOver, StoreError> {
     if fields.name != "handed" {
         return Err(misunderstood());
     }
-    let holds = fields.text()?;
-    let released = match holds.is_empty() {
-        true => LockReleaseReply::NotHeld,
-        false => LockReleaseReply::Released { holds: holds.parse().map_err(|_| misunderstood())? },
-    };
+    let released = if fields.number()? == 1 { LockReleaseReply::Released } else { LockReleaseReply::NotHeld };
     Ok(HandedOver { released, acquired: fields.rest().and_then(acquire_reply) })
 }
 

@@ -1,0 +1,67 @@
+//! What is looked at after every event, and in the end.
+
+use baton::protocol::{LockHolder, LockId, Token};
+
+use super::checker::Idle;
+use super::sidecar::{Stage, Worker};
+use super::world::{END, GUARD, Nanos, World, names, permits_of, server};
+
+impl World {
+    /// What holds after every event.
+    pub fn look(&mut self) {
+        self.checker.look(self.now, |name| usize::try_from(permits_of(name)).expect("small"));
+        if self.now < self.aftermath || !self.up || self.now - self.born < 2 * GUARD.as_nanos() as Nanos {
+            self.checker.disturbed_all();
+            return;
+        }
+        let run_id = self.run_id.to_string();
+        let server = server(self.store_time(), self.now - self.born, &run_id);
+        for name in names() {
+            let insight = self.space.inspect(server, &name);
+            for holder in &insight.holders {
+                let stands =
+                    |(id, token): &(&LockId, &Token)| **token == holder.token && !self.given_back.contains(*id);
+                let standing = self.tokens.iter().filter(stands).count();
+                if standing < holder.holds as usize {
+                    self.checker.complain(self.now, format!("what was given back of {name} stands: {holder:?}"));
+                }
+            }
+            let waits = |worker: &Worker| worker.waits_for(&name) && self.sidecars[worker.sidecar].alive;
+            if !self.workers.iter().any(waits) {
+                self.checker.unwanted(&name);
+                continue;
+            }
+            let lives = |holder: &&LockHolder| {
+                self.sidecars
+                    .iter()
+                    .enumerate()
+                    .any(|(at, it)| it.alive && *holder.identity == *format!("sidecar-{at}"))
+            };
+            let idle = match insight.holders.iter().find(lives) {
+                Some(holder) => {
+                    Idle::Used { ends_at: self.now + u64::try_from(holder.remaining.as_nanos()).expect("seconds") }
+                }
+                // Where there are several permits, each ends by itself.
+                None if !insight.holders.is_empty() || permits_of(&name) > 1 => Idle::TheDead,
+                None => Idle::Free,
+            };
+            self.checker.idle(self.now, &name, idle);
+        }
+    }
+
+    pub fn judge_the_end(&mut self) {
+        self.now = END;
+        let run_id = self.run_id.to_string();
+        let server = server(self.store_time(), self.now - self.born, &run_id);
+        for name in names() {
+            let insight = self.space.inspect(server, &name);
+            if !insight.holders.is_empty() || insight.waiting > 0 {
+                self.checker.complain(self.now, format!("{name} has this in the end: {insight:?}"));
+            }
+        }
+        let busy = |worker: &&Worker| self.sidecars[worker.sidecar].alive && worker.stage != Stage::Idle;
+        if let Some(worker) = self.workers.iter().find(busy) {
+            self.checker.complain(self.now, format!("a worker is stuck in the end: {worker:?}"));
+        }
+    }
+}
