@@ -181,14 +181,12 @@ impl Ledger {
     /// [`RunRefusal::Unknown`], [`RunRefusal::Over`]
     pub fn cancel(&mut self, slot: Slot, now: Wall) -> Result<(), RunRefusal> {
         let run = self.runs.get_mut(&slot).ok_or(RunRefusal::Unknown)?;
-        match run.phase {
-            Phase::Failed(RunFailure::Cancelled) if !run.is_asked_for() => Ok(()),
-            phase if phase.is_over() && !run.is_asked_for() => Err(RunRefusal::Over(phase)),
-            _ => {
-                run.ask(RunWish::Cancel, now);
-                Ok(())
-            }
+        if !run.is_forgettable() {
+            run.ask(RunWish::Cancel, now);
+        } else if run.phase != Phase::Failed(RunFailure::Cancelled) {
+            return Err(RunRefusal::Over(run.phase));
         }
+        Ok(())
     }
 
     /// Asks for another try of a run that has failed, whoever leads. Asking again changes nothing.

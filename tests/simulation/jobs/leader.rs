@@ -261,7 +261,7 @@ impl World {
         }
         let reply = self.execute(id, job, call, sent_at);
         if self.rng.u32(0..100) >= 4 || self.is_calm() {
-            let delay = self.span(MS / 5, 20 * MS);
+            let (delay, reply) = (self.span(MS / 5, 20 * MS), Box::new(reply));
             self.after(delay, Happening::Answered { leader: id, job, request, reply });
         }
     }

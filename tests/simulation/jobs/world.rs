@@ -153,7 +153,7 @@ pub enum Happening {
     Renew(usize),
     Wake { leader: usize, job: usize, number: u64 },
     Arrives { leader: usize, job: usize, request: JobRequestId, call: Call, sent_at: Nanos },
-    Answered { leader: usize, job: usize, request: JobRequestId, reply: Reply },
+    Answered { leader: usize, job: usize, request: JobRequestId, reply: Box<Reply> },
     TimedOut { leader: usize, job: usize, request: JobRequestId },
     Ends { leader: usize, job: usize, slot: Slot, attempt: u32, ending: Ending },
     Guard { leader: usize, job: usize, slot: Slot, attempt: u32, wanted: Nanos },
@@ -330,7 +330,7 @@ impl World {
             Happening::Arrives { leader, job, request, call, sent_at } => {
                 self.arrives(leader, job, request, call, sent_at);
             }
-            Happening::Answered { leader, job, request, reply } => self.answered(leader, job, request, reply),
+            Happening::Answered { leader, job, request, reply } => self.answered(leader, job, request, *reply),
             Happening::TimedOut { leader, job, request } => {
                 if self.leaders[leader].alive {
                     self.tell(leader, job, JobInput::Unanswered(request));
