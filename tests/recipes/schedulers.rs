@@ -61,6 +61,32 @@ fn a_slot_that_passed_while_nobody_led_is_made_up_for() {
     assert!(begun_s - seconds(&made_up["scheduled"]) <= 3, "the latest of those that passed: {made_up}");
 }
 
+#[test]
+fn jobs_with_a_jitter_have_their_own_places_in_the_hour() {
+    const HOUR_S: u64 = 4;
+    let (redis, app) = (RedisServer::start(), App::start(7));
+    let page = recipe("jobs.md", "yaml", "invoices");
+    let (_, jobs) = page.split_once("\nmaxConcurrentRuns:").expect("the recipe has a bound, and jobs");
+    // The hour has four seconds.
+    let jobs = jobs.replace("@hourly", &format!("@every {HOUR_S}s")).replace("30m", "3s");
+    let jobs = jobs.replace(":8080/", &format!(":{}/", app.port()));
+    let mut settings = Settings::new(0, redis.url(), Lease::SHORT);
+    settings.more = format!("maxConcurrentRuns:{jobs}");
+    let replica = Replica::start(0, settings);
+    let places = ["invoices", "archive", "cleanup"].map(|name| {
+        let runs = || {
+            let answer = replica.ask(&format!("GET /jobs/{name}/runs"), "");
+            answer.json()["runs"].as_array().cloned().unwrap_or_default()
+        };
+        until("some slots have their runs", || runs().len() >= 2);
+        let places: Vec<u64> = runs().iter().map(|run| seconds(&run["scheduled"]) % HOUR_S).collect();
+        assert!(places.windows(2).all(|pair| pair[0] == pair[1]), "{name} has one place: {places:?}");
+        places[0]
+    });
+    let distinct = |a: usize, b: usize| places[a] != places[b];
+    assert!(distinct(0, 1) && distinct(1, 2) && distinct(0, 2), "each has its own: {places:?}");
+}
+
 /// A replica of Celery's beat under `baton exec`. Told to end when dropped: a `baton exec` that is killed leaves its
 /// program running.
 struct Beat(Running);
