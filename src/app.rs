@@ -29,7 +29,7 @@ use crate::locks::{self, LockService, LockSettings};
 use crate::pod::{Extras, Failover, TerminationMessageFile};
 use crate::role::{self, Membership, RoleContext, Roles, Team};
 use crate::store::redis::SetupError;
-use crate::store::{LedgerStore, LockStore, ShortestLease, StoreHealth};
+use crate::store::{LedgerStore, LockStore, RegistryStore, ShortestLease, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
 
 use stores::lease_min;
@@ -283,10 +283,13 @@ struct Jobs {
 
 impl Jobs {
     /// Begins to run the jobs of the configuration.
-    async fn open(store: Arc<dyn LedgerStore>, replica: &Replica) -> Self {
+    async fn open(store: Arc<dyn LedgerStore>, registry: Option<Arc<dyn RegistryStore>>, replica: &Replica) -> Self {
         let identity = Arc::clone(&replica.config.identity);
         let (clock, telemetry) = (Arc::clone(&replica.clock), replica.telemetry.clone());
         let (service, listener) = JobService::open(store, identity, clock, telemetry, Entropy::from_system());
+        if let Some(registry) = registry {
+            service.add_registry(registry);
+        }
         let jobs = Self { service, listener: AbortOnDropHandle::new(listener) };
         jobs.follow(replica).await;
         jobs
@@ -318,7 +321,7 @@ impl App {
         }
         let locks = opened.locks.map(|store| Locks::open(store, &replica));
         let jobs = match opened.ledgers {
-            Some(store) => Some(Jobs::open(store, &replica).await),
+            Some(store) => Some(Jobs::open(store, opened.registry, &replica).await),
             None => None,
         };
         let telemetry_server = serve_telemetry(telemetry_listener, &replica)?;

@@ -13,7 +13,7 @@ use crate::store::kubernetes::KubernetesStore;
 use crate::store::memory::MemoryStore;
 use crate::store::quorum::{QuorumMember, QuorumStore};
 use crate::store::redis::{RedisMember, RedisStore, SetupError};
-use crate::store::{LeaseStore, LedgerStore, LockStore, PresenceStore, ShortestLease, StoreHealth};
+use crate::store::{LeaseStore, LedgerStore, LockStore, PresenceStore, RegistryStore, ShortestLease, StoreHealth};
 
 /// An opened store: one connection to it, seen from its sides.
 #[derive(Clone)]
@@ -28,18 +28,21 @@ pub struct Opened {
     pub locks: Option<Arc<dyn LockStore>>,
     /// Its ledgers of jobs; none of a store that [`StoreConfig::without_jobs`] tells of.
     pub ledgers: Option<Arc<dyn LedgerStore>>,
+    /// Its jobs that are made at run time; none of a store without a queue by due time.
+    pub registry: Option<Arc<dyn RegistryStore>>,
 }
 
 impl Opened {
     /// A store that has everything.
-    fn whole<S: LeaseStore + PresenceStore + LockStore + LedgerStore>(store: S) -> Self {
+    fn whole<S: LeaseStore + PresenceStore + LockStore + LedgerStore + RegistryStore>(store: S) -> Self {
         let store = Arc::new(store);
         Self {
             leases: Arc::clone(&store) as _,
             members: None,
             presence: Some(Arc::clone(&store) as _),
             locks: Some(Arc::clone(&store) as _),
-            ledgers: Some(store),
+            ledgers: Some(Arc::clone(&store) as _),
+            registry: Some(store),
         }
     }
 }
@@ -71,7 +74,7 @@ pub fn open_stores(config: &Config, clock: &SharedClock) -> Result<Stores, Setup
         match of {
             StoreUse::Leases => {}
             StoreUse::Locks => opened.locks = store.locks,
-            StoreUse::Jobs => opened.ledgers = store.ledgers,
+            StoreUse::Jobs => (opened.ledgers, opened.registry) = (store.ledgers, store.registry),
         }
     }
     Ok(Stores { opened, own, lease_min })
@@ -101,12 +104,12 @@ fn open(config: &Config, of: StoreUse, roles: &ShortestLease, clock: &SharedCloc
         StoreConfig::Quorum(quorum) => {
             let store = open_quorum(quorum, &lease_min, clock)?;
             let members = Some(store.members());
-            Opened { leases: Arc::new(store), members, presence: None, locks: None, ledgers: None }
+            Opened { leases: Arc::new(store), members, presence: None, locks: None, ledgers: None, registry: None }
         }
         StoreConfig::Kubernetes(leases) => {
             let store = Arc::new(KubernetesStore::new(leases, lease_min, seed));
             let leases = Arc::clone(&store) as _;
-            Opened { leases, members: None, presence: None, locks: None, ledgers: Some(store) }
+            Opened { leases, members: None, presence: None, locks: None, ledgers: Some(store), registry: None }
         }
         StoreConfig::Memory => Opened::whole(MemoryStore::new(Arc::clone(clock))),
     })

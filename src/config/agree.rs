@@ -115,6 +115,12 @@ fn job_roles(job: &Reader<'_>, roles: &[RoleConfig], all_known: bool) -> Option<
     if job.get(&FAN_OUT) {
         return shards_of(job, roles, all_known);
     }
+    let (role, timing) = job_role(job, roles, all_known)?;
+    Some(JobRoles { roles: vec![role], fans_out: false, timing })
+}
+
+/// The role: as given, else the only one.
+pub(super) fn job_role(job: &Reader<'_>, roles: &[RoleConfig], all_known: bool) -> Option<(RoleName, Timing)> {
     let place = job.at(&jobs::ROLE);
     let role = match (job.has(&jobs::ROLE), roles) {
         (false, [only]) => Some(only),
@@ -133,7 +139,7 @@ fn job_roles(job: &Reader<'_>, roles: &[RoleConfig], all_known: bool) -> Option<
             role
         }
     };
-    role.map(|role| JobRoles { roles: vec![role.name.clone()], fans_out: false, timing: role.timing })
+    role.map(|role| (role.name.clone(), role.timing))
 }
 
 /// The role of a job that fans out is split: the one that is given, else the only one.

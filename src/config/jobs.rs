@@ -60,7 +60,7 @@ pub(super) const SCHEDULE: Key<Text> = required(
     Text::ANY,
     "When it is due: cron with five or six fields, `@daily` and the like, or `@every 90s`.",
 );
-const TIME_ZONE: Key<Or<Text>> =
+pub(super) const TIME_ZONE: Key<Or<Text>> =
     key("timeZone", Or(Text::ANY, "UTC"), "The zone whose clocks the schedule is about, such as Europe/Berlin.");
 const JITTER: Key<Span> = key(
     "jitter",
@@ -77,7 +77,7 @@ const CONCURRENCY_POLICY: Key<Or<Words<Concurrency>>> = key(
     "What happens to a slot while a run is going on: `Allow` runs both, `Forbid` lets it wait, `Replace` cancels the \
      run.",
 );
-const STARTING_DEADLINE: Key<Count> = key(
+pub(super) const STARTING_DEADLINE: Key<Count> = key(
     "startingDeadlineSeconds",
     SECONDS,
     "How late a slot may still start, in seconds; later it is missed. Default: however late.",
@@ -87,16 +87,17 @@ const CATCH_UP: Key<Or<Words<CatchUp>>> = key(
     Or(Words::of(&[("none", CatchUp::None), ("latest", CatchUp::Latest), ("all", CatchUp::All)]), CatchUp::Latest),
     "What becomes of slots that passed while nobody could start them: none, the `latest` or `all` are started.",
 );
-const SUSPEND: Key<Or<Flag>> = key("suspend", Or(Flag, false), "Whether slots are left out until the job is resumed.");
-const BACKOFF_LIMIT: Key<Or<Count>> =
+pub(super) const SUSPEND: Key<Or<Flag>> =
+    key("suspend", Or(Flag, false), "Whether slots are left out until the job is resumed.");
+pub(super) const BACKOFF_LIMIT: Key<Or<Count>> =
     key("backoffLimit", Or(Count(0, 100), 6), "How many attempts may follow the first.");
-const BACKOFF: Key<Group> = key("backoff", Group(&PAUSES), "The pauses before them.");
-const ACTIVE_DEADLINE: Key<Count> = key(
+pub(super) const BACKOFF: Key<Group> = key("backoff", Group(&PAUSES), "The pauses before them.");
+pub(super) const ACTIVE_DEADLINE: Key<Count> = key(
     "activeDeadlineSeconds",
     SECONDS,
     "How long a run may take in all, repeated attempts included, in seconds. Default: however long.",
 );
-const ON_INTERRUPT: Key<Or<Words<OnInterrupt>>> = key(
+pub(super) const ON_INTERRUPT: Key<Or<Words<OnInterrupt>>> = key(
     "onInterrupt",
     Or(Words::of(&[("retry", OnInterrupt::Retry), ("fail", OnInterrupt::Fail)]), OnInterrupt::Retry),
     "What a run is whose leader stopped leading: the next leader makes another attempt (`retry`), or it has failed.",
@@ -207,7 +208,7 @@ fn job_name(text: &str) -> Result<JobName, String> {
     })
 }
 
-fn schedule(s: &Reader<'_>) -> Option<Schedule> {
+pub(super) fn schedule(s: &Reader<'_>) -> Option<Schedule> {
     let (place, zone_place) = (s.at(&SCHEDULE), s.at(&TIME_ZONE));
     let (zone, text) = (s.given(&TIME_ZONE), s.given(&SCHEDULE)?);
     match Schedule::parse(&text, zone.as_deref()) {
@@ -241,7 +242,7 @@ fn bound(place: &Reader<'_>, jitter: Option<Duration>, interval: Duration) {
     }
 }
 
-fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {
+pub(super) fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {
     let seconds = |key| s.given(key).map(|seconds: u32| Duration::from_secs(seconds.into()));
     let starting_deadline = seconds(&STARTING_DEADLINE);
     let lease = timing.map(Timing::lease_duration);

@@ -29,6 +29,7 @@ mod redis_url;
 mod reload;
 mod roles;
 mod runs;
+mod runtime_jobs;
 #[cfg(test)]
 mod schema_tests;
 mod secret;
@@ -56,6 +57,7 @@ pub use redis_url::server_of;
 pub use reload::{Differences, LiveChanges};
 pub use roles::{AppCheck, RoleConfig};
 pub use runs::{ExecRun, HttpRun, RunConfig};
+pub use runtime_jobs::{RUNTIME_DATA_BYTES_MAX, RUNTIME_JOB_BYTES_MAX, RuntimeJob, runtime_job, stored_runtime_job};
 pub use secret::Secret;
 pub use store::{JobLimits, StoreConfig};
 pub use watch::{Changes, Reload, Watcher};

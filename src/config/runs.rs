@@ -121,7 +121,8 @@ pub(super) const RUN: Key<Group> =
 const HTTP: Key<Group> = key("http", Group(&HTTP_RUN), "A request, mostly to the app beside the sidecar.");
 const EXEC: Key<Group> = key("exec", Group(&EXEC_RUN), "A program beside the sidecar, in its container.");
 
-const SECTION: Section = Section::new("Run", "What a run is: exactly one.", &[&HTTP, &EXEC]).with(Rule::ExactlyOne);
+pub(super) const SECTION: Section =
+    Section::new("Run", "What a run is: exactly one.", &[&HTTP, &EXEC]).with(Rule::ExactlyOne);
 
 const METHOD: Key<Or<Words<&str>>> = key(
     "method",
@@ -333,6 +334,25 @@ pub(super) fn read(s: &Reader<'_>, timing: Option<&Timing>) -> Option<RunConfig>
             None
         }
     }
+}
+
+/// What whoever reaches the app's listener may ask for: a request. Programs are run, and files are read, for nobody but
+/// the configuration.
+pub(super) fn read_at_run_time(s: &Reader<'_>) -> Option<HttpRun> {
+    let Some(http) = s.given(&HTTP).filter(|_| !s.has(&EXEC)) else {
+        if s.has(&EXEC) {
+            s.at(&EXEC).problem("is for jobs of the configuration file alone; write http");
+        } else if s.is_sound() {
+            s.problem("names nothing to run; write `http` with a `url`");
+        }
+        return None;
+    };
+    let headers = http.given(&HEADERS).unwrap_or_default();
+    let files: Vec<_> = headers.iter().map(|s| s.at(&HEADER_VALUE_FILE)).filter(|file| file.node.is_some()).collect();
+    for file in &files {
+        file.problem("is for jobs of the configuration file alone; write value");
+    }
+    if files.is_empty() { read_http(&http) } else { None }
 }
 
 fn read_http(s: &Reader<'_>) -> Option<HttpRun> {

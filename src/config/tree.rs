@@ -35,6 +35,21 @@ pub(super) enum Node {
 }
 
 impl Node {
+    /// What JSON holds.
+    pub(super) fn of_json(value: &serde_json::Value) -> Self {
+        use serde_json::Value;
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(flag) => Self::Bool(*flag),
+            Value::Number(number) => Self::Number(number.to_string()),
+            Value::String(text) => Self::Text { text: text.clone(), source: None },
+            Value::Array(items) => Self::List(items.iter().map(Self::of_json).collect()),
+            Value::Object(entries) => {
+                Self::Map(entries.iter().map(|(key, value)| (key.clone(), Self::of_json(value))).collect())
+            }
+        }
+    }
+
     /// What kind of value this is, for messages. Never the value itself, which may be a secret.
     pub(super) fn kind(&self) -> &'static str {
         match self {

@@ -98,6 +98,13 @@ problems! {
     BackfillRefused = "backfill-refused", CONFLICT, "the backfill cannot begin";
     /// The key is that of a request with another body.
     IdempotencyKeyReused = "idempotency-key-reused", UNPROCESSABLE_ENTITY, "the key was used for another body";
+    /// A job of the configuration cannot be changed here.
+    ConfiguredJob = "configured-job", CONFLICT, "the configuration has this job";
+    /// Another job has the name, and is not to be overwritten.
+    JobExists = "job-exists", CONFLICT, "another job has this name";
+    /// Its run goes on, and runs of such a job never overlap.
+    JobRuns = "job-runs", CONFLICT, "the job runs already";
+    StoreFull = "store-full", INSUFFICIENT_STORAGE, "the store has no room";
     JobsDisabled = "jobs-disabled", NOT_IMPLEMENTED, "there are no jobs here";
     /// The process is ending and takes on nothing new.
     ShuttingDown = "shutting-down", SERVICE_UNAVAILABLE, "the process is ending";

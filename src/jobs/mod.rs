@@ -11,12 +11,16 @@
 //! | `places` | how many attempts go on at once |
 //! | `run` | one attempt: a request to the app, or a program |
 //! | `ledger_store` | the store of ledgers: what is stored, and why it cannot be had |
+//! | `runtime/` | jobs that are made at run time: what may be asked of them, and who runs them |
+//! | `registry_store` | the store of those |
 //! | `http` | routes, what they read, what they answer |
 
 mod http;
 mod ledger_store;
 mod places;
+mod registry_store;
 pub mod run;
+mod runtime;
 mod service;
 mod task;
 

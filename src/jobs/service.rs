@@ -2,7 +2,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::ready;
@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use super::ledger_store::{LedgerError, Ledgers};
 use super::places::Places;
 use super::run::{Order, grace_of, rfc3339};
+use super::runtime::RuntimeJobs;
 use super::task::{self, Command, Context, Ends, JobSpec, LeaderView, Pause, wall_now};
 use crate::base::clock::SharedClock;
 use crate::base::process::Entropy;
@@ -23,7 +24,7 @@ use crate::protocol::jobs::{
     Timetable, Wall, WriteReply, WriteRequest,
 };
 use crate::role::{RoleHandle, Roles};
-use crate::store::{JobNews, LedgerStore, StoreError};
+use crate::store::{JobNews, LedgerStore, RegistryStore, StoreError};
 use crate::telemetry::Telemetry;
 
 /// How many commands may wait for a job's task.
@@ -116,6 +117,8 @@ pub struct JobService {
     context: Arc<Context>,
     entropy: Mutex<Entropy>,
     jobs: Mutex<BTreeMap<JobName, Entry>>,
+    /// Those that are made at run time, where the store has room for them.
+    runtime: OnceLock<Arc<RuntimeJobs>>,
     /// There are jobs.
     has_jobs: Notify,
 }
@@ -141,9 +144,27 @@ impl JobService {
         let places = Places::unlimited();
         let context = Arc::new(Context { ledgers, clock, telemetry, identity, pause, places });
         let entropy = Mutex::new(entropy);
-        let service = Arc::new(Self { context, entropy, jobs: Mutex::default(), has_jobs: Notify::new() });
+        let (jobs, runtime) = (Mutex::default(), OnceLock::new());
+        let service = Arc::new(Self { context, entropy, jobs, runtime, has_jobs: Notify::new() });
         let listener = tokio::spawn(listen(Arc::clone(&service)));
         (service, listener)
+    }
+
+    /// From now on jobs can be made at run time, and are kept in this store. Must be called inside a tokio runtime.
+    pub fn add_registry(&self, store: Arc<dyn RegistryStore>) {
+        self.context.telemetry.add_runtime_jobs();
+        self.runtime.get_or_init(|| RuntimeJobs::open(store, &self.context));
+    }
+
+    /// Those that are made at run time, where there can be any.
+    pub(super) fn runtime(&self) -> Option<&Arc<RuntimeJobs>> {
+        self.runtime.get()
+    }
+
+    /// News, once those have heard them who run jobs that were made at run time.
+    fn told(&self, news: Option<JobNews>) -> Option<JobNews> {
+        self.runtime().into_iter().zip(&news).for_each(|(runtime, news)| runtime.hear(news));
+        news
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<JobName, Entry>> {
@@ -192,7 +213,10 @@ impl JobService {
         for (name, (config, spec)) in specs {
             entries.insert(name, self.start(config, spec));
         }
-        if !entries.is_empty() {
+        if let Some(runtime) = self.runtime() {
+            runtime.follow(jobs, roles, handles);
+        }
+        if !entries.is_empty() || self.runtime().is_some() {
             self.has_jobs.notify_one();
         }
     }
@@ -214,6 +238,9 @@ impl JobService {
         let entries = std::mem::take(&mut *self.entries());
         let retiring = entries.into_values().map(retire);
         stream::iter(retiring).for_each_concurrent(None, |retiring| retiring).await;
+        if let Some(runtime) = self.runtime() {
+            runtime.all_ended().await;
+        }
     }
 
     /// Every job, by name, each seen when it is asked for.
@@ -498,7 +525,7 @@ async fn listen(service: Arc<JobService>) {
     loop {
         let rest = look_at.since(now());
         tokio::select! {
-            heard = news.recv() => match heard {
+            heard = news.recv() => match service.told(heard) {
                 Some(JobNews::Changed(job)) if job == every => look_at = now(),
                 Some(JobNews::Changed(job)) => service.entries().get(&job).into_iter().for_each(changed),
                 Some(JobNews::Gap) => {

@@ -48,6 +48,7 @@
 //! | locks | `reference/locks.rs` | `lock_take.lua` | `a_request_that_is_repeated_finds_its_grant_and_counts_once` |
 //! | locks, their queue | `reference/lock_cell.rs` | `lock_common.lua` | `nobody_overtakes_a_fair_ticket` |
 //! | ledgers (P6) | `reference/ledger.rs` | `job_write.lua` | `a_leader_writes_on_what_it_knows_and_on_nothing_else` |
+//! | jobs at run time (P6) | `reference/job_registry.rs` | `registry_take.lua` | `what_is_due_is_taken_once` |
 //! | shards | `reference/presence.rs` | `presence.lua` | `those_are_present_that_said_so_within_their_span` |
 //!
 //! * [`Election`] is the replica's side: inputs and the passing of time go in, [`Action`]s come out.

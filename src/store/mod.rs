@@ -1,11 +1,11 @@
 //! Where leases, locks and the ledgers of jobs are kept: what is asked of a store, and the stores.
 //!
-//! | | [`LeaseStore`] | [`PresenceStore`] | [`LockStore`] | [`LedgerStore`] |
-//! |---|---|---|---|---|
-//! | [`redis`]: one Redis, those behind Sentinels, a cluster | yes | yes | yes | yes |
-//! | [`quorum`]: several of them that know nothing of each other | yes | | | |
-//! | [`kubernetes`]: Lease objects | yes | | | yes |
-//! | [`memory`]: this process | yes | yes | yes | yes |
+//! | | [`LeaseStore`] | [`PresenceStore`] | [`LockStore`] | [`LedgerStore`] | [`RegistryStore`] |
+//! |---|---|---|---|---|---|
+//! | [`redis`]: one Redis, those behind Sentinels, a cluster | yes | yes | yes | yes | yes |
+//! | [`quorum`]: several of them that know nothing of each other | yes | | | | |
+//! | [`kubernetes`]: Lease objects | yes | | | yes | |
+//! | [`memory`]: this process | yes | yes | yes | yes | yes |
 //!
 //! A store carries requests to where things are kept and brings the replies back; it decides nothing, and says by no
 //! default which rules it keeps. It never retries by itself: a request that got no answer in time is
@@ -29,7 +29,10 @@ pub use timed::timed;
 
 use crate::base::Subscription;
 use crate::base::subscription::Lossy;
-use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
+use crate::protocol::jobs::{
+    JobName, JobPut, JobPutReply, JobSettle, JobSettleReply, JobTake, JobTakeReply, JobWish, JobWishReply, OpenReply,
+    Revision, Stored, StoredJob, WriteReply, WriteRequest,
+};
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
     ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant,
@@ -192,10 +195,39 @@ pub trait LedgerStore: Send + Sync + 'static {
     fn changes(&self) -> Subscription<JobNews>;
 }
 
-/// What is heard about ledgers.
+/// A store of jobs that are made at run time, beside the ledgers of all others: what is put, deleted and wished is told
+/// to those who listen to [`LedgerStore::changes`], where it concerns what runs or is due next. As with ledgers, every
+/// future ends by itself within the adapter's command timeout, and an error may mean that the request was executed, or
+/// will be. What each request does, [`crate::protocol::jobs::JobRegistry`] says.
+#[async_trait]
+pub trait RegistryStore: Send + Sync + 'static {
+    /// Makes a job, or puts another in its place.
+    async fn put(&self, job: &JobName, put: JobPut<Bytes>) -> Result<JobPutReply, StoreError>;
+
+    /// A job as it stands.
+    async fn get(&self, job: &JobName) -> Result<Option<StoredJob<Bytes>>, StoreError>;
+
+    /// The jobs after this name, in their order: so many at the most.
+    async fn list(&self, after: Option<&JobName>, most: usize)
+    -> Result<Vec<(JobName, StoredJob<Bytes>)>, StoreError>;
+
+    /// Removes a job; whether there was one.
+    async fn delete(&self, job: &JobName) -> Result<bool, StoreError>;
+
+    /// Does what somebody wishes who need not lead, and knows this version of the job.
+    async fn wish(&self, job: &JobName, revision: Revision, wish: JobWish) -> Result<JobWishReply, StoreError>;
+
+    /// A leader takes what is due.
+    async fn take(&self, take: JobTake) -> Result<JobTakeReply<Bytes>, StoreError>;
+
+    /// A leader ends an attempt that it has taken.
+    async fn settle(&self, job: &JobName, settle: JobSettle<Bytes>) -> Result<JobSettleReply, StoreError>;
+}
+
+/// What is heard about jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobNews {
-    /// Somebody who need not lead has written in this job's ledger.
+    /// Somebody who need not lead has written in this job's ledger, or has made, changed or deleted the job.
     Changed(JobName),
     /// The subscription is new or was renewed: messages may have been missed, so look at each ledger once.
     Gap,

@@ -11,10 +11,14 @@ use tracing::{debug, info, warn};
 use super::Telemetry;
 use super::events::ms;
 use super::metrics::Builder;
-use crate::protocol::jobs::{Ending, GapReason, JobEvent, JobName, RunFailure, RunId, Slot, Wall, is_late};
+use crate::protocol::RoleName;
+use crate::protocol::jobs::{Ending, GapReason, JobEvent, JobName, RunFailure, RunId, Slot, TakerEvent, Wall, is_late};
 
 /// Upper bounds in seconds, from a request to the app to an hour of work.
 const DURATION_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0];
+
+/// In the place of a name, for all jobs that were made at run time together: how many those are, nobody bounds.
+const RUNTIME: &str = "(runtime)";
 
 /// What becomes of a slot that is started; that of the others is the word of their [`GapReason`].
 const STARTED: &str = "started";
@@ -139,6 +143,19 @@ impl JobFamilies {
         }
     }
 
+    /// Of jobs that were made at run time there is no next start, and none is suspended: they are many.
+    fn add_runtime(&self) {
+        for gauge in [&self.last_success, &self.last_start, &self.active] {
+            gauge.with_label_values(&[RUNTIME]);
+        }
+        self.duration.with_label_values(&[RUNTIME]);
+        for (family, words) in self.counters() {
+            for word in words {
+                family.with_label_values(&[RUNTIME, word]);
+            }
+        }
+    }
+
     fn remove(&self, job: &JobName) {
         // Removing what is not there is what was asked for.
         for gauge in self.gauges() {
@@ -165,8 +182,7 @@ impl JobFamilies {
         self.suspended.with_label_values(&label).set(i64::from(reading.suspended));
     }
 
-    fn count(&self, job: &JobName, event: &JobEvent, now: Wall) {
-        let job = job.as_str();
+    fn count(&self, job: &str, event: &JobEvent, now: Wall) {
         let slot_is = |outcome: &str, count: u64| self.slots.with_label_values(&[job, outcome]).inc_by(count);
         match event {
             JobEvent::Started { slot, attempt, late } => {
@@ -221,7 +237,45 @@ impl Telemetry {
 
     /// Logs and counts what happened to a job.
     pub fn record_job(&self, job: &JobName, event: &JobEvent, now: Wall) {
-        self.metrics().of_jobs().count(job, event, now);
+        self.metrics().of_jobs().count(job.as_str(), event, now);
+        self.tell_of_job(job, event);
+    }
+
+    /// Registers what is counted of jobs that are made at run time, at zero.
+    pub fn add_runtime_jobs(&self) {
+        self.metrics().of_jobs().add_runtime();
+    }
+
+    /// How many attempts of jobs that were made at run time go on here.
+    pub fn runtime_jobs_active(&self, count: usize) {
+        self.metrics().of_jobs().active.with_label_values(&[RUNTIME]).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Logs and counts what happened to jobs that were made at run time.
+    pub fn record_runtime_job(&self, role: &RoleName, event: &TakerEvent, now: Wall) {
+        match event {
+            TakerEvent::Job(job, event) => {
+                let families = self.metrics().of_jobs();
+                families.count(RUNTIME, event, now);
+                if let JobEvent::RunEnded { failure: None, .. } = event {
+                    families.last_success.with_label_values(&[RUNTIME]).set(seconds(now));
+                }
+                self.tell_of_job(job, event);
+            }
+            TakerEvent::Expired(job) => warn!(%job, "a job made at run time is removed: its ttl ended before it began"),
+            TakerEvent::Unreadable(job) => {
+                warn!(%job, "a job made at run time cannot be read by this release; it is tried again in a minute");
+            }
+            TakerEvent::Shadowed(job) => {
+                warn!(%job, "a job made at run time is removed: the configuration has a job of that name");
+            }
+            TakerEvent::Superseded { fence } => {
+                warn!(%role, token = %fence, "a later leader has the jobs made at run time");
+            }
+        }
+    }
+
+    fn tell_of_job(&self, job: &JobName, event: &JobEvent) {
         match event {
             JobEvent::Opened { interrupted: 0 } => debug!(%job, "the job's ledger is open"),
             JobEvent::Opened { interrupted } => {

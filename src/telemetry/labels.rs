@@ -52,11 +52,22 @@ pub enum StoreCommand {
     JobWrite,
     /// Looking at a job's ledger.
     JobRead,
+    /// Making a job at run time.
+    RegistryPut,
+    RegistryGet,
+    RegistryList,
+    RegistryDelete,
+    /// A run now, suspending and resuming.
+    RegistryWish,
+    /// A leader takes what is due.
+    RegistryTake,
+    /// A leader ends an attempt that it has taken.
+    RegistrySettle,
 }
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 22] = [
         Self::Campaign,
         Self::Renew,
         Self::Release,
@@ -72,6 +83,13 @@ impl StoreCommand {
         Self::JobOpen,
         Self::JobWrite,
         Self::JobRead,
+        Self::RegistryPut,
+        Self::RegistryGet,
+        Self::RegistryList,
+        Self::RegistryDelete,
+        Self::RegistryWish,
+        Self::RegistryTake,
+        Self::RegistrySettle,
     ];
 
     /// The word in metrics.
@@ -92,6 +110,13 @@ impl StoreCommand {
             Self::JobOpen => "job_open",
             Self::JobWrite => "job_write",
             Self::JobRead => "job_read",
+            Self::RegistryPut => "registry_put",
+            Self::RegistryGet => "registry_get",
+            Self::RegistryList => "registry_list",
+            Self::RegistryDelete => "registry_delete",
+            Self::RegistryWish => "registry_wish",
+            Self::RegistryTake => "registry_take",
+            Self::RegistrySettle => "registry_settle",
         }
     }
 }

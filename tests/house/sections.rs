@@ -13,10 +13,18 @@ const FOLDER: &str = "src/config/";
 const WHOLE: &str = "Baton configuration";
 /// Keys that sections of other files list, too, and why.
 const SHARED: &[(&str, &str)] = &[
+    ("ACTIVE_DEADLINE", "a job that is made at run time is a job"),
+    ("BACKOFF", "a job that is made at run time is a job"),
+    ("BACKOFF_LIMIT", "a job that is made at run time is a job"),
     ("KEY_PREFIX", "members of a quorum share one"),
+    ("ON_INTERRUPT", "a job that is made at run time is a job"),
     ("PASSWORD", "a member is a Redis"),
     ("PASSWORD_FILE", "a member is a Redis"),
+    ("ROLE", "a job that is made at run time is a job"),
     ("RUN", "what a job runs is a section of its own"),
+    ("STARTING_DEADLINE", "a job that is made at run time is a job"),
+    ("SUSPEND", "a job that is made at run time is a job"),
+    ("TIME_ZONE", "a job that is made at run time is a job"),
     ("USERNAME", "a member is a Redis"),
     ("USERNAME_FILE", "a member is a Redis"),
 ];

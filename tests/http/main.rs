@@ -14,6 +14,7 @@ mod locks;
 mod logs;
 mod long_poll;
 mod page;
+mod runtime_jobs;
 mod schema;
 mod security;
 mod stage;

@@ -271,16 +271,23 @@ jobs:
 ";
 
 /// Jobs over a store in memory, with an app that answers `slow` with 202.
-async fn job_service(telemetry: &Telemetry, roles: &Roles) -> (Arc<JobService>, [JoinHandle<()>; 2]) {
+async fn job_service(
+    telemetry: &Telemetry,
+    roles: &Roles,
+    at_run_time: bool,
+) -> (Arc<JobService>, [JoinHandle<()>; 2]) {
     let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = app.local_addr().unwrap().port();
     let text = JOBS.replace(":1/", &format!(":{port}/"));
     let config = check_text(&text, "jobs.yaml", &Environment::new(|_| None, None)).unwrap().config;
     let store = Arc::new(MemoryStore::new(clock()));
     let entropy = Entropy::from_system();
-    let (locks, listener) = JobService::open(store, IDENTITY.into(), clock(), telemetry.clone(), entropy);
-    locks.run(config.jobs(), config.roles(), roles).await;
-    (locks, [listener, tokio::spawn(accept_all(app))])
+    let (jobs, listener) = JobService::open(store.clone(), IDENTITY.into(), clock(), telemetry.clone(), entropy);
+    if at_run_time {
+        jobs.add_registry(store);
+    }
+    jobs.run(config.jobs(), config.roles(), roles).await;
+    (jobs, [listener, tokio::spawn(accept_all(app))])
 }
 
 /// An app that accepts every run.
@@ -301,6 +308,8 @@ pub struct Plan {
     /// Why there are none, where there are none.
     pub no_locks: Option<&'static str>,
     pub no_jobs: Option<&'static str>,
+    /// Whether jobs can be made at run time. Whoever runs them watches the roles.
+    pub at_run_time: bool,
 }
 
 /// The app's listener on a free port.
@@ -348,10 +357,11 @@ impl Server {
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
         let telemetry = Telemetry::new(metrics);
         let (locks, wakes) = lock_service(&telemetry);
-        let (jobs, [wishes, app]) = job_service(&telemetry, &roles).await;
-        let options = ApiOptions::new(None, clock(), telemetry);
-        let mut plan = Plan { api: options, heartbeat: role::http::HEARTBEAT, no_locks: None, no_jobs: None };
+        let options = ApiOptions::new(None, clock(), telemetry.clone());
+        let heartbeat = role::http::HEARTBEAT;
+        let mut plan = Plan { api: options, heartbeat, no_locks: None, no_jobs: None, at_run_time: false };
         tweak(&mut plan);
+        let (jobs, [wishes, app]) = job_service(&telemetry, &roles, plan.at_run_time).await;
         let router = api::router();
         let stopping = router.stopping();
         let mut router = router

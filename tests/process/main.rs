@@ -19,4 +19,5 @@ mod redis_faults;
 mod redis_words;
 mod redis_wrong;
 mod reload;
+mod runtime_jobs;
 mod shards;

@@ -23,6 +23,8 @@ mod replication;
 mod run;
 mod scenario;
 mod shards;
+mod takers;
+mod takers_tests;
 mod world;
 
 use departures::Evidence;

@@ -21,6 +21,7 @@ mod members;
 mod presence;
 mod quorum;
 mod refusals;
+mod registry;
 mod renewals;
 mod replication;
 mod requests;

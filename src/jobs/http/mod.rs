@@ -2,12 +2,14 @@
 
 mod requests;
 mod responses;
+mod runtime;
 
 use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 
+use self::runtime::Page;
 use super::run::Order;
 use super::service::JobService;
 use crate::http::{Ask, Problem, ProblemKind, Response, Routes, no_content};
@@ -37,6 +39,8 @@ pub fn routes(service: Result<Arc<JobService>, &'static str>) -> Routes<JobCalls
         .post_json("/jobs/resume", |context, ask| suspend_all(context, ask, false))
         .sharing()
         .get("/jobs/{name}", one)
+        .put_json("/jobs/{name}", runtime::put)
+        .delete("/jobs/{name}", runtime::delete)
         .post_json("/jobs/{name}/run", run)
         .post_json("/jobs/{name}/suspend", |context, ask| suspend(context, ask, true))
         .post_json("/jobs/{name}/resume", |context, ask| suspend(context, ask, false))
@@ -50,28 +54,51 @@ pub fn routes(service: Result<Arc<JobService>, &'static str>) -> Routes<JobCalls
 
 async fn list(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
-    requests::no_parameters(&ask.query)?;
-    let mut views = pin!(service.all().enumerate());
+    let page = Page::parse(&ask.query)?;
     let mut list = responses::List::default();
-    while let Some((at, view)) = views.next().await {
+    let mut views = pin!(service.all().enumerate());
+    // Who asks for more of those that were made at run time has seen the others.
+    while let Some((at, view)) = if page.after.is_some() { None } else { views.next().await } {
         list.add(&view.map_err(responses::refused)?);
         if at % AT_ONCE == AT_ONCE - 1 {
             tokio::task::yield_now().await;
         }
     }
-    Ok(list.end())
+    let Some(at_run_time) = service.runtime() else { return Ok(list.end()) };
+    let made = at_run_time.page(page.after.as_ref(), page.limit + 1).await.map_err(runtime::refused)?;
+    for (at, view) in made.iter().take(page.limit).enumerate() {
+        list.push(&runtime::shape(view));
+        if at % AT_ONCE == AT_ONCE - 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let more = made.get(page.limit - 1).filter(|_| made.len() > page.limit);
+    Ok(runtime::with_next(list.end(), more.and_then(|last| page.next(&last.name))))
 }
 
 async fn one(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     requests::no_parameters(&ask.query)?;
-    Ok(responses::one(&service.view(&requests::segment(ask.segment("name"))?).await.map_err(responses::refused)?))
+    match service.view(&requests::segment(ask.segment("name"))?).await {
+        Ok(view) => Ok(responses::one(&view)),
+        Err(error) => {
+            let (at_run_time, name) = runtime::instead(service, &error)?;
+            Ok(runtime::one(&at_run_time.view(&name).await.map_err(|made| runtime::neither(error, made))?))
+        }
+    }
 }
 
 async fn run(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     let request = requests::run(&ask.headers, &ask.body)?;
-    let run = service.ask(&requests::segment(ask.segment("name"))?, &request).await.map_err(responses::refused)?;
+    let run = match service.ask(&requests::segment(ask.segment("name"))?, &request).await {
+        Ok(run) => run,
+        Err(error) => {
+            let (at_run_time, name) = runtime::instead(service, &error)?;
+            runtime::plain(&request)?;
+            at_run_time.ask(&name).await.map_err(|made| runtime::neither(error, made))?
+        }
+    };
     Ok(responses::asked(&run))
 }
 
@@ -86,7 +113,10 @@ async fn backfill(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem>
 async fn suspend(context: Arc<JobCalls>, ask: Ask, suspend: bool) -> Result<Response, Problem> {
     let service = context.service()?;
     requests::no_body(&ask.body)?;
-    service.suspend(&requests::segment(ask.segment("name"))?, suspend).await.map_err(responses::refused)?;
+    if let Err(error) = service.suspend(&requests::segment(ask.segment("name"))?, suspend).await {
+        let (at_run_time, name) = runtime::instead(service, &error)?;
+        at_run_time.suspend(&name, suspend).await.map_err(|made| runtime::neither(error, made))?;
+    }
     Ok(no_content())
 }
 
@@ -100,8 +130,13 @@ async fn suspend_all(context: Arc<JobCalls>, ask: Ask, suspend: bool) -> Result<
 async fn runs(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
     let page = requests::page(&ask.query)?;
-    let view = service.view(&requests::segment(ask.segment("name"))?).await.map_err(responses::refused)?;
-    Ok(responses::runs(&view, &page))
+    match service.view(&requests::segment(ask.segment("name"))?).await {
+        Ok(view) => Ok(responses::runs(&view, &page)),
+        Err(error) => {
+            let (at_run_time, name) = runtime::instead(service, &error)?;
+            Ok(runtime::runs(&at_run_time.view(&name).await.map_err(|made| runtime::neither(error, made))?))
+        }
+    }
 }
 
 async fn order_run(context: Arc<JobCalls>, ask: Ask, what: RunWish) -> Result<Response, Problem> {
@@ -126,6 +161,9 @@ async fn heartbeat(context: Arc<JobCalls>, ask: Ask) -> Result<Response, Problem
 
 async fn order(service: &JobService, ask: &Ask, attempt: Option<u32>, order: Order) -> Result<Response, Problem> {
     let (name, id) = (requests::segment(ask.segment("name"))?, requests::segment(ask.segment("id"))?);
-    service.order(&name, &id, attempt, order).await.map_err(responses::refused)?;
+    if let Err(error) = service.order(&name, &id, attempt, order.clone()).await {
+        let (at_run_time, name) = runtime::instead(service, &error)?;
+        at_run_time.order(&name, &id, attempt, order).map_err(responses::refused)?;
+    }
     Ok(no_content())
 }

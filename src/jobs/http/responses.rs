@@ -182,9 +182,14 @@ pub(super) struct List(Vec<u8>);
 impl List {
     /// The next job.
     pub(super) fn add(&mut self, view: &JobView) {
+        self.push(&JobShape::new(view));
+    }
+
+    /// The next job, in whatever shape.
+    pub(super) fn push(&mut self, job: &impl Serialize) {
         self.0.push(if self.0.is_empty() { b'[' } else { b',' });
         // Nothing of it is such that it could not be written.
-        let _ = serde_json::to_writer(&mut self.0, &JobShape::new(view));
+        let _ = serde_json::to_writer(&mut self.0, job);
     }
 
     /// 200: every job.

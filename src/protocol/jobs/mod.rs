@@ -3,6 +3,8 @@
 //! * [`JobController`] is the leader's side of one job for one term.
 //! * [`Ledger`] is what is known of a job's runs; it lasts longer than its leader.
 //! * [`LedgerCell`] is the store's side of it: a register that a later term shuts to earlier ones.
+//! * [`JobTaker`] is the leader's side of all jobs that were made at run time, for one role and one term.
+//! * [`JobRegistry`] is the store's side of jobs that are made at run time.
 //! * [`JobPolicy`] and [`Timetable`] are what the configuration asks for.
 
 mod backfill;
@@ -11,8 +13,13 @@ mod ids;
 mod ledger;
 mod policy;
 mod run;
+mod taker;
 mod wishes;
 
+pub use super::reference::job_registry::{
+    JobPut, JobPutReply, JobRegistry, JobSettle, JobSettleReply, JobTake, JobTakeReply, JobWish, JobWishReply,
+    Settlement, StoredJob,
+};
 pub use super::reference::ledger::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 pub use backfill::{Backfill, BackfillRefusal, Backfills};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
@@ -24,4 +31,8 @@ pub use policy::{
     is_late,
 };
 pub use run::{Ending, Phase, Run, RunAttempt, RunFailure};
+pub use taker::{
+    ClaimedJob, ClaimedPlan, JobTaker, Quit, RunRecord, RuntimePlan, RuntimeState, TakeAnswer, TakeId, TakerAction,
+    TakerEvent, TakerInput,
+};
 pub use wishes::{AskRefusal, AskedKey, RunOrder, RunRefusal, RunRequest, RunWish};

@@ -7,9 +7,11 @@
 //! * [`lease_object`]: what one compare-and-set on a Lease object of Kubernetes does.
 //! * `locks`: all locks of one store; `lock_cell` is one name.
 //! * `ledger`: what is known of a job's runs.
+//! * `job_registry`: jobs that are made at run time, each with its runs.
 //! * `presence`: who takes part in the shards of a role.
 
 pub(super) mod guard;
+pub(super) mod job_registry;
 pub(super) mod lease;
 pub mod lease_object;
 pub(super) mod ledger;

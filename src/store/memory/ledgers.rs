@@ -20,6 +20,11 @@ pub(super) struct MemoryLedgers {
 }
 
 impl MemoryStore {
+    /// Tells all who listen of this job.
+    pub(super) fn tell_of_job(&self, job: &JobName) {
+        self.ledgers().listeners.tell(&JobNews::Changed(job.clone()));
+    }
+
     fn ledgers(&self) -> MutexGuard<'_, MemoryLedgers> {
         // A cell is valid after every step, also after one that another thread panicked behind.
         self.ledgers.lock()

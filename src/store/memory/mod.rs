@@ -4,11 +4,13 @@
 
 mod ledgers;
 mod locks;
+mod registry;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::ledgers::MemoryLedgers;
@@ -17,6 +19,7 @@ use super::{LeaseStore, News, PresenceStore, Purge, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::base::subscription::Subscribers;
+use crate::protocol::jobs::JobRegistry;
 use crate::protocol::{
     Announcement, CampaignReply, CampaignRequest, LeaseCell, Mono, Participant, Presence, PresenceRequest,
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, Server, SessionId, Stamped, StoreTime,
@@ -35,6 +38,7 @@ pub struct MemoryStore {
     presences: Mutex<HashMap<RoleName, Presence>>,
     locks: Mutex<MemoryLocks>,
     ledgers: Mutex<MemoryLedgers>,
+    registry: Mutex<JobRegistry<Bytes>>,
 }
 
 #[derive(Debug)]
@@ -62,7 +66,8 @@ impl MemoryStore {
         let born = clock.now();
         let (health, _) = watch::channel(StoreHealth::Up);
         let (roles, presences) = (Mutex::default(), Mutex::default());
-        Self { clock, born, health, roles, presences, locks: Mutex::default(), ledgers: Mutex::default() }
+        let (locks, ledgers, registry) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { clock, born, health, roles, presences, locks, ledgers, registry }
     }
 
     fn roles(&self) -> MutexGuard<'_, HashMap<RoleName, RoleCell>> {

@@ -27,6 +27,7 @@ mod locks;
 mod member;
 mod messages;
 mod namespace;
+mod registry;
 mod scripts;
 mod subscriber;
 

@@ -3,6 +3,7 @@
 pub mod ledgers;
 pub mod locks;
 pub mod presence;
+pub mod registry;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

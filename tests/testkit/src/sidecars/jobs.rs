@@ -46,7 +46,7 @@ pub struct App {
 /// A call that the app got.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Call {
-    run: String,
+    pub run: String,
     attempt: u32,
     token: u64,
     key: String,
@@ -67,6 +67,11 @@ impl App {
     /// Where it listens, whatever the path.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where it is asked for work.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/work", self.port)
     }
 
     /// What it was asked for, in order.

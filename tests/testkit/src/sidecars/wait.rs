@@ -32,6 +32,18 @@ pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// The same for what takes longer than any state should.
+///
+/// # Panics
+/// When it has not come about after `patience`, naming `what`.
+pub fn until_within(patience: Duration, what: &str, mut reached: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < patience, "waited too long: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Lets a fault last this long.
 pub fn last_for(duration: Duration) {
     thread::sleep(duration);
