@@ -157,11 +157,11 @@ impl Checker {
         if unused.0 != is_free {
             *unused = (is_free, now);
         }
-        // The dead have it for a lease, and, where the store's clock is set back then, for one more.
+        // The dead have it for a lease; each time that the store's clock is set back meanwhile, for one from then.
         let tickets = u64::try_from(TICKET_SPAN.as_nanos()).expect("small");
-        let bound = if is_free { tickets } else { 2 * LEASE_MAX };
         let ended = self.leases_end.get(name).copied().unwrap_or(0).max(self.troubled_at + tickets);
-        if now > unused.1.max(if is_free { ended } else { 0 }) + bound + 2 * SECOND {
+        let (begins, bound) = if is_free { (ended, tickets) } else { (self.troubled_at, LEASE_MAX) };
+        if now > unused.1.max(begins) + bound + 2 * SECOND {
             self.complain(
                 now,
                 format!("{name} is nobody's for longer than leases and tickets of the dead last: {idle:?}"),
