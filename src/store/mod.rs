@@ -208,8 +208,7 @@ pub trait RegistryStore: Send + Sync + 'static {
     async fn get(&self, job: &JobName) -> Result<Option<StoredJob<Bytes>>, StoreError>;
 
     /// The jobs after this name, in their order: so many at the most.
-    async fn list(&self, after: Option<&JobName>, most: usize)
-    -> Result<Vec<(JobName, StoredJob<Bytes>)>, StoreError>;
+    async fn list(&self, after: Option<&JobName>, most: usize) -> Result<Vec<(JobName, StoredJob<Bytes>)>, StoreError>;
 
     /// Removes a job; whether there was one.
     async fn delete(&self, job: &JobName) -> Result<bool, StoreError>;

@@ -100,9 +100,10 @@ fn runtime(service: &JobService) -> Result<&RuntimeJobs, Problem> {
 
 /// Those that are made at run time, for a name that the configuration does not have. Any other error is answered.
 pub(super) fn instead<'a>(service: &'a JobService, error: &JobError) -> Result<(&'a RuntimeJobs, JobName), Problem> {
-    let found = match error {
-        JobError::UnknownJob { name, .. } => service.runtime().zip(JobName::new(name.as_str()).ok()),
-        _ => None,
+    let found = if let JobError::UnknownJob { name, .. } = error {
+        service.runtime().zip(JobName::new(name.as_str()).ok())
+    } else {
+        None
     };
     let found = found.map(|(runtime, name)| (runtime.as_ref(), name));
     found.ok_or_else(|| responses::refused(error.clone()))

@@ -246,7 +246,7 @@ impl World {
             Answer::Acquired(AcquireReply::Granted(grant)) => self.got(worker, grant),
             Answer::Acquired(reply) => self.not_now(worker, &reply),
             Answer::Extended(reply) => self.extended(worker, reply),
-            Answer::Released(_) => self.rest(worker),
+            Answer::Released => self.rest(worker),
             Answer::Handed(..) => unreachable!("each half is told to its own worker"),
             Answer::Cancelled => {
                 self.seen.cancelled += 1;

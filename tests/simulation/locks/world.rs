@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baton::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockId, LockName,
-    LockReleaseReply, LockReleaseRequest, LockSpace, Queueing, Server, SessionId, StoreTime, TICKET_SPAN, Token, Wake,
+    LockReleaseRequest, LockSpace, Queueing, Server, SessionId, StoreTime, TICKET_SPAN, Token, Wake,
 };
 
 use super::checker::Checker;
@@ -115,8 +115,8 @@ pub enum Body {
 pub enum Answer {
     Acquired(AcquireReply),
     Extended(ExtendReply),
-    Released(LockReleaseReply),
-    Handed(LockReleaseReply, AcquireReply),
+    Released,
+    Handed(AcquireReply),
     Cancelled,
     Late,
 }
@@ -408,7 +408,7 @@ impl World {
             let delay = self.delay();
             let Call { sidecar, worker, number, beside, .. } = call;
             let (answer, other) = match answer {
-                Answer::Handed(released, acquired) => (Answer::Released(released), Answer::Acquired(acquired)),
+                Answer::Handed(acquired) => (Answer::Released, Answer::Acquired(acquired)),
                 answer => (answer.clone(), answer),
             };
             if let Some(Beside { worker, number }) = beside.filter(|beside| beside.number > 0) {
@@ -436,20 +436,20 @@ impl World {
             }
             Body::Extend(request) => (Answer::Extended(self.space.extend(server, request)), Vec::new()),
             Body::Release(request) => {
-                let (reply, wakes) = self.space.release(server, &self.mistaken(server, request));
+                let (_, wakes) = self.space.release(server, &self.mistaken(server, request));
                 self.given_back.insert(request.id);
-                (Answer::Released(reply), wakes)
+                (Answer::Released, wakes)
             }
             Body::HandOver(request) => {
                 let release = self.mistaken(server, &request.release);
                 let request = HandOverRequest { release, ..request.clone() };
-                let (released, acquired, wakes) = self.space.hand_over(server, &request);
+                let (_, acquired, wakes) = self.space.hand_over(server, &request);
                 self.given_back.insert(request.release.id);
                 let acquired = acquired.expect("tokens are left");
                 let Beside { worker, number } = call.beside.expect("it is for somebody");
                 self.acquired(call.sidecar, (worker, number), &request.acquire, &acquired);
                 self.seen.handed += u64::from(matches!(acquired, AcquireReply::Granted(_)));
-                (Answer::Handed(released, acquired), wakes)
+                (Answer::Handed(acquired), wakes)
             }
             Body::Cancel(request) => {
                 self.checker.left(request.id);
