@@ -119,8 +119,8 @@ pub struct JobService {
     jobs: Mutex<BTreeMap<JobName, Entry>>,
     /// Those that are made at run time, where the store has room for them.
     runtime: OnceLock<Arc<RuntimeJobs>>,
-    /// There are jobs.
-    has_jobs: Notify,
+    /// There are jobs, or this replica leads what may have some.
+    has_jobs: Arc<Notify>,
 }
 
 impl std::fmt::Debug for JobService {
@@ -145,7 +145,7 @@ impl JobService {
         let context = Arc::new(Context { ledgers, clock, telemetry, identity, pause, places });
         let entropy = Mutex::new(entropy);
         let (jobs, runtime) = (Mutex::default(), OnceLock::new());
-        let service = Arc::new(Self { context, entropy, jobs, runtime, has_jobs: Notify::new() });
+        let service = Arc::new(Self { context, entropy, jobs, runtime, has_jobs: Arc::default() });
         let listener = tokio::spawn(listen(Arc::clone(&service)));
         (service, listener)
     }
@@ -153,7 +153,7 @@ impl JobService {
     /// From now on jobs can be made at run time, and are kept in this store. Must be called inside a tokio runtime.
     pub fn add_registry(&self, store: Arc<dyn RegistryStore>) {
         self.context.telemetry.add_runtime_jobs();
-        self.runtime.get_or_init(|| RuntimeJobs::open(store, &self.context));
+        self.runtime.get_or_init(|| RuntimeJobs::open(store, &self.context, &self.has_jobs));
     }
 
     /// Those that are made at run time, where there can be any.
@@ -216,7 +216,7 @@ impl JobService {
         if let Some(runtime) = self.runtime() {
             runtime.follow(jobs, roles, handles);
         }
-        if !entries.is_empty() || self.runtime().is_some() {
+        if !entries.is_empty() {
             self.has_jobs.notify_one();
         }
     }

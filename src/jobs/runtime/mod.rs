@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::registry_store::{Registry, state_of};
@@ -105,13 +105,16 @@ pub(super) struct RuntimeJobs {
     /// Those who run jobs, and hear of them.
     takers: Mutex<BTreeMap<RoleName, Publisher<JobNews>>>,
     running: Mutex<BTreeMap<JobName, Running>>,
+    /// Somebody here runs jobs, and is to hear of them.
+    listens: Arc<Notify>,
     /// The task that keeps the takers.
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl RuntimeJobs {
-    /// Begins without roles, in the runtime that this is called in.
-    pub(super) fn open(store: Arc<dyn RegistryStore>, context: &Arc<Context>) -> Arc<Self> {
+    /// Begins without roles, in the runtime that this is called in. `listens` is told once somebody here is to hear of
+    /// jobs.
+    pub(super) fn open(store: Arc<dyn RegistryStore>, context: &Arc<Context>, listens: &Arc<Notify>) -> Arc<Self> {
         let registry = Registry::new(store, context.telemetry.clone(), Arc::clone(&context.clock));
         let service = Arc::new(Self {
             registry,
@@ -119,6 +122,7 @@ impl RuntimeJobs {
             surroundings: watch::Sender::new(Surroundings::default()),
             takers: Mutex::default(),
             running: Mutex::default(),
+            listens: Arc::clone(listens),
             keeper: Mutex::default(),
         });
         let keeper = tokio::spawn(keep(Arc::clone(&service), service.surroundings.subscribe()));
@@ -271,6 +275,7 @@ async fn keep(service: Arc<RuntimeJobs>, mut surroundings: watch::Receiver<Surro
                 let timing = known.roles.iter().find(|of| of.name == *role.name()).map(|of| of.timing);
                 let Some(timing) = timing else { continue };
                 busy.insert(role.name().clone());
+                service.listens.notify_one();
                 takers.spawn(taker::run(Arc::clone(&service), role, term, Grace::of_request(&timing)));
             }
             Some(ended) = takers.join_next() => {
