@@ -2,18 +2,21 @@
 //! that goes away leaves neither a ticket nor a lock behind, whatever was on its way.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::handover::{Attempt, Turn};
+use super::extend::extend_once;
 use super::owner;
-use super::release::cancel_later;
+use super::release::{cancel_later, give_back};
 use super::service::{Granted, LockService, PAUSE_MAX, Refusal};
+use super::turns::{Passed, is_exclusive, settle};
 use super::waiters::Waiter;
 use crate::base::Backoff;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, LockGrant, LockName, Mono, Queueing, Random, look_after, valid_span,
+    AcquireReply, AcquireRequest, LockGrant, LockId, LockName, LockTurn, Mono, Queueing, Random, TURN_MAX, look_after,
+    valid_span,
 };
 use crate::store::StoreError;
 use crate::telemetry::{AcquireOutcome, LockEvent, StoreCommand};
@@ -23,6 +26,9 @@ const SPREAD: Duration = Duration::from_millis(20);
 /// For how long a request does without a ticket that can count on being handed the lock: one that comes when the lock
 /// is held here, or when others wait for it here.
 const BESIDE_MAX: Duration = Duration::from_millis(100);
+
+/// How long a request for several names looks whether all are free at once. Then it queues as a fair one.
+const SEVERAL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What an app asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,9 +70,13 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if !self.taken {
-            let Granted { id, lease, .. } = self.granted;
+            let (Granted { id, lease, .. }, names) = (self.granted, std::mem::take(&mut self.names));
+            if self.service.held.is_in_turn(id) {
+                self.service.upkeep.spawn(give_back(Arc::clone(&self.service), names, id));
+                return;
+            }
             self.service.held.forget(id);
-            cancel_later(&self.service, std::mem::take(&mut self.names), id, lease, false);
+            cancel_later(&self.service, names, id, lease, false);
         }
     }
 }
@@ -108,10 +118,14 @@ struct Acquisition {
     wait: Duration,
     backoff: Backoff,
     random: Random,
+    /// It has counted on being given the lock by another request.
+    has_rested: bool,
     /// The store may know of it.
     has_asked: bool,
     /// A request got no answer: it may still arrive.
     unsure: bool,
+    /// It has the lock from another request of this sidecar.
+    was_passed: bool,
 }
 
 impl Acquisition {
@@ -132,12 +146,25 @@ impl Acquisition {
             permits: want.permits,
             floor: service.held.floor(),
             queueing,
+            yields: false,
+            tokens: 1,
             guard: service.settings.guard,
             names: want.names,
         };
         let (begun, backoff, random) = (service.now(), service.backoff(), service.random());
         let waiter = Arc::new(Waiter::new(request));
-        Self { service, waiter, begun, wait: want.wait, backoff, random, has_asked: false, unsure: false }
+        Self {
+            service,
+            waiter,
+            begun,
+            wait: want.wait,
+            backoff,
+            random,
+            has_rested: false,
+            has_asked: false,
+            unsure: false,
+            was_passed: false,
+        }
     }
 
     fn request(&self) -> &AcquireRequest {
@@ -157,17 +184,16 @@ impl Acquisition {
             }
             let waiter = Arc::clone(&self.waiter);
             let mut offer = waiter.slot.open();
-            let (woken, handed) = tokio::select! {
+            let (woken, passed) = tokio::select! {
                 biased;
-                handed = &mut offer => (Woken::Due, handed.ok()),
+                passed = &mut offer => (Woken::Due, passed.ok()),
                 woken = self.sleep(after.min(left), otherwise, &mut answer) => (woken, waiter.slot.close(offer).await),
             };
-            step = match (handed.map(|attempt| self.judge(attempt)), woken) {
-                (Some(end @ Step::End(_)), _) => end,
-                (_, Woken::Over(refusal)) => Step::End(Err(refusal)),
-                (Some(again), Woken::Due) => again,
-                // What was handed over may have been refused before the lock became free.
-                (Some(_), Woken::Free) | (None, Woken::Free | Woken::Due) => self.ask().await,
+            step = match (passed, woken) {
+                // Also when nobody is there any more to be told: then it goes on to the next.
+                (Some(passed), _) => Step::End(self.passed(passed)),
+                (None, Woken::Over(refusal)) => Step::End(Err(refusal)),
+                (None, Woken::Free | Woken::Due) => self.ask().await,
             };
         };
         // Here, and not where it is waited for: a client that has gone does not wait.
@@ -190,6 +216,7 @@ impl Acquisition {
                 && self.wait > BESIDE_MAX
             {
                 let otherwise = Refusal::Held { name: name.clone(), holder: None, ahead: 0, waited: true };
+                self.has_rested = true;
                 return Step::Again { after: BESIDE_MAX, otherwise };
             }
         }
@@ -209,28 +236,55 @@ impl Acquisition {
 
     /// One request to the store, which is waited for whatever happens.
     async fn ask(&mut self) -> Step {
-        let held = &self.service.held;
+        let service = Arc::clone(&self.service);
         loop {
-            let sent_at = self.service.now();
-            let beside = held.beside(self.request(), sent_at);
-            let request = AcquireRequest { floor: held.floor(), beside, ..self.request().clone() };
-            let reply = self.service.timed(StoreCommand::LockAcquire, self.service.store.acquire(request)).await;
+            let sent_at = service.now();
+            let beside = service.held.beside(self.request(), sent_at);
+            if let (Some((id, true)), Some(name)) = (beside, self.request().names.first()) {
+                // The store is to know what is named. If it does not, that is asked for like any other.
+                let _ = extend_once(&service, name, id, None).await;
+            }
+            let sent_at = service.now();
+            let request = self.next_request(beside.map(|(id, _)| id), sent_at);
+            let reply = service.timed(StoreCommand::LockAcquire, service.store.acquire(request)).await;
             // What it named may have been given back meanwhile, while its owner has other holds.
-            let other = held.beside(self.request(), self.service.now());
-            if !matches!(reply, Ok(AcquireReply::Held { .. })) || other.is_none() || other == beside {
-                return self.judge(Attempt { reply, sent_at, turn: Turn::begin(sent_at) });
+            let other = service.held.beside(self.request(), service.now()).map(|(id, _)| id);
+            let is_held = matches!(reply, Ok(AcquireReply::Held { .. }));
+            if !is_held || other.is_none() || other == beside.map(|(id, _)| id) {
+                return self.judge(reply, sent_at);
             }
         }
     }
 
-    /// What follows from an attempt, its own or that of who handed the lock over.
-    fn judge(&mut self, Attempt { reply, sent_at, turn }: Attempt) -> Step {
+    fn next_request(&self, beside: Option<LockId>, now: Mono) -> AcquireRequest {
+        let request = self.request();
+        let is_busy = self.has_asked || self.has_rested || self.service.lines.has_others(request);
+        let in_turn = is_exclusive(&request.names, request.permits) && request.queueing != Queueing::Fair && is_busy;
+        let is_patient = request.names.len() > 1 && request.queueing == Queueing::Plain;
+        AcquireRequest {
+            floor: self.service.held.floor(),
+            beside,
+            tokens: if in_turn { TURN_MAX } else { 1 },
+            yields: self.waiter.yields.swap(false, Ordering::Relaxed),
+            queueing: match now.since(self.begun) >= SEVERAL_PATIENCE {
+                true if is_patient => Queueing::Fair,
+                true | false => request.queueing,
+            },
+            ..request.clone()
+        }
+    }
+
+    /// What follows from an answer.
+    fn judge(&mut self, reply: Result<AcquireReply, StoreError>, sent_at: Mono) -> Step {
         self.has_asked = true;
+        if self.request().queueing != Queueing::No && !matches!(reply, Ok(AcquireReply::Granted(_))) {
+            self.waiter.has_ticket.store(true, Ordering::Relaxed);
+        }
         if reply.is_ok() {
             self.backoff.reset();
         }
         match reply {
-            Ok(AcquireReply::Granted(grant)) => Step::End(self.granted(grant, sent_at, turn)),
+            Ok(AcquireReply::Granted(grant)) => Step::End(self.granted(grant, sent_at)),
             Ok(AcquireReply::PermitsDiffer { name, permits }) => {
                 Step::End(Err(Refusal::PermitsDiffer { name, permits }))
             }
@@ -243,7 +297,10 @@ impl Acquisition {
                     self.service.held.saw(holder.token);
                 }
                 let remaining = holder.as_ref().map(|holder| holder.remaining);
-                let after = look_after(remaining, ahead) + self.random.between(Duration::from_millis(1), SPREAD);
+                let mut after = look_after(remaining, ahead) + self.random.between(Duration::from_millis(1), SPREAD);
+                if self.request().names.len() > 1 && self.service.now().since(self.begun) < SEVERAL_PATIENCE {
+                    after = after.min(SEVERAL_PATIENCE);
+                }
                 let waited = self.request().queueing != Queueing::No;
                 Step::Again { after, otherwise: Refusal::Held { name, holder, ahead, waited } }
             }
@@ -255,32 +312,50 @@ impl Acquisition {
     }
 
     /// A grant whose time was over before it came is not told to the app.
-    fn granted(&self, grant: LockGrant, sent_at: Mono, turn: Turn) -> Result<Granted, Refusal> {
-        let held = &self.service.held;
-        held.saw(grant.token);
-        let lease = self.request().lease;
+    fn granted(&self, grant: LockGrant, sent_at: Mono) -> Result<Granted, Refusal> {
+        let service = &self.service;
+        service.held.saw(grant.token);
+        let AcquireRequest { id, lease, ref names, .. } = *self.request();
         let valid_until = sent_at + valid_span(lease);
-        if valid_until <= self.service.now() {
+        if valid_until <= service.now() {
             return Err(Refusal::TooLate { lease });
         }
-        let granted = held.granted(grant, self.request(), valid_until, turn);
+        let turn = LockTurn::begin(id, grant, lease, sent_at);
+        if let (Some(turn), Some(name)) = (&turn, names.first()) {
+            service.held.saw(turn.last());
+            service.upkeep.spawn(settle(Arc::clone(service), name.clone(), turn.clone()));
+        }
+        let granted = service.held.granted(grant, self.request(), valid_until, turn);
         // Its owner may wait for it in other requests, which can have it beside this one from now on.
+        service.lines.ring(&self.waiter);
+        Ok(granted)
+    }
+
+    /// Another request of this sidecar had the lock, and gave it back in its turn.
+    fn passed(&mut self, passed: Passed) -> Result<Granted, Refusal> {
+        self.was_passed = true;
+        let granted = self.service.held.passed(self.request(), passed);
         self.service.lines.ring(&self.waiter);
+        if granted.valid_until <= self.service.now() {
+            let names = self.request().names.clone();
+            self.service.upkeep.spawn(give_back(Arc::clone(&self.service), names, granted.id));
+            return Err(Refusal::TooLate { lease: granted.lease });
+        }
         Ok(granted)
     }
 
     /// Gives the place away, and leaves nothing behind.
     fn end(self, result: Result<Granted, Refusal>) -> Answer {
-        let Self { service, waiter, has_asked, unsure, .. } = self;
+        let Self { service, waiter, has_asked, unsure, was_passed, .. } = self;
         let AcquireRequest { id, ref names, lease, queueing, .. } = waiter.request;
         service.lines.leave(&waiter);
-        service.waiters.leave(id, result.is_ok(), service.now());
+        service.waiters.leave(id, result.is_ok() && !was_passed, service.now());
         let names = names.clone();
         match result {
             Ok(granted) => Ok(Claim { service, names, granted, taken: false }),
             Err(refusal) => {
                 let queued = has_asked && queueing != Queueing::No;
-                if queued || unsure || matches!(refusal, Refusal::TooLate { .. }) {
+                if !was_passed && (queued || unsure || matches!(refusal, Refusal::TooLate { .. })) {
                     cancel_later(&service, names, id, lease, unsure);
                 }
                 Err(refusal)

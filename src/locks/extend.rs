@@ -39,12 +39,17 @@ pub(super) async fn extend_once(
     let _alone = asking.lock().await;
     let sent_at = service.now();
     let known = service.held.get(id, sent_at);
+    if known.is_none() && service.held.is_gone(id) {
+        return Ok(None);
+    }
     if known.as_ref().is_some_and(|lock| !lock.names.contains(name)) {
         return Ok(None);
     }
     let names = known.as_ref().map_or_else(|| vec![name.clone()], |lock| lock.names.clone());
-    let restore = known.map(|lock| lock.restore(service.session, &service.settings.identity));
-    let request = ExtendRequest { names, id, lease, restore, guard: service.settings.guard };
+    let seat = service.held.seat(id);
+    let restore = known.map(|lock| lock.restore(&service.settings.identity));
+    let (session, guard) = (service.session, service.settings.guard);
+    let request = ExtendRequest { names, id, session, seat, lease, restore, guard };
     match service.timed(StoreCommand::LockExtend, service.store.extend(request)).await? {
         ExtendReply::Extended { token, lease, restored, .. } => {
             service.held.saw(token);

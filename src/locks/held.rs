@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::handover::{Turn, is_exclusive};
-use super::service::Granted;
-use crate::protocol::{AcquireRequest, LockGrant, LockId, LockName, Mono, Restore, SessionId, Token};
+use super::service::{ANSWER_SPAN, Granted};
+use super::turns::{Given, Passed, is_exclusive};
+use crate::protocol::{AcquireRequest, LockGrant, LockId, LockName, LockTurn, Mono, Restore, Token, TurnSeat};
 use crate::telemetry::{LockEvent, Telemetry};
 
 /// More than an app holds. One beyond is not remembered: it is extended and released by its id alone.
@@ -25,12 +25,19 @@ pub(super) struct HeldLock {
     pub(super) names: Vec<LockName>,
     owner: Arc<str>,
     token: Token,
+    /// The last token of its turn; else the same.
+    last: Token,
     permits: u32,
     /// The longest that it was granted or extended for.
     lease: Duration,
     /// Until when it may be acted upon (R2).
     pub(super) valid_until: Mono,
-    turn: Turn,
+    /// The turn that it has its place in, as long as the store may not know that it is its turn.
+    given: Option<Given>,
+    /// The turn may go on from here.
+    passes: bool,
+    /// Another had it before, in the same turn: the store has not granted it, and may have a ticket for it.
+    pub(super) was_passed: bool,
     /// One request about it is under way at a time: what is extended late must not put back what is given back.
     pub(super) asking: Arc<tokio::sync::Mutex<()>>,
     /// Whoever renews it for its owner has this, too: that one tells and counts when it is lost.
@@ -38,10 +45,15 @@ pub(super) struct HeldLock {
 }
 
 impl HeldLock {
+    /// What the store is to be told of its turn, and what is left of that.
+    pub(super) fn given(&self) -> Option<Given> {
+        self.given.clone()
+    }
+
     /// What puts it back (R4).
-    pub(super) fn restore(self, session: SessionId, identity: &Arc<str>) -> Box<Restore> {
-        let Self { owner, token, permits, lease, .. } = self;
-        Box::new(Restore { session, owner, identity: Arc::clone(identity), token, permits, lease })
+    pub(super) fn restore(self, identity: &Arc<str>) -> Box<Restore> {
+        let Self { owner, token, last, permits, lease, .. } = self;
+        Box::new(Restore { owner, identity: Arc::clone(identity), token, last, permits, lease })
     }
 
     /// From when on the store has certainly forgotten it.
@@ -55,6 +67,9 @@ impl HeldLock {
 #[derive(Debug)]
 pub(super) struct Held {
     locks: Mutex<HashMap<LockId, HeldLock>>,
+    /// Those that were given back here and went on in their turn, until their lease would have ended: the store still
+    /// has the seat, under one of these names perhaps, and must not be asked about it.
+    gone: Mutex<HashMap<LockId, Mono>>,
     /// The holds whose first name this is, but for permits of semaphores. They may be gone since: tidied with the rest.
     by_name: Mutex<HashMap<LockName, Vec<LockId>>>,
     /// The greatest token seen of any lock (R3).
@@ -64,7 +79,13 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn new(telemetry: Telemetry) -> Self {
-        Self { locks: Mutex::default(), by_name: Mutex::default(), floor: AtomicU64::new(0), telemetry }
+        Self {
+            locks: Mutex::default(),
+            gone: Mutex::default(),
+            by_name: Mutex::default(),
+            floor: AtomicU64::new(0),
+            telemetry,
+        }
     }
 
     /// A token was seen.
@@ -109,35 +130,73 @@ impl Held {
         self.under(name, now).into_iter().find(is_exclusive).map(|(_, lock)| lock.owner)
     }
 
-    /// The hold that the owner of a request has of just its names: the one that lasts the longest.
-    pub(super) fn beside(&self, request: &AcquireRequest, now: Mono) -> Option<LockId> {
+    /// The hold that the owner of a request has of just its names: the one that lasts the longest. Its turn ends with
+    /// that, and the store is to be told first who has it, where this says so.
+    pub(super) fn beside(&self, request: &AcquireRequest, now: Mono) -> Option<(LockId, bool)> {
         let AcquireRequest { names, owner, permits, .. } = request;
         if *permits > 1 {
             return None;
         }
         let mine = |(_, lock): &(LockId, HeldLock)| lock.owner == *owner && lock.names == *names;
         let holds = self.under(names.first()?, now).into_iter().filter(mine);
-        holds.max_by_key(|(_, lock)| lock.valid_until).map(|(id, _)| id)
+        let (id, _) = holds.max_by_key(|(_, lock)| lock.valid_until)?;
+        let mut locks = self.locks.lock();
+        let lock = locks.get_mut(&id)?;
+        lock.passes = false;
+        Some((id, lock.given.is_some()))
     }
 
-    /// Notes a grant, or that it was granted once more.
-    pub(super) fn granted(&self, grant: LockGrant, request: &AcquireRequest, valid_until: Mono, turn: Turn) -> Granted {
-        let (LockGrant { token, holds }, id) = (grant, request.id);
+    /// Whose turn it is in this seat, if the store is to be told.
+    pub(super) fn in_seat(&self, name: &LockName, seat: LockId, now: Mono) -> Option<LockId> {
+        let is_in = |(_, lock): &(LockId, HeldLock)| lock.given.as_ref().is_some_and(|given| given.turn.seat() == seat);
+        self.under(name, now).into_iter().find(is_in).map(|(id, _)| id)
+    }
+
+    /// Notes what the store has granted.
+    pub(super) fn granted(
+        &self,
+        grant: LockGrant,
+        request: &AcquireRequest,
+        valid_until: Mono,
+        turn: Option<LockTurn>,
+    ) -> Granted {
+        let given = turn.map(|turn| Given { turn, served: Vec::new() });
+        self.note(request, grant.token, grant.holds, valid_until, given, false)
+    }
+
+    /// Notes what was passed on.
+    pub(super) fn passed(&self, request: &AcquireRequest, Passed { token, given }: Passed) -> Granted {
+        let valid_until = given.turn.valid_until();
+        self.note(request, token, 1, valid_until, Some(given), true)
+    }
+
+    fn note(
+        &self,
+        request: &AcquireRequest,
+        token: Token,
+        holds: u32,
+        valid_until: Mono,
+        given: Option<Given>,
+        was_passed: bool,
+    ) -> Granted {
+        let AcquireRequest { id, lease, permits, .. } = *request;
         let lock = HeldLock {
             names: request.names.clone(),
             owner: Arc::clone(&request.owner),
             token,
-            permits: request.permits,
-            lease: request.lease,
+            last: given.as_ref().map_or(token, |given| given.turn.last()),
+            permits,
+            lease,
             valid_until,
-            turn,
+            passes: given.is_some(),
+            given,
+            was_passed,
             asking: Arc::default(),
             renewed: Arc::default(),
         };
-        let granted = Granted { id, token, holds, lease: lock.lease, valid_until };
         let mut locks = self.locks.lock();
         if locks.len() < LOCKS_MAX {
-            if request.permits == 1
+            if permits == 1
                 && let Some(name) = request.names.first()
             {
                 self.by_name.lock().entry(name.clone()).or_default().push(id);
@@ -145,7 +204,15 @@ impl Held {
             locks.insert(id, lock);
         }
         self.count(locks);
-        granted
+        Granted { id, token, holds, lease, valid_until }
+    }
+
+    /// A hold is about to be extended: its turn ends here. What the store is to be told of it.
+    pub(super) fn seat(&self, id: LockId) -> Option<TurnSeat> {
+        let mut locks = self.locks.lock();
+        let lock = locks.get_mut(&id)?;
+        lock.passes = false;
+        lock.given.as_ref().map(Given::seat)
     }
 
     /// As if its validity ended then.
@@ -159,17 +226,33 @@ impl Held {
         let mut locks = self.locks.lock();
         let Some(lock) = locks.get_mut(&id) else { return valid_until };
         (lock.lease, lock.valid_until) = (lock.lease.max(lease), lock.valid_until.max(valid_until));
+        // It has been told now.
+        lock.given = None;
         lock.valid_until
     }
 
-    /// A hold is about to be given back: nothing puts it back from here on. The hold as it was; and its turn, if the
-    /// lock may be handed over, because it is the last hold of it.
-    pub(super) fn begin_release(&self, id: LockId, now: Mono) -> Option<(HeldLock, Option<Turn>)> {
+    /// A hold is about to be given back: nothing puts it back from here on. The hold as it was; and whether its turn
+    /// may go on, because it is the last hold of the lock.
+    pub(super) fn begin_release(&self, id: LockId, now: Mono) -> Option<(HeldLock, bool)> {
+        if let Some(lock) = self.locks.lock().get(&id).filter(|lock| lock.given.is_some()) {
+            // What the store has never heard of is only remembered for who sends the same release again.
+            let until = if lock.was_passed { now + ANSWER_SPAN } else { lock.ends_at() };
+            self.gone.lock().insert(id, until);
+        }
         let known = self.forget(id)?;
         let is_last = known.names.first().is_some_and(|name| self.under(name, now).is_empty());
-        let turn =
-            (is_last && now < known.valid_until && is_exclusive(&known.names, known.permits)).then_some(known.turn);
-        Some((known, turn))
+        let passes = is_last && known.passes && now < known.valid_until;
+        Some((known, passes))
+    }
+
+    /// Whether a hold was given back here in a turn.
+    pub(super) fn is_gone(&self, id: LockId) -> bool {
+        self.gone.lock().contains_key(&id)
+    }
+
+    /// Whether a hold has its place in a turn.
+    pub(super) fn is_in_turn(&self, id: LockId) -> bool {
+        self.locks.lock().get(&id).is_some_and(|lock| lock.given.is_some())
     }
 
     /// A hold was given back.
@@ -205,6 +288,7 @@ impl Held {
     pub(super) fn tidy(&self, now: Mono) {
         let mut locks = self.locks.lock();
         locks.retain(|_, lock| now < lock.ends_at() || Arc::strong_count(&lock.renewed) > 1);
+        self.gone.lock().retain(|_, until| now < *until);
         self.by_name.lock().retain(|_, ids| {
             ids.retain(|id| locks.contains_key(id));
             !ids.is_empty()

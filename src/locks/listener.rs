@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
-use super::release::cancel_later;
+use super::release::{cancel_later, leave_queue};
 use super::service::LockService;
 use crate::base::Subscription;
 use crate::protocol::TICKET_SPAN;
@@ -25,9 +25,16 @@ async fn hear(service: &Arc<LockService>, mut wakes: Subscription<WakeNews>) {
         match news {
             WakeNews::Gap => service.waiters.wake_all(),
             WakeNews::Wake { id, name } => {
+                if service.waiters.wake(id) {
+                    continue;
+                }
                 // The ticket of somebody unknown must go, or nobody behind it is woken.
-                if !service.waiters.wake(id) && service.held.get(id, service.now()).is_none() {
-                    cancel_later(service, vec![name], id, TICKET_SPAN, false);
+                match service.held.get(id, service.now()) {
+                    Some(lock) if !lock.was_passed => {}
+                    // It has, or had, the lock in a turn: under this name the store may have the seat of that.
+                    Some(_) => leave_queue(service, name, id),
+                    None if service.held.is_gone(id) => leave_queue(service, name, id),
+                    None => cancel_later(service, vec![name], id, TICKET_SPAN, false),
                 }
             }
         }

@@ -7,7 +7,8 @@
 //!   is noted in `held`, for as long as it may be acted upon.
 //! * `PUT /locks/a/ID`: `extend` tells the store all that `held` knows, so that a lock that was lost is put back (R4).
 //! * `DELETE /locks/a/ID`: `release` forgets the hold first, so that nothing puts it back, and releases it until there
-//!   is an answer. If somebody waits here for the same lock, `handover` lets the store do both in one step.
+//!   is an answer. If somebody waits here for the same lock, and it is this sidecar's turn, `turns` passes it on
+//!   instead.
 //! * A request that ends without a lock is cancelled by `release`: its ticket goes, and what it was granted unseen.
 //! * `GET /locks/a/hold`: `hold` acquires, renews and, when the connection closes, releases.
 //! * On a wake from the store: `listener` rings the waiter's bell, and `acquire` asks again. A ticket that nobody knows
@@ -19,7 +20,6 @@
 
 mod acquire;
 mod extend;
-mod handover;
 mod held;
 mod hold;
 mod http;
@@ -29,6 +29,7 @@ mod release;
 mod service;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod upkeep;
 mod waiters;
 

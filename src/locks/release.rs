@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handover::hand_over;
 use super::service::{ANSWER_SPAN, LockService, Refusal};
+use super::turns::{Given, pass_on};
 use crate::protocol::{CancelRequest, LockId, LockName, LockReleaseReply, LockReleaseRequest, TICKET_SPAN};
 use crate::store::StoreError;
 use crate::telemetry::{LockEvent, StoreCommand};
@@ -16,6 +16,9 @@ const STRAY_SPAN: Duration = Duration::from_secs(2);
 pub(super) async fn release(service: &Arc<LockService>, name: LockName, id: LockId) -> Result<(), Refusal> {
     if service.held.is_of_others(id, &name) {
         return Err(Refusal::Lost);
+    }
+    if service.held.is_gone(id) {
+        return Ok(());
     }
     let giving = service.upkeep.spawn(give_back(Arc::clone(service), vec![name], id));
     match tokio::time::timeout(ANSWER_SPAN, giving).await {
@@ -29,27 +32,34 @@ pub(super) async fn release(service: &Arc<LockService>, name: LockName, id: Lock
 /// Gives a hold back. Tried until there is an answer, or the lease is over.
 pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, id: LockId) -> Result<(), Refusal> {
     let now = service.now();
-    let (until, names, turn) = match service.held.begin_release(id, now) {
-        Some((known, turn)) => {
-            // An extension may be on its way.
-            drop(known.asking.lock().await);
-            (known.valid_until, known.names, turn)
+    let mut request = LockReleaseRequest { names, id, session: service.session, seat: None };
+    let mut until = now;
+    if let Some((known, passes)) = service.held.begin_release(id, now) {
+        until = known.valid_until;
+        let mut given = known.given();
+        request.names = known.names;
+        if let Some(name) = request.names.first()
+            && passes
+            && let Some(turn) = given.take()
+        {
+            match pass_on(&service, name, turn) {
+                Ok(()) => {
+                    service.telemetry.record_lock(&LockEvent::Released { name: name.clone() });
+                    return Ok(());
+                }
+                Err(rest) => given = Some(rest),
+            }
         }
-        None => (now, names, None),
-    };
-    let request = LockReleaseRequest { names, id };
-    let handed = match turn {
-        Some(turn) => hand_over(&service, &request, turn).await,
-        None => None,
-    };
-    let reply = match handed {
-        Some(reply) => reply,
-        None => {
-            let release = || service.timed(StoreCommand::LockRelease, service.store.release(request.clone()));
-            service.insist(until.max(now + ANSWER_SPAN), release).await.map_err(Refusal::Store)?
-        }
-    };
-    match reply {
+        request.seat = given.as_ref().map(Given::seat);
+        // An extension may be on its way.
+        drop(known.asking.lock().await);
+    }
+    let release = || service.timed(StoreCommand::LockRelease, service.store.release(request.clone()));
+    let reply = service.insist(until.max(now + ANSWER_SPAN), release).await;
+    if let [name] = request.names.as_slice() {
+        service.lines.wake_next(name);
+    }
+    match reply.map_err(Refusal::Store)? {
         LockReleaseReply::Released => {
             if let Some(name) = request.names.into_iter().next() {
                 service.telemetry.record_lock(&LockEvent::Released { name });
@@ -58,6 +68,16 @@ pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, i
         }
         LockReleaseReply::NotHeld => Err(Refusal::Lost),
     }
+}
+
+/// Takes away the ticket of a request that has the lock in a turn, or had it.
+pub(super) fn leave_queue(service: &Arc<LockService>, name: LockName, id: LockId) {
+    let this = Arc::clone(service);
+    service.upkeep.spawn(async move {
+        let request = CancelRequest { names: vec![name], session: this.session, id, keeps: true };
+        let cancel = || this.timed(StoreCommand::LockCancel, this.store.cancel(request.clone()));
+        let _ = this.insist(this.now() + TICKET_SPAN, cancel).await;
+    });
 }
 
 /// Ends a request in the background: its tickets go, and what it was granted unseen is free. `unsure`: one of its
@@ -76,7 +96,7 @@ pub(super) fn cancel_later(
     let this = Arc::clone(service);
     service.upkeep.spawn(async move {
         let until = this.now() + lease.max(TICKET_SPAN);
-        let request = CancelRequest { names, session: this.session, id };
+        let request = CancelRequest { names, session: this.session, id, keeps: false };
         let cancel = || this.timed(StoreCommand::LockCancel, this.store.cancel(request.clone()));
         // What cannot be cancelled ends by its lease.
         let _ = this.insist(until, cancel).await;

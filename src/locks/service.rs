@@ -9,11 +9,11 @@ use tokio::task::JoinHandle;
 
 use super::acquire::{Claim, Want, acquire};
 use super::extend::extend;
-use super::handover::Lines;
 use super::held::Held;
 use super::hold::{Hold, hold};
 use super::listener::listen;
 use super::release::release;
+use super::turns::Lines;
 use super::upkeep::Upkeep;
 use super::waiters::Waiters;
 use crate::base::Backoff;

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::handover::Slot;
+use super::turns::Slot;
 use crate::protocol::{AcquireRequest, LockId, LockName, Mono};
 use crate::telemetry::Telemetry;
 
@@ -21,11 +22,16 @@ pub(super) struct Waiter {
     /// The lock may be free: ask. One ring is kept, so that none is lost which overtakes the answer it belongs to.
     pub(super) bell: Notify,
     pub(super) slot: Slot,
+    /// The store has a ticket for it.
+    pub(super) has_ticket: AtomicBool,
+    /// When it asks next, it stands back for everybody who has a ticket before it.
+    pub(super) yields: AtomicBool,
 }
 
 impl Waiter {
     pub(super) fn new(request: AcquireRequest) -> Self {
-        Self { request, bell: Notify::new(), slot: Slot::default() }
+        let (has_ticket, yields) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { request, bell: Notify::new(), slot: Slot::default(), has_ticket, yields }
     }
 }
 
@@ -63,7 +69,7 @@ impl Waiters {
         true
     }
 
-    /// The request waits no more. If it was granted, a wake-up that comes late is no ticket left behind.
+    /// The request waits no more. If the store has granted it, a wake-up that comes late is no ticket left behind.
     pub(super) fn leave(&self, id: LockId, is_granted: bool, now: Mono) {
         let mut inner = self.inner.lock();
         if inner.waiting.remove(&id).is_some() && is_granted {

@@ -45,7 +45,7 @@
 //! | a member | `reference/quorum_member.rs` | `member_renew.lua` | `without_r4_a_lost_lease_stays_lost` |
 //! | a member | `reference/quorum_member.rs` | `member_release.lua` | `a_grant_that_is_taken_back_is_not_announced` |
 //! | Lease objects | `reference/lease_object/decide.rs` | | `nobody_releases_anothers_lease` |
-//! | locks | `reference/locks.rs` | `lock_take.lua` | `a_request_that_is_repeated_finds_its_grant_and_counts_once` |
+//! | locks | `reference/locks.rs` | `lock_acquire.lua` | `a_request_that_is_repeated_finds_its_grant_and_counts_once` |
 //! | locks, their queue | `reference/lock_cell.rs` | `lock_common.lua` | `nobody_overtakes_a_fair_ticket` |
 //! | ledgers (P6) | `reference/ledger.rs` | `job_write.lua` | `a_leader_writes_on_what_it_knows_and_on_nothing_else` |
 //! | jobs at run time (P6) | `reference/job_registry.rs` | `registry_take.lua` | `what_is_due_is_taken_once` |
@@ -149,9 +149,10 @@ pub use election::{
 };
 pub use ids::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use locks::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
-    LockId, LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest, LockSpace, NAMES_MAX,
-    OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, Wake, look_after, valid_span,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockId,
+    LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest, LockSpace, LockTurn, NAMES_MAX,
+    OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, TURN_MAX, TurnSeat, Wake, look_after,
+    valid_span,
 };
 pub use messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, KnownRecord, RecordVersion,

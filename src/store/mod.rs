@@ -35,7 +35,7 @@ use crate::protocol::jobs::{
 };
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
-    ExtendRequest, HandOverRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant,
+    ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant,
     PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
     Token, TokensExhausted,
 };
@@ -112,16 +112,6 @@ pub trait PresenceStore: Send + Sync + 'static {
     async fn presence(&self, role: &RoleName, request: PresenceRequest) -> Result<Vec<Participant>, StoreError>;
 }
 
-/// What both halves of a handover came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HandedOver {
-    /// Of the release.
-    pub released: LockReleaseReply,
-    /// Of the request that it was for, which may be refused, or be too few replicas' to count, when the release
-    /// stands.
-    pub acquired: Result<AcquireReply, StoreError>,
-}
-
 /// A store of locks. As with leases, every future ends by itself within the adapter's command timeout, and dropping one
 /// early does not undo its request. An error may mean that the request was executed, though never after the answer:
 /// repeat it, or cancel it. Wait for the answer to a request before sending the next about the same id.
@@ -135,10 +125,6 @@ pub trait LockStore: Send + Sync + 'static {
 
     /// Gives a lock back.
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError>;
-
-    /// Gives a lock back and asks for it on behalf of another request, in one step. After an error both halves are
-    /// unknown: each is repeated by itself, by [`Self::release`] with the same request and by [`Self::acquire`].
-    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError>;
 
     /// Ends a request that waited, or whose answer never came.
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError>;

@@ -40,8 +40,6 @@ pub enum StoreCommand {
     LockAcquire,
     LockExtend,
     LockRelease,
-    /// Giving a lock back, and asking for it on behalf of a request that waits.
-    LockHandOver,
     /// Ending a request for a lock that waited, or whose answer never came.
     LockCancel,
     /// A sign of life while requests for locks wait.
@@ -67,7 +65,7 @@ pub enum StoreCommand {
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 21] = [
         Self::Campaign,
         Self::Renew,
         Self::Release,
@@ -76,7 +74,6 @@ impl StoreCommand {
         Self::LockAcquire,
         Self::LockExtend,
         Self::LockRelease,
-        Self::LockHandOver,
         Self::LockCancel,
         Self::LockBeat,
         Self::LockInspect,
@@ -103,7 +100,6 @@ impl StoreCommand {
             Self::LockAcquire => "lock_acquire",
             Self::LockExtend => "lock_extend",
             Self::LockRelease => "lock_release",
-            Self::LockHandOver => "lock_hand_over",
             Self::LockCancel => "lock_cancel",
             Self::LockBeat => "lock_beat",
             Self::LockInspect => "lock_inspect",

@@ -12,10 +12,10 @@ const REFERENCE: &str = "src/protocol/reference/";
 
 /// Functions that only a script has, for the reference has values where a script has keys, texts and arguments.
 const ONLY_IN_SCRIPTS: &[(&str, &[&str])] = &[
-    ("arguments are texts", &["arg", "is_id", "is_number", "is_session", "not_sorted", "request_at", "text"]),
+    ("arguments are texts", &["arg", "is_id", "is_number", "is_session", "not_sorted", "text"]),
     ("what is in a key is not ours, or cannot be read", &["garbage", "of_another_store", "unreadable"]),
     ("keys are read", &["by_token", "load", "load_all", "numbers", "parse_cell", "parse_hold", "read_lease"]),
-    ("keys are read", &["load_desk", "read_floor", "was_released"]),
+    ("keys are read", &["last_order", "load_desk", "read_floor", "was_released"]),
     ("keys are read", &["field_of", "generation_of_server", "new_record", "read_record"]),
     ("keys are written", &["drop", "extend_lease", "hold_text", "save", "touch", "write_lease", "write_record"]),
     ("keys are written", &["save_cut", "write_floor"]),

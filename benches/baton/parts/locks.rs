@@ -303,26 +303,18 @@ struct Scripts {
 impl Scripts {
     async fn load(redis: SocketAddr) -> Result<Self, std::io::Error> {
         let mut connection = Redis::connect(redis).await?;
-        let mut load = async |parts: [&str; 2]| {
+        let mut load = async |part: &str| {
             let generation = include_str!("../../../src/store/redis/scripts/generation.lua");
             let common = include_str!("../../../src/store/redis/scripts/lock_common.lua");
-            let text = format!("{generation}\n{common}\n{}\n{}\n", parts[0], parts[1]);
+            let text = format!("{generation}\n{common}\n{part}\n");
             let reply = connection.command(&["SCRIPT", "LOAD", &text]).await?;
             let text = String::from_utf8_lossy(reply);
             Ok::<_, std::io::Error>(text.lines().nth(1).unwrap_or_default().to_owned())
         };
         Ok(Self {
             redis,
-            acquire: load([
-                include_str!("../../../src/store/redis/scripts/lock_take.lua"),
-                include_str!("../../../src/store/redis/scripts/lock_acquire.lua"),
-            ])
-            .await?,
-            release: load([
-                include_str!("../../../src/store/redis/scripts/lock_let_go.lua"),
-                include_str!("../../../src/store/redis/scripts/lock_release.lua"),
-            ])
-            .await?,
+            acquire: load(include_str!("../../../src/store/redis/scripts/lock_acquire.lua")).await?,
+            release: load(include_str!("../../../src/store/redis/scripts/lock_release.lua")).await?,
         })
     }
 
@@ -346,14 +338,14 @@ impl Scripts {
             let id = format!("{:032x}", dice.u128(..));
             let owner = format!("{:032x}", dice.u128(..));
             // As long as the default guard.
-            let args = [&session, &id, &owner, "bench-0", &lease_us, "1", "0", "plain", &lease_us, "0", ""];
+            let args = [&session, &id, &owner, "bench-0", &lease_us, "1", "0", "plain", &lease_us, "0", "", "0", "1"];
             let words = [&["EVALSHA", &self.acquire], &keys[..], &head, &args].concat();
             let reply = redis.command(&words).await.map_err(failed)?;
             if !reply.windows(7).any(|part| part == b"granted") {
                 return Err(format!("acquire answers {:?}", String::from_utf8_lossy(reply)));
             }
             let got = Instant::now();
-            let words = [&["EVALSHA", &self.release], &keys[..], &head, &[&id]].concat();
+            let words = [&["EVALSHA", &self.release], &keys[..], &head, &[&id, &session, "", ""]].concat();
             let reply = redis.command(&words).await.map_err(failed)?;
             if !reply.windows(8).any(|part| part == b"released") {
                 return Err(format!("release answers {:?}", String::from_utf8_lossy(reply)));

@@ -296,6 +296,8 @@ impl Stage {
             id: LockId::from_u128(at as u128),
             owner: Arc::from("owner"),
             beside: None,
+            yields: false,
+            tokens: 1,
             identity: Arc::from("web-1"),
             lease: LEASE,
             permits: 1,
@@ -310,7 +312,7 @@ impl Stage {
 
     async fn unlock(&self, at: usize) {
         let id = LockId::from_u128(at as u128);
-        let request = LockReleaseRequest { names: vec![lock(at)], id };
+        let request = LockReleaseRequest { names: vec![lock(at)], id, session: SessionId::from_u128(1), seat: None };
         LockStore::release(&self.store, request).await.expect("an answer");
     }
 

@@ -1,7 +1,7 @@
 //! The service over a store that answers when a test wants it to: one test for each race.
 
-mod handover;
 mod holds;
 mod races;
 mod rules;
 mod stage;
+mod turns;

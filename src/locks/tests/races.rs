@@ -152,6 +152,8 @@ async fn a_ticket_that_nobody_waits_under_is_passed_over() {
         permits: 1,
         floor: Token::NONE,
         queueing: Queueing::Fair,
+        yields: false,
+        tokens: 1,
         guard: None,
     };
     stage.store.memory.acquire(zombie).await.unwrap();

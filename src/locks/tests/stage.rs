@@ -13,11 +13,11 @@ use crate::base::Subscription;
 use crate::base::clock::{BootClock, SharedClock};
 use crate::base::process::Entropy;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
-    LockReleaseReply, LockReleaseRequest, SessionId,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
+    LockReleaseRequest, SessionId,
 };
 use crate::store::memory::MemoryStore;
-use crate::store::{HandedOver, LockStore, StoreError, WakeNews};
+use crate::store::{LockStore, StoreError, WakeNews};
 use crate::telemetry::{Metrics, Telemetry};
 
 /// Longer than anything here takes.
@@ -30,8 +30,7 @@ pub const WOKEN: Duration = Duration::from_secs(4);
 pub(super) enum Asked {
     Acquire(AcquireRequest),
     Extend(ExtendRequest),
-    Release,
-    HandOver(HandOverRequest),
+    Release(LockReleaseRequest),
     Cancel(CancelRequest),
 }
 
@@ -52,7 +51,6 @@ pub(super) enum Op {
     Acquire,
     Extend,
     Release,
-    HandOver,
     Cancel,
 }
 
@@ -61,8 +59,7 @@ impl Asked {
         match self {
             Self::Acquire(_) => Op::Acquire,
             Self::Extend(_) => Op::Extend,
-            Self::Release => Op::Release,
-            Self::HandOver(_) => Op::HandOver,
+            Self::Release(_) => Op::Release,
             Self::Cancel(_) => Op::Cancel,
         }
     }
@@ -126,11 +123,7 @@ impl LockStore for Scripted {
     }
 
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
-        self.meet(Asked::Release, LockStore::release(&*self.memory, request)).await
-    }
-
-    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
-        self.meet(Asked::HandOver(request.clone()), self.memory.hand_over(request)).await
+        self.meet(Asked::Release(request.clone()), LockStore::release(&*self.memory, request)).await
     }
 
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ pub enum Queueing {
 /// Asks for one lock, or for several at once: all or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcquireRequest {
-    /// Sorted, each once; at most [`super::NAMES_MAX`]. With several, never [`Queueing::Fair`].
+    /// Sorted, each once; at most [`super::NAMES_MAX`].
     pub names: Vec<LockName>,
     /// The sidecar that asks.
     pub session: SessionId,
@@ -41,6 +41,11 @@ pub struct AcquireRequest {
     pub floor: Token,
     /// Whether to wait for it.
     pub queueing: Queueing,
+    /// Whether it stands back for everybody who has a ticket before it, and not only for fair ones. So a sidecar whose
+    /// requests have had the lock for long lets others have it.
+    pub yields: bool,
+    /// How many tokens it asks for: more than one for a [turn](super::LockTurn), of a lock of one name.
+    pub tokens: u32,
     /// For how long nobody new is granted after the store may have forgotten locks (R5); none for `guard: off`.
     pub guard: Option<Duration>,
 }
@@ -51,6 +56,9 @@ pub struct LockGrant {
     pub token: Token,
     /// How many holds of the lock its owner has now.
     pub holds: u32,
+    /// How many tokens it comes with, from that one on. One where the name is used by fair requests, too: they are not
+    /// passed by.
+    pub tokens: u32,
 }
 
 /// Who holds a lock, for people.
@@ -87,6 +95,10 @@ pub struct ExtendRequest {
     /// All names it was granted for.
     pub names: Vec<LockName>,
     pub id: LockId,
+    /// The sidecar.
+    pub session: SessionId,
+    /// What it was granted in, where it has its place in a turn: the store is told so.
+    pub seat: Option<TurnSeat>,
     /// How long it shall last from now, and never less long than it did; none: as long as it was granted for.
     pub lease: Option<Duration>,
     /// What it takes to put it back: the sidecar that granted it knows, others do not.
@@ -95,16 +107,25 @@ pub struct ExtendRequest {
     pub guard: Option<Duration>,
 }
 
+/// The place in a turn of a hold that the store has not heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnSeat {
+    /// The hold that the store knows.
+    pub id: LockId,
+    /// Requests that were served in the turn and have a ticket, which goes.
+    pub served: Vec<LockId>,
+}
+
 /// A hold as its sidecar knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
-    /// The sidecar.
-    pub session: SessionId,
     /// For whom it is held.
     pub owner: Arc<str>,
     /// The sidecar's name for people.
     pub identity: Arc<str>,
     pub token: Token,
+    /// The last token of its turn; else the same.
+    pub last: Token,
     /// How many may hold it at once.
     pub permits: u32,
     /// How long it was granted for.
@@ -127,6 +148,10 @@ pub struct LockReleaseRequest {
     /// All names it was granted for.
     pub names: Vec<LockName>,
     pub id: LockId,
+    /// The sidecar.
+    pub session: SessionId,
+    /// As in [`ExtendRequest::seat`].
+    pub seat: Option<TurnSeat>,
 }
 
 /// The answer to a [`LockReleaseRequest`].
@@ -138,19 +163,6 @@ pub enum LockReleaseReply {
     NotHeld,
 }
 
-/// Gives a lock back, and asks for the same names on behalf of a request that waits beside the same sidecar: one step
-/// instead of a release, a wake-up and a request of whoever was woken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HandOverRequest {
-    /// What is given back.
-    pub release: LockReleaseRequest,
-    /// The request that it is for, of the same names: as it would ask by itself.
-    pub acquire: AcquireRequest,
-    /// Whether that request stands back for everybody who has a ticket before it, and not only for fair ones. So a
-    /// sidecar whose requests have had the lock for long lets others have it.
-    pub yields: bool,
-}
-
 /// Ends a request that waited, or whose answer never came: its ticket goes, and what it was granted meanwhile is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelRequest {
@@ -160,6 +172,8 @@ pub struct CancelRequest {
     pub session: SessionId,
     /// The request.
     pub id: LockId,
+    /// Only its ticket goes: it has the lock already, in a turn.
+    pub keeps: bool,
 }
 
 /// A lock as it stands.

@@ -20,21 +20,27 @@
 //! ```
 //!
 //! Waiting costs nothing: a waiter has a ticket in the store, and a release wakes the first one only, over the channel
-//! of its own sidecar. So 100 waiters cost one request per release, not 100. A sidecar that knows of a waiter of its
-//! own hands the lock over instead: released and asked for in one step, and nobody need be woken.
+//! of its own sidecar. So 100 waiters cost one request per release, not 100. A sidecar that has waiters of its own
+//! gives the lock to them in turn, and asks the store for nothing meanwhile ([`LockTurn`]).
+//!
+//! A request for several names that finds them busy for a while asks as a fair one: its tickets have one number in all
+//! queues, so that those who wait are in one order everywhere, the first of them blocks who comes later, and nobody
+//! waits in a circle.
 //!
 //! Late requests: a store executes no request whose sender has given it up. So what was repeated, cancelled or released
 //! since is not granted, queued or put back to nobody. The adapter sees to that.
 
 mod ids;
 mod messages;
+mod turn;
 
 pub use super::reference::locks::LockSpace;
 pub use ids::{LockId, LockName, LockNameError, OWNER_BYTES_MAX};
 pub use messages::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
-    LockInsight, LockReleaseReply, LockReleaseRequest, Queueing, Restore, Wake,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
+    LockReleaseReply, LockReleaseRequest, Queueing, Restore, TurnSeat, Wake,
 };
+pub use turn::{LockTurn, TURN_MAX};
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::ids::{SessionId, StoreTime, Token};
 use super::super::locks::{
     AcquireRequest, DEAD_DROPPED_MAX, LockGrant, LockHolder, LockId, LockName, RECORD_SPAN, RELEASED_KEPT, Restore,
-    TICKET_SPAN, TICKETS_CHECKED, Wake,
+    TICKET_SPAN, TICKETS_CHECKED, TurnSeat, Wake,
 };
 
 /// One hold of a lock.
@@ -22,6 +22,8 @@ pub(super) struct Hold {
     /// The longest that it was granted or extended for.
     pub(super) lease: Duration,
     pub(super) expires_at: StoreTime,
+    /// It goes from request to request beside its sidecar, which alone knows whose it is.
+    pub(super) in_turn: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(super) struct Ticket {
     pub(super) session: SessionId,
     pub(super) id: LockId,
     pub(super) fair: bool,
+    /// Its place. A request for several names has the same in all queues.
+    pub(super) order: u64,
 }
 
 /// One name.
@@ -44,6 +48,8 @@ pub(super) struct Cell {
     pub(super) permits: u32,
     /// By token. Those of one owner, who has it several times, have the same.
     pub(super) holds: Vec<Hold>,
+    /// Whether there has been a fair ticket. Then nobody has it in turn.
+    pub(super) is_fair: bool,
     /// In the order of their coming. Those of the dead are dropped when they are met, so that a step costs what it
     /// drops and not what waits.
     pub(super) tickets: Vec<Ticket>,
@@ -76,6 +82,20 @@ impl Cell {
 
     pub(super) fn held_under(&mut self, id: LockId) -> Option<&mut Hold> {
         self.holds.iter_mut().find(|hold| hold.id == id)
+    }
+
+    /// The hold of this id, or of the seat in whose turn it was granted; as far as it is this sidecar's to change.
+    pub(super) fn find(&self, id: LockId, seat: Option<&TurnSeat>, session: SessionId) -> Option<LockId> {
+        let is_theirs = |hold: &&Hold| !hold.in_turn || hold.session == session;
+        let found = |id| self.holds.iter().filter(is_theirs).find(|hold| hold.id == id);
+        found(id).or_else(|| found(seat?.id)).map(|hold| hold.id)
+    }
+
+    /// The tickets of requests that were served in a turn go.
+    pub(super) fn forget_served(&mut self, session: SessionId, seat: Option<&TurnSeat>) {
+        if let Some(TurnSeat { served, .. }) = seat {
+            self.tickets.retain(|ticket| ticket.session != session || !served.contains(&ticket.id));
+        }
     }
 
     /// How many holds there are under a token: of one owner.
@@ -177,25 +197,37 @@ impl Cell {
     pub(super) fn end(&mut self, id: LockId) -> Option<usize> {
         let at = self.holds.iter().position(|hold| hold.id == id)?;
         let Hold { token, .. } = self.holds.remove(at);
-        self.released.push(id);
-        let old = self.released.len().saturating_sub(RELEASED_KEPT);
-        self.released.drain(..old);
+        self.forget_hold(id);
         let left = self.holds_under(token);
         if left == 0 {
-            self.ended = self.ended.max(token);
+            // All of its turn, too.
+            self.ended = self.ended.max(if self.permits == 1 { self.token } else { token });
         }
         Some(left)
     }
 
+    /// What was given back under this id does not come again.
+    pub(super) fn forget_hold(&mut self, id: LockId) {
+        self.released.push(id);
+        let old = self.released.len().saturating_sub(RELEASED_KEPT);
+        self.released.drain(..old);
+    }
+
     /// Whether a hold that is gone can be put back: it was not released, and nobody came since.
-    pub(super) fn may_return(&mut self, id: LockId, lost: &Restore, now: StoreTime, living: &Living) -> bool {
-        let is_last = self.token <= lost.token && self.ended < lost.token && !self.released.contains(&id);
+    pub(super) fn may_return(
+        &mut self,
+        (session, id): (SessionId, LockId),
+        lost: &Restore,
+        now: StoreTime,
+        living: &Living,
+    ) -> bool {
+        let is_last = self.token <= lost.last && self.ended < lost.token && !self.released.contains(&id);
         let has_room = match lost.permits {
             // Beside what else its owner has.
             1 => self
                 .holds
                 .iter()
-                .all(|hold| (hold.token, &hold.owner, hold.session) == (lost.token, &lost.owner, lost.session)),
+                .all(|hold| (hold.token, &hold.owner, hold.session) == (lost.token, &lost.owner, session)),
             permits => self.holds.len() < permits as usize && self.holds.iter().all(|hold| hold.token < lost.token),
         };
         let agree = |cell: &mut Self| cell.holds.is_empty() && cell.meet(0, now, living).is_none();
@@ -211,8 +243,8 @@ impl Cell {
         self.told(now).into_iter().min_by_key(|holder| holder.remaining)
     }
 
-    pub(super) fn grant(&self, token: Token) -> LockGrant {
-        LockGrant { token, holds: u32::try_from(self.holds_under(token)).unwrap_or(u32::MAX) }
+    pub(super) fn grant(&self, token: Token, tokens: u32) -> LockGrant {
+        LockGrant { token, holds: u32::try_from(self.holds_under(token)).unwrap_or(u32::MAX), tokens }
     }
 
     /// Whether it need not be remembered any more.
@@ -244,20 +276,31 @@ impl Hold {
             token,
             lease: request.lease,
             expires_at: now.plus(request.lease),
+            in_turn: false,
         }
     }
 
     /// As its sidecar knows it.
-    pub(super) fn put_back(id: LockId, lost: &Restore, now: StoreTime) -> Self {
+    pub(super) fn put_back(id: LockId, session: SessionId, lost: &Restore, now: StoreTime) -> Self {
         Self {
             id,
-            session: lost.session,
+            session,
             owner: Arc::clone(&lost.owner),
             identity: Arc::clone(&lost.identity),
             token: lost.token,
             lease: lost.lease,
             expires_at: now.plus(lost.lease),
+            in_turn: false,
         }
+    }
+
+    /// Its sidecar tells who has it now, where it went from request to request there.
+    pub(super) fn settle(&mut self, id: LockId, known: Option<&Restore>) {
+        if let (true, Some(known)) = (self.in_turn, known) {
+            (self.owner, self.identity) = (Arc::clone(&known.owner), Arc::clone(&known.identity));
+            self.token = known.token;
+        }
+        (self.id, self.in_turn) = (id, false);
     }
 
     /// It lasts for this long from now: never less long than it did.

@@ -1,8 +1,7 @@
 //! The store's side: what one atomic step does to the locks of one store. This is the reference: the memory store runs
 //! it, the simulation runs it, and the scripts are held against it by random operations, each against the function of
-//! its name: `lock_acquire.lua`, `lock_extend.lua`, `lock_confirm.lua`, `lock_release.lua`, `lock_hand_over.lua`,
-//! `lock_cancel.lua`, `lock_beat.lua` and `lock_inspect.lua`, with `lock_take.lua`, `lock_let_go.lua` and
-//! `lock_common.lua`, which they share.
+//! its name: `lock_acquire.lua`, `lock_extend.lua`, `lock_confirm.lua`, `lock_release.lua`, `lock_cancel.lua`,
+//! `lock_beat.lua` and `lock_inspect.lua`, with `lock_common.lua`, which they share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +9,8 @@ use std::time::Duration;
 
 use super::super::ids::{SessionId, StoreTime, Token};
 use super::super::locks::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HOLDS_MAX, HandOverRequest, LockGrant,
-    LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, TICKET_SPAN, Wake,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HOLDS_MAX, LockGrant, LockId, LockInsight,
+    LockName, LockReleaseReply, LockReleaseRequest, Queueing, TICKET_SPAN, Wake,
 };
 use super::guard::is_generation;
 use super::lease::{Server, TokensExhausted};
@@ -50,16 +49,6 @@ impl LockSpace {
         server: Server<'_>,
         request: &AcquireRequest,
     ) -> Result<(AcquireReply, Vec<Wake>), TokensExhausted> {
-        self.take(server, request, false)
-    }
-
-    /// `yields`: it overtakes nobody who waits.
-    fn take(
-        &mut self,
-        server: Server<'_>,
-        request: &AcquireRequest,
-        yields: bool,
-    ) -> Result<(AcquireReply, Vec<Wake>), TokensExhausted> {
         let now = server.now;
         let guarded = self.prepare(server, request.guard);
         if request.queueing != Queueing::No {
@@ -88,23 +77,37 @@ impl LockSpace {
         for name in &request.names {
             self.cells.entry(name.clone()).or_default().permits = request.permits;
         }
-        let shut = request.names.iter().find(|name| !self.is_open(name, now, request, yields)).cloned();
+        let shut = request.names.iter().find(|name| !self.is_open(name, now, request)).cloned();
         if shut.is_some() || guarded.is_some() {
             return Ok(self.wait_for(now, request, shut, guarded));
         }
-        let token = self.next_token(now, request)?;
+        let tokens = self.block(request);
+        let token = self.next_token(now, request, tokens)?;
         self.hold(now, request, token);
+        if let (true, [name]) = (tokens > 1, request.names.as_slice())
+            && let Some(cell) = self.cells.get_mut(name)
+        {
+            cell.token = self.floor;
+            cell.holds.iter_mut().for_each(|hold| hold.in_turn = true);
+        }
         let wakes = self.leave_queues(now, &request.names, request.session, request.id);
-        Ok((AcquireReply::Granted(LockGrant { token, holds: 1 }), wakes))
+        Ok((AcquireReply::Granted(LockGrant { token, holds: 1, tokens }), wakes))
     }
 
-    /// R3: above all that were.
-    fn next_token(&mut self, now: StoreTime, request: &AcquireRequest) -> Result<Token, TokensExhausted> {
+    /// With how many tokens the lock is granted: nobody has it in turn where that could pass a fair request by.
+    fn block(&self, request: &AcquireRequest) -> u32 {
+        match request.names.as_slice() {
+            [name] if request.permits == 1 && !self.cells[name].is_fair => request.tokens.max(1),
+            _ => 1,
+        }
+    }
+
+    /// R3: above all that were, and so many in a row.
+    fn next_token(&mut self, now: StoreTime, request: &AcquireRequest, tokens: u32) -> Result<Token, TokensExhausted> {
         let before = request.names.iter().map(|name| self.cells[name].token).max().unwrap_or(Token::NONE);
         let before = before.max(request.floor).max(self.floor).get().max(now.0);
-        let token = Token::new(before.saturating_add(1)).ok_or(TokensExhausted)?;
-        self.floor = token;
-        Ok(token)
+        self.floor = Token::new(before.saturating_add(u64::from(tokens))).ok_or(TokensExhausted)?;
+        Token::new(before + 1).ok_or(TokensExhausted)
     }
 
     fn hold(&mut self, now: StoreTime, request: &AcquireRequest, token: Token) {
@@ -124,9 +127,10 @@ impl LockSpace {
             let cell = self.cells.get_mut(name)?;
             let hold = cell.held_under(request.id)?;
             hold.extend(request.lease, now);
-            let token = hold.token;
+            let (token, in_turn) = (hold.token, hold.in_turn);
             cell.longest = cell.longest.max(request.lease);
-            grant = Some(cell.grant(token));
+            let block = if in_turn { cell.token.get() - token.get() + 1 } else { 1 };
+            grant = Some(cell.grant(token, u32::try_from(block).unwrap_or(1)));
         }
         grant
     }
@@ -145,7 +149,7 @@ impl LockSpace {
             return None;
         }
         self.hold(now, request, token);
-        Some(self.cells[first].grant(token))
+        Some(self.cells[first].grant(token, 1))
     }
 
     fn disagreement(&mut self, now: StoreTime, request: &AcquireRequest) -> Option<(LockName, u32)> {
@@ -156,9 +160,9 @@ impl LockSpace {
         })
     }
 
-    fn is_open(&mut self, name: &LockName, now: StoreTime, request: &AcquireRequest, yields: bool) -> bool {
+    fn is_open(&mut self, name: &LockName, now: StoreTime, request: &AcquireRequest) -> bool {
         let cell = self.cells.get_mut(name);
-        cell.is_some_and(|cell| cell.is_open_to((request.session, request.id), yields, now, &self.living))
+        cell.is_some_and(|cell| cell.is_open_to((request.session, request.id), request.yields, now, &self.living))
     }
 
     /// Not now: a ticket for who waits. One whose turn it is for a name that it cannot use yet passes the word on.
@@ -169,22 +173,10 @@ impl LockSpace {
         shut: Option<LockName>,
         guarded: Option<Duration>,
     ) -> (AcquireReply, Vec<Wake>) {
-        let mut wakes = Vec::new();
-        if request.queueing != Queueing::No {
-            let fair = request.queueing == Queueing::Fair;
-            for name in &request.names {
-                let cell = self.cells.entry(name.clone()).or_default();
-                let place = cell.place(request.session, request.id);
-                if place.is_none() {
-                    cell.tickets.push(Ticket { session: request.session, id: request.id, fair });
-                } else if guarded.is_none() && cell.is_open_to((request.session, request.id), false, now, &self.living)
-                {
-                    // The dead before it may have gone.
-                    let place = cell.place(request.session, request.id);
-                    wakes.extend(cell.next(name, place, now, &self.living));
-                }
-            }
-        }
+        let wakes = match request.queueing {
+            Queueing::No => Vec::new(),
+            Queueing::Plain | Queueing::Fair => self.queue(now, request, guarded.is_some()),
+        };
         let reply = match (shut, guarded) {
             (Some(name), _) => {
                 let cell = self.cells.entry(name.clone()).or_default();
@@ -197,6 +189,34 @@ impl LockSpace {
             (None, remaining) => AcquireReply::Guarded { remaining: remaining.unwrap_or(Duration::ZERO) },
         };
         (reply, wakes)
+    }
+
+    /// The tickets of a request, all with one number: so those who wait for several names are in one order everywhere.
+    fn queue(&mut self, now: StoreTime, request: &AcquireRequest, is_guarded: bool) -> Vec<Wake> {
+        let (session, id, fair) = (request.session, request.id, request.queueing == Queueing::Fair);
+        let cells: Vec<&Cell> = request.names.iter().map(|name| &self.cells[name]).collect();
+        let is_queued = cells.iter().all(|cell| cell.place(session, id).is_some());
+        let order =
+            cells.iter().filter_map(|cell| cell.tickets.last()).map(|ticket| ticket.order).max().unwrap_or(0) + 1;
+        let mut wakes = Vec::new();
+        for name in &request.names {
+            let Some(cell) = self.cells.get_mut(name) else { continue };
+            cell.is_fair |= fair;
+            if !is_queued {
+                cell.tickets.retain(|ticket| !ticket.is(session, id));
+                cell.tickets.push(Ticket { session, id, fair, order });
+                continue;
+            }
+            cell.tickets.iter_mut().filter(|ticket| ticket.is(session, id)).for_each(|ticket| ticket.fair |= fair);
+            // Nobody behind a fair one could have it.
+            let lets_by = !fair || cell.free() > 1;
+            if !is_guarded && lets_by && cell.is_open_to((session, id), false, now, &self.living) {
+                // The dead before it may have gone.
+                let place = cell.place(session, id);
+                wakes.extend(cell.next(name, place, now, &self.living));
+            }
+        }
+        wakes
     }
 
     /// Takes a request's tickets away, and wakes who can go on.
@@ -213,7 +233,7 @@ impl LockSpace {
 
     /// R4 for locks: extends, or puts back. All names or none.
     pub fn extend(&mut self, server: Server<'_>, request: &ExtendRequest) -> ExtendReply {
-        let (now, id) = (server.now, request.id);
+        let (now, id, restore) = (server.now, request.id, request.restore.as_deref());
         self.prepare(server, request.guard);
         cut(&mut self.living, now);
         for name in &request.names {
@@ -221,37 +241,50 @@ impl LockSpace {
                 cell.tidy(now);
             }
         }
-        let missing: Vec<&LockName> = request.names.iter().filter(|name| !self.holds(name, id)).collect();
+        let missing: Vec<&LockName> = request.names.iter().filter(|name| !self.has(name, request)).collect();
         for name in &missing {
-            let Some(lost) = request.restore.as_deref() else { return ExtendReply::Lost };
+            let Some(lost) = restore else { return ExtendReply::Lost };
             let may_return = match self.cells.get_mut(*name) {
-                Some(cell) => cell.may_return(id, lost, now, &self.living),
+                Some(cell) => cell.may_return((request.session, id), lost, now, &self.living),
                 None => lost.token > Token::NONE && lost.permits > 0,
             };
             if !may_return {
                 return ExtendReply::Lost;
             }
         }
-        if let Some(lost) = request.restore.as_deref() {
+        if let Some(lost) = restore {
             for name in &missing {
                 let cell = self.cells.entry((*name).clone()).or_default();
                 cell.permits = lost.permits;
                 cell.used_at = now;
-                cell.add(Hold::put_back(id, lost, now));
-                self.floor = self.floor.max(lost.token);
+                cell.add(Hold::put_back(id, request.session, lost, now));
+                cell.token = cell.token.max(lost.last);
+                self.floor = self.floor.max(lost.last);
             }
         }
         let (restored, mut reply) = (!missing.is_empty(), ExtendReply::Lost);
         for name in &request.names {
             let Some(cell) = self.cells.get_mut(name) else { continue };
-            let Some(hold) = cell.held_under(id) else { continue };
+            cell.forget_served(request.session, request.seat.as_ref());
+            let Some(found) = cell.find(id, request.seat.as_ref(), request.session) else { continue };
+            if found != id {
+                cell.forget_hold(found);
+            }
+            let Some(hold) = cell.held_under(found) else { continue };
+            hold.settle(id, restore);
             let lease = request.lease.unwrap_or(hold.lease);
             hold.extend(lease, now);
             let token = hold.token;
             cell.longest = cell.longest.max(lease);
-            reply = ExtendReply::Extended { token, holds: cell.grant(token).holds, lease, restored };
+            reply = ExtendReply::Extended { token, holds: cell.grant(token, 1).holds, lease, restored };
         }
         reply
+    }
+
+    /// Whether a hold that is to be extended is there.
+    fn has(&self, name: &LockName, request: &ExtendRequest) -> bool {
+        let find = |cell: &Cell| cell.find(request.id, request.seat.as_ref(), request.session);
+        self.cells.get(name).and_then(find).is_some()
     }
 
     fn holds(&self, name: &LockName, id: LockId) -> bool {
@@ -271,11 +304,16 @@ impl LockSpace {
         for name in &request.names {
             let Some(cell) = self.cells.get_mut(name) else { continue };
             cell.tidy(now);
-            let left = cell.end(request.id);
+            cell.forget_served(request.session, request.seat.as_ref());
+            let found = cell.find(request.id, request.seat.as_ref(), request.session);
+            let left = found.and_then(|found| cell.end(found));
+            if found.is_some_and(|found| found != request.id) {
+                cell.forget_hold(request.id);
+            }
             if left.is_some() || cell.released.contains(&request.id) {
                 reply = LockReleaseReply::Released;
             }
-            if left == Some(0) {
+            if left == Some(0) || request.seat.as_ref().is_some_and(|seat| !seat.served.is_empty()) {
                 freed.push(name.clone());
             }
         }
@@ -288,37 +326,15 @@ impl LockSpace {
         names.iter().filter_map(|name| cells.get_mut(name)?.next(name, None, now, living)).collect()
     }
 
-    /// R7 and then R1, in one step: gives a lock back and asks for it on behalf of another request of the same sidecar.
-    /// Whoever is first in the queue is only woken when that request does not get it.
-    ///
-    /// Each half is what it is alone. So a lock that was not held any more is asked for all the same, and what is given
-    /// back stays so whatever the other half comes to.
-    pub fn hand_over(
-        &mut self,
-        server: Server<'_>,
-        request: &HandOverRequest,
-    ) -> (LockReleaseReply, Result<AcquireReply, TokensExhausted>, Vec<Wake>) {
-        let HandOverRequest { release, acquire, yields } = request;
-        let (released, freed) = self.let_go(server.now, release);
-        let (acquired, mut wakes) = match self.take(server, acquire, *yields) {
-            Ok((reply, wakes)) => (Ok(reply), wakes),
-            Err(error) => (Err(error), Vec::new()),
-        };
-        if !matches!(acquired, Ok(AcquireReply::Granted(_))) {
-            let due = self.wake_next(server.now, &freed);
-            // It has just been told that it cannot have it.
-            wakes.extend(due.into_iter().filter(|wake| (wake.session, wake.id) != (acquire.session, acquire.id)));
-        }
-        (released, acquired, wakes)
-    }
-
     /// Ends a request that waited, or whose answer never came. What it got meanwhile is given back.
     pub fn cancel(&mut self, server: Server<'_>, request: &CancelRequest) -> Vec<Wake> {
         cut(&mut self.living, server.now);
         for name in &request.names {
             if let Some(cell) = self.cells.get_mut(name) {
                 cell.tidy(server.now);
-                cell.end(request.id);
+                if !request.keeps {
+                    cell.end(request.id);
+                }
             }
         }
         self.leave_queues(server.now, &request.names, request.session, request.id)

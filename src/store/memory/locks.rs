@@ -10,10 +10,10 @@ use super::{GENERATION, MemoryStore};
 use crate::base::Subscription;
 use crate::base::subscription::Subscribers;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
-    LockReleaseReply, LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
+    LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
 };
-use crate::store::{HandedOver, LockStore, StoreError, WakeNews};
+use crate::store::{LockStore, StoreError, WakeNews};
 
 /// How often old records are looked for.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
@@ -81,13 +81,6 @@ impl LockStore for MemoryStore {
         Ok(self.lock_step(|space, server| space.release(server, &request)))
     }
 
-    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
-        Ok(self.lock_step(|space, server| {
-            let (released, acquired, wakes) = space.hand_over(server, &request);
-            (HandedOver { released, acquired: acquired.map_err(StoreError::from) }, wakes)
-        }))
-    }
-
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {
         self.lock_step(|space, server| ((), space.cancel(server, &request)));
         Ok(())
@@ -143,13 +136,15 @@ mod tests {
             permits: 1,
             floor: Token::NONE,
             queueing: Queueing::Fair,
+            yields: false,
+            tokens: 1,
             guard: Some(Duration::from_secs(30)),
         }
     }
 
     fn giving_back(name: &str, id: u128) -> LockReleaseRequest {
         let (names, id) = (vec![LockName::new(name).unwrap()], LockId::from_u128(id));
-        LockReleaseRequest { names, id }
+        LockReleaseRequest { names, id, session: SessionId::from_u128(1), seat: None }
     }
 
     #[tokio::test]
@@ -184,7 +179,7 @@ mod tests {
 
     fn cancelling(name: &str, id: u128) -> CancelRequest {
         let names = vec![LockName::new(name).unwrap()];
-        CancelRequest { names, session: SessionId::from_u128(id), id: LockId::from_u128(id) }
+        CancelRequest { names, session: SessionId::from_u128(id), id: LockId::from_u128(id), keeps: false }
     }
 
     #[tokio::test]

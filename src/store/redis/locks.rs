@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::scripts::locks::{self, ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, HAND_OVER, INSPECT, LockKeys, RELEASE};
+use super::scripts::locks::{self, ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, INSPECT, LockKeys, RELEASE};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
 use crate::base::Subscription;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockInsight, LockName,
-    LockReleaseReply, LockReleaseRequest, SessionId,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
+    LockReleaseRequest, SessionId,
 };
-use crate::store::{HandedOver, LockStore, StoreError, WakeNews};
+use crate::store::{LockStore, StoreError, WakeNews};
 
 impl RedisStore {
     /// Runs a script of locks and reads its answer. Nothing is executed after the deadline.
@@ -62,17 +62,6 @@ impl LockStore for RedisStore {
     async fn release(&self, request: LockReleaseRequest) -> Result<LockReleaseReply, StoreError> {
         let args = locks::release_args(&request);
         Ok(self.run_lock(&RELEASE, &request.names, &args, locks::release_reply).await?.reply)
-    }
-
-    async fn hand_over(&self, request: HandOverRequest) -> Result<HandedOver, StoreError> {
-        let args = locks::hand_over_args(&request, self.replication.acks > 0);
-        let done = self.run_lock(&HAND_OVER, &request.release.names, &args, locks::hand_over_reply).await?;
-        let Done { reply: HandedOver { released, acquired }, link, deadline, asking } = done;
-        let acquired = match acquired {
-            Ok(reply) => self.counting(request.acquire.guard, Done { reply, link, deadline, asking }).await,
-            Err(error) => Err(error),
-        };
-        Ok(HandedOver { released, acquired })
     }
 
     async fn cancel(&self, request: CancelRequest) -> Result<(), StoreError> {

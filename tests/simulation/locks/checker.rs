@@ -92,13 +92,19 @@ impl Checker {
         }
     }
 
-    /// Tokens rise from holder to holder, and nobody overtakes a fair ticket whose sidecar never was silent.
-    pub fn granted(&mut self, now: Nanos, names: &[LockName], id: LockId, token: Token, permits: usize) {
+    pub fn rises(&mut self, now: Nanos, names: &[LockName], token: Token) {
         for name in names {
             let last = self.tokens.insert(name.clone(), token).unwrap_or(Token::NONE);
             if token <= last {
                 self.complain(now, format!("the token {token} of {name} is not above {last}"));
             }
+        }
+    }
+
+    /// Tokens rise from holder to holder, and nobody overtakes a fair ticket whose sidecar never was silent.
+    pub fn granted(&mut self, now: Nanos, names: &[LockName], id: LockId, token: Token, permits: usize) {
+        self.rises(now, names, token);
+        for name in names {
             let queue = self.queues.entry(name.clone()).or_default();
             let alive = |ticket: &&Ticket| self.alive_until.get(&ticket.session).is_some_and(|until| now < *until);
             let before = queue.iter().take_while(|ticket| ticket.id != id).filter(|ticket| ticket.is_fair);

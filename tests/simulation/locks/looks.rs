@@ -27,6 +27,10 @@ impl World {
                 }
             }
             let waits = |worker: &Worker| worker.waits_for(&name) && self.sidecars[worker.sidecar].alive;
+            let reserves = |worker: &Worker| {
+                let sidecar = &self.sidecars[worker.sidecar];
+                sidecar.alive && worker.reserves(&name, self.local(worker.sidecar))
+            };
             if !self.workers.iter().any(waits) {
                 self.checker.unwanted(&name);
                 continue;
@@ -45,7 +49,11 @@ impl World {
                 None if !insight.holders.is_empty() || permits_of(&name) > 1 => Idle::TheDead,
                 None => Idle::Free,
             };
-            self.checker.idle(self.now, &name, idle);
+            let is_reserved = !matches!(idle, Idle::Used { .. }) && self.workers.iter().any(reserves);
+            match is_reserved {
+                true => self.checker.unwanted(&name),
+                false => self.checker.idle(self.now, &name, idle),
+            }
         }
     }
 

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
-    LockName, LockReleaseRequest, Queueing, Restore, Token, look_after, valid_span,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
+    LockReleaseRequest, LockTurn, Mono, Queueing, Restore, TURN_MAX, Token, TurnSeat, look_after, valid_span,
 };
 
-use super::world::{
-    Answer, Beside, Body, GUARD, Happening, LEASE_MAX, LEASE_MIN, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of,
-};
+use super::world::{Answer, Body, GUARD, Happening, LEASES_MS, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of};
 
 const SECOND_LOOK: Duration = Duration::from_secs(5);
 
@@ -31,6 +29,12 @@ struct Held {
     valid_until: Nanos,
     extend_every: Nanos,
     give_back_at: Nanos,
+    /// The turn that it has its place in, as long as the store may not know; and who of it has a ticket.
+    given: Option<(LockTurn, Vec<LockId>)>,
+    /// The turn may go on from here.
+    passes: bool,
+    /// The last token of its turn; else its own.
+    last: Token,
 }
 
 #[derive(Debug)]
@@ -45,8 +49,12 @@ pub struct Worker {
     call: u64,
     sent_at: Nanos,
     calls: u64,
+    began_at: Nanos,
     wait_until: Nanos,
     has_waited: bool,
+    has_rested: bool,
+    /// When it asks next, it stands back for who is queued elsewhere.
+    yields: bool,
     asks_again: bool,
     held: Option<Held>,
     release: Option<LockReleaseRequest>,
@@ -64,8 +72,11 @@ impl Worker {
             call: 0,
             sent_at: 0,
             calls: 0,
+            began_at: 0,
             wait_until: 0,
             has_waited: false,
+            has_rested: false,
+            yields: false,
             asks_again: false,
             held: None,
             release: None,
@@ -79,14 +90,20 @@ impl Worker {
         self.stage == Stage::Asking && self.has_waited && self.request.as_ref().is_some_and(wants)
     }
 
+    /// Whether it waits for this name and others, and nobody may overtake it: then it is kept free for it.
+    pub fn reserves(&self, name: &LockName, now: Nanos) -> bool {
+        let wants = |request: &AcquireRequest| request.names.len() > 1 && request.names.contains(name);
+        self.stage == Stage::Asking && now > self.began_at + SECOND && self.request.as_ref().is_some_and(wants)
+    }
+
     /// Whether it still waits for the answer to this call, about this request.
     pub fn is_still(&self, call: u64, id: LockId) -> bool {
         self.call == call && self.is(id)
     }
 
-    /// Whether a lock of these names may be handed over to it: it waits for just that, and nothing of it is under way.
-    fn may_be_offered(&self, sidecar: usize, names: &[LockName]) -> bool {
-        let wants = |request: &AcquireRequest| request.names == names && request.queueing != Queueing::No;
+    /// Whether a lock of these names may be passed on to it: it waits for just that, and nothing of it is under way.
+    fn may_be_given(&self, sidecar: usize, names: &[LockName]) -> bool {
+        let wants = |request: &AcquireRequest| request.names == names && request.queueing == Queueing::Plain;
         let is_idle = self.stage == Stage::Asking && self.call == 0;
         self.sidecar == sidecar && is_idle && self.request.as_ref().is_some_and(wants)
     }
@@ -116,7 +133,7 @@ impl World {
     fn call(&mut self, worker: usize, body: Body) {
         let sidecar = self.workers[worker].sidecar;
         let number = self.begin_call(worker);
-        self.send(sidecar, worker, number, None, body);
+        self.send(sidecar, worker, number, body);
     }
 
     fn begin_call(&mut self, worker: usize) -> u64 {
@@ -144,12 +161,13 @@ impl World {
             return;
         }
         let sidecar = self.workers[worker].sidecar;
-        let [one, other, pool] = names();
+        let [one, other, pool, bulk] = names();
         let several = self.one_in(5);
-        let at = self.rng.usize(0..3);
-        let names = if several { vec![one, other] } else { vec![[one, other, pool][at].clone()] };
+        let at = self.rng.usize(0..8).min(3);
+        let is_bulk = at == 3 && !several;
+        let names = if several { vec![one, other] } else { vec![[one, other, pool, bulk][at].clone()] };
         let mut queueing = [Queueing::No, Queueing::Plain, Queueing::Fair, Queueing::Fair][self.rng.usize(0..4)];
-        if several && queueing == Queueing::Fair {
+        if (several || is_bulk) && queueing == Queueing::Fair {
             queueing = Queueing::Plain;
         }
         self.workers[worker].is_fair = queueing == Queueing::Fair;
@@ -165,21 +183,25 @@ impl World {
             owner: Arc::clone(&self.workers[worker].owner),
             beside: None,
             identity: Arc::from(format!("sidecar-{sidecar}")),
-            lease: Duration::from_nanos(self.rng.u64(LEASE_MIN..LEASE_MAX)),
+            lease: Duration::from_millis(LEASES_MS[if is_bulk { 0 } else { self.rng.usize(0..LEASES_MS.len()) }]),
             permits: permits_of(&names[0]),
             floor,
             queueing,
+            yields: false,
+            tokens: 1,
             guard: self.scenario.rules.guard.then_some(GUARD),
             names,
         };
         let now = self.local(sidecar);
         let wait = if queueing == Queueing::No { 0 } else { self.span(SECOND, 20 * SECOND) };
         let it = &mut self.workers[worker];
-        (it.stage, it.wait_until, it.has_waited) = (Stage::Asking, now + wait, false);
+        (it.stage, it.began_at, it.wait_until) = (Stage::Asking, now, now + wait);
+        (it.has_waited, it.has_rested, it.yields) = (false, false, false);
         it.request = Some(request.clone());
         let is_beside = self.workers.iter().any(|it| it.has(sidecar, &request.names));
         if is_beside && request.queueing == Queueing::Plain && permits_of(&request.names[0]) == 1 {
-            // It counts on being handed the lock.
+            // It counts on being given the lock.
+            self.workers[worker].has_rested = true;
             self.plan(worker, 100 * MS);
         } else {
             self.ask(worker);
@@ -188,11 +210,34 @@ impl World {
 
     fn ask(&mut self, worker: usize) {
         let request = self.workers[worker].request.clone().expect("it asks for something");
-        let beside = self.mates(worker).into_iter().find_map(|mate| {
-            let mate = &self.workers[mate];
-            (mate.stage == Stage::Holding).then_some(mate.request.as_ref()?.id)
-        });
-        self.call(worker, Body::Acquire(AcquireRequest { beside, ..request }));
+        let holding = |mate: &usize| self.workers[*mate].stage == Stage::Holding;
+        let mate = self.mates(worker).into_iter().find(holding);
+        let mut beside = None;
+        if let Some(mate) = mate {
+            let ends_turn = self.scenario.rules.ends_turn;
+            let it = &mut self.workers[mate];
+            let held = it.held.as_mut().expect("it holds");
+            held.passes &= !ends_turn;
+            beside = it.request.as_ref().map(|request| request.id);
+            if held.given.is_some() && ends_turn {
+                // The store is to know it before it is named.
+                beside = None;
+                if it.call == 0 {
+                    let extension = self.extension(mate);
+                    self.call(mate, Body::Extend(extension));
+                }
+            }
+        }
+        let it = &mut self.workers[worker];
+        let is_plain = request.queueing == Queueing::Plain;
+        let is_busy = it.has_waited || it.has_rested;
+        let is_exclusive = request.names.len() == 1 && request.permits == 1;
+        let tokens = if is_plain && is_exclusive && is_busy { TURN_MAX } else { 1 };
+        let yields = std::mem::take(&mut it.yields);
+        let (sidecar, began_at) = (it.sidecar, it.began_at);
+        let for_long = self.local(sidecar) > began_at + SECOND;
+        let queueing = if is_plain && request.names.len() > 1 && for_long { Queueing::Fair } else { request.queueing };
+        self.call(worker, Body::Acquire(AcquireRequest { beside, tokens, yields, queueing, ..request }));
     }
 
     /// Who asks for the same names for the same owner, or has them.
@@ -246,8 +291,10 @@ impl World {
             Answer::Acquired(AcquireReply::Granted(grant)) => self.got(worker, grant),
             Answer::Acquired(reply) => self.not_now(worker, &reply),
             Answer::Extended(reply) => self.extended(worker, reply),
-            Answer::Released => self.rest(worker),
-            Answer::Handed(..) => unreachable!("each half is told to its own worker"),
+            Answer::Released => {
+                self.wake_next(worker);
+                self.rest(worker);
+            }
             Answer::Cancelled => {
                 self.seen.cancelled += 1;
                 self.rest(worker);
@@ -255,31 +302,50 @@ impl World {
         }
     }
 
+    /// What the store has granted.
     fn got(&mut self, worker: usize, grant: LockGrant) {
+        let it = &self.workers[worker];
+        let (sidecar, sent_at) = (it.sidecar, it.sent_at);
+        let request = it.request.clone().expect("it asked");
+        let since = if self.scenario.rules.from_sending { sent_at } else { self.local(sidecar) };
+        let valid_until = since + u64::try_from(valid_span(request.lease).as_nanos()).expect("seconds");
+        let turn = LockTurn::begin(request.id, grant, request.lease, Mono::from_nanos(since));
+        if turn.is_none() && self.one_in(4) {
+            // What was asked before the answer came arrives once more.
+            self.send(sidecar, worker, 0, Body::Acquire(request));
+        }
+        self.seen.again += u64::from(grant.holds > 1);
+        self.begin_to_hold(worker, grant, valid_until, turn.map(|turn| (turn, Vec::new())));
+    }
+
+    fn begin_to_hold(
+        &mut self,
+        worker: usize,
+        grant: LockGrant,
+        valid_until: Nanos,
+        given: Option<(LockTurn, Vec<LockId>)>,
+    ) {
         let it = &self.workers[worker];
         let sidecar = it.sidecar;
         let now = self.local(sidecar);
         let request = it.request.clone().expect("it asked");
-        let since = if self.scenario.rules.from_sending { it.sent_at } else { now };
-        let valid_until = since + u64::try_from(valid_span(request.lease).as_nanos()).expect("seconds");
         let lease = u64::try_from(request.lease.as_nanos()).expect("seconds");
-        // Some give it back soon, some extend it, some stand still and give it back when it is no longer theirs.
-        let give_back_at = now + [lease / 3, lease * 2, lease * 4, lease / 2][self.rng.usize(0..4)];
+        // Some give it back soon, or at once, some extend it, some stand still and give it back when it is no longer
+        // theirs.
+        let brief = self.span(MS, 10 * MS);
+        let give_back_at =
+            now + [lease / 3, lease * 2, lease * 4, lease / 2, brief, brief, brief][self.rng.usize(0..7)];
         let extend_every = if self.one_in(3) { 100 * lease } else { lease / 3 };
+        let last = given.as_ref().map_or(grant.token, |(turn, _)| turn.last());
         for name in &request.names {
             let floor = self.sidecars[sidecar].floors.entry(name.clone()).or_insert(Token::NONE);
-            *floor = grant.token.max(*floor);
+            *floor = last.max(*floor);
         }
         self.seen.waited += u64::from(self.workers[worker].has_waited);
         let it = &mut self.workers[worker];
         it.stage = Stage::Holding;
-        it.request = Some(request.clone());
-        it.held = Some(Held { grant, valid_until, extend_every, give_back_at });
-        self.seen.again += u64::from(grant.holds > 1);
-        if self.one_in(4) {
-            // What was asked before the answer came arrives once more.
-            self.send(sidecar, worker, 0, None, Body::Acquire(request.clone()));
-        }
+        let passes = given.is_some();
+        it.held = Some(Held { grant, valid_until, extend_every, give_back_at, given, passes, last });
         for mate in self.mates(worker) {
             if self.workers[mate].stage == Stage::Asking {
                 self.ask_soon(mate);
@@ -289,7 +355,7 @@ impl World {
         if now < valid_until {
             let until = self.true_time(sidecar, valid_until);
             self.checker.acts(&request.names, worker, grant.token, until);
-            self.plan(worker, (lease / 3).min(extend_every));
+            self.plan(worker, (lease / 3).min(extend_every).min(give_back_at - now));
         } else {
             self.give_back(worker);
         }
@@ -346,16 +412,18 @@ impl World {
         }
     }
 
-    /// With all that is known of it; now and then for less than it was granted for.
+    /// With all that is known of it; now and then for less than it was granted for. Its turn ends with that.
     fn extension(&mut self, worker: usize) -> ExtendRequest {
         let lease = self.one_in(4).then(|| Duration::from_millis(self.rng.u64(100..1_000)));
-        let it = &self.workers[worker];
-        let LockGrant { token, .. } = it.held.as_ref().expect("it holds").grant;
+        let it = &mut self.workers[worker];
+        let held = it.held.as_mut().expect("it holds");
+        held.passes = false;
+        let (LockGrant { token, .. }, last, seat) = (held.grant, held.last, seat_of(held.given.as_ref()));
         let AcquireRequest { names, id, session, owner, identity, permits, lease: granted, .. } =
             it.request.clone().expect("it asked");
-        let restore = Some(Box::new(Restore { session, owner, identity, token, permits, lease: granted }));
+        let restore = Some(Box::new(Restore { owner, identity, token, last, permits, lease: granted }));
         let guard = self.scenario.rules.guard.then_some(GUARD);
-        ExtendRequest { names, id, lease, restore, guard }
+        ExtendRequest { names, id, session, seat, lease, restore, guard }
     }
 
     fn extended(&mut self, worker: usize, reply: ExtendReply) {
@@ -373,57 +441,83 @@ impl World {
         let since = if self.scenario.rules.from_sending { sent_at } else { now };
         let valid_until = since + u64::try_from(valid_span(lease).as_nanos()).expect("seconds");
         let held = self.workers[worker].held.as_mut().expect("it holds");
+        held.given = None;
         // What is over is over, also when the extension succeeded.
         if now >= held.valid_until {
             self.give_back(worker);
             return;
         }
         held.valid_until = held.valid_until.max(valid_until);
-        let (token, until, every) = (held.grant.token, held.valid_until, held.extend_every);
+        let (token, until) = (held.grant.token, held.valid_until);
+        let every = held.extend_every.min(held.give_back_at.saturating_sub(now));
         let until = self.true_time(sidecar, until);
         self.checker.acts(&request.names, worker, token, until);
         self.plan(worker, every);
     }
 
     fn give_back(&mut self, worker: usize) {
+        let it = &self.workers[worker];
+        let (sidecar, held) = (it.sidecar, it.held.clone().expect("it holds"));
+        let AcquireRequest { names, id, session, .. } = it.request.clone().expect("it asked");
+        self.checker.stops(worker, held.grant.token);
+        let is_last = self.mates(worker).into_iter().all(|mate| self.workers[mate].stage != Stage::Holding);
+        let mut given = held.given;
+        if held.passes
+            && is_last
+            && let Some((turn, served)) = given.take()
+        {
+            self.gone.insert(id);
+            match self.pass_on(sidecar, &names, turn, served) {
+                None => return self.rest(worker),
+                rest => given = rest,
+            }
+        }
+        let request = LockReleaseRequest { names, id, session, seat: seat_of(given.as_ref()) };
         // Other threads of its app may give it back, too.
-        let sidecar = self.workers[worker].sidecar;
-        let extension = self.extension(worker);
-        let request = LockReleaseRequest { names: extension.names, id: extension.id };
         if self.one_in(5) {
-            self.send(sidecar, worker, 0, None, Body::Release(request.clone()));
+            self.send(sidecar, worker, 0, Body::Release(request.clone()));
         }
         let it = &mut self.workers[worker];
-        (it.stage, it.release) = (Stage::GivingBack, Some(request.clone()));
-        let token = it.held.as_ref().expect("it holds").grant.token;
-        self.checker.stops(worker, token);
-        let is_exclusive = request.names.len() == 1 && permits_of(&request.names[0]) == 1;
-        match self.workers.iter().position(|it| it.may_be_offered(sidecar, &request.names)) {
-            Some(waiter) if is_exclusive => self.hand_over(worker, waiter, request),
-            _ => self.repeat(worker),
-        }
+        (it.stage, it.release) = (Stage::GivingBack, Some(request));
+        self.repeat(worker);
     }
 
-    /// Gives the lock back and asks for it on behalf of a waiter, once. Without an answer each goes on by itself.
-    fn hand_over(&mut self, worker: usize, waiter: usize, release: LockReleaseRequest) {
-        let sidecar = self.workers[worker].sidecar;
-        let acquire = self.workers[waiter].request.clone().expect("it waits");
-        if self.one_in(3) {
-            // Its client goes just now.
-            self.workers[waiter].wait_until = self.local(sidecar);
+    /// Gives the lock to the next who waits beside the same sidecar, within its turn. What is left of the turn
+    /// otherwise.
+    fn pass_on(
+        &mut self,
+        sidecar: usize,
+        names: &[LockName],
+        mut turn: LockTurn,
+        mut served: Vec<LockId>,
+    ) -> Option<(LockTurn, Vec<LockId>)> {
+        let next = self.workers.iter().position(|it| it.may_be_given(sidecar, names));
+        let Some(next) = next else { return Some((turn, served)) };
+        let now = Mono::from_nanos(self.local(sidecar));
+        let it = &self.workers[next];
+        let request = it.request.clone().expect("it waits");
+        let has_ticket = it.has_waited;
+        let Some(token) = turn.pass(now, request.lease) else { return Some((turn, served)) };
+        if has_ticket {
+            served.push(request.id);
         }
-        let number = if self.scenario.rules.stays {
-            self.begin_call(waiter)
-        } else {
-            // It goes on as if nothing were under way for it.
-            let now = self.local(sidecar);
-            self.plan(waiter, it_waits(self.workers[waiter].wait_until, now));
-            0
-        };
-        let yields = self.one_in(3);
-        let own = self.begin_call(worker);
-        let body = Body::HandOver(HandOverRequest { release, acquire, yields });
-        self.send(sidecar, worker, own, Some(Beside { worker: waiter, number }), body);
+        self.note(|_| format!("worker {next} has {names:?} in turn under {token}"));
+        self.in_turn(&request, token);
+        let valid_until = turn.valid_until().as_nanos();
+        self.begin_to_hold(next, LockGrant { token, holds: 1, tokens: 1 }, valid_until, Some((turn, served)));
+        None
+    }
+
+    /// The turn is over, or there was none: the next asks by itself, after those who wait elsewhere.
+    fn wake_next(&mut self, worker: usize) {
+        let it = &self.workers[worker];
+        let (sidecar, names) = (it.sidecar, it.request.as_ref().expect("it asked").names.clone());
+        let next = self.workers.iter().position(|it| it.may_be_given(sidecar, &names));
+        // One that has a ticket is woken by the store.
+        if let Some(next) = next.filter(|next| !self.workers[*next].has_waited) {
+            self.workers[next].yields = true;
+            self.ask(next);
+        }
     }
 
     fn cancel(&mut self, worker: usize) {
@@ -438,7 +532,7 @@ impl World {
             Some(release) => Body::Release(release.clone()),
             None => {
                 let AcquireRequest { names, session, id, .. } = it.request.clone().expect("it asked");
-                Body::Cancel(CancelRequest { names, session, id })
+                Body::Cancel(CancelRequest { names, session, id, keeps: false })
             }
         };
         self.call(worker, body);
@@ -451,11 +545,11 @@ impl World {
         let mine = |worker: &Worker| worker.sidecar == sidecar && worker.is(id);
         match self.workers.iter().position(mine) {
             Some(worker) if self.workers[worker].stage == Stage::Asking => self.ask_soon(worker),
-            Some(_) => {}
-            // It has left: the next one must hear of it.
-            None => {
+            // It has left, or has the lock in a turn: the next one must hear of it.
+            _ => {
+                let keeps = self.scenario.rules.keeps && (self.gone.contains(&id) || self.was_granted(id));
                 let session = self.sidecars[sidecar].session;
-                self.send(sidecar, 0, 0, None, Body::Cancel(CancelRequest { names: vec![name], session, id }));
+                self.send(sidecar, 0, 0, Body::Cancel(CancelRequest { names: vec![name], session, id, keeps }));
             }
         }
     }
@@ -480,4 +574,8 @@ impl World {
 
 fn it_waits(until: Nanos, now: Nanos) -> Nanos {
     until.saturating_sub(now)
+}
+
+fn seat_of(given: Option<&(LockTurn, Vec<LockId>)>) -> Option<TurnSeat> {
+    given.map(|(turn, served)| TurnSeat { id: turn.seat(), served: served.clone() })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockId, LockName,
-    LockReleaseRequest, LockSpace, Queueing, Server, SessionId, StoreTime, TICKET_SPAN, Token, Wake,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockId, LockName, LockReleaseRequest,
+    LockSpace, Queueing, Server, SessionId, StoreTime, TICKET_SPAN, Token, TurnSeat, Wake,
 };
 
 use super::checker::Checker;
@@ -16,7 +16,8 @@ use super::sidecar::{Stage, Worker};
 pub type Nanos = u64;
 pub const MS: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000 * MS;
-pub const LEASE_MIN: Nanos = 2_500 * MS;
+/// A few, so that some who wait want the same.
+pub const LEASES_MS: [u64; 3] = [2_500, 5_000, 8_000];
 pub const LEASE_MAX: Nanos = 8 * SECOND;
 /// When a command counts as unanswered.
 pub const TIMEOUT: Nanos = SECOND;
@@ -46,8 +47,10 @@ pub struct Rules {
     pub wakes: bool,
     /// Fair requests are queued as such.
     pub fair: bool,
-    /// Who is being handed a lock stays until it is told what came of it.
-    pub stays: bool,
+    /// A hold that is named, or extended, is not passed on any more.
+    pub ends_turn: bool,
+    /// A wake for a request that had the lock in a turn takes its ticket away and nothing else.
+    pub keeps: bool,
     /// Who waits looks when the lease ends that is in its way, also when others are before it.
     pub looks: bool,
 }
@@ -60,7 +63,8 @@ impl Rules {
         no_late: true,
         wakes: true,
         fair: true,
-        stays: true,
+        ends_turn: true,
+        keeps: true,
         looks: true,
     };
 }
@@ -96,7 +100,8 @@ pub struct Verdict {
     pub extended: u64,
     pub restored: u64,
     pub cancelled: u64,
-    pub handed: u64,
+    /// Passed on in a turn.
+    pub passed: u64,
     /// By an owner that had it already.
     pub again: u64,
     pub late: u64,
@@ -107,7 +112,6 @@ pub enum Body {
     Acquire(AcquireRequest),
     Extend(ExtendRequest),
     Release(LockReleaseRequest),
-    HandOver(HandOverRequest),
     Cancel(CancelRequest),
 }
 
@@ -116,16 +120,8 @@ pub enum Answer {
     Acquired(AcquireReply),
     Extended(ExtendReply),
     Released,
-    Handed(AcquireReply),
     Cancelled,
     Late,
-}
-
-/// Who is told the other half of a handover: a worker that waits, and the number of its call.
-#[derive(Clone, Copy, Debug)]
-pub struct Beside {
-    pub worker: usize,
-    pub number: u64,
 }
 
 /// A request on its way. `number` tells a worker's calls apart; 0 is a call that nobody waits for.
@@ -134,7 +130,6 @@ pub struct Call {
     pub sidecar: usize,
     pub worker: usize,
     pub number: u64,
-    pub beside: Option<Beside>,
     pub latest: StoreTime,
     pub body: Body,
 }
@@ -188,14 +183,17 @@ pub struct World {
     ended: BTreeSet<LockId>,
     /// Holds whose release it has executed, since it last forgot something.
     pub given_back: BTreeSet<LockId>,
+    /// Requests that gave a lock on in a turn.
+    pub gone: BTreeSet<LockId>,
     /// The token of every lock that was granted.
     pub tokens: BTreeMap<LockId, Token>,
     agenda: BTreeMap<(Nanos, u64), Happening>,
     sequence: u64,
 }
 
-pub fn names() -> [LockName; 3] {
-    ["orders", "stock", "pool"].map(|name| LockName::new(name).expect("a good name"))
+/// The last is never asked for by fair requests.
+pub fn names() -> [LockName; 4] {
+    ["orders", "stock", "pool", "bulk"].map(|name| LockName::new(name).expect("a good name"))
 }
 
 pub fn permits_of(name: &LockName) -> u32 {
@@ -221,6 +219,7 @@ impl World {
             aftermath: 0,
             ended: BTreeSet::new(),
             given_back: BTreeSet::new(),
+            gone: BTreeSet::new(),
             tokens: BTreeMap::new(),
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -367,7 +366,7 @@ impl World {
     }
 
     /// Puts a request on its way.
-    pub fn send(&mut self, sidecar: usize, worker: usize, number: u64, beside: Option<Beside>, body: Body) {
+    pub fn send(&mut self, sidecar: usize, worker: usize, number: u64, body: Body) {
         let now = self.local(sidecar);
         let asks_anew = self.sidecars[sidecar].heard.is_none_or(|(at, _)| (now - at + TIMEOUT) / 50 > TIMEOUT / 4);
         if asks_anew {
@@ -377,7 +376,7 @@ impl World {
         // As the adapter of Redis does.
         let span = now - heard_at + TIMEOUT;
         let latest = store_time.plus(Duration::from_nanos(span - span / 50));
-        let call = Call { sidecar, worker, number, beside, latest, body };
+        let call = Call { sidecar, worker, number, latest, body };
         let fate = self.rng.u32(0..100);
         if fate < 2 || (asks_anew && !self.is_reached(sidecar)) {
             self.checker.disturbed(call.body.names());
@@ -406,14 +405,7 @@ impl World {
         };
         if call.number > 0 && self.rng.u32(0..100) >= 4 {
             let delay = self.delay();
-            let Call { sidecar, worker, number, beside, .. } = call;
-            let (answer, other) = match answer {
-                Answer::Handed(acquired) => (Answer::Released, Answer::Acquired(acquired)),
-                answer => (answer.clone(), answer),
-            };
-            if let Some(Beside { worker, number }) = beside.filter(|beside| beside.number > 0) {
-                self.after(delay, Happening::Answered { sidecar, worker, number, answer: other, store_time });
-            }
+            let Call { sidecar, worker, number, .. } = call;
             self.after(delay, Happening::Answered { sidecar, worker, number, answer, store_time });
         }
     }
@@ -438,23 +430,15 @@ impl World {
             Body::Release(request) => {
                 let (_, wakes) = self.space.release(server, &self.mistaken(server, request));
                 self.given_back.insert(request.id);
+                self.given_back.extend(request.seat.as_ref().map(|seat| seat.id));
                 (Answer::Released, wakes)
-            }
-            Body::HandOver(request) => {
-                let release = self.mistaken(server, &request.release);
-                let request = HandOverRequest { release, ..request.clone() };
-                let (_, acquired, wakes) = self.space.hand_over(server, &request);
-                self.given_back.insert(request.release.id);
-                let acquired = acquired.expect("tokens are left");
-                let Beside { worker, number } = call.beside.expect("it is for somebody");
-                self.acquired(call.sidecar, (worker, number), &request.acquire, &acquired);
-                self.seen.handed += u64::from(matches!(acquired, AcquireReply::Granted(_)));
-                (Answer::Handed(acquired), wakes)
             }
             Body::Cancel(request) => {
                 self.checker.left(request.id);
-                self.ended.insert(request.id);
-                self.given_back.insert(request.id);
+                if !request.keeps {
+                    self.ended.insert(request.id);
+                    self.given_back.insert(request.id);
+                }
                 (Answer::Cancelled, self.space.cancel(server, request))
             }
         };
@@ -494,13 +478,27 @@ impl World {
                 }
             }
             AcquireReply::Held { .. } | AcquireReply::Guarded { .. } => {
-                if request.queueing != Queueing::No {
+                // What was given back is not queued again, however late it comes.
+                if request.queueing != Queueing::No && !self.given_back.contains(&request.id) {
                     let (session, id, is_fair) = (request.session, request.id, self.workers[worker].is_fair);
                     request.names.iter().for_each(|name| self.checker.queued(name, session, id, is_fair));
                 }
             }
             AcquireReply::PermitsDiffer { .. } => self.checker.complain(self.now, format!("{reply:?}")),
         }
+    }
+
+    /// A request has the lock from another one of its sidecar.
+    pub fn in_turn(&mut self, request: &AcquireRequest, token: Token) {
+        self.seen.passed += 1;
+        self.tokens.insert(request.id, token);
+        self.checker.rises(self.now, &request.names, token);
+        self.checker.left(request.id);
+    }
+
+    /// Whether the store, or another request, has ever given it a lock.
+    pub fn was_granted(&self, id: LockId) -> bool {
+        self.tokens.contains_key(&id)
     }
 
     /// The classic mistake: what is given back is whatever is held.
@@ -574,7 +572,6 @@ impl Body {
             Self::Acquire(request) => &request.names,
             Self::Extend(request) => &request.names,
             Self::Release(request) => &request.names,
-            Self::HandOver(request) => &request.release.names,
             Self::Cancel(request) => &request.names,
         }
     }
@@ -582,10 +579,13 @@ impl Body {
     fn ids(&self) -> Vec<LockId> {
         match self {
             Self::Acquire(request) => vec![request.id],
-            Self::Extend(request) => vec![request.id],
-            Self::Release(request) => vec![request.id],
-            Self::HandOver(request) => vec![request.release.id, request.acquire.id],
+            Self::Extend(request) => with_seat(request.id, request.seat.as_ref()),
+            Self::Release(request) => with_seat(request.id, request.seat.as_ref()),
             Self::Cancel(request) => vec![request.id],
         }
     }
+}
+
+fn with_seat(id: LockId, seat: Option<&TurnSeat>) -> Vec<LockId> {
+    std::iter::once(id).chain(seat.map(|seat| seat.id)).collect()
 }

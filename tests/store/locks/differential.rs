@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use baton::base::Subscription;
-use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, Wake};
+use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, TURN_MAX, TurnSeat, Wake};
 use testkit::cluster::Cluster;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
@@ -61,7 +61,6 @@ enum Operation {
     Acquire(AcquireRequest),
     Extend(ExtendRequest),
     Release(LockReleaseRequest),
-    HandOver(HandOverRequest),
     Cancel(CancelRequest),
     Beat(SessionId),
     Inspect(LockName),
@@ -157,7 +156,9 @@ impl Pair<'_> {
             lease: ms(self.pick(&LEASES_MS)),
             permits: self.pick(&[1, 1, 1, 1, 2, 2, 3]),
             floor: Token::NONE,
-            queueing: if several && queueing == Queueing::Fair { Queueing::Plain } else { queueing },
+            queueing,
+            yields: false,
+            tokens: 1,
             guard: (!self.one_in(6)).then(|| ms(GUARD_MS)),
         };
         self.recent.push_front(request.clone());
@@ -173,7 +174,24 @@ impl Pair<'_> {
         };
         let alike = self.recent.iter().filter(is_alike).map(|other| other.id).collect::<Vec<_>>();
         let beside = (!alike.is_empty() && self.one_in(2)).then(|| self.pick(&alike));
-        AcquireRequest { floor: self.floor(), beside, ..request }
+        // Whoever has waited for several names asks as a fair one; one may ask for a turn, and may stand back.
+        let queueing =
+            if self.one_in(4) && request.queueing == Queueing::Plain { Queueing::Fair } else { request.queueing };
+        let (yields, tokens) = (self.one_in(5), if self.one_in(2) { TURN_MAX } else { 1 });
+        AcquireRequest { floor: self.floor(), beside, queueing, yields, tokens, ..request }
+    }
+
+    /// Now and then the turn of another request of the same names.
+    fn seat(&mut self, request: &AcquireRequest) -> Option<TurnSeat> {
+        let is_alike = |other: &&AcquireRequest| other.names == request.names && other.id != request.id;
+        let alike = self.recent.iter().filter(is_alike).map(|other| other.id).collect::<Vec<_>>();
+        let served = if self.one_in(2) { alike.clone() } else { Vec::new() };
+        (!alike.is_empty() && self.one_in(2)).then(|| TurnSeat { id: self.pick(&alike), served })
+    }
+
+    /// Its own, as a rule.
+    fn session_for(&mut self, request: &AcquireRequest) -> SessionId {
+        if self.one_in(5) { session(self.rng.u128(1..=SESSIONS)) } else { request.session }
     }
 
     fn floor(&mut self) -> Token {
@@ -190,32 +208,29 @@ impl Pair<'_> {
 
     fn choose(&mut self) -> Operation {
         let request = self.request();
-        match self.rng.u32(0..48) {
+        match self.rng.u32(0..40) {
             0..=16 => Operation::Acquire(self.beside(request)),
             17..=21 => {
                 let restore = self.one_in(2).then(|| {
-                    let AcquireRequest { session, owner, identity, lease, .. } = request.clone();
+                    let AcquireRequest { owner, identity, lease, .. } = request.clone();
                     let permits = if self.one_in(6) { 2 } else { request.permits };
-                    Box::new(Restore { session, owner, identity, token: self.known_token(), permits, lease })
+                    let (one, other) = (self.known_token(), self.known_token());
+                    let (token, last) = (one.min(other), one.max(other));
+                    Box::new(Restore { owner, identity, token, last, permits, lease })
                 });
+                let (seat, session) = (self.seat(&request), self.session_for(&request));
                 let lease = self.one_in(2).then(|| ms(self.pick(&LEASES_MS)));
                 let guard = (!self.one_in(6)).then(|| ms(GUARD_MS));
-                Operation::Extend(ExtendRequest { names: request.names, id: request.id, lease, restore, guard })
+                let AcquireRequest { names, id, .. } = request;
+                Operation::Extend(ExtendRequest { names, id, session, seat, lease, restore, guard })
             }
-            22..=28 => Operation::Release(LockReleaseRequest { names: request.names, id: request.id }),
-            40..=47 => {
-                let acquire = self.request();
-                let acquire = self.beside(acquire);
-                // Of the same names, where there is one, so that something is handed over.
-                let is_alike = |other: &&AcquireRequest| other.names == acquire.names && other.id != acquire.id;
-                let alike = self.recent.iter().filter(is_alike).cloned().collect::<Vec<_>>();
-                let from = if alike.is_empty() { request } else { self.pick(&alike) };
-                let release = LockReleaseRequest { names: acquire.names.clone(), id: from.id };
-                Operation::HandOver(HandOverRequest { release, acquire, yields: self.one_in(3) })
+            22..=28 => {
+                let (seat, session) = (self.seat(&request), self.session_for(&request));
+                Operation::Release(LockReleaseRequest { names: request.names, id: request.id, session, seat })
             }
             29..=31 => {
                 let AcquireRequest { names, session, id, .. } = request;
-                Operation::Cancel(CancelRequest { names, session, id })
+                Operation::Cancel(CancelRequest { names, session, id, keeps: self.one_in(4) })
             }
             32..=33 => Operation::Beat(session(self.rng.u128(1..=SESSIONS))),
             34 => Operation::Inspect(request.names[0].clone()),
@@ -252,7 +267,6 @@ impl Pair<'_> {
                 self.saw(expected);
                 wakes
             }
-            Operation::HandOver(request) => self.hand_over(server, request).await,
             Operation::Cancel(request) => {
                 self.store.cancel(request.clone()).await.expect("an answer");
                 self.space.cancel(server, request)
@@ -296,28 +310,18 @@ impl Pair<'_> {
         wakes
     }
 
-    async fn hand_over(&mut self, server: Server<'_>, request: &HandOverRequest) -> Vec<Wake> {
-        let HandedOver { released, acquired } = self.store.hand_over(request.clone()).await.expect("an answer");
-        let acquire = AcquireRequest { floor: self.twin(request.acquire.floor), ..request.acquire.clone() };
-        let twin = HandOverRequest { acquire, ..request.clone() };
-        let (expected_release, expected, wakes) = self.space.hand_over(server, &twin);
-        assert_eq!(released, expected_release);
-        let (reply, expected) = (acquired.expect("an answer"), expected.expect("tokens are left"));
-        match (&released, &expected) {
-            (LockReleaseReply::Released, AcquireReply::Granted(_)) => self.saw("Handed"),
-            (LockReleaseReply::Released, _) if !wakes.is_empty() => self.saw("Woken instead"),
-            _ => {}
-        }
-        self.same_reply(reply, expected);
-        wakes
-    }
-
     fn same_reply(&mut self, reply: AcquireReply, expected: AcquireReply) {
         use AcquireReply::{Granted, Guarded, Held, PermitsDiffer};
         match (reply, expected) {
             (Granted(grant), Granted(twin)) => {
                 self.same_token(grant.token, twin.token);
-                assert_eq!(grant.holds, twin.holds);
+                assert_eq!((grant.holds, grant.tokens), (twin.holds, twin.tokens));
+                if grant.tokens > 1 {
+                    // Of the block, too.
+                    let last = |grant: LockGrant| Token::new(grant.token.get() + u64::from(grant.tokens) - 1);
+                    self.same_token(last(grant).expect("small"), last(twin).expect("small"));
+                    self.saw("Turn");
+                }
                 if grant.holds > 1 {
                     self.saw("Again");
                 }
@@ -339,11 +343,14 @@ impl Pair<'_> {
 
     async fn extend(&mut self, server: Server<'_>, request: &ExtendRequest) {
         let reply = self.store.extend(request.clone()).await.expect("an answer");
-        let twin_of = |lost: &Restore| Box::new(Restore { token: self.twin(lost.token), ..lost.clone() });
+        let twin_of = |lost: &Restore| {
+            Box::new(Restore { token: self.twin(lost.token), last: self.twin(lost.last), ..lost.clone() })
+        };
         let restore = request.restore.as_deref().map(twin_of);
         let expected = self.space.extend(server, &ExtendRequest { restore, ..request.clone() });
         match &expected {
             ExtendReply::Extended { restored: true, .. } => self.saw("Restored"),
+            ExtendReply::Extended { .. } if request.seat.is_some() => self.saw("Settled"),
             other => self.saw(other),
         }
         match (reply, expected) {
@@ -466,7 +473,8 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
     for outcome in [
         "Granted",
         "Again",
-        "Handed",
+        "Turn",
+        "Settled",
         "Held",
         "Guarded",
         "PermitsDiffer",

@@ -3,21 +3,21 @@
 mod cost;
 mod differential;
 mod garbage;
-mod handover;
 mod servers;
 mod sides;
 mod steps;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use baton::base::Subscription;
 use baton::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockId,
-    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
+    LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,
 };
 use baton::store::redis::RedisStore;
-use baton::store::{HandedOver, LockStore, WakeNews};
+use baton::store::{LockStore, WakeNews};
 use testkit::redis::RedisServer;
 use testkit::within;
 
@@ -52,6 +52,8 @@ fn ask(name: &str, number: u128) -> AcquireRequest {
         permits: 1,
         floor: Token::NONE,
         queueing: Queueing::No,
+        yields: false,
+        tokens: 1,
         guard: None,
     }
 }
@@ -61,27 +63,23 @@ fn waiting(name: &str, number: u128) -> AcquireRequest {
 }
 
 fn extension(name: &str, number: u128) -> ExtendRequest {
-    ExtendRequest { names: names(&[name]), id: id(number), lease: None, restore: None, guard: None }
+    let (names, id, session) = (names(&[name]), id(number), session(number));
+    ExtendRequest { names, id, session, seat: None, lease: None, restore: None, guard: None }
 }
 
 /// What the sidecar of [`ask`] knows of its lock.
 fn known(number: u128, token: Token) -> Option<Box<Restore>> {
     let request = ask("any", number);
-    let (session, owner, identity) = (request.session, request.owner, request.identity);
-    Some(Box::new(Restore { session, owner, identity, token, permits: 1, lease: LEASE }))
+    let (owner, identity) = (request.owner, request.identity);
+    Some(Box::new(Restore { owner, identity, token, last: token, permits: 1, lease: LEASE }))
 }
 
 fn giving_back(name: &str, number: u128) -> LockReleaseRequest {
-    LockReleaseRequest { names: names(&[name]), id: id(number) }
-}
-
-/// The lock of request `from`, for request `to`.
-fn handing(name: &str, from: u128, to: AcquireRequest) -> HandOverRequest {
-    HandOverRequest { release: giving_back(name, from), acquire: to, yields: false }
+    LockReleaseRequest { names: names(&[name]), id: id(number), session: session(number), seat: None }
 }
 
 fn cancelling(name: &str, number: u128) -> CancelRequest {
-    CancelRequest { names: names(&[name]), session: session(number), id: id(number) }
+    CancelRequest { names: names(&[name]), session: session(number), id: id(number), keeps: false }
 }
 
 async fn acquire(store: &RedisStore, request: AcquireRequest) -> AcquireReply {

@@ -2,6 +2,7 @@
 
 mod holds;
 mod liveness;
+mod turns;
 
 use super::super::super::locks::Restore;
 use super::*;
@@ -9,8 +10,6 @@ use super::*;
 const LEASE: Duration = Duration::from_secs(30);
 const GUARD: Duration = Duration::from_secs(30);
 const START: u64 = 1_760_000_000_000_000;
-
-type Outcome = (AcquireReply, Vec<Wake>);
 
 const RELEASED: LockReleaseReply = LockReleaseReply::Released;
 
@@ -55,21 +54,12 @@ impl Store {
     }
 
     fn release(&mut self, names: &[&str], id: u128) -> (LockReleaseReply, Vec<Wake>) {
-        let names = names.iter().map(|name| lock(name)).collect();
-        self.space.release(self.server(), &LockReleaseRequest { names, id: LockId::from_u128(id) })
-    }
-
-    /// The lock of request `from` to this one.
-    fn hand_over(&mut self, from: u128, acquire: &AcquireRequest, yields: bool) -> (LockReleaseReply, Outcome) {
-        let release = LockReleaseRequest { names: acquire.names.clone(), id: LockId::from_u128(from) };
-        let request = HandOverRequest { release, acquire: acquire.clone(), yields };
-        let (released, acquired, wakes) = self.space.hand_over(self.server(), &request);
-        (released, (acquired.unwrap(), wakes))
+        self.space.release(self.server(), &giving_back(names, id))
     }
 
     fn cancel(&mut self, name: &str, session: u128, id: u128) -> Vec<Wake> {
         let session = SessionId::from_u128(session);
-        let request = CancelRequest { names: vec![lock(name)], session, id: LockId::from_u128(id) };
+        let request = CancelRequest { names: vec![lock(name)], session, id: LockId::from_u128(id), keeps: false };
         self.space.cancel(self.server(), &request)
     }
 
@@ -95,6 +85,8 @@ fn ask(name: &str, session: u128, id: u128) -> AcquireRequest {
         permits: 1,
         floor: Token::NONE,
         queueing: Queueing::No,
+        yields: false,
+        tokens: 1,
         guard: Some(GUARD),
     }
 }
@@ -113,7 +105,21 @@ fn waiting(name: &str, session: u128, id: u128, queueing: Queueing) -> AcquireRe
 }
 
 fn extension(name: &str, id: u128) -> ExtendRequest {
-    ExtendRequest { names: vec![lock(name)], id: LockId::from_u128(id), lease: None, restore: None, guard: Some(GUARD) }
+    ExtendRequest {
+        names: vec![lock(name)],
+        id: LockId::from_u128(id),
+        session: SessionId::from_u128(1),
+        seat: None,
+        lease: None,
+        restore: None,
+        guard: Some(GUARD),
+    }
+}
+
+/// By session 1.
+fn giving_back(names: &[&str], id: u128) -> LockReleaseRequest {
+    let names = names.iter().map(|name| lock(name)).collect();
+    LockReleaseRequest { names, id: LockId::from_u128(id), session: SessionId::from_u128(1), seat: None }
 }
 
 fn wake(name: &str, session: u128, id: u128) -> Wake {
@@ -126,10 +132,10 @@ fn is_held(reply: &AcquireReply) -> bool {
 
 fn lost(token: Token) -> Option<Box<Restore>> {
     Some(Box::new(Restore {
-        session: SessionId::from_u128(1),
         owner: Arc::from("owner-1"),
         identity: Arc::from("web-1"),
         token,
+        last: token,
         permits: 1,
         lease: LEASE,
     }))
@@ -139,7 +145,7 @@ fn lost(token: Token) -> Option<Box<Restore>> {
 fn a_free_lock_is_granted_and_a_held_one_is_not() {
     let mut store = Store::new();
     let grant = store.granted(&ask("a", 1, 1));
-    assert_eq!(grant, LockGrant { token: Token::new(START + 1).unwrap(), holds: 1 });
+    assert_eq!(grant, LockGrant { token: Token::new(START + 1).unwrap(), holds: 1, tokens: 1 });
     let AcquireReply::Held { name, holder, ahead } = store.acquire(&ask("a", 2, 2)) else { panic!() };
     let holder = holder.unwrap();
     assert_eq!((name.as_str(), &*holder.owner, &*holder.identity, ahead), ("a", "owner-1", "web-1", 0));
@@ -261,99 +267,6 @@ fn nobody_overtakes_a_fair_ticket() {
     assert!(is_held(&store.acquire(&ask("a", 4, 4))));
     assert!(is_held(&store.acquire(&waiting("a", 3, 3, Queueing::Fair))), "the second in the queue");
     store.granted(&waiting("a", 2, 2, Queueing::Fair));
-}
-
-#[test]
-fn a_lock_that_is_handed_over_wakes_nobody_and_takes_its_ticket_out_of_the_queue() {
-    let mut store = Store::new();
-    let first = store.granted(&ask("a", 1, 1));
-    store.acquire(&waiting("a", 2, 2, Queueing::Plain));
-    store.acquire(&waiting("a", 1, 3, Queueing::Plain));
-    let request = waiting("a", 1, 3, Queueing::Plain);
-    let (released, (reply, wakes)) = store.hand_over(1, &request, false);
-    let AcquireReply::Granted(grant) = reply else { panic!("{reply:?}") };
-    assert!(released == RELEASED && wakes.is_empty() && grant.token > first.token);
-    assert_eq!((store.look("a").holders.len(), store.look("a").waiting), (1, 1));
-    let again = store.hand_over(1, &request, false);
-    assert_eq!(again, (RELEASED, (AcquireReply::Granted(grant), Vec::new())), "the answer was lost");
-    assert_eq!(store.release(&["a"], 3).1, [wake("a", 2, 2)], "the other kept its place");
-}
-
-#[test]
-fn a_handover_that_is_refused_is_a_release_that_wakes_the_first() {
-    let mut store = Store::new();
-    store.granted(&ask("a", 1, 1));
-    store.acquire(&waiting("a", 2, 2, Queueing::Fair));
-    let (released, (reply, wakes)) = store.hand_over(1, &waiting("a", 1, 3, Queueing::Plain), false);
-    assert!(released == RELEASED && matches!(reply, AcquireReply::Held { holder: None, ahead: 1, .. }), "{reply:?}");
-    assert_eq!(wakes, [wake("a", 2, 2)], "nobody overtakes a fair ticket");
-    store.granted(&waiting("a", 2, 2, Queueing::Fair));
-    assert_eq!(store.release(&["a"], 2).1, [wake("a", 1, 3)], "it has a ticket now");
-}
-
-#[test]
-fn a_handover_that_yields_overtakes_nobody_who_waits() {
-    let mut store = Store::new();
-    store.granted(&ask("a", 1, 1));
-    store.acquire(&waiting("a", 2, 2, Queueing::Plain));
-    let mine = waiting("a", 1, 3, Queueing::Plain);
-    let (_, (reply, wakes)) = store.hand_over(1, &mine, true);
-    assert!(is_held(&reply) && wakes == [wake("a", 2, 2)], "{reply:?}");
-    store.granted(&waiting("a", 2, 2, Queueing::Plain));
-    store.acquire(&waiting("a", 4, 4, Queueing::Plain));
-    let (_, (reply, wakes)) = store.hand_over(2, &mine, true);
-    assert!(matches!(reply, AcquireReply::Granted(_)) && wakes.is_empty(), "it came before the other: {reply:?}");
-    store.pass(TICKET_SPAN);
-    let (_, (reply, _)) = store.hand_over(3, &waiting("a", 1, 5, Queueing::Plain), true);
-    assert!(matches!(reply, AcquireReply::Granted(_)), "it does not stand back for the dead: {reply:?}");
-}
-
-#[test]
-fn each_half_of_a_handover_is_what_it_is_alone() {
-    let mut store = Store::new();
-    store.granted(&ask("a", 1, 1));
-    store.granted(&again("a", 1, 2));
-    let (released, (reply, _)) = store.hand_over(2, &ask("a", 1, 3), false);
-    assert!(released == RELEASED && is_held(&reply), "not the last hold: {reply:?}");
-    let (released, (reply, _)) = store.hand_over(7, &ask("a", 1, 3), false);
-    assert!(released == LockReleaseReply::NotHeld && is_held(&reply), "another's: {reply:?}");
-    store.pass(LEASE);
-    let (released, (reply, _)) = store.hand_over(1, &ask("a", 1, 3), false);
-    assert!(released == LockReleaseReply::NotHeld && matches!(reply, AcquireReply::Granted(_)), "its lease had ended");
-
-    store.acquire(&waiting("a", 1, 5, Queueing::Plain));
-    store.run_id = "two";
-    let (released, (reply, wakes)) = store.hand_over(3, &waiting("a", 1, 5, Queueing::Plain), false);
-    assert!(released == RELEASED && matches!(reply, AcquireReply::Guarded { .. }), "{reply:?}");
-    assert_eq!(wakes, [], "the first has just been told");
-}
-
-#[test]
-fn a_lock_is_given_back_though_there_is_no_token_for_the_next() {
-    let mut store = Store::new();
-    store.granted(&ask("a", 1, 1));
-    store.acquire(&waiting("a", 2, 2, Queueing::Plain));
-    let floor = Token::new(Token::LIMIT - 1).unwrap();
-    let release = LockReleaseRequest { names: vec![lock("a")], id: LockId::from_u128(1) };
-    let request = HandOverRequest { release, acquire: AcquireRequest { floor, ..ask("a", 1, 3) }, yields: false };
-    let outcome = store.space.hand_over(store.server(), &request);
-    assert_eq!(outcome, (RELEASED, Err(TokensExhausted), vec![wake("a", 2, 2)]));
-}
-
-#[test]
-fn what_is_handed_over_on_may_be_several_names_or_a_permit() {
-    let mut store = Store::new();
-    let both = |id| AcquireRequest { names: vec![lock("a"), lock("b")], ..ask("a", 1, id) };
-    store.granted(&both(1));
-    store.acquire(&waiting("b", 2, 2, Queueing::Plain));
-    let (released, (reply, wakes)) = store.hand_over(1, &both(3), false);
-    assert!(released == RELEASED && matches!(reply, AcquireReply::Granted(_)) && wakes.is_empty());
-    let pool = |id| AcquireRequest { permits: 2, ..ask("pool", 1, id) };
-    store.granted(&pool(1));
-    store.granted(&pool(2));
-    let (_, (reply, _)) = store.hand_over(1, &pool(4), false);
-    assert!(matches!(reply, AcquireReply::Granted(_)));
-    assert_eq!(store.look("pool").holders.len(), 2);
 }
 
 #[test]

@@ -73,10 +73,11 @@ local function not_sorted(key)
   return nil, reply
 end
 
--- `session token lease expires_at bytes-of-owner owner identity`, the last two with spaces and all.
+-- `session token lease expires_at in_turn bytes-of-owner owner identity`, the last two with spaces and all. `in_turn`
+-- (0/1): it goes from request to request beside its sidecar, which alone knows whose it is.
 local function parse_hold(id, value)
-  local session, token, lease, expires_at, bytes, rest =
-    string.match(value, '^(%x+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local session, token, lease, expires_at, in_turn, bytes, rest =
+    string.match(value, '^(%x+) (%d+) (%d+) (%d+) ([01]) (%d+) (.*)$')
   local sound = is_id(id) and is_id(session) and is_number(token) and is_number(lease) and is_number(expires_at)
     and is_number(bytes)
   if not sound or string.sub(rest, bytes + 1, bytes + 1) ~= ' ' then
@@ -84,7 +85,7 @@ local function parse_hold(id, value)
   end
   local hold = {
     id = id, session = session, token = tonumber(token), lease = tonumber(lease), expires_at = tonumber(expires_at),
-    owner = string.sub(rest, 1, bytes), identity = string.sub(rest, bytes + 2),
+    in_turn = in_turn == '1', owner = string.sub(rest, 1, bytes), identity = string.sub(rest, bytes + 2),
   }
   -- None is longer than it was granted for: one that seems so began before this clock was stepped back.
   if hold.expires_at > now + hold.lease then
@@ -113,7 +114,7 @@ local function parse_cell(cell, hash)
   if not hash.released then
     return garbage(cell.key, 'field released is missing')
   end
-  cell.released, cell.is_stored = hash.released, true
+  cell.released, cell.is_stored, cell.is_fair = hash.released, true, hash.is_fair == '1'
   for field, value in pairs(hash) do
     if string.sub(field, 1, 2) == 'h:' then
       local hold = parse_hold(string.sub(field, 3), value)
@@ -138,6 +139,7 @@ local function load(i)
   local cell = {
     key = KEYS[3 * i + 1], queue = KEYS[3 * i + 2], fair = KEYS[3 * i + 3], name = ARGV[2 + i],
     token = 0, ended = 0, permits = 0, longest = 0, released = '', holds = {}, gone = {},
+    is_fair = false, -- whether there has been a fair ticket: then nobody has it in turn
   }
   local flat = redis.pcall('HGETALL', cell.key)
   if flat.err then
@@ -235,8 +237,8 @@ end
 
 local function hold_text(hold)
   return table.concat({
-    hold.session, text(hold.token), text(hold.lease), text(hold.expires_at), tostring(#hold.owner), hold.owner,
-    hold.identity,
+    hold.session, text(hold.token), text(hold.lease), text(hold.expires_at), hold.in_turn and '1' or '0',
+    tostring(#hold.owner), hold.owner, hold.identity,
   }, ' ')
 end
 
@@ -244,7 +246,7 @@ end
 local function save(cell, hold)
   local fields = {
     'v', '1', 'token', text(cell.token), 'ended', text(cell.ended), 'permits', text(cell.permits),
-    'longest', text(cell.longest), 'released', cell.released,
+    'longest', text(cell.longest), 'released', cell.released, 'is_fair', cell.is_fair and '1' or '0',
   }
   if hold then
     table.insert(fields, 'h:' .. hold.id)
@@ -277,6 +279,21 @@ local function was_released(cell, id)
   return string.find(cell.released, id, 1, true) ~= nil
 end
 
+-- The hold of this id, or of the seat (an id, or empty) in whose turn it was granted; as far as it is this sidecar's to
+-- change.
+local function find(cell, id, seat, session)
+  local hold = held_under(cell, id)
+  if not hold and seat ~= '' then
+    hold = held_under(cell, seat)
+  end
+  return hold and (not hold.in_turn or hold.session == session) and hold or nil
+end
+
+-- What was given back under this id does not come again.
+local function forget_hold(cell, id)
+  cell.released = string.sub(cell.released .. ' ' .. id, -(RELEASED_KEPT * (ID_LENGTH + 1)))
+end
+
 -- Takes a hold away. Returns how many its owner has left; nil where it is not held.
 local function give_back(cell, id)
   local hold, at = held_under(cell, id)
@@ -285,10 +302,11 @@ local function give_back(cell, id)
   end
   table.remove(cell.holds, at)
   table.insert(cell.gone, 'h:' .. id)
-  cell.released = string.sub(cell.released .. ' ' .. id, -(RELEASED_KEPT * (ID_LENGTH + 1)))
+  forget_hold(cell, id)
   local left = holds_under(cell, hold.token)
   if left == 0 then
-    cell.ended = math.max(cell.ended, hold.token)
+    -- All of its turn, too.
+    cell.ended = math.max(cell.ended, cell.permits == 1 and cell.token or hold.token)
   end
   return left
 end
@@ -354,6 +372,14 @@ end
 local function drop(cell, ticket)
   redis.call('ZREM', cell.queue, ticket)
   redis.call('ZREM', cell.fair, ticket)
+end
+
+-- The tickets of requests that were served in a turn go: their ids, with spaces between. Whether there are any.
+local function forget_served(cell, session, served)
+  for id in string.gmatch(served, '%x+') do
+    drop(cell, session .. ':' .. id)
+  end
+  return served ~= ''
 end
 
 -- The first ticket of a queue behind this order, and its own order, whether its sidecar lives or not; nil and a reply

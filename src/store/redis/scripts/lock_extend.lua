@@ -2,11 +2,12 @@
 --   extended token holds lease_us restored(0/1) | lost
 -- each after its name with the store's clock.
 --
--- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty) acks(as in lock_acquire.lua),
--- and what it takes to put it back: session owner identity token permits lease_us (or nothing)
-local id, lease = arg(1), tonumber(arg(2))
-local session, owner, identity, token = arg(5), arg(6), arg(7), tonumber(arg(8) or '')
-local permits, lease_lost = tonumber(arg(9) or ''), tonumber(arg(10) or '')
+-- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty) acks(as in lock_acquire.lua)
+-- session seat(or empty) served(ids), and what it takes to put it back, or to say who has it now: owner identity token
+-- last permits lease_us (or nothing)
+local id, lease, session, seat, served = arg(1), tonumber(arg(2)), arg(5), arg(6), arg(7)
+local owner, identity, token, last = arg(8), arg(9), tonumber(arg(10) or ''), tonumber(arg(11) or '')
+local permits, lease_lost = tonumber(arg(12) or ''), tonumber(arg(13) or '')
 
 local cells, bad = load_all()
 if bad then
@@ -20,7 +21,7 @@ end
 
 -- Whether a hold that is gone can be put back: it was not released, and nobody came since.
 local function may_return(cell)
-  if not session or cell.token > token or cell.ended >= token or was_released(cell, id) then
+  if not owner or cell.token > last or cell.ended >= token or was_released(cell, id) then
     return false
   end
   if permits > 1 and #cell.holds >= permits then
@@ -41,7 +42,7 @@ end
 
 local missing = {}
 for _, cell in ipairs(cells) do
-  if not held_under(cell, id) then
+  if not find(cell, id, seat, session) then
     table.insert(missing, cell)
   end
 end
@@ -56,24 +57,33 @@ if missing[1] then
   if bad then
     return bad
   end
-  if floor < token then
-    write_floor(token)
+  if floor < last then
+    write_floor(last)
   end
 end
 for _, cell in ipairs(missing) do
   cell.permits = permits
   add(cell, {
     id = id, session = session, owner = owner, identity = identity, token = token, lease = lease_lost,
-    expires_at = now + lease_lost,
+    expires_at = now + lease_lost, in_turn = false,
   })
+  cell.token = math.max(cell.token, last)
 end
 save_cut(cells)
 local hold, span
 for _, cell in ipairs(cells) do
-  hold = held_under(cell, id)
-  span = lease or hold.lease
+  hold = find(cell, id, seat, session)
+  if hold.id ~= id then
+    table.insert(cell.gone, 'h:' .. hold.id)
+    forget_hold(cell, hold.id)
+  end
+  if hold.in_turn and owner then
+    hold.owner, hold.identity, hold.token = owner, identity, token
+  end
+  hold.id, hold.in_turn, span = id, false, lease or hold.lease
   extend(cell, hold, span)
   save(cell, hold)
+  forget_served(cell, session, served)
 end
 return {
   'extended', text(now), text(hold.token), text(holds_under(cells[#cells], hold.token)), text(span),

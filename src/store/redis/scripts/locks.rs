@@ -5,18 +5,16 @@ use std::time::Duration;
 
 use super::{Call, Fields, Script, flag, misunderstood, script};
 use crate::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HandOverRequest, LockGrant, LockHolder,
-    LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
+    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime, TurnSeat,
 };
+use crate::store::StoreError;
 use crate::store::redis::namespace::Namespace;
-use crate::store::{HandedOver, StoreError};
 
-pub static ACQUIRE: Script = script!("generation.lua", "lock_common.lua", "lock_take.lua", "lock_acquire.lua");
+pub static ACQUIRE: Script = script!("generation.lua", "lock_common.lua", "lock_acquire.lua");
 pub static EXTEND: Script = script!("generation.lua", "lock_common.lua", "lock_extend.lua");
 pub static CONFIRM: Script = script!("generation.lua", "lock_common.lua", "lock_confirm.lua");
-pub static RELEASE: Script = script!("generation.lua", "lock_common.lua", "lock_let_go.lua", "lock_release.lua");
-pub static HAND_OVER: Script =
-    script!("generation.lua", "lock_common.lua", "lock_take.lua", "lock_let_go.lua", "lock_hand_over.lua");
+pub static RELEASE: Script = script!("generation.lua", "lock_common.lua", "lock_release.lua");
 pub static CANCEL: Script = script!("generation.lua", "lock_common.lua", "lock_cancel.lua");
 pub static BEAT: Script = script!("generation.lua", "lock_common.lua", "lock_beat.lua");
 pub static INSPECT: Script = script!("generation.lua", "lock_common.lua", "lock_inspect.lua");
@@ -97,34 +95,38 @@ pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
         optional(request.guard),
         flag(acks),
         request.beside.map_or_else(String::new, |id| id.to_string()),
+        flag(request.yields),
+        request.tokens.to_string(),
     ]
 }
 
 /// `acks` as in [`acquire_args`].
 pub fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
     let mut args = vec![request.id.to_string(), optional(request.lease), optional(request.guard), flag(acks)];
+    args.push(request.session.to_string());
+    args.extend(seat_args(request.seat.as_ref()));
     if let Some(lost) = request.restore.as_deref() {
-        let Restore { session, owner, identity, token, permits, lease } = lost;
-        args.extend([session.to_string(), owner.to_string(), identity.to_string(), token.to_string()]);
+        let Restore { owner, identity, token, last, permits, lease } = lost;
+        args.extend([owner.to_string(), identity.to_string(), token.to_string(), last.to_string()]);
         args.extend([permits.to_string(), ceil_us(*lease)]);
     }
     args
 }
 
-pub fn release_args(request: &LockReleaseRequest) -> Vec<String> {
-    vec![request.id.to_string()]
+/// The seat's id and those that were served in its turn.
+fn seat_args(seat: Option<&TurnSeat>) -> [String; 2] {
+    let Some(TurnSeat { id, served }) = seat else { return [String::new(), String::new()] };
+    let served: Vec<String> = served.iter().map(ToString::to_string).collect();
+    [id.to_string(), served.join(" ")]
 }
 
-/// `acks` as in [`acquire_args`].
-pub fn hand_over_args(request: &HandOverRequest, acks: bool) -> Vec<String> {
-    let mut args = release_args(&request.release);
-    args.push(flag(request.yields));
-    args.extend(acquire_args(&request.acquire, acks));
-    args
+pub fn release_args(request: &LockReleaseRequest) -> Vec<String> {
+    let [seat, served] = seat_args(request.seat.as_ref());
+    vec![request.id.to_string(), request.session.to_string(), seat, served]
 }
 
 pub fn cancel_args(request: &CancelRequest) -> Vec<String> {
-    vec![request.session.to_string(), request.id.to_string()]
+    vec![request.session.to_string(), request.id.to_string(), flag(request.keeps)]
 }
 
 fn name(fields: &mut Fields) -> Result<LockName, StoreError> {
@@ -151,7 +153,11 @@ fn holder(fields: &mut Fields) -> Result<LockHolder, StoreError> {
 
 pub fn acquire_reply(mut fields: Fields) -> Result<AcquireReply, StoreError> {
     Ok(match fields.name.as_str() {
-        "granted" => AcquireReply::Granted(LockGrant { token: fields.token()?, holds: small(&mut fields)? }),
+        "granted" => AcquireReply::Granted(LockGrant {
+            token: fields.token()?,
+            holds: small(&mut fields)?,
+            tokens: small(&mut fields)?,
+        }),
         "held" => {
             let (name, ahead) = (name(&mut fields)?, small(&mut fields)?);
             let holder = if fields.rest.len() == 0 { None } else { Some(holder(&mut fields)?) };
@@ -182,14 +188,6 @@ pub fn release_reply(fields: Fields) -> Result<LockReleaseReply, StoreError> {
         "notheld" => LockReleaseReply::NotHeld,
         _ => return Err(misunderstood()),
     })
-}
-
-pub fn hand_over_reply(mut fields: Fields) -> Result<HandedOver, StoreError> {
-    if fields.name != "handed" {
-        return Err(misunderstood());
-    }
-    let released = if fields.number()? == 1 { LockReleaseReply::Released } else { LockReleaseReply::NotHeld };
-    Ok(HandedOver { released, acquired: fields.rest().and_then(acquire_reply) })
 }
 
 pub fn cancel_reply(fields: Fields) -> Result<(), StoreError> {

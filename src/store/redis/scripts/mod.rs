@@ -298,16 +298,8 @@ pub(super) fn misunderstood() -> StoreError {
 impl Fields {
     pub fn new(reply: Value) -> Result<Self, StoreError> {
         let Value::Array(fields) = reply else { return Err(misunderstood()) };
-        Self::of(fields.into_iter())
-    }
-
-    /// What is left, which is another script's answer.
-    pub fn rest(self) -> Result<Self, StoreError> {
-        Self::of(self.rest)
-    }
-
-    fn of(rest: std::vec::IntoIter<Value>) -> Result<Self, StoreError> {
-        let mut fields = Self { name: String::new(), rest, store_time: StoreTime::default() };
+        let (name, store_time) = (String::new(), StoreTime::default());
+        let mut fields = Self { name, rest: fields.into_iter(), store_time };
         fields.name = fields.text()?;
         fields.store_time = StoreTime(fields.number()?);
         match fields.name.as_str() {
