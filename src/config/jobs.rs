@@ -20,6 +20,8 @@ pub struct JobConfig {
     pub role: RoleName,
     pub schedule: Arc<Schedule>,
     pub policy: JobPolicy,
+    /// How long a run may go on when the role is handed over.
+    pub finish_within: Duration,
     pub run: RunConfig,
 }
 
@@ -102,6 +104,12 @@ pub(super) const ON_INTERRUPT: Key<Or<Words<OnInterrupt>>> = key(
     Or(Words::of(&[("retry", OnInterrupt::Retry), ("fail", OnInterrupt::Fail)]), OnInterrupt::Retry),
     "What a run is whose leader stopped leading: the next leader makes another attempt (`retry`), or it has failed.",
 );
+const FINISH_WITHIN: Key<Span> = key(
+    "finishWithin",
+    Span::between(Duration::ZERO, Duration::from_secs(3_600)),
+    "How long a run may go on when its leader resigns or is shut down; the role is handed over when it has ended. \
+     Default: the role's `answerValidity` for a request, 0s for a program.",
+);
 pub(super) const SUCCEEDED_KEPT: Key<Or<Count>> =
     key("successfulJobsHistoryLimit", Or(KEPT, 3), "How many successful runs are remembered.");
 pub(super) const FAILED_KEPT: Key<Or<Count>> =
@@ -125,6 +133,7 @@ const JOB: Section = Section::new(
         &BACKOFF,
         &ACTIVE_DEADLINE,
         &ON_INTERRUPT,
+        &FINISH_WITHIN,
         &SUCCEEDED_KEPT,
         &FAILED_KEPT,
         &RUN,
@@ -187,16 +196,21 @@ fn read_one(s: &Reader<'_>, name: Option<JobName>, roles: Option<JobRoles>) -> V
     }
     let policy = policy(s, timing.as_ref());
     let run = s.given(&RUN).and_then(|run| runs::read(&run, timing.as_ref()));
+    let finish_within = s.given(&FINISH_WITHIN);
     let (Some(name), Some(roles), Some(schedule), Some(run)) = (name, roles, schedule, run) else { return Vec::new() };
     if runs::names_shard(&run) && roles.roles.iter().any(|role| role.shard_number().is_none()) {
         s.at(&RUN).problem("names `{{shard}}`, and its role is not split over shards; remove it");
     }
+    let finish_within = finish_within.unwrap_or(match &run {
+        RunConfig::Http(_) => timing.as_ref().map(Timing::answer_validity).unwrap_or_default(),
+        RunConfig::Exec(_) => Duration::ZERO,
+    });
     let part = |role: RoleName| {
         let number = role.shard_number().filter(|_| roles.fans_out);
         let name = number.map_or_else(|| name.clone(), |number| name.on_shard(number));
         let offset = jitter.map_or(Duration::ZERO, |jitter| offset_of(name.as_str(), jitter));
         let schedule = Arc::new(schedule.clone().later_by(offset));
-        JobConfig { name, role, schedule, policy: policy.clone(), run: run.clone() }
+        JobConfig { name, role, schedule, policy: policy.clone(), finish_within, run: run.clone() }
     };
     roles.roles.iter().cloned().map(part).collect()
 }

@@ -35,9 +35,10 @@ pub struct HttpRun {
     /// `{{data}}` stand for their values; none: what a run was given, if it was given something.
     pub body: Option<String>,
     pub timeout: Duration,
-    /// Which status numbers mean success, besides 202.
+    /// Which status numbers mean success.
     pub success: Vec<RangeInclusive<u16>>,
-    pub heartbeat_timeout: Duration,
+    /// With it 202 means that the app works on and will tell: how long it may be silent.
+    pub heartbeat_timeout: Option<Duration>,
 }
 
 impl HttpRun {
@@ -163,15 +164,17 @@ const TIMEOUT: Key<Or<Span>> = key(
 const SUCCESS_STATUS: Key<Statuses> =
     key("successStatus", Statuses, "Which statuses mean success: numbers, or ranges such as 200-299.");
 const SUCCESS: RangeInclusive<u16> = 200..=299;
-const HEARTBEAT_TIMEOUT: Key<Or<Span>> = key(
+const ACCEPTED: u16 = 202;
+const HEARTBEAT_TIMEOUT: Key<Span> = key(
     "heartbeatTimeout",
-    Or(Span::up_to(TIMEOUT_MAX), Duration::from_secs(60)),
-    "After a 202: how long the app may be silent before the attempt has failed; up to {max}.",
+    Span::up_to(TIMEOUT_MAX),
+    "202 means that the app works on and tells how it ended; how long it may be silent before the attempt has failed. \
+     Default: 202 is a status like any other.",
 );
 
 const HTTP_RUN: Section = Section::new(
     "HttpRun",
-    "A request; a status from 200 to 299 is success, 202 means that the app will tell later.",
+    "A request; a status from 200 to 299 is success. With `heartbeatTimeout` 202 means that the app will tell later.",
     &[&METHOD, &URL, &HEADERS, &BODY, &TIMEOUT, &SUCCESS_STATUS, &HEARTBEAT_TIMEOUT],
 );
 
@@ -361,16 +364,42 @@ fn read_http(s: &Reader<'_>) -> Option<HttpRun> {
         s.at(&BODY)
             .problem(format!("a {method} request has no body that servers look at; write another method, as POST"));
     }
+    let success = s.given(&SUCCESS_STATUS);
+    let heartbeat_timeout = s.given(&HEARTBEAT_TIMEOUT);
+    if heartbeat_timeout.is_some() {
+        if success.iter().flatten().any(|range| *range == (ACCEPTED..=ACCEPTED)) {
+            s.at(&SUCCESS_STATUS).problem(
+                "names 202 as a success, and heartbeatTimeout says that it means accepted, with the end to come; keep \
+                 one of the two",
+            );
+        }
+        if url.as_ref().is_some_and(|url| !is_here(url)) {
+            s.at(&URL).warning(
+                "is not this pod's own address, and with heartbeatTimeout the app tells how a run ended to the sidecar \
+                 that sent it, and to no other: behind a Service another pod would tell its own, in vain",
+            );
+        }
+    }
     let run = HttpRun {
         method: method.to_owned(),
         headers: headers(s),
         body,
         timeout: s.get(&TIMEOUT),
-        success: s.given(&SUCCESS_STATUS).unwrap_or_else(|| vec![SUCCESS]),
-        heartbeat_timeout: s.get(&HEARTBEAT_TIMEOUT),
+        success: success.unwrap_or_else(|| vec![SUCCESS]),
+        heartbeat_timeout,
         url: url?,
     };
     Some(run)
+}
+
+/// Whether an address is of the sidecar's own network namespace, as far as its text tells.
+fn is_here(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback() || address.is_unspecified(),
+        None => false,
+    }
 }
 
 /// No message holds any part of the URL, whose query may hold a token.

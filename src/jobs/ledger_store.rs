@@ -2,8 +2,15 @@
 //! a replica of another release knows what it reads.
 //!
 //! The shapes below are a stored format, and so are the words of [`Ending`], [`RunFailure`] and [`GapReason`] and the
-//! text of a [`Slot`], which metrics and answers have in common with it: none of them may change under the same
-//! version. The tests hold them against ledgers as they were written before.
+//! text of a [`Slot`], which metrics and answers have in common with it. The tests hold them against ledgers as they
+//! were written before. While a rollout goes on, replicas of two releases take turns with one ledger, so:
+//!
+//! * *A field that is not known is ignored, and lost with the next write.* So a field may be added under the same
+//!   version if a ledger without it is right all the same: it is optional, and what it stands for may be forgotten.
+//! * *A word that is not known makes a ledger unreadable.* So none is added under the same version, and none renamed.
+//! * *Whatever else changes, changes the version.* A release reads its own version and those before it, and refuses a
+//!   later one by name ([`LedgerError::Version`]): it starts nothing rather than undo what it does not understand. It
+//!   writes the lowest version that can hold the ledger, so that a rollout stops only the jobs that use what is new.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,13 +25,14 @@ use crate::base::Subscription;
 use crate::base::clock::SharedClock;
 use crate::protocol::Token;
 use crate::protocol::jobs::{
-    AskedKey, Backfill, Backfills, Ending, Gap, GapReason, JobName, Ledger, OpenReply, Phase, Revision, Run,
-    RunAttempt, RunFailure, RunOrder, RunWish, Slot, Stored, Suspension, Wall, WriteReply, WriteRequest,
+    Abridgement, AskedKey, Backfill, Backfills, Ending, Gap, GapReason, JobName, Leaps, Ledger, LedgerTerm, OpenReply,
+    Phase, Revision, Run, RunAttempt, RunFailure, RunOrder, RunWish, Slot, Stored, Suspension, Wall, WriteReply,
+    WriteRequest,
 };
 use crate::store::{JobNews, LedgerStore, StoreError, timed};
 use crate::telemetry::{StoreCommand, Telemetry};
 
-/// What this release writes. It reads nothing else.
+/// What this release writes, and all that it reads: there was none before.
 const VERSION: u32 = 1;
 
 /// Why a request to a ledger came to nothing. Holds nothing of its content.
@@ -64,19 +72,19 @@ impl Ledgers {
         timed(&self.telemetry, &self.clock, command, None, request).await
     }
 
-    /// A leader's first look in its term: shuts the ledger to every earlier term.
-    pub(super) async fn open(&self, job: &JobName, term: Token) -> Result<OpenReply<Ledger>, LedgerError> {
+    /// See [`LedgerStore::open`].
+    pub(super) async fn open(&self, job: &JobName, term: &LedgerTerm) -> Result<OpenReply<Ledger>, LedgerError> {
         self.timed(StoreCommand::JobOpen, self.store.open(job, term)).await?.try_map(|body| decode(job, &body))
     }
 
-    /// Puts a ledger in the place of the one that the writer knows.
+    /// Puts a ledger in the place of the one that the writer knows: as much of it as the store takes.
     pub(super) async fn write(
         &self,
         job: &JobName,
         request: WriteRequest<&Ledger>,
     ) -> Result<WriteReply<Ledger>, LedgerError> {
-        let WriteRequest { token, base, body } = request;
-        let request = WriteRequest { token, base, body: encode(body) };
+        let WriteRequest { term, base, body } = request;
+        let request = WriteRequest { term, base, body: encode_within(body, self.store.ledger_bytes_max()) };
         let written = self.timed(StoreCommand::JobWrite, self.store.write(job, request)).await?;
         written.try_map(|body| decode(job, &body))
     }
@@ -103,7 +111,7 @@ impl Ledgers {
         let every = JobName::every();
         // A flag and numbers: writing them into memory does not fail.
         let body = serde_json::to_vec(&PauseShape { v: VERSION, suspend, at }).unwrap_or_default().into();
-        let request = WriteRequest { token: None, base, body };
+        let request = WriteRequest { term: None, base, body };
         let written = self.timed(StoreCommand::JobWrite, self.store.write(&every, request)).await?;
         written.try_map(|body| decode_pause(&every, &body))
     }
@@ -115,8 +123,37 @@ impl Ledgers {
 }
 
 fn encode(ledger: &Ledger) -> Bytes {
+    json(&Versioned { v: VERSION, ledger }).into()
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
     // Strings and numbers: writing them into memory does not fail.
-    serde_json::to_vec(&Versioned { v: VERSION, ledger }).unwrap_or_default().into()
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// The ledger in at most so many bytes. What is left out is what people need least: a ledger that is too long could not
+/// be written, and the job would stand still. Whatever is left may still be too much, which its store then says.
+fn encode_within(ledger: &Ledger, bytes_max: usize) -> Bytes {
+    let whole = encode(ledger);
+    let mut over = whole.len().saturating_sub(bytes_max);
+    if over == 0 {
+        return whole;
+    }
+    let mut ledger = ledger.clone();
+    // Its name with quotes, a colon and a comma besides.
+    let of_run = |slot: &Slot, run: &Run| slot.to_string().len() + 4 + json(run).len();
+    let length = |ledger: &Ledger, slot: &Slot| ledger.runs.get(slot).map_or(0, |run| of_run(slot, run));
+    for by in Abridgement::ALL {
+        for slot in ledger.least_needed_first() {
+            let before = length(&ledger, &slot);
+            ledger.abridge(slot, by);
+            over = over.saturating_sub(before - length(&ledger, &slot));
+            if over == 0 {
+                return encode(&ledger);
+            }
+        }
+    }
+    encode(&ledger)
 }
 
 fn decode(job: &JobName, text: &[u8]) -> Result<Ledger, LedgerError> {
@@ -164,6 +201,8 @@ struct Versioned<'a> {
 struct LedgerShape {
     timetable: String,
     decided: Wall,
+    #[serde(flatten)]
+    leaps: Leaps,
     begun: Wall,
     #[serde(with = "Number")]
     token: Token,
@@ -203,6 +242,17 @@ struct KeyShape {
     key: Arc<str>,
     at: Wall,
     print: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Leaps")]
+struct LeapsShape {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settled: Option<Wall>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    closed: Vec<(Wall, Wall)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reopened: Option<Wall>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -274,6 +324,8 @@ struct AttemptShape {
     claimed: Wall,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     end: Option<(Wall, Ending)>,
+    #[serde(default, skip_serializing_if = "is_not")]
+    withdrawn: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     note: String,
 }
@@ -286,6 +338,11 @@ struct GapShape {
     first: Wall,
     last: Wall,
     count: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_not(flag: &bool) -> bool {
+    !*flag
 }
 
 /// The protocol knows nothing of serde: each of its types is stored as the shape beside it says.
@@ -306,7 +363,8 @@ macro_rules! stored {
 }
 
 stored! {
-    Ledger as LedgerShape, AskedKey as KeyShape, Backfills as BackfillsShape, Backfill as BackfillShape,
+    Ledger as LedgerShape, Leaps as LeapsShape, AskedKey as KeyShape, Backfills as BackfillsShape,
+    Backfill as BackfillShape,
     Suspension as SuspensionShape, Run as RunShape, Phase as PhaseShape, RunOrder as OrderShape,
     RunAttempt as AttemptShape, Gap as GapShape, Wall as Millis, Slot as Text, Ending as Text, RunFailure as Text,
     GapReason as Text, RunWish as Text,
@@ -390,172 +448,4 @@ fn shared_given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::clock::BootClock;
-    use crate::store::memory::MemoryStore;
-    use crate::telemetry::Metrics;
-
-    #[tokio::test]
-    async fn every_request_to_the_store_is_counted_under_its_own_word() {
-        let clock: SharedClock = Arc::new(BootClock);
-        let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH)));
-        let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
-        let ledgers = Ledgers::new(store, telemetry.clone(), clock);
-        let counts = || {
-            let text = telemetry.metrics().render(Default::default(), true).unwrap();
-            ["job_open", "job_write", "job_read"].map(|word| {
-                let series =
-                    format!("baton_store_command_duration_seconds_count{{command=\"{word}\",outcome=\"ok\"}} ");
-                text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<u64>().ok())
-            })
-        };
-        assert_eq!(counts(), [Some(0); 3], "present at zero from the start");
-        let ledger = ledger();
-        let term = Token::new(7).unwrap();
-        assert_eq!(ledgers.open(&job(), term).await, Ok(OpenReply::Opened(None)));
-        assert_eq!(counts(), [Some(1), Some(0), Some(0)]);
-        let write = WriteRequest { token: Some(term), base: None, body: &ledger };
-        assert!(matches!(ledgers.write(&job(), write).await, Ok(WriteReply::Written { .. })));
-        assert_eq!(counts(), [Some(1), Some(1), Some(0)]);
-        assert_eq!(ledgers.read(&job()).await.unwrap().unwrap().body, ledger);
-        assert_eq!(counts(), [Some(1); 3]);
-    }
-
-    fn at(ms: u64) -> Wall {
-        Wall::from_millis(ms)
-    }
-
-    fn job() -> JobName {
-        JobName::new("nightly").unwrap()
-    }
-
-    fn read(text: &[u8]) -> Result<Ledger, LedgerError> {
-        decode(&job(), text)
-    }
-
-    fn attempt(number: u32, end: Option<Ending>) -> RunAttempt {
-        RunAttempt {
-            number,
-            token: Token::new(70 + u64::from(number)).unwrap(),
-            term: Token::new(70).unwrap(),
-            by: Arc::from("web-0"),
-            claimed: at(1_000),
-            end: end.map(|ending| (at(2_000), ending)),
-            note: "status 500: \"no\"".to_owned(),
-        }
-    }
-
-    fn ledger() -> Ledger {
-        let endings = [Ending::Succeeded, Ending::Failed, Ending::Interrupted, Ending::Cancelled];
-        let phases = [
-            Phase::Asked,
-            Phase::Running,
-            Phase::Waiting { until: at(9_000) },
-            Phase::Succeeded,
-            Phase::Failed(RunFailure::BackoffLimitExceeded),
-            Phase::Failed(RunFailure::DeadlineExceeded),
-            Phase::Failed(RunFailure::Interrupted),
-            Phase::Failed(RunFailure::Replaced),
-            Phase::Failed(RunFailure::Cancelled),
-        ];
-        let mut ledger = Ledger::new("0 2 * * *|UTC".to_owned(), true, at(500));
-        for (n, phase) in (1..).zip(phases) {
-            let attempts = endings.iter().zip(1..).map(|(ending, number)| attempt(number, Some(*ending)));
-            let attempts = attempts.chain([attempt(5, None)]).collect();
-            let run = Run { phase, began: Some(at(n)), ended: None, attempts, spent: 0, order: None, data: None };
-            ledger.runs.insert(Slot::Scheduled(at(n * 1_000)), run);
-        }
-        ledger.runs.insert(
-            Slot::Manual(at(1_234)),
-            Run {
-                phase: Phase::Asked,
-                began: None,
-                ended: Some(at(7)),
-                attempts: Vec::new(),
-                spent: 0,
-                order: None,
-                data: Some(Arc::from("{\"rows\":\"\u{e9}\"}")),
-            },
-        );
-        ledger.runs.insert(
-            Slot::Backfill(at(3_000)),
-            Run {
-                phase: Phase::Asked,
-                began: None,
-                ended: None,
-                attempts: Vec::new(),
-                spent: 0,
-                order: None,
-                data: None,
-            },
-        );
-        let backfill = Backfill { asked: at(9), from: at(1), to: at(8), last: at(7), done: at(3), slots: 5 };
-        ledger.backfills.0.push(backfill);
-        ledger.keys.push(AskedKey { key: Arc::from("k-1"), at: at(1_234), print: u64::MAX });
-        for (slot, what, done) in [(4_000, RunWish::Cancel, true), (5_000, RunWish::Retry, false)] {
-            let run = ledger.runs.get_mut(&Slot::Scheduled(at(slot))).unwrap();
-            (run.spent, run.order) = (4, Some(RunOrder { at: at(9), what, done }));
-        }
-        let reasons = [GapReason::Missed, GapReason::Concurrency, GapReason::Suspended];
-        ledger.gaps.extend(reasons.map(|reason| Gap { reason, first: at(1), last: at(2), count: 3 }));
-        ledger.suspension.order = Some((false, at(77)));
-        ledger.suspension.stretch = Some((at(70), Some(at(77))));
-        ledger.suspension.pause = Some((true, at(78)));
-        ledger.token = Token::new(99).unwrap();
-        ledger.begun = at(1_234);
-        ledger.last_success = Some(at(8_000));
-        ledger
-    }
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let ledger = ledger();
-        assert_eq!(read(&encode(&ledger)), Ok(ledger));
-        let empty = Ledger::new(String::new(), false, at(0));
-        assert_eq!(read(&encode(&empty)), Ok(empty));
-    }
-
-    /// As other releases have written them; the last holds everything that a ledger can.
-    const WRITTEN: &str = include_str!("ledgers_v1.jsonl");
-
-    #[test]
-    fn ledgers_of_other_releases_are_read_and_written_as_they_were() {
-        for text in WRITTEN.lines() {
-            let ledger = read(text.as_bytes()).unwrap();
-            assert_eq!(String::from_utf8(encode(&ledger).to_vec()).unwrap(), text);
-        }
-        let last = WRITTEN.lines().last().unwrap();
-        assert_eq!((WRITTEN.lines().count(), read(last.as_bytes())), (4, Ok(ledger())));
-    }
-
-    /// Metrics and answers use them, too: whoever renames one for their sake makes ledgers that are there unreadable.
-    #[test]
-    fn the_words_that_are_stored_do_not_change() {
-        let stored = |words: serde_json::Result<String>| words.unwrap().replace(['[', ']', '"'], "");
-        assert_eq!(stored(serde_json::to_string(&Ending::ALL)), "succeeded,failed,interrupted,cancelled");
-        let failures = "backoff_limit_exceeded,deadline_exceeded,interrupted,replaced,cancelled";
-        assert_eq!(stored(serde_json::to_string(&RunFailure::ALL)), failures);
-        assert_eq!(stored(serde_json::to_string(&GapReason::ALL)), "missed,skipped,suspended");
-        assert_eq!(stored(serde_json::to_string(&RunWish::ALL)), "cancel,retry");
-    }
-
-    #[test]
-    fn what_is_no_ledger_is_refused_and_a_later_version_is_named() {
-        let whole = String::from_utf8(encode(&ledger()).to_vec()).unwrap();
-        assert_eq!(read(b"{\"v\":2,\"new\":true}"), Err(LedgerError::Version { job: job(), version: 2 }));
-        for (good, bad) in [
-            ("\"backoff_limit_exceeded\"", "\"other\""),
-            ("\"interrupted\"", "\"other\""),
-            ("\"missed\"", "\"other\""),
-            ("\"manual-1234\"", "\"x\""),
-            ("\"token\":99", "\"token\":9007199254740992"),
-            ("\"phase\":\"asked\"", "\"phase\":\"other\""),
-            ("{", "["),
-        ] {
-            let text = whole.replacen(good, bad, 1);
-            assert!(text != whole && matches!(read(text.as_bytes()), Err(LedgerError::Garbage { .. })), "{bad}");
-        }
-        assert!(read(b"").is_err());
-    }
-}
+mod tests;

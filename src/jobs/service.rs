@@ -271,7 +271,7 @@ impl JobService {
         let ledger = self.context.ledgers.read(&config.name).await?.map(|stored| stored.body);
         let paused = paused(ledger.as_ref());
         let next = ledger.as_ref().filter(|ledger| !ledger.suspension.is_own() && !paused);
-        let next = next.and_then(|ledger| config.schedule.next_after(ledger.decided));
+        let next = next.and_then(|ledger| ledger.next_slot(&*config.schedule, ledger.decided));
         Ok(JobView { config, holder, leads: false, ledger, next, paused })
     }
 
@@ -369,7 +369,7 @@ impl JobService {
                     return Ok(());
                 }
                 WriteReply::Diverged(other) => stored = other,
-                WriteReply::Stale { .. } => break,
+                WriteReply::Stale { .. } | WriteReply::OtherRole { .. } => break,
             }
         }
         Err(JobError::Busy { job: JobName::every() })
@@ -463,11 +463,11 @@ impl JobService {
             let now = wall_now();
             let mut ledger = ledger.unwrap_or_else(|| Ledger::new(job.schedule.name(), job.policy.suspend, now));
             let wished = wish(&mut ledger, now)?;
-            match ledgers.write(&job.name, WriteRequest { token: None, base, body: &ledger }).await? {
+            match ledgers.write(&job.name, WriteRequest { term: None, base, body: &ledger }).await? {
                 WriteReply::Written { .. } => return Ok(wished),
                 WriteReply::Diverged(other) => stored = other,
-                // Only who writes with a token can be late.
-                WriteReply::Stale { .. } => break,
+                // Only who writes for a term can be late, or another role's.
+                WriteReply::Stale { .. } | WriteReply::OtherRole { .. } => break,
             }
         }
         Err(JobError::Busy { job: job.name.clone() })
@@ -496,6 +496,7 @@ fn spec(job: &JobConfig, roles: &[RoleConfig], handles: &Roles) -> Option<JobSpe
         timetable: Arc::clone(&job.schedule) as Arc<dyn Timetable>,
         run: Arc::new(job.run.clone()),
         grace,
+        finish_within: job.finish_within,
         role,
     })
 }

@@ -13,20 +13,18 @@ use tokio::task::JoinSet;
 
 use super::ledger_store::{LedgerError, Ledgers};
 use super::places::{Place, Places};
-use super::run::{Assignment, CancelReason, Ended, Order, attempt};
+use super::run::{Assignment, CancelReason, Ended, Order, OrderSender, attempt, orders};
 use crate::base::clock::{SharedClock, wall_time};
 use crate::base::{Backoff, Complaint, Turn};
 use crate::config::RunConfig;
 use crate::protocol::jobs::{
-    Ending, JobAction, JobController, JobInput, JobName, JobPolicy, JobProfile, JobRequestId, Ledger, Moment,
-    RunFailure, RunId, Slot, Timetable, Wall, WriteRequest,
+    Ending, JobAction, JobController, JobInput, JobName, JobPolicy, JobProfile, JobRequestId, Ledger, LedgerTerm,
+    Moment, RunFailure, RunId, Slot, Timetable, Wall, WriteRequest,
 };
 use crate::protocol::{Grace, Mono, State, Token};
-use crate::role::{RoleHandle, Snapshot, WorkTerm};
+use crate::role::{RoleHandle, Snapshot, Work, WorkTerm};
 use crate::telemetry::{JobReading, Telemetry};
 
-/// How many orders an attempt may be behind.
-const ORDERS: usize = 16;
 /// The limit of the pause after a first failure of the store; it grows up to [`PAUSE_MAX`]. The controller adds its own
 /// pause.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -75,6 +73,7 @@ pub(super) struct JobSpec {
     pub(super) timetable: Arc<dyn Timetable>,
     pub(super) run: Arc<RunConfig>,
     pub(super) grace: Grace,
+    pub(super) finish_within: Duration,
     pub(super) role: RoleHandle,
 }
 
@@ -118,13 +117,16 @@ struct Task {
     term: Option<(Token, JobController)>,
     replies: FuturesUnordered<Reply>,
     attempts: JoinSet<(AttemptKey, Ended)>,
-    orders: BTreeMap<AttemptKey, mpsc::Sender<Order>>,
+    orders: BTreeMap<AttemptKey, OrderSender>,
     view: watch::Sender<Option<Arc<LeaderView>>>,
     /// How long what failed is not told to the controller, which then repeats it.
     backoff: Backoff,
     complaint: Complaint,
     /// A place for the next attempt.
     spare: Option<Place>,
+    /// From the start of an attempt until its end is written: a drain waits for that, lest the next leader make again
+    /// what was done.
+    work: Option<Work>,
     /// Until when the task may go on though its job is gone.
     retired_until: Option<Mono>,
 }
@@ -143,6 +145,7 @@ pub(super) async fn run(context: Arc<Context>, spec: JobSpec, seed: u64, mut end
         backoff: Backoff::new(seed, PAUSE_MIN),
         complaint: Complaint::default(),
         spare: None,
+        work: None,
         retired_until: None,
     };
     let mut role_ended = false;
@@ -235,6 +238,9 @@ impl Task {
 
     /// Begins a term when the role does, and ends it with the role's.
     fn follow(&mut self, role_ended: bool) {
+        if self.is_settled() {
+            self.work = None;
+        }
         let leads = self.spec.role.remaining().map(|(token, _)| token).filter(|_| !role_ended);
         let state = self.spec.role.snapshot().view.state;
         match (&self.term, leads) {
@@ -250,7 +256,8 @@ impl Task {
         let knows_pause = *self.context.pause.borrow() != Pause::Unknown;
         if let (None, Some(token), None, true) = (&self.term, leads, self.retired_until, knows_pause) {
             self.seed = self.seed.wrapping_add(1);
-            let controller = JobController::new(self.profile(), token, self.seed, self.moment(token));
+            let term = LedgerTerm { role: self.spec.role.name().clone(), token };
+            let controller = JobController::new(self.profile(), term, self.seed, self.moment(token));
             self.term = Some((token, controller));
         }
     }
@@ -293,32 +300,36 @@ impl Task {
         while let Some(action) = self.term.as_mut().and_then(|(_, controller)| controller.poll_action()) {
             acted = true;
             match action {
-                JobAction::Open { id, token } => self.open(id, token),
+                JobAction::Open { id, term } => self.open(id, term),
                 JobAction::Write { id, request } => self.write(term, id, request),
                 JobAction::Start { slot, attempt, token } => self.start(term, slot, attempt, token),
                 JobAction::Cancel { slot, attempt, why } => self.cancel((term, slot, attempt), why),
                 JobAction::Tell(event) => self.context.telemetry.record_job(&self.spec.name, &event, now.wall),
             }
         }
-        if acted {
-            self.show();
-        }
+        self.show(acted, now.wall);
         // Others may need it.
         self.spare.take_if(|_| self.term.as_ref().is_none_or(|(_, controller)| controller.places_wanted() == 0));
     }
 
-    fn show(&self) {
+    /// What the ledger says is shown when it may have changed; what passes with time, each time.
+    fn show(&self, changed: bool, now: Wall) {
         let Some((_, controller)) = &self.term else { return };
-        let Some(ledger) = controller.ledger() else { return };
+        let ledger = controller.ledger();
         let next = controller.next_slot();
-        let reading = JobReading {
+        let reading = ledger.map(|ledger| JobReading {
             last_success: ledger.last_success,
             next,
             active: ledger.active().count(),
             suspended: ledger.suspension.holds(),
-        };
-        self.context.telemetry.job_is(&self.spec.name, &reading);
-        self.view.send_replace(Some(Arc::new(LeaderView { ledger: ledger.clone(), next })));
+            ahead: controller.ahead(now),
+            oldest: ledger.active().filter_map(|(_, run)| run.began).map(|began| now.since(began)).max(),
+        });
+        self.context.telemetry.job_is(&self.spec.name, &reading.unwrap_or_default());
+        if changed {
+            let view = ledger.map(|ledger| Arc::new(LeaderView { ledger: ledger.clone(), next }));
+            self.view.send_replace(view);
+        }
     }
 
     fn until_wake(&self) -> Duration {
@@ -328,19 +339,19 @@ impl Task {
         wake.map_or(ROUND_MAX, |at| at.since(now)).max(TIMER_GRAIN)
     }
 
-    fn open(&mut self, id: JobRequestId, token: Token) {
+    fn open(&mut self, id: JobRequestId, term: LedgerTerm) {
         let (context, name, pause) = (Arc::clone(&self.context), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
         self.replies.push(Box::pin(async move {
-            let reply = context.ledgers.open(&name, token).await;
-            answered(token, id, pause, reply.map(|reply| JobInput::Opened(id, reply))).await
+            let reply = context.ledgers.open(&name, &term).await;
+            answered(term.token, id, pause, reply.map(|reply| JobInput::Opened(id, reply))).await
         }));
     }
 
     fn write(&mut self, term: Token, id: JobRequestId, request: WriteRequest<Ledger>) {
         let (context, name, pause) = (Arc::clone(&self.context), self.spec.name.clone(), self.backoff.next(PAUSE_MAX));
         self.replies.push(Box::pin(async move {
-            let WriteRequest { token, base, body } = &request;
-            let request = WriteRequest { token: *token, base: *base, body };
+            let WriteRequest { term: writer, base, body } = &request;
+            let request = WriteRequest { term: writer.clone(), base: *base, body };
             let reply = context.ledgers.write(&name, request).await;
             answered(term, id, pause, reply.map(|reply| JobInput::Wrote(id, reply))).await
         }));
@@ -361,7 +372,7 @@ impl Task {
 
     fn start(&mut self, term: Token, slot: Slot, number: u32, token: Token) {
         let key = (term, slot, number);
-        let (orders, inbox) = mpsc::channel(ORDERS);
+        let (sender, inbox) = orders();
         let run = RunId { job: self.spec.name.clone(), slot };
         let ledger = self.term.as_ref().and_then(|(_, controller)| controller.ledger());
         let data = ledger.and_then(|ledger| ledger.runs.get(&slot)?.data.clone());
@@ -371,10 +382,14 @@ impl Task {
             role: self.spec.role.clone(),
             token: term,
             grace: self.spec.grace,
+            finish_within: self.spec.finish_within,
             clock: Arc::clone(&self.context.clock),
         };
+        if self.work.is_none() {
+            self.work = Some(self.spec.role.begin_work(self.spec.finish_within));
+        }
         let (config, place) = (Arc::clone(&self.spec.run), self.spare.take());
-        self.orders.insert(key, orders);
+        self.orders.insert(key, sender);
         self.attempts.spawn(async move {
             let _place = place;
             let accepted = {
@@ -396,9 +411,9 @@ impl Task {
         self.send_order(key, Order::Cancel(reason));
     }
 
-    /// False when the attempt is gone, or so many orders wait for it that it must be.
+    /// False when the attempt is gone, or is too far behind with the app's words. A cancellation always arrives.
     fn send_order(&self, key: AttemptKey, order: Order) -> bool {
-        self.orders.get(&key).is_some_and(|orders| orders.try_send(order).is_ok())
+        self.orders.get(&key).is_some_and(|orders| orders.send(order))
     }
 
     /// The app's word on an attempt of the present term.
@@ -445,10 +460,14 @@ impl Task {
         self.input(JobInput::Closing);
     }
 
+    /// Nothing goes on, and nothing is left to be written.
+    fn is_settled(&self) -> bool {
+        self.attempts.is_empty() && self.term.as_ref().is_none_or(|(_, controller)| controller.is_settled())
+    }
+
     fn is_done(&self) -> bool {
         let Some(until) = self.retired_until else { return false };
-        let settled = self.term.as_ref().is_none_or(|(_, controller)| controller.is_settled());
-        (settled && self.attempts.is_empty()) || self.context.clock.now() >= until
+        self.is_settled() || self.context.clock.now() >= until
     }
 }
 

@@ -251,9 +251,10 @@ impl RoleHandle {
         self.ask(|done| Command::Drained { done }).await
     }
 
-    /// This replica itself begins to act as leader.
-    pub fn begin_work(&self) -> Work {
-        self.shared.leadership.begin_work();
+    /// This replica itself begins to act as leader. A drain waits for so long until it has ended, if the lease can be
+    /// kept.
+    pub fn begin_work(&self, finish_within: Duration) -> Work {
+        self.shared.leadership.begin_work(finish_within);
         Work { role: self.clone() }
     }
 
@@ -318,6 +319,11 @@ impl Work {
     /// A promise like an app's (R7), when this replica leads at `now`.
     pub fn promise(&self, now: Mono) -> Option<Promise> {
         self.role.shared.leadership.promise_work(now)
+    }
+
+    /// Until when it may go on in a drain, and of which term.
+    pub fn until(&self) -> (Token, Mono) {
+        self.role.shared.leadership.work_until()
     }
 }
 

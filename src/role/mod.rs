@@ -10,7 +10,7 @@ mod team;
 mod work;
 
 pub use app_check::watch_app;
-pub use handle::{Answer, Command, CommandError, Heartbeat, RoleHandle, Roles};
+pub use handle::{Answer, Command, CommandError, Heartbeat, RoleHandle, Roles, Work};
 pub use status::{CHANGES_MAX, Snapshot, StateChange, Status, any_changed};
 pub use task::{RoleContext, RoleSpec, role};
 pub use team::{Broken, Membership, Team};

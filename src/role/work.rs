@@ -19,6 +19,8 @@ pub struct WorkTerm {
     pub token: Token,
     /// How long before the deadline the work must be told to end.
     pub grace: Grace,
+    /// How long the work may go on when the role is handed over. The lease is kept for it meanwhile.
+    pub finish_within: Duration,
     /// The clock that the role reads.
     pub clock: SharedClock,
 }
@@ -38,8 +40,9 @@ impl WorkGuard {
     /// For work that begins now. Dropping the guard says that it has ended.
     pub fn new(term: WorkTerm, asks_for_promises: bool) -> Self {
         let changes = term.role.changes();
-        let watch = TermGuard::new(term.token, term.grace);
-        let work = asks_for_promises.then(|| term.role.begin_work());
+        let watch = TermGuard::new(term.token, term.grace, term.finish_within);
+        let asks_for_promises = asks_for_promises || !term.finish_within.is_zero();
+        let work = asks_for_promises.then(|| term.role.begin_work(term.finish_within));
         Self { term, changes, watch, work, why: "" }
     }
 
@@ -66,6 +69,10 @@ impl WorkGuard {
         }
         let state = role.snapshot().view.state;
         let draining = state == State::Draining;
+        if let Some(work) = self.work.as_ref().filter(|_| draining) {
+            let (token, until) = work.until();
+            self.watch.promised(token, until);
+        }
         let term = role.remaining();
         let was_told = self.watch.has_told();
         let verdict = self.watch.look(Sight { now, term, draining });

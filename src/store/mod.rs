@@ -30,14 +30,14 @@ pub use timed::timed;
 use crate::base::Subscription;
 use crate::base::subscription::Lossy;
 use crate::protocol::jobs::{
-    JobName, JobPut, JobPutReply, JobSettle, JobSettleReply, JobTake, JobTakeReply, JobWish, JobWishReply, OpenReply,
-    Revision, Stored, StoredJob, WriteReply, WriteRequest,
+    JobName, JobPut, JobPutReply, JobSettle, JobSettleReply, JobTake, JobTakeReply, JobWish, JobWishReply, LedgerTerm,
+    OpenReply, Revision, Stored, StoredJob, WriteReply, WriteRequest,
 };
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
     ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant,
     PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
-    Token, TokensExhausted,
+    TokensExhausted,
 };
 
 /// How long a command that is run once waits for a connection: longer than any connect that succeeds.
@@ -141,8 +141,7 @@ pub trait LockStore: Send + Sync + 'static {
     fn wakes(&self, session: SessionId) -> Subscription<WakeNews>;
 }
 
-/// The longest ledger that Redis and memory take, in bytes: the history limits keep one far below, and a store that
-/// others use, too, is not to be stopped by one.
+/// The longest ledger that Redis and memory take, in bytes: a store that others use, too, is not to be stopped by one.
 pub const LEDGER_BYTES_MAX: usize = 1 << 20;
 
 /// Whether a ledger is short enough for a store that takes so many bytes. Every store asks before it sends it.
@@ -163,11 +162,14 @@ pub(crate) fn check_ledger_size(body: &Bytes, bytes_max: usize) -> Result<(), St
 /// the adapter's command timeout, and an error may mean that the request was executed, or will be.
 #[async_trait]
 pub trait LedgerStore: Send + Sync + 'static {
-    /// A leader's first look in its term: shuts the ledger to every earlier term.
-    async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError>;
+    /// The longest ledger that it takes, in bytes.
+    fn ledger_bytes_max(&self) -> usize;
+
+    /// A leader's first look in its term: shuts the ledger to every earlier term of its role, if it is the role's.
+    async fn open(&self, job: &JobName, term: &LedgerTerm) -> Result<OpenReply<Bytes>, StoreError>;
 
     /// Puts a ledger in the place of the one that the writer knows. What somebody wishes who need not lead
-    /// ([`WriteRequest::token`]) is published. A ledger over the store's bound is refused and not sent.
+    /// ([`WriteRequest::term`]) is published. A ledger over the store's bound is refused and not sent.
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError>;
 
     /// The ledger as it stands.

@@ -19,6 +19,12 @@ const DURATION_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0,
 
 /// In the place of a name, for all jobs that were made at run time together: how many those are, nobody bounds.
 const RUNTIME: &str = "(runtime)";
+const AHEAD: &str =
+    "By how much what was decided of the job's slots is ahead of this leader's clock: nothing is due before that.";
+const OLDEST: &str =
+    "For how long the oldest run of the job has gone on that this leader knows of; 0 when there is none.";
+const LOST: &str = "Times that a leader found the job's ledger with another leader: one of a later term, or of another \
+                    role. It looks again every minute while it leads.";
 
 /// What becomes of a slot that is started; that of the others is the word of their [`GapReason`].
 const STARTED: &str = "started";
@@ -35,6 +41,10 @@ pub struct JobReading {
     pub active: usize,
     /// Whether the job is suspended.
     pub suspended: bool,
+    /// By how much the ledger is ahead of this replica's clock.
+    pub ahead: Duration,
+    /// For how long the oldest run has gone on.
+    pub oldest: Option<Duration>,
 }
 
 /// The families of jobs.
@@ -44,11 +54,14 @@ pub(super) struct JobFamilies {
     next_start: IntGaugeVec,
     active: IntGaugeVec,
     suspended: IntGaugeVec,
+    ahead: IntGaugeVec,
+    oldest: IntGaugeVec,
     duration: HistogramVec,
     attempts: IntCounterVec,
     runs: IntCounterVec,
     slots: IntCounterVec,
     restored: IntCounterVec,
+    lost: IntCounterVec,
     paused: IntGauge,
 }
 
@@ -82,6 +95,8 @@ impl JobFamilies {
                 job,
                 "1 while the job is suspended, by itself or with all others, as its leader knows.",
             ),
+            ahead: build.gauges("baton_job_ledger_ahead_seconds", job, AHEAD),
+            oldest: build.gauges("baton_job_oldest_run_seconds", job, OLDEST),
             duration: build.histograms(
                 "baton_job_duration_seconds",
                 job,
@@ -111,21 +126,24 @@ impl JobFamilies {
                 job,
                 "Times that the store had lost what was written about the job, and its leader wrote it again.",
             ),
+            lost: build.counters("baton_job_ledgers_lost_total", job, LOST),
         }
     }
 
-    fn counters(&self) -> [(&IntCounterVec, Vec<&'static str>); 4] {
+    fn counters(&self) -> [(&IntCounterVec, Vec<&'static str>); 5] {
         let gaps = GapReason::ALL.map(GapReason::as_str);
         [
             (&self.attempts, Ending::ALL.map(Ending::as_str).to_vec()),
             (&self.runs, [&[Ending::Succeeded.as_str()], &RunFailure::ALL.map(RunFailure::as_str)[..]].concat()),
             (&self.slots, [&[STARTED, LATE], &gaps[..]].concat()),
             (&self.restored, Vec::new()),
+            (&self.lost, Vec::new()),
         ]
     }
 
-    fn gauges(&self) -> [&IntGaugeVec; 5] {
-        [&self.last_success, &self.last_start, &self.next_start, &self.active, &self.suspended]
+    fn gauges(&self) -> [&IntGaugeVec; 7] {
+        let Self { last_success, last_start, next_start, active, suspended, ahead, oldest, .. } = self;
+        [last_success, last_start, next_start, active, suspended, ahead, oldest]
     }
 
     fn add(&self, job: &JobName) {
@@ -180,6 +198,8 @@ impl JobFamilies {
         self.next_start.with_label_values(&label).set(reading.next.map_or(0, seconds));
         self.active.with_label_values(&label).set(i64::try_from(reading.active).unwrap_or(i64::MAX));
         self.suspended.with_label_values(&label).set(i64::from(reading.suspended));
+        self.ahead.with_label_values(&label).set(whole(reading.ahead));
+        self.oldest.with_label_values(&label).set(whole(reading.oldest.unwrap_or_default()));
     }
 
     fn count(&self, job: &str, event: &JobEvent, now: Wall) {
@@ -205,9 +225,14 @@ impl JobFamilies {
                 let word = Ending::Interrupted.as_str();
                 self.attempts.with_label_values(&[job, word]).inc_by(u64::try_from(*interrupted).unwrap_or(u64::MAX));
             }
-            JobEvent::Superseded { .. } | JobEvent::ClockAhead { .. } => {}
+            JobEvent::Superseded { .. } | JobEvent::Moved { .. } => self.lost.with_label_values(&[job]).inc(),
+            JobEvent::TakenOver { .. } | JobEvent::ClockAhead { .. } => {}
         }
     }
+}
+
+fn whole(span: Duration) -> i64 {
+    i64::try_from(span.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn seconds(at: Wall) -> i64 {
@@ -303,9 +328,24 @@ impl Telemetry {
                 warn!(%job, reason = gap.reason.as_str(), count = gap.count, first, "slots have no run");
             }
             JobEvent::Restored => warn!(%job, "the store had lost the job's ledger; it is written again"),
-            JobEvent::Superseded { fence } => warn!(%job, token = %fence, "a later leader has the job"),
-            JobEvent::ClockAhead { by } => {
-                warn!(%job, duration_ms = ms(*by), "the job's ledger is ahead of this clock; slots begin now");
+            JobEvent::TakenOver { from } => {
+                // An earlier release of Baton wrote no role down, and who wishes for something has none.
+                let from = from.as_ref().map_or("nobody", RoleName::as_str);
+                info!(%job, from, "the job's ledger is this role's from now on");
+            }
+            JobEvent::Superseded { fence } => {
+                warn!(%job, token = %fence, "a later leader of the role has the job; looking again in a minute");
+            }
+            JobEvent::Moved { to } => {
+                warn!(%job, role = %to, "another role's leader has the job; looking again in a minute");
+            }
+            JobEvent::ClockAhead { by, reopened: true } => {
+                let duration_ms = ms(*by);
+                warn!(%job, duration_ms, "the job's ledger was ahead of this clock; slots that had no run begin now");
+            }
+            JobEvent::ClockAhead { by, reopened: false } => {
+                let duration_ms = ms(*by);
+                warn!(%job, duration_ms, "the job's ledger is ahead of this clock; no slot is due until then");
             }
         }
     }
@@ -346,7 +386,7 @@ mod tests {
     fn every_series_of_a_job_is_there_at_zero_and_gone_with_it() {
         let (telemetry, job) = telemetry();
         let found = lines(&telemetry);
-        assert_eq!(found.iter().filter(|line| line.contains("_total{")).count(), 4 + 6 + 5 + 1, "{found:?}");
+        assert_eq!(found.iter().filter(|line| line.contains("_total{")).count(), 4 + 6 + 5 + 1 + 1, "{found:?}");
         assert!(found.iter().all(|line| line.ends_with(" 0")), "{found:?}");
         telemetry.remove_job(&job);
         assert_eq!(lines(&telemetry), Vec::<String>::new());

@@ -57,7 +57,7 @@ fn what_is_not_given_is_as_kubernetes_has_it() {
     let run = http(HTTP);
     assert_eq!((run.method.as_str(), run.url.as_str()), ("POST", "http://127.0.0.1:8080/n"));
     assert!(run.headers.is_empty() && run.body.is_none());
-    assert_eq!((run.timeout, run.success, run.heartbeat_timeout), (s(30), vec![200..=299], s(60)));
+    assert_eq!((run.timeout, run.success, run.heartbeat_timeout), (s(30), vec![200..=299], None));
     let run = exec(EXEC);
     assert_eq!((run.command, run.env, run.grace, run.output_max), (vec!["sweep".to_owned()], vec![], s(5), 65_536));
     assert!(good(BASE).jobs().is_empty() && good(&format!("{BASE}jobs: []\n")).jobs().is_empty());
@@ -105,7 +105,7 @@ run:
     assert_eq!(nightly.policy, policy);
     let RunConfig::Http(run) = nightly.run else { panic!("no http") };
     assert_eq!((run.method.as_str(), run.url.query()), ("PUT", Some("full=1")));
-    assert_eq!((run.timeout, run.heartbeat_timeout), (s(120), s(600)));
+    assert_eq!((run.timeout, run.heartbeat_timeout), (s(120), Some(s(600))));
     assert_eq!(run.success, [200..=200, 204..=205, 404..=404]);
     assert!(run.body.unwrap().starts_with("{\"run\":\"{{run}}\""));
     let (name, Secret::Value(value)) = &run.headers[0] else { panic!("{:?}", run.headers) };
@@ -326,6 +326,13 @@ fn requests_that_cannot_be_are_told() {
             (end, "/n', method: GET, body: a }", 10, ".run.http.body", "a GET request has no body"),
             (end, "/n', timeout: 0s }", 10, ".run.http.timeout", "is zero"),
             (end, "/n', timeout: 25h }", 10, ".run.http.timeout", "at most 24h"),
+            (
+                end,
+                "/n', successStatus: [200, 202], heartbeatTimeout: 1m }",
+                10,
+                ".run.http.successStatus",
+                "names 202 as a success, and heartbeatTimeout says that it means accepted",
+            ),
             (end, "/n', heartbeatTimeout: 60 }", 10, ".run.http.heartbeatTimeout", "has no unit"),
             (end, "/n', body: '{{runn}}' }", 10, ".run.http.body", "unknown placeholder `{{runn}}`; there are {{run}}"),
             (end, "/n', body: 'a {{ run }}' }", 10, ".run.http.body", "unknown placeholder `{{ run }}`"),
@@ -389,6 +396,26 @@ fn requests_that_cannot_be_are_told() {
             ("} }", "}, exec: { command: [a] } }", 10, ".run", "has both http and exec"),
         ],
     );
+}
+
+/// The word of another pod would reach another sidecar.
+#[test]
+fn an_app_elsewhere_that_is_to_tell_how_a_run_ended_is_warned_of() {
+    let warnings = |url: &str, more: &str| {
+        let text = file(HTTP).replace("'http://127.0.0.1:8080/n'", &format!("'{url}'{more}"));
+        check(&text).unwrap().warnings
+    };
+    let tells = ", heartbeatTimeout: 1m";
+    for here in ["http://127.0.0.1:8080/n", "http://localhost/n", "http://[::1]/n", "http://127.1.2.3/n"] {
+        assert!(warnings(here, tells).is_empty(), "{here}");
+    }
+    for elsewhere in ["http://shop/n", "http://shop.default.svc:8080/n", "https://10.1.2.3/n", "http://[2001:db8::1]/n"]
+    {
+        assert!(warnings(elsewhere, "").is_empty(), "{elsewhere}");
+        let told = warnings(elsewhere, tells);
+        assert!(told.len() == 1 && told[0].path == "jobs[0].run.http.url", "{elsewhere}: {told:?}");
+        assert!(told[0].message.contains("another pod would tell its own"), "{told:?}");
+    }
 }
 
 #[test]

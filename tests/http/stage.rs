@@ -267,7 +267,7 @@ jobs:
     backoffLimit: 1
     backoff: { initial: 10ms, max: 10ms }
     run: { exec: { command: ['false'] } }
-  - { name: slow, schedule: '@yearly', run: { http: { url: 'http://127.0.0.1:1/slow' } } }
+  - { name: slow, schedule: '@yearly', run: { http: { url: 'http://127.0.0.1:1/slow', heartbeatTimeout: 1m } } }
 ";
 
 /// Jobs over a store in memory, with an app that answers `slow` with 202.

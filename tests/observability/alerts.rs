@@ -14,12 +14,14 @@ use crate::{assert_none, live, names_in, path, text};
 const CASES: &str = "tests/observability/rules";
 
 /// What is promised, by name.
-const PROMISED: [&str; 17] = [
+const PROMISED: [&str; 19] = [
     "BatonConfigReloadFailed",
     "BatonFencingTokenRegressed",
     "BatonJobFailing",
+    "BatonJobLedgerAhead",
     "BatonJobMissed",
     "BatonJobOverdue",
+    "BatonJobRunEndless",
     "BatonJobsStoreUnreachable",
     "BatonLeaderFlapping",
     "BatonLeaseLost",

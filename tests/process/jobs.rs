@@ -418,6 +418,33 @@ fn a_job_that_fans_out_runs_once_on_every_shard_in_every_slot() {
     }
 }
 
+#[test]
+fn a_job_that_a_reload_moves_to_a_role_whose_term_is_older_goes_on() {
+    let redis = RedisServer::start();
+    let config = |of: &str| {
+        let roles = Lease::SHORT.role("older", "") + &Lease::SHORT.role("newer", "");
+        let run = "run: { exec: { command: ['true'] } }";
+        format!("{roles}jobs:\n  - {{ name: tick, role: {of}, schedule: '@every 1s', {run} }}\n")
+    };
+    let settings = Settings { roles: config("newer"), ..Settings::new(0, redis.url(), Lease::SHORT) };
+    let replica = Replica::start(0, settings);
+    let token = |role: &str| json(&replica.ask(&format!("GET /leader/{role}"), ""))["token"].as_u64();
+    let older = until_some("the role leads", || token("older"));
+    let first = until_some("the other leads, too", || token("newer"));
+    // It stays out for a moment, and begins another term.
+    assert_eq!(replica.ask("POST /leader/newer/resign", r#"{"cooldown":"100ms"}"#).status, 202);
+    let newer = until_some("it leads again", || token("newer").filter(|token| *token > first));
+    assert!(older < newer);
+    let last = || job(&replica, "tick")["last"]["run"].clone();
+    until("the job runs", || job(&replica, "tick")["last_success"].is_string());
+    std::fs::write(&replica.config, replica.config_with(&config("older"))).expect("a configuration");
+    until("the job is the other role's", || job(&replica, "tick")["role"] == "older");
+    let before = last();
+    until("the job goes on", || last() != before);
+    assert_eq!(token("older"), Some(older), "in the same term");
+    assert!(replica.has_logged(&["the job's ledger is this role's from now on"]));
+}
+
 /// One replica with a job that starts this program, and has run it, and the process that wrote its id into `pid`.
 fn with_program(roles: &str, grace: &str, script: &str, dir: &TempDir) -> (RedisServer, Replica, Pid) {
     with_program_and(roles, grace, script, "", dir)

@@ -1,15 +1,15 @@
 //! The promises of jobs, and what each rule behind them is worth.
 
-use crate::jobs::world::{Rules, Scenario, Verdict, World};
+use crate::jobs::world::{Focus, Rules, Scenario, Verdict, World};
 use crate::run::run_many;
 
 /// Runs of the tests for every 2,000 of `BATON_SIM_SEEDS`.
 const SEEDS: u64 = 400;
 /// Runs that must show what a rule is for.
-const SEEDS_FEW: u64 = 100;
+const SEEDS_FEW: u64 = 200;
 
 fn scenario(seed: u64) -> Scenario {
-    Scenario { seed, rules: Rules::ALL, log: false }
+    Scenario { seed, focus: Focus::All, rules: Rules::ALL, log: false }
 }
 
 /// The end of a failed run's log: enough to see what happened, little enough to read.
@@ -39,7 +39,7 @@ fn no_mix_of_faults_breaks_a_promise_of_jobs() {
     let sum = |what: fn(&Verdict) -> u64| verdicts.iter().map(|(_, verdict)| what(verdict)).sum::<u64>();
     println!(
         "{count} runs: {} terms, {} attempts, {} interrupted; {} runs ended, {} slots passed; {} wishes, {} runs \
-         cancelled, {} retries; {} stale leaders, {} losses made good",
+         cancelled, {} retries; {} stale leaders, {} losses made good, {} ledgers taken over",
         sum(|v| v.terms),
         sum(|v| v.starts),
         sum(|v| v.interrupted),
@@ -50,22 +50,53 @@ fn no_mix_of_faults_breaks_a_promise_of_jobs() {
         sum(|v| v.retried),
         sum(|v| v.superseded),
         sum(|v| v.restored),
+        sum(|v| v.taken_over),
     );
     if let Some(seed) = failed.first() {
         panic!("{} of {count} runs failed: {failed:?}\n{}", failed.len(), story(*seed));
     }
     let often: [fn(&Verdict) -> u64; 4] = [|v| v.starts, |v| v.ended, |v| v.passed, |v| v.wishes];
     assert!(often.into_iter().all(|what| sum(what) > 5 * count), "runs in which little happens show little");
-    let sometimes: [fn(&Verdict) -> u64; 6] =
-        [|v| v.interrupted, |v| v.superseded, |v| v.restored, |v| v.cancelled, |v| v.retried, |v| v.backfills];
+    let sometimes: [fn(&Verdict) -> u64; 7] = [
+        |v| v.interrupted,
+        |v| v.superseded,
+        |v| v.restored,
+        |v| v.cancelled,
+        |v| v.retried,
+        |v| v.backfills,
+        |v| v.taken_over,
+    ];
     assert!(sometimes.into_iter().all(|what| sum(what) > count / 4), "runs without trouble show little");
 }
 
 /// How many of some runs show this.
 fn broken(rules: Rules, words: &str) -> usize {
-    let verdicts = runs(SEEDS_FEW, |seed| Scenario { rules, ..scenario(seed) });
+    broken_in(Focus::All, rules, words)
+}
+
+fn broken_in(focus: Focus, rules: Rules, words: &str) -> usize {
+    // A fault that takes two of them in a row is rare.
+    let count = if focus == Focus::All { SEEDS_FEW } else { 2 * SEEDS_FEW };
+    let verdicts = runs(count, |seed| Scenario { rules, focus, ..scenario(seed) });
     let shows = |verdict: &Verdict| verdict.complaints.iter().any(|complaint| complaint.contains(words));
     verdicts.iter().filter(|(_, verdict)| shows(verdict)).count()
+}
+
+#[test]
+fn jobs_that_move_and_clocks_that_are_days_off_break_no_promise_either() {
+    let count = (crate::seeds() * SEEDS / 2).div_ceil(2_000);
+    for focus in [Focus::Moves, Focus::Clocks] {
+        let verdicts = runs(count, |seed| Scenario { focus, ..scenario(seed) });
+        if let Some((seed, verdict)) = verdicts.iter().find(|(_, verdict)| verdict.first.is_some()) {
+            panic!("{focus:?}, seed {seed}: {:?}", verdict.first);
+        }
+        let sum = |what: fn(&Verdict) -> u64| verdicts.iter().map(|(_, verdict)| what(verdict)).sum::<u64>();
+        let (terms, taken, reopened, waits) =
+            (sum(|v| v.terms), sum(|v| v.taken_over), sum(|v| v.reopened), sum(|v| v.waits));
+        println!("{focus:?}: {count} runs, {terms} terms, {taken} taken over, {reopened} opened again, {waits} wait");
+        assert!(focus != Focus::Moves || taken > count, "nothing moves");
+        assert!(focus != Focus::Clocks || (reopened > count && waits < count), "a clock ahead stops jobs");
+    }
 }
 
 /// A checker that never fails proves nothing.
@@ -82,6 +113,12 @@ fn each_rule_of_jobs_switched_off_is_missed() {
     assert!(broken(Rules { places: false, ..Rules::ALL }, "has no place") > 0, "places are not looked at");
     let no_backfills = broken(Rules { backfills: false, ..Rules::ALL }, "is not done");
     assert!(no_backfills > 0, "backfills of others are not taken in");
+    let roles = Rules { roles: false, ..Rules::ALL };
+    assert!(broken_in(Focus::Moves, roles, "stands still") > 0, "tokens of two roles are compared");
+    let looks = Rules { taken_by_writing: false, ..Rules::ALL };
+    assert!(broken_in(Focus::Moves, looks, "claimed twice") > 0, "a look takes a ledger over");
+    let clocks = Rules { leaps: false, ..Rules::ALL };
+    assert!(broken_in(Focus::Clocks, clocks, "claimed twice") > 0, "a clock behind undoes what was decided");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn find(runs: u64, play: impl Fn(u64) -> Verdict + Sync) {
 }
 
 fn job_scenario(seed: u64, log: bool) -> jobs::world::Scenario {
-    jobs::world::Scenario { seed, rules: jobs::world::Rules::ALL, log }
+    jobs::world::Scenario { seed, focus: jobs::world::Focus::All, rules: jobs::world::Rules::ALL, log }
 }
 
 fn find_jobs(runs: u64) {

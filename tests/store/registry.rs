@@ -21,7 +21,7 @@ use testkit::sentinel::SentinelSet;
 
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
 use super::{connected, store_with, until_up};
-use crate::suite::ledgers::{next, term};
+use crate::suite::ledgers::{next, token as any_token};
 
 const SEEDS: u64 = 200;
 /// Where servers are behind more servers.
@@ -103,8 +103,8 @@ impl Pair<'_> {
             }
             19..=28 => {
                 self.request = if self.rng.u8(0..4) == 0 { self.rng.u64(1..6) } else { self.request + 1 };
-                let token = term(self.rng.u64(1..4) * 1_000);
-                let floor = term(if self.rng.u8(0..4) == 0 { self.rng.u64(0..9_000) } else { 0 });
+                let token = any_token(self.rng.u64(1..4) * 1_000);
+                let floor = any_token(if self.rng.u8(0..4) == 0 { self.rng.u64(0..9_000) } else { 0 });
                 let (role, now, most) = (self.role(), Wall::from_millis(self.now), self.rng.usize(0..4));
                 let all = self.rng.u8(0..6) == 0;
                 Operation::Take(JobTake { role, token, request: self.request, floor, now, most, all })
@@ -113,7 +113,7 @@ impl Pair<'_> {
                 let name = self.name();
                 let job = self.registry.get(&name);
                 let ticket = job.map_or(0, |job| job.ticket.get());
-                let ticket = term(match self.rng.u8(0..6) {
+                let ticket = any_token(match self.rng.u8(0..6) {
                     0 => ticket.saturating_sub(1),
                     1 => ticket + 1,
                     _ => ticket,
@@ -124,7 +124,7 @@ impl Pair<'_> {
                     0 => Settlement::Remove,
                     _ => Settlement::Again { slot, due, attempt, state },
                 };
-                let (token, revision) = (term(self.rng.u64(1..4) * 1_000), self.revision(&name));
+                let (token, revision) = (any_token(self.rng.u64(1..4) * 1_000), self.revision(&name));
                 Operation::Settle(name, JobSettle { token, revision, ticket, then })
             }
         }
@@ -319,7 +319,7 @@ fn one_shot(slot: u64, spec: &'static str) -> JobPut<Bytes> {
 
 fn taking(request: u64, now: u64) -> JobTake {
     let role = RoleName::new("scheduler").expect("a DNS label");
-    let (token, floor, now) = (term(50), Token::NONE, Wall::from_millis(now));
+    let (token, floor, now) = (any_token(50), Token::NONE, Wall::from_millis(now));
     JobTake { role, token, request, floor, now, most: 10, all: false }
 }
 
@@ -358,7 +358,7 @@ async fn a_full_redis_refuses_new_jobs_and_gives_back_the_room_of_those_that_are
     assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("(OOM)")), "{refused:?}");
     let (job, stored) = &jobs[0];
     let then = Settlement::Remove;
-    let settle = JobSettle { token: term(50), revision: stored.revision, ticket: stored.ticket, then };
+    let settle = JobSettle { token: any_token(50), revision: stored.revision, ticket: stored.ticket, then };
     assert_eq!(store.settle(job, settle).await, Ok(JobSettleReply::Settled));
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(store.get(&name("b")).await, Ok(None), "all or nothing");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use baton::base::Subscription;
 use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
-use baton::protocol::jobs::{JobName, Revision, WriteReply, WriteRequest};
+use baton::protocol::jobs::{JobName, LedgerTerm, Revision, WriteReply, WriteRequest};
 use baton::protocol::{
     AcquireReply, AcquireRequest, CampaignReply, CampaignRequest, LockId, LockName, LockReleaseRequest,
     MemberCampaignReply, MemberReply, MemberRequest, Portion, PresenceRequest, Queueing, RaiseReply, RaiseRequest,
@@ -319,7 +319,9 @@ impl Stage {
     async fn write(&mut self, at: usize) {
         let job = JobName::new(format!("job-{at}")).expect("a good name");
         let body = Bytes::from_static(&[b'x'; 400]);
-        let request = WriteRequest { token: Token::new(1), base: self.revisions[at], body };
+        let term =
+            LedgerTerm { role: RoleName::new("scheduler").expect("a good name"), token: Token::new(1).expect("small") };
+        let request = WriteRequest { term: Some(term), base: self.revisions[at], body };
         let reply = LedgerStore::write(&self.store, &job, request).await.expect("an answer");
         let WriteReply::Written { revision } = reply else { panic!("{reply:?}") };
         self.revisions[at] = Some(revision);

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::Duration;
 
 use baton::app::Replica;
 use baton::base::Child;
@@ -130,7 +131,8 @@ impl Supervisor {
     async fn attend(&mut self, mut child: Child, token: Token) -> Ended {
         let (role, clock) = (self.role.clone(), Arc::clone(&self.clock));
         // The command counts on leading as an app does: should anything drain this role, the lease is kept meanwhile.
-        let mut guard = WorkGuard::new(WorkTerm { role, token, grace: self.plan.grace, clock }, true);
+        let term = WorkTerm { role, token, grace: self.plan.grace, finish_within: Duration::ZERO, clock };
+        let mut guard = WorkGuard::new(term, true);
         let (mut asked, mut told, mut killed) = (false, false, false);
         loop {
             tokio::select! {

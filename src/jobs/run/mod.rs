@@ -8,19 +8,19 @@
 //! |---|---|
 //! | `http/` | a request: what is sent, the connection, what the answer means |
 //! | `exec/` | a program: its group, its end, its output in the log |
+//! | `orders` | how an attempt is told to end, and what the app says of it |
 //! | `template`, `note` | what a body template stands for; how an end is told in a line |
 
 mod exec;
 mod http;
 mod note;
+mod orders;
 mod template;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::sync::Arc;
-
-use tokio::sync::mpsc;
 
 use self::note::note;
 use crate::config::RunConfig;
@@ -29,6 +29,7 @@ use crate::protocol::{Grace, GraceError, Timing, Token, Verdict};
 use crate::role::{RoleHandle, WorkGuard, WorkTerm};
 
 pub use self::note::NOTE_BYTES_MAX;
+pub use self::orders::{OrderInbox, OrderSender, orders};
 pub(super) use self::template::rfc3339;
 
 /// Which attempt this is: what the run is told.
@@ -146,7 +147,7 @@ pub async fn attempt(
     run: &RunConfig,
     assignment: &Assignment,
     term: WorkTerm,
-    mut orders: mpsc::Receiver<Order>,
+    mut orders: OrderInbox,
     accepted: impl FnOnce() + Send,
 ) -> Ended {
     let mut guard = WorkGuard::new(term, matches!(run, RunConfig::Exec(_)));
@@ -156,13 +157,5 @@ pub async fn attempt(
     match run {
         RunConfig::Http(http) => self::http::run(http, assignment, &mut guard, &mut orders, accepted).await,
         RunConfig::Exec(exec) => self::exec::run(exec, assignment, &mut guard, &mut orders).await,
-    }
-}
-
-/// The next order; none, for ever, when nobody is left to give one. Cancel-safe.
-async fn next_order(orders: &mut mpsc::Receiver<Order>) -> Order {
-    match orders.recv().await {
-        Some(order) => order,
-        None => std::future::pending().await,
     }
 }

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::registry_store::{Registry, state_of};
-use super::run::Order;
+use super::run::{Order, OrderSender};
 use super::service::JobError;
 use super::task::{Context, wall_now};
 use crate::base::subscription::Publisher;
@@ -94,7 +94,7 @@ struct Running {
     slot: Slot,
     attempt: u32,
     token: Token,
-    orders: mpsc::Sender<Order>,
+    orders: OrderSender,
 }
 
 /// See the module. Shared by reference.
@@ -242,7 +242,7 @@ impl RuntimeJobs {
         let running = self.running.lock();
         let ours = running.get(job).filter(|ours| ours.slot == run.slot);
         let ours = ours.filter(|ours| attempt.is_none_or(|attempt| attempt == ours.attempt));
-        if ours.is_some_and(|ours| ours.orders.try_send(order).is_ok()) {
+        if ours.is_some_and(|ours| ours.orders.send(order)) {
             return Ok(());
         }
         Err(JobError::NotRunning { run })

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::super::registry_store::{only, spec_of, state_of};
-use super::super::run::{Assignment, CancelReason, Ended, Order, attempt};
+use super::super::run::{Assignment, CancelReason, Ended, Order, attempt, orders};
 use super::super::task::{Pause, wall_now};
 use super::{Running, RuntimeJobs};
 use crate::base::subscription::Publisher;
@@ -25,8 +24,6 @@ use crate::protocol::{Grace, RoleName, State, Token};
 use crate::role::{RoleHandle, WorkTerm};
 use crate::store::{JobNews, StoreError};
 
-/// How many orders an attempt may be behind.
-const ORDERS: usize = 16;
 /// The pauses before what failed is repeated.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -224,7 +221,7 @@ impl Task {
     }
 
     fn start(&mut self, name: JobName, (slot, scheduled): (Slot, Wall), number: u32, token: Token, work: Work) {
-        let (orders, inbox) = mpsc::channel(ORDERS);
+        let (orders, inbox) = orders();
         let run = RunId { job: name.clone(), slot };
         let (data, shard) = (work.1.clone(), self.role.name().shard_number());
         let assignment = Assignment { run, scheduled, attempt: number, token, data, shard };
@@ -232,6 +229,7 @@ impl Task {
             role: self.role.clone(),
             token: self.term,
             grace: self.grace,
+            finish_within: Duration::ZERO,
             clock: Arc::clone(&self.service.context.clock),
         };
         self.service.running.lock().insert(name.clone(), Running { slot, attempt: number, token, orders });
@@ -254,8 +252,8 @@ impl Task {
             Quit::Gone | Quit::Superseded => CancelReason::Removed,
         };
         if let Some(ours) = self.service.running.lock().get(name).filter(|ours| ours.token == token) {
-            // One that does not take sixteen orders is at its end.
-            let _ = ours.orders.try_send(Order::Cancel(reason));
+            // One that is gone needs not be told.
+            let _ = ours.orders.send(Order::Cancel(reason));
         }
     }
 

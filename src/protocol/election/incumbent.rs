@@ -121,8 +121,11 @@ impl Election {
         term.count = term.count.max(count);
         term.deadline = term.deadline.max(deadline);
         term.next_renewal = next_renewal;
-        if let Phase::Leading(term) = &self.phase {
-            self.leadership.open(term.token, term.deadline);
+        match &mut self.phase {
+            Phase::Leading(term) => self.leadership.open(term.token, term.deadline),
+            // What this replica itself still does may have so much longer.
+            Phase::Draining(drain) => drain.until = self.leadership.linger(drain.begun, drain.term.deadline),
+            Phase::Candidate(_) | Phase::Releasing(_) | Phase::Ended => {}
         }
     }
 
@@ -169,10 +172,13 @@ impl Election {
 
     /// R7: stops leading at once, and keeps the lease until the last promise has run out.
     pub(super) fn drain(&mut self, now: Mono, term: Term, reason: ReleaseReason, cooldown: Duration) {
-        let promised = self.leadership.close();
+        let closed = self.leadership.close();
+        // An app that is not well keeps the lease for nobody.
+        let lingers = reason != ReleaseReason::Unhealthy;
+        let promised = if lingers { self.leadership.linger(now, term.deadline) } else { closed };
         let until = if self.profile.rules.promises { promised } else { now };
         self.tell(Event::Draining { token: term.token, reason, remaining: until.since(now) });
-        self.phase = Phase::Draining(Drain { term, reason, until, cooldown });
+        self.phase = Phase::Draining(Drain { term, reason, begun: now, until, cooldown });
         self.handle_timeout(now);
     }
 

@@ -27,8 +27,9 @@ struct Inner {
     app_until: Mono,
     /// The same of promises to this replica's own work.
     work_until: Mono,
-    /// How much of that work goes on.
+    /// How much of that work goes on, and for how long a drain waits for it at the most, beyond what was promised.
     work: usize,
+    linger: Duration,
 }
 
 impl Inner {
@@ -77,9 +78,18 @@ impl Leadership {
         Some(Promise { token: inner.token, valid_for })
     }
 
-    /// This replica itself begins to act as leader: a job's program, say.
-    pub fn begin_work(&self) {
-        self.lock().work += 1;
+    /// This replica itself begins to act as leader: a job's program, say. A drain keeps the lease for it for so long,
+    /// while it can be renewed, and at least until what was promised to it has run out.
+    pub fn begin_work(&self, linger: Duration) {
+        let mut inner = self.lock();
+        inner.work += 1;
+        inner.linger = inner.linger.max(linger);
+    }
+
+    /// Until when work may go on, and of which term.
+    pub fn work_until(&self) -> (Token, Mono) {
+        let inner = self.lock();
+        (inner.token, inner.work_until)
     }
 
     /// Some of that work has ended. True when it was the last: what was promised to it stands no longer, which a drain
@@ -89,6 +99,7 @@ impl Leadership {
         inner.work = inner.work.saturating_sub(1);
         if inner.work == 0 {
             inner.work_until = Mono::default();
+            inner.linger = Duration::ZERO;
         }
         inner.work == 0
     }
@@ -121,6 +132,16 @@ impl Leadership {
     pub(super) fn close(&self) -> Mono {
         let mut inner = self.lock();
         inner.deadline = Mono::default();
+        inner.promised_until()
+    }
+
+    /// A drain that began then may last until this deadline: that much is promised to the work that goes on. Returns
+    /// until when promises stand.
+    pub(super) fn linger(&self, begun: Mono, deadline: Mono) -> Mono {
+        let mut inner = self.lock();
+        if inner.work > 0 {
+            inner.work_until = inner.work_until.max(deadline.min(begun + inner.linger));
+        }
         inner.promised_until()
     }
 
@@ -167,8 +188,8 @@ mod tests {
     fn the_apps_word_is_about_its_own_promises_and_works_end_about_those_of_work() {
         let leadership = Leadership::new(VALIDITY);
         leadership.open(Token::new(7).unwrap(), at(1_000));
-        leadership.begin_work();
-        leadership.begin_work();
+        leadership.begin_work(Duration::ZERO);
+        leadership.begin_work(Duration::ZERO);
         leadership.promise_work(at(100));
         leadership.promise(at(200));
         leadership.forget_app_promises();
@@ -180,6 +201,24 @@ mod tests {
         leadership.promise(at(300));
         assert!(leadership.end_work(), "more ends than began");
         assert_eq!(leadership.promised_until(), at(600));
+    }
+
+    #[test]
+    fn work_that_lingers_is_promised_no_more_than_the_lease_holds() {
+        let leadership = Leadership::new(VALIDITY);
+        let token = Token::new(7).unwrap();
+        leadership.open(token, at(1_000));
+        leadership.begin_work(Duration::from_millis(2_000));
+        leadership.begin_work(Duration::from_millis(100));
+        leadership.promise_work(at(100));
+        leadership.close();
+        assert_eq!(leadership.linger(at(200), at(1_000)), at(1_000));
+        assert_eq!(leadership.linger(at(200), at(1_900)), at(1_900), "it was renewed");
+        assert_eq!(leadership.linger(at(200), at(2_800)), at(2_200));
+        assert_eq!(leadership.work_until(), (token, at(2_200)));
+        leadership.end_work();
+        assert!(leadership.end_work());
+        assert_eq!(leadership.linger(at(200), at(2_800)), Mono::default(), "nothing is left to wait for");
     }
 
     #[test]

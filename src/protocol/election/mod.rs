@@ -184,6 +184,7 @@ struct Term {
 struct Drain {
     term: Term,
     reason: ReleaseReason,
+    begun: Mono,
     /// When the last promise runs out.
     until: Mono,
     cooldown: Duration,

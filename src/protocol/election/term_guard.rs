@@ -124,14 +124,17 @@ pub enum Verdict {
 pub struct TermGuard {
     token: Token,
     grace: Grace,
+    /// How long it may go on once the role is drained, if the lease is kept for so long.
+    finish_within: Duration,
+    drained_at: Option<Mono>,
     promised_until: Mono,
     told_at: Option<Mono>,
 }
 
 impl TermGuard {
     /// For a command that is started now, for the term with this token.
-    pub fn new(token: Token, grace: Grace) -> Self {
-        Self { token, grace, promised_until: Mono::default(), told_at: None }
+    pub fn new(token: Token, grace: Grace, finish_within: Duration) -> Self {
+        Self { token, grace, finish_within, drained_at: None, promised_until: Mono::default(), told_at: None }
     }
 
     /// The role has promised that it leads, until then (R7).
@@ -161,7 +164,11 @@ impl TermGuard {
             (Some(_), Some(told_at)) if sight.now.since(told_at) >= self.grace.span => Verdict::Kill,
             (Some(_), _) => Verdict::Stay,
             (None, _) if !sight.draining || sight.now + LAST >= self.promised_until => Verdict::Kill,
-            (None, None) => Verdict::Leave,
+            (None, None) => {
+                let drained_at = *self.drained_at.get_or_insert(sight.now);
+                let end = self.promised_until.min(drained_at + self.finish_within);
+                if sight.now + self.grace.span < end { Verdict::Stay } else { Verdict::Leave }
+            }
             (None, Some(_)) => Verdict::Stay,
         };
         if verdict == Verdict::Leave {
@@ -207,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_command_stays_while_there_is_time_and_is_told_to_leave_once() {
-        let mut watch = TermGuard::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace(), Duration::ZERO);
         assert_eq!(watch.look(leading(0, 7, 1_400)), Verdict::Stay);
         assert_eq!(watch.look(leading(999, 7, 401)), Verdict::Stay);
         assert_eq!(watch.look(leading(1_000, 7, 400)), Verdict::Leave);
@@ -220,7 +227,7 @@ mod tests {
     fn past_the_deadline_it_is_killed_at_once_told_or_not() {
         let lost = Sight { now: at(1_400), term: None, draining: false };
         for told in [true, false] {
-            let mut watch = TermGuard::new(token(7), grace());
+            let mut watch = TermGuard::new(token(7), grace(), Duration::ZERO);
             if told {
                 assert_eq!(watch.look(leading(1_000, 7, 400)), Verdict::Leave);
             }
@@ -230,13 +237,13 @@ mod tests {
 
     #[test]
     fn a_new_term_of_the_same_replica_is_not_the_commands() {
-        let mut watch = TermGuard::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace(), Duration::ZERO);
         assert_eq!(watch.look(leading(60_000, 8, 1_400)), Verdict::Kill);
     }
 
     #[test]
     fn a_command_that_was_told_has_its_grace_even_if_the_lease_is_renewed() {
-        let mut watch = TermGuard::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace(), Duration::ZERO);
         assert_eq!(watch.look(leading(1_000, 7, 400)), Verdict::Leave);
         assert_eq!(watch.look(leading(1_399, 7, 1_400)), Verdict::Stay);
         assert_eq!(watch.look(leading(1_400, 7, 1_400)), Verdict::Kill);
@@ -244,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_drain_gives_it_until_the_last_promise() {
-        let mut watch = TermGuard::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace(), Duration::ZERO);
         watch.promised(token(7), at(500));
         watch.promised(token(8), at(9_000));
         let draining = |now| Sight { now: at(now), term: None, draining: true };
@@ -254,8 +261,23 @@ mod tests {
     }
 
     #[test]
+    fn what_may_finish_stays_until_its_grace_begins_before_the_end_of_its_time_or_of_the_promise() {
+        let draining = |now| Sight { now: at(now), term: None, draining: true };
+        for (finish_within, promised, leaves) in [(1_000, 9_000, 700), (9_000, 1_000, 600), (300, 9_000, 100)] {
+            let mut watch = TermGuard::new(token(7), grace(), ms(finish_within));
+            watch.promised(token(7), at(promised));
+            for now in (100..leaves).step_by(50) {
+                assert_eq!(watch.look(draining(now)), Verdict::Stay, "{now}");
+            }
+            assert_eq!(watch.look(draining(leaves)), Verdict::Leave);
+            assert_eq!(watch.look(draining(promised - 11)), Verdict::Stay);
+            assert_eq!(watch.look(draining(promised - 10)), Verdict::Kill);
+        }
+    }
+
+    #[test]
     fn what_was_told_by_somebody_else_has_its_grace_or_what_the_lease_leaves_of_it() {
-        let mut watch = TermGuard::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace(), Duration::ZERO);
         assert_eq!(watch.look(leading(100, 7, 1_300)), Verdict::Stay);
         watch.tell(at(100));
         watch.tell(at(400));
@@ -263,7 +285,7 @@ mod tests {
         assert_eq!(watch.look(leading(499, 7, 901)), Verdict::Stay);
         assert_eq!(watch.look(leading(500, 7, 900)), Verdict::Kill, "the second word gives no second grace");
 
-        let mut watch = TermGuard::new(token(7), grace());
+        let mut watch = TermGuard::new(token(7), grace(), Duration::ZERO);
         watch.tell(at(1_300));
         assert_eq!(watch.look(leading(1_300, 7, 100)), Verdict::Stay, "it has been told");
         assert_eq!(watch.look(leading(1_390, 7, 10)), Verdict::Kill);

@@ -1,9 +1,13 @@
 //! What is known of a job's runs, and lasts when its leader does not.
 
+mod leaps;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::leaps::Leaps;
+pub(super) use self::leaps::{COUNTED_MAX, LEAP, MS, counted};
 use super::backfill::{Backfill, BackfillRefusal, Backfills};
 use super::ids::{Slot, Wall};
 use super::policy::{
@@ -23,6 +27,8 @@ pub struct Ledger {
     pub timetable: String,
     /// Every slot of the schedule up to here is decided.
     pub decided: Wall,
+    /// What of that a clock may have decided that was ahead.
+    pub leaps: Leaps,
     /// Every run that was asked for up to here has begun.
     pub begun: Wall,
     /// The greatest token that an attempt had.
@@ -119,12 +125,28 @@ impl GapReason {
     }
 }
 
+/// What a ledger can do without that is too long for its store, in the order in which it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abridgement {
+    /// The notes of a run's attempts but the last.
+    OldNotes,
+    /// These attempts.
+    OldAttempts,
+    /// A run that is over.
+    Run,
+}
+
+impl Abridgement {
+    pub const ALL: [Self; 3] = [Self::OldNotes, Self::OldAttempts, Self::Run];
+}
+
 impl Ledger {
     /// A job that is seen for the first time: its slots begin now.
     pub fn new(timetable: String, declared: bool, now: Wall) -> Self {
         Self {
             timetable,
             decided: now,
+            leaps: Leaps::default(),
             begun: Wall::default(),
             token: Token::NONE,
             suspension: Suspension { declared, ..Suspension::default() },
@@ -257,29 +279,41 @@ impl Ledger {
     pub(super) fn claim(&mut self, slot: Slot, term: Token, by: &Arc<str>, now: Wall) -> u32 {
         let after = Token::new(self.token.get().saturating_add(1)).unwrap_or(self.token);
         self.token = term.max(after);
+        // A slot that has a run is decided, also where that is ahead of all others.
+        let decides = !self.runs.contains_key(&slot);
         let run = self.runs.entry(slot).or_insert_with(|| Run::new(Phase::Running));
         if run.phase.is_over() {
             run.begin_anew();
         }
+        run.attempts.pop_if(|last| last.withdrawn);
         run.phase = Phase::Running;
         run.began.get_or_insert(now);
         let number = run.attempts.last().map_or(1, |last| last.number.saturating_add(1));
-        let note = String::new();
-        let attempt = RunAttempt { number, token: self.token, term, by: Arc::clone(by), claimed: now, end: None, note };
-        run.push(attempt);
+        run.push(RunAttempt {
+            number,
+            token: self.token,
+            term,
+            by: Arc::clone(by),
+            claimed: now,
+            end: None,
+            withdrawn: false,
+            note: String::new(),
+        });
         match slot {
-            Slot::Scheduled(at) => self.decided = self.decided.max(at),
+            Slot::Scheduled(at) if decides => self.decide(at, at, true),
+            Slot::Scheduled(_) => {}
             Slot::Manual(at) => self.begun = self.begun.max(at),
             Slot::Backfill(at) => self.backfills.decide(at),
         }
         number
     }
 
-    /// Counts slots that have no run. They follow the last decided one.
+    /// Counts slots that have no run. They follow the last decided one. Those that nobody could start are not decided
+    /// for good: it may be that a clock was ahead.
     pub(super) fn pass(&mut self, gap: Gap) {
-        self.decided = self.decided.max(gap.last);
+        self.decide(gap.first, gap.last, gap.reason != GapReason::Missed);
         match self.gaps.last_mut() {
-            Some(last) if last.reason == gap.reason && !has_run_between(&self.runs, last.last, gap.first) => {
+            Some(last) if last.reason == gap.reason && follows(&self.runs, &self.leaps, last, &gap) => {
                 last.last = gap.last;
                 last.count = last.count.saturating_add(gap.count);
             }
@@ -319,13 +353,34 @@ impl Ledger {
         }
     }
 
+    /// Every run, in the order in which they may be forgotten: those that ended long ago first, those that go on last.
+    pub fn least_needed_first(&self) -> Vec<Slot> {
+        let mut slots: Vec<_> = self.runs.iter().map(|(slot, run)| (!run.phase.is_over(), run.ended, *slot)).collect();
+        slots.sort_unstable();
+        slots.into_iter().map(|(.., slot)| slot).collect()
+    }
+
+    /// Makes the ledger shorter, by something of this run. What goes on keeps its last attempt.
+    pub fn abridge(&mut self, slot: Slot, by: Abridgement) {
+        let Some(run) = self.runs.get_mut(&slot) else { return };
+        let old = run.attempts.len().saturating_sub(1);
+        match by {
+            Abridgement::OldNotes => run.attempts[..old].iter_mut().for_each(|attempt| attempt.note.clear()),
+            Abridgement::OldAttempts => drop(run.attempts.drain(..old)),
+            Abridgement::Run if run.is_forgettable() => drop(self.runs.remove(&slot)),
+            Abridgement::Run => {}
+        }
+    }
+
     /// Takes in what the store has instead of this ledger: what was asked for meanwhile, and what this term has written
     /// and this ledger does not know. Everything else is older than this, because the store lost what came after, or
-    /// comes from a stale leader that found the store empty, without a fence: it has started nothing of it.
-    pub(super) fn adopt(&mut self, stored: Self, term: Token) {
-        let counts = |run: &Run| run.attempts.last().is_none_or(|last| last.term >= term);
+    /// comes from a stale leader that found the store empty, without a fence: it has started nothing of it. No term: it
+    /// is as another role's leader left it, before this term's.
+    pub(super) fn adopt(&mut self, stored: Self, term: Option<Token>) {
+        let is_ours = |last: &RunAttempt| term.is_some_and(|term| last.term >= term);
+        let counts = |run: &Run| run.attempts.last().is_none_or(is_ours);
         // Who has claimed nothing in this term has decided nothing in it that is not known here.
-        let of_this_term = |run: &Run| run.attempts.last().is_some_and(|last| last.term >= term);
+        let of_this_term = |run: &Run| run.attempts.last().is_some_and(is_ours);
         let decides = stored.runs.values().any(of_this_term) && stored.token >= self.token;
         // What somebody asked of a run counts whoever has claimed it.
         for (slot, theirs) in &stored.runs {
@@ -335,7 +390,7 @@ impl Ledger {
         }
         for (slot, theirs) in stored.runs.into_iter().filter(|(_, run)| counts(run)) {
             let is_forgotten = match slot {
-                Slot::Scheduled(at) => at <= self.decided,
+                Slot::Scheduled(at) => at <= self.decided || self.is_closed(at),
                 Slot::Manual(at) => at <= self.begun,
                 Slot::Backfill(at) => self.backfills.cover(at),
             };
@@ -352,9 +407,12 @@ impl Ledger {
             self.suspension.order = stored.suspension.order;
         }
         self.suspension.hear(stored.suspension.pause);
-        if decides && stored.decided > self.decided && stored.timetable == self.timetable {
+        // What was opened again since is not decided again by that.
+        let is_later = stored.decided > self.decided && self.leaps.reopened < Some(stored.decided);
+        if decides && is_later && stored.timetable == self.timetable {
             self.gaps.extend(stored.gaps.into_iter().filter(|gap| gap.last > self.decided));
             self.decided = stored.decided;
+            self.leaps = stored.leaps;
         }
         self.backfills.adopt(stored.backfills);
         let unknown = stored.keys.into_iter().filter(|theirs| self.keys.iter().all(|ours| ours.key != theirs.key));
@@ -374,7 +432,9 @@ impl Ledger {
         if self.timetable != timetable {
             // Slots of the new schedule that have passed were never promised to anybody.
             timetable.clone_into(&mut self.timetable);
-            self.decided = self.decided.max(now);
+            if now > self.decided {
+                self.decide(now, now, false);
+            }
             changed = true;
         }
         if self.suspension.declared != policy.suspend {
@@ -386,6 +446,10 @@ impl Ledger {
     }
 }
 
-fn has_run_between(runs: &BTreeMap<Slot, Run>, after: Wall, before: Wall) -> bool {
-    after < before && runs.range(Slot::Scheduled(after)..Slot::Scheduled(before)).next().is_some()
+/// Whether nothing that had a run, or is closed, lies between two gaps.
+fn follows(runs: &BTreeMap<Slot, Run>, leaps: &Leaps, last: &Gap, gap: &Gap) -> bool {
+    let (after, before) = (last.last, gap.first);
+    let ran = || runs.range(Slot::Scheduled(after)..Slot::Scheduled(before)).next().is_some();
+    let closed = || leaps.closed.iter().any(|(first, _)| after < *first && *first < before);
+    after < before && !ran() && !closed()
 }

@@ -20,11 +20,11 @@ pub use super::reference::job_registry::{
     JobPut, JobPutReply, JobRegistry, JobSettle, JobSettleReply, JobTake, JobTakeReply, JobWish, JobWishReply,
     Settlement, StoredJob,
 };
-pub use super::reference::ledger::{LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+pub use super::reference::ledger::{LedgerCell, LedgerTerm, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 pub use backfill::{Backfill, BackfillRefusal, Backfills};
 pub use controller::{JobAction, JobController, JobEvent, JobInput, JobProfile, JobRequestId, Moment};
 pub use ids::{JobName, JobNameError, RunId, Slot, Wall};
-pub use ledger::{Gap, GapReason, Ledger, Suspension};
+pub use ledger::{Abridgement, Gap, GapReason, Leaps, Ledger, Suspension};
 pub use policy::{
     ACTIVE_MAX, ASKED_MAX, BACKFILL_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, DATA_BYTES_MAX,
     DATA_BYTES_SUM_MAX, HistoryLimits, JobPolicy, KEY_BYTES_MAX, KEY_SPAN, KEYS_MAX, ON_TIME, OnInterrupt, Timetable,

@@ -114,6 +114,8 @@ pub struct RunAttempt {
     pub claimed: Wall,
     /// How it ended, and when.
     pub end: Option<(Wall, Ending)>,
+    /// It is known not to have started: its leader was about to stop leading. The next attempt has its number.
+    pub withdrawn: bool,
     /// What is to be said of it, for people.
     pub note: String,
 }
@@ -190,7 +192,7 @@ impl Run {
     /// It is tried again as if it were new, but for the numbers of its attempts.
     pub(super) fn begin_anew(&mut self) {
         (self.began, self.ended) = (None, None);
-        self.spent = self.attempts.last().map_or(0, |last| last.number);
+        self.spent = self.attempts_made();
         self.heeded();
     }
 
@@ -204,6 +206,11 @@ impl Run {
             Phase::Succeeded | Phase::Failed(_) => 3,
         };
         (token, step)
+    }
+
+    /// How many attempts have begun.
+    pub(super) fn attempts_made(&self) -> u32 {
+        self.attempts.last().map_or(0, |last| if last.withdrawn { last.number - 1 } else { last.number })
     }
 
     /// One more attempt.

@@ -168,7 +168,7 @@ async fn ledger(store: &KubernetesStore, name: &str) -> Result<Finding, StoreErr
             let what = format!("the Lease {name} has a ledger of {bytes} bytes, of at most {most}");
             // A run that goes on needs room, too.
             if bytes * 4 > most * 3 {
-                finding(Severity::Warning, what, "a ledger that is longer is not written, and the job stops", help)
+                finding(Severity::Warning, what, "one that is longer leaves out old notes, attempts and runs", help)
             } else {
                 finding(Severity::Ok, what, "", "")
             }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use super::MemoryStore;
 use crate::base::Subscription;
 use crate::base::subscription::Subscribers;
-use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Stored, WriteReply, WriteRequest};
-use crate::protocol::{StoreTime, Token};
+use crate::protocol::StoreTime;
+use crate::protocol::jobs::{JobName, LedgerCell, LedgerTerm, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};
 
 #[derive(Debug, Default)]
@@ -33,14 +33,18 @@ impl MemoryStore {
 
 #[async_trait]
 impl LedgerStore for MemoryStore {
-    async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError> {
-        Ok(self.ledgers().cells.entry(job.clone()).or_default().open(token))
+    fn ledger_bytes_max(&self) -> usize {
+        LEDGER_BYTES_MAX
+    }
+
+    async fn open(&self, job: &JobName, term: &LedgerTerm) -> Result<OpenReply<Bytes>, StoreError> {
+        Ok(self.ledgers().cells.entry(job.clone()).or_default().open(term))
     }
 
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
-        check_ledger_size(&request.body, LEDGER_BYTES_MAX)?;
+        check_ledger_size(&request.body, self.ledger_bytes_max())?;
         let now = StoreTime(self.clock.now().as_nanos() / 1_000);
-        let is_wish = request.token.is_none();
+        let is_wish = request.term.is_none();
         let mut ledgers = self.ledgers();
         let reply = ledgers.cells.entry(job.clone()).or_default().write(request, now);
         if is_wish && matches!(reply, WriteReply::Written { .. }) {
@@ -71,6 +75,7 @@ mod tests {
 
     use super::*;
     use crate::base::clock::BootClock;
+    use crate::protocol::{RoleName, Token};
 
     fn job() -> JobName {
         JobName::new("nightly").unwrap()
@@ -81,10 +86,10 @@ mod tests {
         let store = MemoryStore::new(Arc::new(BootClock));
         let mut news = store.changes();
         assert_eq!(news.try_recv(), Ok(JobNews::Gap));
-        let token = Token::new(7);
-        store.open(&job(), token.unwrap()).await.unwrap();
-        let write = |token, base| WriteRequest { token, base, body: Bytes::from_static(b"{}") };
-        let Ok(WriteReply::Written { revision }) = store.write(&job(), write(token, None)).await else {
+        let term = LedgerTerm { role: RoleName::new("scheduler").unwrap(), token: Token::new(7).unwrap() };
+        store.open(&job(), &term).await.unwrap();
+        let write = |term, base| WriteRequest { term, base, body: Bytes::from_static(b"{}") };
+        let Ok(WriteReply::Written { revision }) = store.write(&job(), write(Some(term), None)).await else {
             panic!("refused")
         };
         assert!(news.try_recv().is_err());
@@ -98,7 +103,7 @@ mod tests {
     async fn a_forgotten_ledger_is_gone() {
         let store = MemoryStore::new(Arc::new(BootClock));
         assert_eq!(store.forget(&job()).await, Ok(false));
-        store.write(&job(), WriteRequest { token: None, base: None, body: Bytes::new() }).await.unwrap();
+        store.write(&job(), WriteRequest { term: None, base: None, body: Bytes::new() }).await.unwrap();
         assert_eq!(store.forget(&job()).await, Ok(true));
         assert_eq!(store.read(&job()).await, Ok(None));
     }

@@ -16,8 +16,7 @@ use super::scripts::ledgers::{self, FORGET, LedgerKeys, LedgerRequest, OPEN, REA
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
 use crate::base::Subscription;
-use crate::protocol::Token;
-use crate::protocol::jobs::{JobName, OpenReply, Stored, WriteReply, WriteRequest};
+use crate::protocol::jobs::{JobName, LedgerTerm, OpenReply, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError, check_ledger_size};
 
 impl RedisStore {
@@ -38,22 +37,26 @@ impl RedisStore {
 
 #[async_trait]
 impl LedgerStore for RedisStore {
-    async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError> {
-        let done = self.run_ledger(&OPEN, job, ledgers::open_request(token), ledgers::open_reply).await?;
+    fn ledger_bytes_max(&self) -> usize {
+        LEDGER_BYTES_MAX
+    }
+
+    async fn open(&self, job: &JobName, term: &LedgerTerm) -> Result<OpenReply<Bytes>, StoreError> {
+        let done = self.run_ledger(&OPEN, job, ledgers::open_request(term), ledgers::open_reply).await?;
         match done.reply {
             // Also for what it tells: the leader acts on that.
             OpenReply::Opened(_) => self.acknowledged(done).await,
-            OpenReply::Stale { .. } => Ok(done.reply),
+            OpenReply::Stale { .. } | OpenReply::OtherRole { .. } => Ok(done.reply),
         }
     }
 
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
-        check_ledger_size(&request.body, LEDGER_BYTES_MAX)?;
+        check_ledger_size(&request.body, self.ledger_bytes_max())?;
         let request = LedgerKeys::new(&self.settings.namespace).write_request(job, request);
         let done = self.run_ledger(&WRITE, job, request, ledgers::write_reply).await?;
         match done.reply {
             WriteReply::Written { .. } => self.acknowledged(done).await,
-            WriteReply::Stale { .. } | WriteReply::Diverged(_) => Ok(done.reply),
+            WriteReply::Stale { .. } | WriteReply::OtherRole { .. } | WriteReply::Diverged(_) => Ok(done.reply),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use baton::protocol::jobs::LedgerCell;
 
-use super::world::{Happening, JOBS, SECOND, World};
+use super::world::{Focus, Happening, JOBS, RELOADED_WITHIN, ROLES, SECOND, World};
 use crate::clockwork::MS;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +19,12 @@ enum Fault {
     Flush,
     /// A replica of the store that lags behind takes over.
     Failover,
-    /// The leader's clock of the day is set.
+    /// The leader's clock of the day is set, by seconds, or by days for a while.
     Clock,
     /// The configuration changes.
     Configure,
+    /// A job is another role's from now on, and one replica after the other hears so.
+    Move,
 }
 
 impl World {
@@ -30,9 +32,15 @@ impl World {
         if self.is_calm() {
             return;
         }
-        use Fault::{Clock, Configure, Cut, Failover, Flush, Kill, Outage, Pause, Resign};
-        let faults = [Pause, Pause, Cut, Kill, Resign, Outage, Flush, Failover, Clock, Configure];
-        let fault = faults[self.rng.usize(0..faults.len())];
+        use Fault::{Clock, Configure, Cut, Failover, Flush, Kill, Move, Outage, Pause, Resign};
+        let faults = [Pause, Pause, Cut, Kill, Resign, Outage, Flush, Failover, Clock, Configure, Move, Move];
+        let any: &[Fault] = match self.scenario.focus {
+            Focus::All if self.moves => &faults,
+            Focus::All => &faults[..faults.len() - 2],
+            Focus::Moves => &[Move, Move, Move, Resign],
+            Focus::Clocks => &[Clock, Kill, Resign],
+        };
+        let fault = any[self.rng.usize(0..any.len())];
         self.note(|world| format!("FAULT {fault:?}, leader-{:?}", world.current));
         self.strike(fault);
         let next = self.span(SECOND, 20 * SECOND);
@@ -41,12 +49,17 @@ impl World {
 
     fn strike(&mut self, fault: Fault) {
         let (short, long) = (self.span(100 * MS, 12 * SECOND), self.span(100 * MS, 5 * SECOND));
-        let leader = self.current.filter(|id| self.leaders[*id].alive);
+        let role = if self.moves { self.rng.usize(0..ROLES) } else { 0 };
+        let leader = self.current[role].filter(|id| self.leaders[*id].alive);
         match (fault, leader) {
             (Fault::Pause, Some(id)) => self.leaders[id].paused_until = self.now + short,
             (Fault::Cut, Some(id)) => self.leaders[id].cut_until = self.now + short,
             (Fault::Kill, Some(id)) => self.leaders[id].alive = false,
             (Fault::Resign, Some(id)) if self.leaders[id].paused_until <= self.now => self.resign(id),
+            (Fault::Clock, Some(id)) if self.far => {
+                self.leaders[id].offset_ms = self.far_offset();
+                self.after(short, Happening::ClockRight(id));
+            }
             (Fault::Clock, Some(id)) => {
                 let offset = self.leaders[id].offset_ms + self.rng.i64(-20_000..=20_000);
                 self.leaders[id].offset_ms = offset.clamp(-20_000, 20_000);
@@ -62,17 +75,26 @@ impl World {
                 self.lose(cells);
             }
             (Fault::Configure, _) => self.configure(),
+            (Fault::Move, _) => self.move_a_job(),
             _ => {}
         }
     }
 
+    /// Up to three days ahead or behind.
+    pub fn far_offset(&mut self) -> i64 {
+        let days = 3 * 24 * 3_600_000;
+        self.rng.i64(-days..=days)
+    }
+
     fn lose(&mut self, cells: Vec<LedgerCell<baton::protocol::jobs::Ledger>>) {
-        self.cells = cells;
+        let before = std::mem::replace(&mut self.cells, cells);
         self.snapshots.clear();
         self.snapshots.push_back(self.cells.clone());
         for job in 0..JOBS {
-            let knows = |id: &usize| self.leaders[*id].alive && self.leaders[*id].jobs[job].ledger().is_some();
-            let witness = self.current.filter(knows);
+            // Of two roles' leaders only that one knows all whose the ledger was.
+            let owner = before[job].owner().map_or(0, |role| usize::from(role.as_str() == "role-1"));
+            let knows = |id: &usize| self.leaders[*id].alive && self.leaders[*id].ledger(job).is_some();
+            let witness = self.current[owner].filter(knows);
             self.checker.lost(self.now, job, witness);
         }
     }
@@ -89,9 +111,20 @@ impl World {
             self.config[job].1.history = history;
         }
         self.checker.changed(self.now, job);
-        if let Some(leader) = self.current {
+        for leader in self.current.into_iter().flatten() {
             let delay = self.span(0, SECOND);
             self.after(delay, Happening::Configured { leader, job });
+        }
+    }
+
+    fn move_a_job(&mut self) {
+        let job = self.rng.usize(0..JOBS);
+        let role = 1 - self.role_of[job];
+        (self.role_of[job], self.moved_at[job]) = (role, self.now);
+        self.checker.moved(self.now, job);
+        for leader in 0..self.leaders.len() {
+            let delay = self.span(0, RELOADED_WITHIN);
+            self.after(delay, Happening::Reloads { leader, job });
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use baton::protocol::Token;
 use baton::protocol::jobs::{
-    Backfills, Ending, JobAction, JobController, JobInput, JobProfile, JobRequestId, Ledger, Moment, OpenReply, Phase,
-    Slot, Stored, Wall, WriteReply,
+    Backfills, Ending, JobAction, JobController, JobInput, JobProfile, JobRequestId, Leaps, Ledger, LedgerTerm, Moment,
+    OpenReply, Phase, Slot, Stored, Wall, WriteReply,
 };
+use baton::protocol::{RoleName, Token};
 
-use super::world::{Call, Happening, JOBS, Nanos, Reply, Rules, SECOND, TIMEOUT, World};
+use super::world::{Call, Focus, Happening, JOBS, Nanos, RELOADED_WITHIN, Reply, Rules, SECOND, TIMEOUT, World};
 use crate::clockwork::{LocalClock, MS};
 
 /// How long a lease is, and how much of it must be left for a start.
@@ -19,6 +19,7 @@ const ACTIONS_MAX: usize = 400;
 
 pub struct Leader {
     pub id: usize,
+    pub role: usize,
     pub token: Token,
     pub clock: LocalClock,
     /// How far its clock of the day is off.
@@ -29,7 +30,12 @@ pub struct Leader {
     pub tenure_until: Nanos,
     pub paused_until: Nanos,
     pub cut_until: Nanos,
-    pub jobs: Vec<JobController>,
+    /// Those that it takes for its role's.
+    pub jobs: [Option<JobController>; JOBS],
+    /// Jobs that are another role's now, and may still be ending here.
+    pub retiring: [bool; JOBS],
+    /// How often each was begun: what was asked for an earlier one is nothing to a later one.
+    pub lives: [u64; JOBS],
     /// The configuration that each job was given last.
     pub profiles: Vec<JobProfile>,
     pub running: BTreeMap<(usize, Slot), u32>,
@@ -54,56 +60,107 @@ impl World {
         Wall::from_millis((super::world::BEGIN_MS + self.now / MS).saturating_add_signed(offset_ms))
     }
 
-    pub fn elect(&mut self) {
+    pub fn elect(&mut self, role: usize) {
         let id = self.leaders.len();
         let step = if self.one_in(2) { self.rng.u64(1..4) } else { self.rng.u64(1..1_000_000) };
-        self.token += step;
-        let token = Token::new(self.token).expect("small");
+        self.tokens[role] += step;
+        let token = Token::new(self.tokens[role]).expect("small");
+        let is_far = self.far && !self.is_calm() && self.one_in(4);
+        let offset_ms = if is_far { self.far_offset() } else { self.rng.i64(-3_000..=3_000) };
+        if is_far {
+            let wrong_for = self.span(SECOND, 30 * SECOND);
+            self.after(wrong_for, Happening::ClockRight(id));
+        }
         let mut profiles: Vec<JobProfile> = (0..JOBS).map(|job| self.profile(job)).collect();
-        let is_late = self.one_in(2);
-        if is_late {
+        let deaf = self.one_in(2);
+        if deaf {
             // It has not heard of a pause yet.
             profiles.iter_mut().for_each(|profile| profile.pause = None);
         }
         let leader = Leader {
             id,
+            role,
             token,
             clock: LocalClock::any(&mut self.rng),
-            offset_ms: self.rng.i64(-3_000..=3_000),
+            offset_ms,
             alive: true,
             closing: false,
             tenure_until: self.now + LEASE,
             paused_until: 0,
             cut_until: 0,
-            jobs: Vec::new(),
+            jobs: [const { None }; JOBS],
+            retiring: [false; JOBS],
+            lives: [0; JOBS],
             profiles,
             running: BTreeMap::new(),
             wakes: [0; JOBS],
         };
-        self.note(|_| format!("leader-{id} leads under {token}"));
-        let now = self.moment(&leader);
+        self.note(|_| format!("leader-{id} leads role-{role} under {token}"));
         self.leaders.push(leader);
-        self.current = Some(id);
-        if is_late {
+        self.current[role] = Some(id);
+        if deaf {
             self.tell_configuration();
         }
         for job in 0..JOBS {
-            let controller = self.controller(id, job, now);
-            self.leaders[id].jobs.push(controller);
-            self.follow(id, job);
+            let told = self.role_of[job];
+            let moved_at = self.moved_at[job];
+            let is_late = moved_at > 0 && self.now < moved_at + RELOADED_WITHIN && self.one_in(2);
+            self.moved(id, job, if is_late { 1 - told } else { told });
+            if is_late {
+                self.at(moved_at + RELOADED_WITHIN, Happening::Reloads { leader: id, job });
+            }
         }
         self.after(SECOND, Happening::Renew(id));
     }
 
-    fn controller(&mut self, id: usize, job: usize, now: Moment) -> JobController {
-        let leader = &self.leaders[id];
-        JobController::new(leader.profiles[job].clone(), leader.token, self.rng.u64(..), now)
+    /// The job's task begins.
+    fn begin(&mut self, id: usize, job: usize) {
+        let now = self.moment(&self.leaders[id]);
+        let seed = self.rng.u64(..);
+        let leader = &mut self.leaders[id];
+        let role = if self.scenario.rules.roles { leader.role } else { 0 };
+        let role = RoleName::new(format!("role-{role}")).expect("a good name");
+        let term = LedgerTerm { role, token: leader.token };
+        leader.lives[job] += 1;
+        leader.jobs[job] = Some(JobController::new(leader.profiles[job].clone(), term, seed, now));
+        self.follow(id, job);
+    }
+
+    /// A replica reads whose the job is: it begins it, or ends it as one that is gone.
+    pub fn moved(&mut self, id: usize, job: usize, role: usize) {
+        let leader = &mut self.leaders[id];
+        if !leader.alive {
+            return;
+        }
+        let ours = leader.role == role;
+        match (&leader.jobs[job], leader.retiring[job]) {
+            (None, _) if ours && !leader.closing => self.begin(id, job),
+            (Some(_), true) if ours => self.after(SECOND, Happening::Reloads { leader: id, job }),
+            (Some(_), false) if !ours => {
+                leader.retiring[job] = true;
+                self.close(id, job);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends what runs of a job, and begins nothing more.
+    fn close(&mut self, id: usize, job: usize) {
+        let of_job = |((of, slot), attempt): (&(usize, Slot), &u32)| (*of == job).then_some((*slot, *attempt));
+        let running: Vec<(Slot, u32)> = self.leaders[id].running.iter().filter_map(of_job).collect();
+        self.tell(id, job, JobInput::Closing);
+        for (slot, attempt) in running {
+            self.cancel(id, job, slot, attempt);
+        }
     }
 
     pub fn tell(&mut self, id: usize, job: usize, input: JobInput) {
         let now = self.moment_of(&self.leaders[id], job);
-        self.note(|_| format!("leader-{id} job-{job} <- {input:?}"));
-        self.leaders[id].jobs[job].handle_input(now, input);
+        if self.leaders[id].jobs[job].is_some() {
+            self.note(|_| format!("leader-{id} job-{job} <- {input:?}"));
+        }
+        let Some(controller) = &mut self.leaders[id].jobs[job] else { return };
+        controller.handle_input(now, input);
         self.follow(id, job);
     }
 
@@ -111,11 +168,11 @@ impl World {
     pub fn follow(&mut self, id: usize, job: usize) {
         let now = self.moment_of(&self.leaders[id], job);
         let mut actions = 0;
-        while let Some(action) = self.leaders[id].jobs[job].poll_action() {
+        while let Some(action) = self.leaders[id].jobs[job].as_mut().and_then(JobController::poll_action) {
             actions += 1;
             self.act(id, job, action);
         }
-        let controller = &mut self.leaders[id].jobs[job];
+        let Some(controller) = &mut self.leaders[id].jobs[job] else { return };
         controller.handle_timeout(now);
         let spurious = controller.poll_action();
         let due = controller.poll_timeout();
@@ -138,7 +195,8 @@ impl World {
     pub fn wake(&mut self, id: usize, job: usize, number: u64) {
         if self.leaders[id].alive && self.leaders[id].wakes[job] == number {
             let now = self.moment_of(&self.leaders[id], job);
-            self.leaders[id].jobs[job].handle_timeout(now);
+            let Some(controller) = &mut self.leaders[id].jobs[job] else { return };
+            controller.handle_timeout(now);
             self.follow(id, job);
         }
     }
@@ -146,7 +204,7 @@ impl World {
     fn act(&mut self, id: usize, job: usize, action: JobAction) {
         self.note(|_| format!("leader-{id} job-{job} -> {action:?}"));
         match action {
-            JobAction::Open { id: request, token } => self.send(id, job, request, Call::Open(token)),
+            JobAction::Open { id: request, term } => self.send(id, job, request, Call::Open(term)),
             JobAction::Write { id: request, request: write } => {
                 if !self.scenario.rules.confirmed {
                     self.start_what_is_claimed(id, job, &write.body);
@@ -238,36 +296,39 @@ impl World {
             let waiting = if self.places.is_some() { 0..JOBS } else { 0..0 };
             for job in waiting {
                 let now = self.moment_of(&self.leaders[id], job);
-                self.leaders[id].jobs[job].handle_timeout(now);
+                if let Some(controller) = &mut self.leaders[id].jobs[job] {
+                    controller.handle_timeout(now);
+                }
                 self.follow(id, job);
             }
         }
     }
 
     fn send(&mut self, id: usize, job: usize, request: JobRequestId, call: Call) {
-        let sent_at = self.now;
+        let (sent_at, life) = (self.now, self.leaders[id].lives[job]);
         let fate = self.rng.u32(0..100);
-        self.after(TIMEOUT, Happening::TimedOut { leader: id, job, request });
+        self.after(TIMEOUT, Happening::TimedOut { leader: id, job, request, life });
+        let late = if self.scenario.focus == Focus::Moves { 30 } else { 6 };
         if fate >= 3 || self.is_calm() {
             let delay =
-                if fate < 6 && !self.is_calm() { self.span(MS, 8 * SECOND) } else { self.span(MS / 5, 20 * MS) };
-            self.after(delay, Happening::Arrives { leader: id, job, request, call, sent_at });
+                if fate < late && !self.is_calm() { self.span(MS, 8 * SECOND) } else { self.span(MS / 5, 20 * MS) };
+            self.after(delay, Happening::Arrives { leader: id, job, request, call, sent_at, life });
         }
     }
 
-    pub fn arrives(&mut self, id: usize, job: usize, request: JobRequestId, call: Call, sent_at: Nanos) {
+    pub fn arrives(&mut self, id: usize, job: usize, request: JobRequestId, call: Call, sent_at: Nanos, life: u64) {
         if !self.up || self.now < self.leaders[id].cut_until {
             return;
         }
         let reply = self.execute(id, job, call, sent_at);
         if self.rng.u32(0..100) >= 4 || self.is_calm() {
             let (delay, reply) = (self.span(MS / 5, 20 * MS), Box::new(reply));
-            self.after(delay, Happening::Answered { leader: id, job, request, reply });
+            self.after(delay, Happening::Answered { leader: id, job, request, reply, life });
         }
     }
 
-    pub fn answered(&mut self, id: usize, job: usize, request: JobRequestId, reply: Reply) {
-        if !self.leaders[id].alive {
+    pub fn answered(&mut self, id: usize, job: usize, request: JobRequestId, reply: Reply, life: u64) {
+        if !self.leaders[id].alive || self.leaders[id].lives[job] != life {
             return;
         }
         let is_set_back = |stored: &Option<Stored<Ledger>>, ledger: Option<&Ledger>| {
@@ -280,15 +341,19 @@ impl World {
                 if let (false, OpenReply::Opened(Some(stored))) = (self.scenario.rules.counted, &mut reply) {
                     forget_what_was_interrupted(&mut stored.body);
                 }
+                if let (false, OpenReply::Opened(Some(stored))) = (self.scenario.rules.leaps, &mut reply) {
+                    // It takes its own clock for right.
+                    let now = self.wall(self.leaders[id].offset_ms);
+                    stored.body.decided = now.min(stored.body.decided);
+                    stored.body.leaps = Leaps::default();
+                }
                 JobInput::Opened(request, reply)
             }
             Reply::Wrote(WriteReply::Diverged(stored))
-                if !self.scenario.rules.restore && is_set_back(&stored, self.leaders[id].jobs[job].ledger()) =>
+                if !self.scenario.rules.restore && is_set_back(&stored, self.leaders[id].ledger(job)) =>
             {
                 // It believes the store, and begins anew with what that has.
-                let now = self.moment(&self.leaders[id]);
-                self.leaders[id].jobs[job] = self.controller(id, job, now);
-                self.follow(id, job);
+                self.begin(id, job);
                 return;
             }
             Reply::Wrote(reply) => JobInput::Wrote(request, reply),
@@ -323,6 +388,13 @@ impl World {
                 }
             });
         }
+        for job in 0..JOBS {
+            let leader = &mut self.leaders[id];
+            let runs = leader.running.keys().any(|(of, _)| *of == job);
+            if leader.retiring[job] && !runs && leader.jobs[job].as_ref().is_none_or(JobController::is_settled) {
+                (leader.jobs[job], leader.retiring[job]) = (None, false);
+            }
+        }
         if self.leaders[id].alive {
             self.after(SECOND, Happening::Renew(id));
         }
@@ -330,12 +402,14 @@ impl World {
 
     pub fn resign(&mut self, id: usize) {
         self.leaders[id].closing = true;
-        let running: Vec<(usize, Slot, u32)> =
-            self.leaders[id].running.iter().map(|((job, slot), attempt)| (*job, *slot, *attempt)).collect();
-        (0..JOBS).for_each(|job| self.tell(id, job, JobInput::Closing));
-        for (job, slot, attempt) in running {
-            self.cancel(id, job, slot, attempt);
-        }
+        (0..JOBS).for_each(|job| self.close(id, job));
+    }
+}
+
+impl Leader {
+    /// What it knows of a job.
+    pub fn ledger(&self, job: usize) -> Option<&Ledger> {
+        self.jobs[job].as_ref().and_then(JobController::ledger)
     }
 }
 

@@ -5,4 +5,5 @@
 mod checker;
 mod faults;
 mod leader;
+mod scenario;
 pub mod world;

@@ -1,22 +1,26 @@
 //! The world: true time, a network that delays and loses, leaders, and one store with a ledger for each job.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton::protocol::StoreTime;
 use baton::protocol::jobs::{
-    BackoffPolicy, CatchUp, Concurrency, Ending, HistoryLimits, JobEvent, JobInput, JobPolicy, JobProfile,
-    JobRequestId, Ledger, LedgerCell, OnInterrupt, OpenReply, Phase, RunFailure, RunOrder, RunRequest, RunWish, Slot,
-    Timetable, Wall, WriteReply, WriteRequest,
+    BackoffPolicy, CatchUp, Concurrency, HistoryLimits, JobInput, JobPolicy, JobProfile, Ledger, LedgerCell,
+    OnInterrupt, OpenReply, Phase, RunOrder, RunRequest, RunWish, Slot, Wall, WriteReply, WriteRequest,
 };
-use baton::protocol::{StoreTime, Token};
 
 use super::checker::{Checker, Writer};
 use super::leader::Leader;
+pub use super::scenario::{Call, Every, Focus, Happening, Reply, Rules, Scenario, Verdict, Wish};
 use crate::clockwork::{MS, Timeline};
 pub use crate::clockwork::{Nanos, SECOND};
 
 pub const JOBS: usize = 2;
+/// Each has leaders of its own, and tokens that say nothing about the other's.
+pub const ROLES: usize = 2;
+/// How long it takes at most until every replica knows that a job is another role's.
+pub const RELOADED_WITHIN: Nanos = 10 * SECOND;
 /// When a request counts as unanswered.
 pub const TIMEOUT: Nanos = 500 * MS;
 pub const BEGIN_MS: u64 = 3_600_000 * 333_333;
@@ -26,156 +30,20 @@ const END: Nanos = FAULTS_UNTIL + 120 * SECOND;
 
 const LINE_MAX: usize = 400;
 
-/// What protects; switched off to show that it is missed.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// A later term shuts the ledger to earlier ones.
-    pub fence: bool,
-    /// An attempt starts when its claim is written.
-    pub confirmed: bool,
-    /// What the store lost is restored.
-    pub restore: bool,
-    /// An interrupted attempt counts.
-    pub counted: bool,
-    /// Nothing starts without the time to cancel it.
-    pub room: bool,
-    /// What was asked of a run is taken in, whoever has claimed it.
-    pub orders: bool,
-    /// The keys of requests for runs are taken in.
-    pub keys: bool,
-    /// A leader goes by what its predecessor had heard of a pause of all jobs.
-    pub pause: bool,
-    /// No more attempts go on than there are places.
-    pub places: bool,
-    /// Backfills that others ask for, and how far they have come, are taken in.
-    pub backfills: bool,
-}
-
-impl Rules {
-    pub const ALL: Self = Self {
-        fence: true,
-        confirmed: true,
-        restore: true,
-        counted: true,
-        room: true,
-        orders: true,
-        keys: true,
-        pause: true,
-        places: true,
-        backfills: true,
-    };
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    pub seed: u64,
-    pub rules: Rules,
-    pub log: bool,
-}
-
-/// What was seen in one run.
-#[derive(Debug, Default)]
-pub struct Verdict {
-    pub complaints: BTreeSet<String>,
-    pub first: Option<String>,
-    pub log: Vec<String>,
-    pub terms: u64,
-    pub starts: u64,
-    pub ended: u64,
-    pub passed: u64,
-    pub interrupted: u64,
-    pub superseded: u64,
-    pub restored: u64,
-    pub wishes: u64,
-    pub cancelled: u64,
-    pub retried: u64,
-    pub backfills: u64,
-}
-
-impl Verdict {
-    pub fn count(&mut self, event: &JobEvent) {
-        match event {
-            JobEvent::Opened { interrupted } => self.interrupted += *interrupted as u64,
-            JobEvent::RunEnded { failure, .. } => {
-                self.ended += 1;
-                self.cancelled += u64::from(*failure == Some(RunFailure::Cancelled));
-            }
-            JobEvent::Passed(gap) => self.passed += gap.count,
-            JobEvent::Restored => self.restored += 1,
-            JobEvent::Superseded { .. } => self.superseded += 1,
-            _ => {}
-        }
-    }
-}
-
-/// Every so many seconds.
-#[derive(Debug)]
-pub struct Every(pub u64);
-
-impl Timetable for Every {
-    fn next_after(&self, after: Wall) -> Option<Wall> {
-        let every = self.0 * 1_000;
-        Some(Wall::from_millis((after.as_millis() / every + 1) * every))
-    }
-
-    fn name(&self) -> String {
-        format!("every {} s", self.0)
-    }
-}
-
-#[derive(Clone, Debug)]
-pub enum Call {
-    Open(Token),
-    Write(Box<WriteRequest<Ledger>>),
-}
-
-#[derive(Clone, Debug)]
-pub enum Reply {
-    Opened(OpenReply<Ledger>),
-    Wrote(WriteReply<Ledger>),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum Wish {
-    Run,
-    /// With this key, which is the same when it is asked for again.
-    Keyed(u64),
-    Suspend,
-    Resume,
-    Cancel,
-    Retry,
-    Backfill,
-}
-
-#[derive(Clone, Debug)]
-pub enum Happening {
-    Tick,
-    Renew(usize),
-    Wake { leader: usize, job: usize, number: u64 },
-    Arrives { leader: usize, job: usize, request: JobRequestId, call: Call, sent_at: Nanos },
-    Answered { leader: usize, job: usize, request: JobRequestId, reply: Box<Reply> },
-    TimedOut { leader: usize, job: usize, request: JobRequestId },
-    Ends { leader: usize, job: usize, slot: Slot, attempt: u32, ending: Ending },
-    Guard { leader: usize, job: usize, slot: Slot, attempt: u32, wanted: Nanos },
-    Configured { leader: usize, job: usize },
-    Changed { leader: usize, job: usize },
-    Wishes { job: usize },
-    Again { job: usize, wish: Wish },
-    Pauses,
-    WishArrives { job: usize, wish: Wish, of: Option<Slot>, request: Box<WriteRequest<Ledger>>, tries: u32 },
-    Snapshot,
-    Fault,
-    StoreUp,
-    Calm,
-}
-
 pub struct World {
     pub scenario: Scenario,
     pub rng: fastrand::Rng,
     pub now: Nanos,
     pub leaders: Vec<Leader>,
-    pub current: Option<usize>,
-    pub token: u64,
+    /// The leader of each role.
+    pub current: [Option<usize>; ROLES],
+    pub tokens: [u64; ROLES],
+    /// Whose each job is, since when, and whether that changes in this run.
+    pub role_of: [usize; JOBS],
+    pub moved_at: [Nanos; JOBS],
+    pub moves: bool,
+    /// Clocks of the day may be days off in this run.
+    pub far: bool,
     pub cells: Vec<LedgerCell<Ledger>>,
     pub snapshots: VecDeque<Vec<LedgerCell<Ledger>>>,
     pub up: bool,
@@ -196,8 +64,12 @@ impl World {
             rng: fastrand::Rng::with_seed(scenario.seed),
             now: 0,
             leaders: Vec::new(),
-            current: None,
-            token: 1_000,
+            current: [None; ROLES],
+            tokens: [1_000; ROLES],
+            role_of: [0; JOBS],
+            moved_at: [0; JOBS],
+            moves: false,
+            far: false,
             cells: vec![LedgerCell::default(); JOBS],
             snapshots: VecDeque::new(),
             up: true,
@@ -210,6 +82,15 @@ impl World {
         };
         world.checker.remembers = world.one_in(2);
         world.places = world.one_in(3).then(|| world.rng.usize(1..4));
+        world.moves = world.one_in(2);
+        world.far = world.one_in(2);
+        if scenario.focus != Focus::All {
+            world.places = None;
+            world.checker.remembers = false;
+            (world.moves, world.far) = (scenario.focus == Focus::Moves, scenario.focus == Focus::Clocks);
+        }
+        world.checker.far = world.far;
+        world.tokens[1] = world.rng.u64(1..3_000_000);
         for job in 0..JOBS {
             let policy = world.any_policy();
             let every = world.rng.u64(2..8);
@@ -274,15 +155,23 @@ impl World {
     }
 
     pub fn any_policy(&mut self) -> JobPolicy {
+        let clocks = self.scenario.focus == Focus::Clocks;
         let concurrency = [Concurrency::Allow, Concurrency::Forbid, Concurrency::Replace][self.rng.usize(0..3)];
-        let catch_up = [CatchUp::None, CatchUp::Latest, CatchUp::All][self.rng.usize(0..3)];
+        let catch_up =
+            if clocks { CatchUp::All } else { [CatchUp::None, CatchUp::Latest, CatchUp::All][self.rng.usize(0..3)] };
         let seconds = |rng: &mut fastrand::Rng, most| Duration::from_secs(rng.u64(1..most));
         let any = |rng: &mut fastrand::Rng| [(0, 0), (3, 1), (1, 3)][rng.usize(0..3)];
-        let (succeeded, failed) = if self.checker.remembers { (10_000, 10_000) } else { any(&mut self.rng) };
+        let (succeeded, failed) = if self.checker.remembers {
+            (10_000, 10_000)
+        } else if clocks {
+            (0, 0)
+        } else {
+            any(&mut self.rng)
+        };
         JobPolicy {
             concurrency,
             catch_up,
-            starting_deadline: self.one_in(3).then(|| seconds(&mut self.rng, 20)),
+            starting_deadline: (!clocks && self.one_in(3)).then(|| seconds(&mut self.rng, 20)),
             suspend: self.one_in(8),
             backoff: BackoffPolicy {
                 limit: self.rng.u32(0..5),
@@ -309,6 +198,7 @@ impl World {
             | Happening::Ends { leader, .. }
             | Happening::Guard { leader, .. }
             | Happening::Configured { leader, .. }
+            | Happening::Reloads { leader, .. }
             | Happening::Changed { leader, .. } => *leader,
             _ => return None,
         };
@@ -319,20 +209,24 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Tick => {
-                let led = self.current.is_some_and(|id| self.now < self.leaders[id].tenure_until);
-                if !led && self.up && self.one_in(2) {
-                    self.elect();
+                for role in 0..ROLES {
+                    let led = self.current[role].is_some_and(|id| self.now < self.leaders[id].tenure_until);
+                    if !led && self.up && (self.moves || role == 0) && self.one_in(2) {
+                        self.elect(role);
+                    }
                 }
                 self.after(200 * MS, Happening::Tick);
             }
             Happening::Renew(leader) => self.renew(leader),
             Happening::Wake { leader, job, number } => self.wake(leader, job, number),
-            Happening::Arrives { leader, job, request, call, sent_at } => {
-                self.arrives(leader, job, request, call, sent_at);
+            Happening::Arrives { leader, job, request, call, sent_at, life } => {
+                self.arrives(leader, job, request, call, sent_at, life);
             }
-            Happening::Answered { leader, job, request, reply } => self.answered(leader, job, request, *reply),
-            Happening::TimedOut { leader, job, request } => {
-                if self.leaders[leader].alive {
+            Happening::Answered { leader, job, request, reply, life } => {
+                self.answered(leader, job, request, *reply, life);
+            }
+            Happening::TimedOut { leader, job, request, life } => {
+                if self.leaders[leader].alive && self.leaders[leader].lives[job] == life {
                     self.tell(leader, job, JobInput::Unanswered(request));
                 }
             }
@@ -345,6 +239,7 @@ impl World {
                     self.tell(leader, job, JobInput::Configured(profile));
                 }
             }
+            Happening::Reloads { leader, job } => self.moved(leader, job, self.role_of[job]),
             Happening::Changed { leader, job } => {
                 if self.leaders[leader].alive {
                     self.tell(leader, job, JobInput::Changed);
@@ -363,6 +258,7 @@ impl World {
                 }
                 self.after(500 * MS, Happening::Snapshot);
             }
+            Happening::ClockRight(leader) => self.leaders[leader].offset_ms = 0,
             Happening::Fault => self.fault(),
             Happening::StoreUp => self.up = true,
             Happening::Calm => self.calm(),
@@ -377,12 +273,16 @@ impl World {
     pub fn execute(&mut self, id: usize, job: usize, call: Call, sent_at: Nanos) -> Reply {
         let store_time = self.store_time();
         let before = self.cells[job].read().map(|stored| stored.body);
-        let (token, fence) = (self.leaders[id].token, self.scenario.rules.fence);
-        let writer = Writer { id, token, sent_at, is_current: self.current == Some(id) };
+        let (token, role, fence) = (self.leaders[id].token, self.leaders[id].role, self.scenario.rules.fence);
+        let owns = self.cells[job].owner().is_none_or(|owner| owner.as_str() == format!("role-{role}"));
+        let writer = Writer { id, role, token, sent_at, owns, is_current: self.current[role] == Some(id) };
         match call {
-            Call::Open(token) => {
+            Call::Open(term) => {
                 let cell = &mut self.cells[job];
-                let reply = if fence { cell.open(token) } else { OpenReply::Opened(cell.read()) };
+                if !self.scenario.rules.taken_by_writing && cell.owner() != Some(&term.role) {
+                    *cell = LedgerCell::new(Some(term.role.clone()), term.token, cell.read());
+                }
+                let reply = if fence { cell.open(&term) } else { OpenReply::Opened(cell.read()) };
                 if matches!(reply, OpenReply::Opened(_)) {
                     self.checker.opened(job, writer);
                 }
@@ -391,12 +291,14 @@ impl World {
             }
             Call::Write(request) => {
                 let after = request.body.clone();
-                let token = request.token.filter(|_| fence);
-                let reply = self.cells[job].write(WriteRequest { token, ..*request }, store_time);
+                let term = request.term.clone().filter(|_| fence);
+                let reply = self.cells[job].write(WriteRequest { term, ..*request }, store_time);
                 self.note(|_| format!("store: leader-{id} job-{job} write: {reply:?}"));
                 if matches!(reply, WriteReply::Written { .. }) {
                     let leader = &self.leaders[id];
-                    let limits = (!leader.closing && leader.tenure_until > self.now)
+                    let ends = leader.closing || leader.retiring[job];
+                    // Who takes a ledger over writes it as it is.
+                    let limits = (!ends && before.as_ref() != Some(&after) && leader.tenure_until > self.now)
                         .then_some(leader.profiles[job].policy.history);
                     self.checker.written(self.now, job, writer, before.as_ref(), &after, limits);
                 }
@@ -413,7 +315,9 @@ impl World {
         use Wish::{Backfill, Cancel, Keyed, Resume, Retry, Run, Suspend};
         let key = self.rng.u64(..);
         let wishes = [Run, Keyed(key), Keyed(key), Suspend, Resume, Resume, Cancel, Cancel, Retry, Retry, Backfill];
-        let wish = wishes[self.rng.usize(0..wishes.len())];
+        // A backfill waits for what is caught up, which is all the time there.
+        let most = if self.scenario.focus == Focus::Clocks { wishes.len() - 1 } else { wishes.len() };
+        let wish = wishes[self.rng.usize(0..most)];
         if let Keyed(_) = wish {
             // Whoever asked has no answer, and asks again.
             let again = self.span(MS, 20 * SECOND);
@@ -439,10 +343,11 @@ impl World {
 
     /// Whoever leads hears of what has changed, sooner or later.
     pub fn tell_configuration(&mut self) {
-        let Some(leader) = self.current else { return };
-        for job in 0..JOBS {
-            let delay = self.span(0, 10 * SECOND);
-            self.after(delay, Happening::Configured { leader, job });
+        for leader in self.current.into_iter().flatten() {
+            for job in 0..JOBS {
+                let delay = self.span(0, 10 * SECOND);
+                self.after(delay, Happening::Configured { leader, job });
+            }
         }
     }
 
@@ -486,7 +391,7 @@ impl World {
                 }
             }
         }
-        let request = Box::new(WriteRequest { token: None, base, body });
+        let request = Box::new(WriteRequest { term: None, base, body });
         let delay = self.span(MS / 5, 30 * MS);
         self.after(delay, Happening::WishArrives { job, wish, of, request, tries });
     }
@@ -532,11 +437,13 @@ impl World {
                     self.seen.retried += u64::from(order.what == RunWish::Retry);
                     self.checker.ordered(job, slot, order);
                 }
-                if let Some(leader) = self.current.filter(|_| self.rng.bool()) {
+                if let Some(leader) = self.current[self.role_of[job]].filter(|_| self.rng.bool()) {
                     self.after(MS, Happening::Changed { leader, job });
                 }
             }
-            WriteReply::Stale { .. } => self.complain("a wish was told to be stale".to_owned()),
+            WriteReply::Stale { .. } | WriteReply::OtherRole { .. } => {
+                self.complain("a wish was told to be stale".to_owned())
+            }
         }
     }
 
@@ -545,6 +452,7 @@ impl World {
         self.up = true;
         for leader in &mut self.leaders {
             (leader.paused_until, leader.cut_until) = (0, 0);
+            leader.offset_ms = leader.offset_ms.clamp(-20_000, 20_000);
         }
         let after = self.pause.map_or(Wall::default(), |(_, at)| at.plus(Duration::from_millis(1)));
         self.pause = Some((false, after.max(self.wall(0))));
@@ -571,6 +479,16 @@ impl World {
             };
             // Steps of the clock are at most so far ahead.
             let done = self.wall(-25_000).minus(Duration::from_secs(2 * self.config[job].0));
+            // One that began under a clock that was days ahead, or was resumed under it, waits for that time, and its
+            // leader has said so.
+            let next = stored.body.next_slot(&Every(self.config[job].0), stored.body.decided);
+            if next.is_some_and(|next| next > self.wall(60_000)) {
+                self.seen.waits += 1;
+                if !self.checker.waits(job) {
+                    self.complain(format!("job-{job} is ahead in the end: {:?}", stored.body));
+                }
+                continue;
+            }
             if stored.body.decided < done {
                 self.complain(format!("job-{job} stands still in the end: {:?}", stored.body));
             }

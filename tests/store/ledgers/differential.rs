@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use baton::base::Subscription;
 use baton::protocol::StoreTime;
-use baton::protocol::jobs::{LedgerCell, OpenReply, Revision, WriteReply, WriteRequest};
+use baton::protocol::jobs::{LedgerCell, LedgerTerm, OpenReply, Revision, WriteReply, WriteRequest};
 use bytes::Bytes;
 use testkit::cluster::Cluster;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 
 use super::*;
-use crate::suite::ledgers::term;
+use crate::suite::ledgers::term_of;
 
 const SEEDS: u64 = 300;
 /// Where servers are behind more servers.
@@ -26,7 +26,7 @@ const AHEAD: u64 = 1_000_000_000_000;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Open(u64),
+    Open(LedgerTerm),
     Write(WriteRequest<Bytes>),
     Read,
     Forget,
@@ -101,17 +101,22 @@ impl Pair<'_> {
         *self.seen.entry(outcome).or_default() += 1;
     }
 
+    fn any_term(&mut self) -> LedgerTerm {
+        let role = if self.rng.u32(0..4) == 0 { "theirs" } else { "ours" };
+        term_of(role, self.rng.u64(0..6))
+    }
+
     fn choose(&mut self) -> Operation {
         match self.rng.u32(0..40) {
-            0..=8 => Operation::Open(self.rng.u64(0..6)),
+            0..=8 => Operation::Open(self.any_term()),
             9..=34 => {
-                let token = self.rng.bool().then(|| term(self.rng.u64(0..6)));
+                let term = self.rng.bool().then(|| self.any_term());
                 let known = self.cell.read().map(|stored| stored.revision);
                 let earlier = self.rng.choice(&self.revisions).copied();
                 let base = [known, known, known, None, earlier][self.rng.usize(0..5)];
                 let length = self.rng.usize(0..40);
                 let body = (0..length).map(|_| self.behind.byte(&mut self.rng)).collect();
-                Operation::Write(WriteRequest { token, base, body })
+                Operation::Write(WriteRequest { term, base, body })
             }
             35..=36 => Operation::Read,
             37 => Operation::Forget,
@@ -122,10 +127,14 @@ impl Pair<'_> {
 
     async fn apply(&mut self, operation: &Operation) {
         match operation {
-            Operation::Open(token) => {
-                let expected = self.cell.open(term(*token));
-                assert_eq!(self.desk.open(*token).await, expected);
-                self.saw(if matches!(expected, OpenReply::Stale { .. }) { "shut" } else { "opened" });
+            Operation::Open(term) => {
+                let expected = self.cell.open(term);
+                assert_eq!(self.desk.store.open(&self.desk.job, term).await.expect("an answer"), expected);
+                self.saw(match expected {
+                    OpenReply::Opened(_) => "opened",
+                    OpenReply::Stale { .. } => "shut",
+                    OpenReply::OtherRole { .. } => "another role's",
+                });
             }
             Operation::Write(request) => self.write(request.clone()).await,
             Operation::Read => assert_eq!(self.desk.read().await, self.cell.read()),
@@ -155,17 +164,24 @@ impl Pair<'_> {
             }
             _ => before,
         };
-        let is_wish = request.token.is_none();
+        let is_wish = request.term.is_none();
+        let takes =
+            request.term.as_ref().is_some_and(|term| self.cell.owner().is_some_and(|owner| *owner != term.role));
+        let had_any = self.cell.read().is_some();
         let expected = self.cell.write(request, StoreTime(moment));
         assert_eq!(reply, expected);
         match expected {
             WriteReply::Written { revision } => {
                 self.revisions.push(revision);
+                if takes && had_any {
+                    self.saw("taken over");
+                }
                 if is_wish {
                     assert_eq!(next(self.news).await, JobNews::Changed(self.desk.job.clone()));
                 }
             }
             WriteReply::Stale { .. } => self.saw("stale"),
+            WriteReply::OtherRole { .. } => self.saw("refused for its role"),
             WriteReply::Diverged(Some(_)) => self.saw("diverged"),
             WriteReply::Diverged(None) => self.saw("lost"),
         }
@@ -175,7 +191,7 @@ impl Pair<'_> {
     async fn write_ahead(&mut self) {
         let base = self.cell.read().map(|stored| stored.revision);
         let ahead = base.map_or(0, Revision::get).max(self.behind.now()) + AHEAD;
-        let wish = || WriteRequest { token: None, base, body: Bytes::from_static(b"ahead") };
+        let wish = || WriteRequest { term: None, base, body: Bytes::from_static(b"ahead") };
         let reply = self.desk.store.write(&self.desk.job, wish()).await.expect("an answer");
         assert!(matches!(reply, WriteReply::Written { .. }), "{reply:?}");
         assert_eq!(next(self.news).await, JobNews::Changed(self.desk.job.clone()));
@@ -238,7 +254,9 @@ async fn random_operations_on_ledgers_have_the_same_outcomes_on_redis_and_on_the
 /// Every outcome was met so often.
 pub(super) fn all_met(seen: &BTreeMap<&'static str, usize>, least: usize) {
     println!("{seen:?}");
-    for outcome in ["opened", "shut", "written", "written under a clock that is behind", "stale", "diverged", "lost"] {
+    let roles = ["another role's", "refused for its role", "taken over"];
+    let all = ["opened", "shut", "written", "written under a clock that is behind", "stale", "diverged", "lost"];
+    for outcome in all.into_iter().chain(roles) {
         assert!(seen.get(outcome).is_some_and(|times| *times >= least), "{outcome} was hardly met: {seen:?}");
     }
 }

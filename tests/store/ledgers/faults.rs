@@ -98,7 +98,7 @@ async fn a_redis_that_stands_still_makes_the_outcome_unknown_within_the_command_
     let base = desk.written(Some(7), None, "a").await;
     redis.pause();
     let written = within("it ends by itself", desk.store.write(&desk.job, request(Some(7), Some(base), "b"))).await;
-    let opened = within("it ends by itself", desk.store.open(&desk.job, term(9))).await;
+    let opened = within("it ends by itself", desk.store.open(&desk.job, &term(9))).await;
     redis.resume();
     assert!(is_unknown(&written), "{written:?}");
     assert!(is_unknown(&opened) || is_unreachable(&opened), "{opened:?}");

@@ -16,7 +16,7 @@ fn is_garbage<T: std::fmt::Debug>(reply: Result<T, StoreError>, key: &str, word:
 /// Every request tells of it, and leaves the database as it is.
 async fn all_refuse(redis: &RedisServer, desk: &Desk, word: &str) {
     let (before, key) = (redis.command(&["DEBUG", "DIGEST"]), key(desk));
-    is_garbage(desk.store.open(&desk.job, term(9)).await, &key, word);
+    is_garbage(desk.store.open(&desk.job, &term(9)).await, &key, word);
     is_garbage(desk.store.write(&desk.job, request(Some(9), None, "x")).await, &key, word);
     is_garbage(desk.store.write(&desk.job, request(None, None, "x")).await, &key, word);
     is_garbage(desk.store.read(&desk.job).await, &key, word);
@@ -38,6 +38,7 @@ async fn keys_of_ledgers_that_are_not_batons_are_refused_and_left_alone() {
     let bad = [
         ("v", "2"),
         ("v", ""),
+        ("role", "Ours"),
         ("fence", "x"),
         ("fence", "-1"),
         ("fence", &limit),
@@ -79,7 +80,7 @@ async fn a_full_memory_takes_no_ledger_and_loses_none() {
     let base = desk.written(Some(7), None, "a").await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     for refused in [
-        desk.store.open(&desk.job, term(9)).await.map(drop),
+        desk.store.open(&desk.job, &term(9)).await.map(drop),
         desk.store.write(&desk.job, request(Some(9), Some(base), "b")).await.map(drop),
         desk.store.write(&desk.job, request(Some(9), None, "b")).await.map(drop),
     ] {

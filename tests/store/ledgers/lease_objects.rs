@@ -177,7 +177,7 @@ fn is_garbage<T: std::fmt::Debug>(reply: Result<T, StoreError>, desk: &Desk, wor
 /// Every request tells of it, and leaves the object as it is.
 async fn all_refuse(api: &LeaseApi, desk: &Desk, word: &str) {
     let before = api.lease(&name(desk));
-    is_garbage(desk.store.open(&desk.job, term(9)).await, desk, word);
+    is_garbage(desk.store.open(&desk.job, &term(9)).await, desk, word);
     is_garbage(desk.store.write(&desk.job, request(Some(9), None, "x")).await, desk, word);
     is_garbage(desk.store.write(&desk.job, request(None, None, "x")).await, desk, word);
     is_garbage(desk.store.read(&desk.job).await, desk, word);
@@ -200,13 +200,16 @@ async fn lease_objects_that_are_no_ledgers_are_refused_and_left_alone() {
         (json!({"baton.dev/fence": "7", BODY: "{}"}), "baton.dev/revision is missing"),
         (json!({"baton.dev/fence": "7", REVISION: "8"}), "baton.dev/ledger is missing"),
         (json!({"baton.dev/fence": "x"}), "not a number"),
+        (json!({"baton.dev/fence": "7", "baton.dev/fence-role": "Ours"}), "not a role name"),
         (json!({"baton.dev/fence": Token::LIMIT.to_string()}), "not below 2^53"),
         (json!({"baton.dev/fence": "7", REVISION: "1e3", BODY: "{}"}), "not a number"),
     ] {
         annotated(annotations);
         all_refuse(&api, &desk, word).await;
     }
-    annotated(json!({"baton.dev/fence": "7", REVISION: (Token::LIMIT - 1).to_string(), BODY: "a", "team": "a"}));
+    let last = (Token::LIMIT - 1).to_string();
+    let fence = json!({"baton.dev/fence": "7", "baton.dev/fence-role": "ours", REVISION: last, BODY: "a", "team": "a"});
+    annotated(fence);
     let base = desk.read().await.expect("it is there").revision;
     let refused = desk.store.write(&desk.job, request(Some(9), Some(base), "b")).await;
     assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("2^53")), "{refused:?}");
@@ -247,7 +250,7 @@ async fn what_rbac_forbids_is_told_with_the_rule_and_when_it_was_written_all_the
     assert!(told.contains("it is written, but the leader is not told of it") && told.contains(rule), "{told}");
     assert_eq!(desk.read().await.expect("it is written").body, "a");
     api.forbid(&["get"]);
-    let told = desk.store.open(&desk.job, term(9)).await.expect_err("forbidden").to_string();
+    let told = desk.store.open(&desk.job, &term(9)).await.expect_err("forbidden").to_string();
     assert!(told.contains(&format!("verbs: [get], resourceNames: [{}]", name(&desk))), "{told}");
 }
 
@@ -282,7 +285,7 @@ async fn an_api_server_that_asks_to_wait_is_not_asked_for_ledgers_until_it_answe
     assert!(refused.contains("too many requests (429, asks to wait 20 s)"), "{refused}");
     let gets = api.count("get", &name(&desk));
     for _ in 0..3 {
-        assert!(desk.store.open(&desk.job, term(9)).await.is_err());
+        assert!(desk.store.open(&desk.job, &term(9)).await.is_err());
         assert!(desk.store.write(&desk.job, request(Some(9), Some(base), "b")).await.is_err());
     }
     assert_eq!(api.count("get", &name(&desk)), gets, "it has its rest");

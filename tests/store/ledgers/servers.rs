@@ -48,7 +48,7 @@ async fn a_look_and_a_write_count_once_a_replica_has_them_also_when_they_are_rep
     // Each on a connection of its own, which has written nothing before: there is something to acknowledge all the
     // same.
     for _ in 0..2 {
-        lacks_acks(at(&master, ms(100)).await.open(&leader.job, term(9)).await);
+        lacks_acks(at(&master, ms(100)).await.open(&leader.job, &term(9)).await);
     }
     let impatient = at(&master, ms(100)).await;
     lacks_acks(impatient.write(&leader.job, request(Some(9), Some(base), "b")).await);
@@ -69,14 +69,14 @@ fn another(desk: &Desk) -> baton::protocol::jobs::JobName {
 /// A ledger that counts, and who listens, as a failover finds them.
 async fn before_the_failover(store: &Arc<RedisStore>) -> (Desk, Subscription<JobNews>) {
     let (desk, news) = (desk(store), listening(store).await);
-    wait_until_async(PATIENCE, "the ledger is opened", async || store.open(&desk.job, term(9)).await.is_ok()).await;
+    wait_until_async(PATIENCE, "the ledger is opened", async || store.open(&desk.job, &term(9)).await.is_ok()).await;
     desk.written(Some(9), None, "claimed").await;
     (desk, news)
 }
 
 async fn after_the_failover(store: &RedisStore, desk: &Desk, mut news: Subscription<JobNews>) {
     wait_until_async(PATIENCE, "the ledger is opened at the new master", async || {
-        store.open(&desk.job, term(9)).await.is_ok()
+        store.open(&desk.job, &term(9)).await.is_ok()
     })
     .await;
     let found = desk.read().await.expect("it is there");

@@ -7,13 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use baton::base::Subscription;
 use baton::protocol::Token;
-use baton::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+use baton::protocol::jobs::{JobName, LedgerTerm, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use baton::store::{JobNews, LEDGER_BYTES_MAX, LedgerStore, StoreError};
 use bytes::Bytes;
 use testkit::within;
 
-/// A token that no clock has made.
-pub fn term(value: u64) -> Token {
+/// A term of the role that most cases are about. No clock has made its token.
+pub fn term(value: u64) -> LedgerTerm {
+    term_of("ours", value)
+}
+
+pub fn term_of(role: &str, value: u64) -> LedgerTerm {
+    LedgerTerm { role: role.parse().expect("a role's name"), token: token(value) }
+}
+
+pub fn token(value: u64) -> Token {
     Token::new(value).expect("below 2^53")
 }
 
@@ -35,7 +43,7 @@ impl Desk {
     }
 
     pub async fn open(&self, token: u64) -> OpenReply<Bytes> {
-        self.store.open(&self.job, term(token)).await.expect("an answer")
+        self.store.open(&self.job, &term(token)).await.expect("an answer")
     }
 
     /// No token: a wish.
@@ -57,7 +65,7 @@ impl Desk {
 }
 
 pub fn request(token: Option<u64>, base: Option<Revision>, body: &str) -> WriteRequest<Bytes> {
-    WriteRequest { token: token.map(term), base, body: Bytes::from(body.to_owned()) }
+    WriteRequest { term: token.map(term), base, body: Bytes::from(body.to_owned()) }
 }
 
 pub fn stored(revision: Revision, body: &str) -> Option<Stored<Bytes>> {
@@ -65,7 +73,7 @@ pub fn stored(revision: Revision, body: &str) -> Option<Stored<Bytes>> {
 }
 
 pub fn stale(token: u64) -> WriteReply<Bytes> {
-    WriteReply::Stale { fence: term(token) }
+    WriteReply::Stale { fence: self::token(token) }
 }
 
 pub async fn next(news: &mut Subscription<JobNews>) -> JobNews {
@@ -89,7 +97,7 @@ async fn an_earlier_term_is_refused_from_the_moment_a_later_one_has_looked(desk:
     assert_eq!(desk.open(9).await, OpenReply::Opened(stored(base, "a")));
     assert_eq!(desk.write(Some(7), Some(base), "b").await, stale(9));
     assert_eq!(desk.write(Some(8), Some(base), "b").await, stale(9));
-    assert_eq!(desk.open(8).await, OpenReply::Stale { fence: term(9) });
+    assert_eq!(desk.open(8).await, OpenReply::Stale { fence: token(9) });
     assert_eq!(desk.read().await, stored(base, "a"));
     desk.written(Some(9), Some(base), "c").await;
 }
@@ -107,6 +115,46 @@ async fn a_wish_needs_no_term_but_the_right_version_and_leaves_the_fence_alone(d
     let second = desk.written(None, Some(first), "b").await;
     assert_eq!(desk.write(Some(8), Some(second), "c").await, stale(9));
     desk.written(Some(9), Some(second), "c").await;
+}
+
+async fn another_role_takes_a_ledger_over_by_a_write_on_what_is_there_and_by_nothing_else(desk: Desk) {
+    let (ours, theirs) = (term(9), term_of("stock/3", 2));
+    let first = desk.written(Some(9), None, "a").await;
+    let owner = |term: &LedgerTerm| Some(term.role.clone());
+    let seen = OpenReply::OtherRole { owner: owner(&ours), stored: stored(first, "a") };
+    assert_eq!(desk.store.open(&desk.job, &theirs).await, Ok(seen));
+    let write = |term: &LedgerTerm, base, body: &'static str| {
+        let body = Bytes::from_static(body.as_bytes());
+        desk.store.write(&desk.job, WriteRequest { term: Some(term.clone()), base, body })
+    };
+    let refused = WriteReply::OtherRole { owner: owner(&ours), stored: stored(first, "a") };
+    assert_eq!(write(&theirs, None, "b").await, Ok(refused));
+    let second = desk.written(Some(9), Some(first), "c").await;
+    let Ok(WriteReply::Written { revision: third }) = write(&theirs, Some(second), "d").await else {
+        panic!("not taken over")
+    };
+    let refused = || WriteReply::OtherRole { owner: owner(&theirs), stored: stored(third, "d") };
+    assert_eq!(write(&ours, Some(second), "e").await, Ok(refused()));
+    assert_eq!(desk.open(9).await, OpenReply::OtherRole { owner: owner(&theirs), stored: stored(third, "d") });
+    assert_eq!(desk.store.open(&desk.job, &theirs).await, Ok(OpenReply::Opened(stored(third, "d"))));
+    let earlier = desk.store.open(&desk.job, &term_of("stock/3", 1)).await;
+    assert_eq!(earlier, Ok(OpenReply::Stale { fence: token(2) }));
+}
+
+async fn a_ledger_in_which_nothing_is_written_is_any_roles(desk: Desk) {
+    assert_eq!(desk.open(9).await, OpenReply::Opened(None));
+    assert_eq!(desk.store.open(&desk.job, &term_of("theirs", 2)).await, Ok(OpenReply::Opened(None)));
+    let base = desk.written(Some(7), None, "a").await;
+    let owner = Some(term(7).role);
+    let seen = OpenReply::OtherRole { owner, stored: stored(base, "a") };
+    assert_eq!(desk.store.open(&desk.job, &term_of("theirs", 2)).await, Ok(seen));
+}
+
+async fn who_is_first_to_lead_takes_over_what_was_wished_before(desk: Desk) {
+    let base = desk.written(None, None, "wish").await;
+    assert_eq!(desk.open(7).await, OpenReply::OtherRole { owner: None, stored: stored(base, "wish") });
+    let taken = desk.written(Some(7), Some(base), "wish").await;
+    assert_eq!(desk.open(7).await, OpenReply::Opened(stored(taken, "wish")));
 }
 
 async fn wishes_are_heard_by_everybody_and_nothing_else_is(desk: Desk) {
@@ -151,13 +199,13 @@ async fn a_ledger_need_not_be_text(desk: Desk) {
 async fn a_ledger_that_is_not_text_is_refused_and_not_sent(desk: Desk) {
     let base = desk.written(Some(7), None, "a").await;
     let body = Bytes::from_static(b"\xff{}");
-    let refused = desk.store.write(&desk.job, WriteRequest { token: Some(term(9)), base: Some(base), body }).await;
+    let refused = desk.store.write(&desk.job, WriteRequest { term: Some(term(9)), base: Some(base), body }).await;
     assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("not text")), "{refused:?}");
     desk.written(Some(7), Some(base), "b").await;
 }
 
 async fn is_kept(desk: Desk, body: Bytes) {
-    let write = |token, base| WriteRequest { token: Some(term(token)), base, body: body.clone() };
+    let write = |token, base| WriteRequest { term: Some(term(token)), base, body: body.clone() };
     let Ok(WriteReply::Written { revision }) = desk.store.write(&desk.job, write(7, None)).await else {
         panic!("not written")
     };
@@ -169,7 +217,7 @@ async fn is_kept(desk: Desk, body: Bytes) {
 
 async fn a_ledger_over_the_bound_is_refused_and_not_sent(desk: Desk, bytes_max: usize) {
     let write = |length, base| {
-        let request = WriteRequest { token: Some(term(9)), base, body: Bytes::from(vec![b'x'; length]) };
+        let request = WriteRequest { term: Some(term(9)), base, body: Bytes::from(vec![b'x'; length]) };
         desk.store.write(&desk.job, request)
     };
     let Ok(WriteReply::Written { revision }) = write(bytes_max, None).await else { panic!("not written") };
@@ -201,6 +249,9 @@ cases!(
     a_wish_needs_no_term_but_the_right_version_and_leaves_the_fence_alone,
     wishes_are_heard_by_everybody_and_nothing_else_is,
     what_the_store_lost_is_told_and_can_be_put_back,
+    another_role_takes_a_ledger_over_by_a_write_on_what_is_there_and_by_nothing_else,
+    a_ledger_in_which_nothing_is_written_is_any_roles,
+    who_is_first_to_lead_takes_over_what_was_wished_before,
     a_ledger_may_be_large,
     an_empty_ledger_is_one,
 );

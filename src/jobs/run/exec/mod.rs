@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::process::Command;
-use tokio::sync::mpsc;
 
 use self::output::{Output, Stream};
 use super::template::rfc3339;
-use super::{Assignment, Ended, Order, next_order};
+use super::{Assignment, Ended, Order, OrderInbox};
 use crate::base::Child;
 use crate::config::ExecRun;
 use crate::protocol::Verdict;
@@ -32,12 +31,7 @@ enum Cause {
 }
 
 /// Runs the program to its end.
-pub async fn run(
-    exec: &ExecRun,
-    assignment: &Assignment,
-    guard: &mut WorkGuard,
-    orders: &mut mpsc::Receiver<Order>,
-) -> Ended {
+pub async fn run(exec: &ExecRun, assignment: &Assignment, guard: &mut WorkGuard, orders: &mut OrderInbox) -> Ended {
     let mut child = match start(exec, assignment, guard.role()) {
         Ok(child) => child,
         Err(error) => {
@@ -101,7 +95,7 @@ async fn attend(
     mut child: Child,
     assignment: &Assignment,
     guard: &mut WorkGuard,
-    orders: &mut mpsc::Receiver<Order>,
+    orders: &mut OrderInbox,
 ) -> (io::Result<ExitStatus>, Option<Cause>) {
     let mut cause = None;
     let mut killed = false;
@@ -115,7 +109,7 @@ async fn attend(
                 say(assignment, &format!("{}: {}", guard.why(), if killed { "KILL" } else { "TERM" }));
                 child.signal(signal);
             }
-            order = next_order(orders) => if let (Order::Cancel(reason), None) = (order, cause) {
+            order = orders.next() => if let (Order::Cancel(reason), None) = (order, cause) {
                 cause = Some(Cause::Cancelled);
                 guard.tell();
                 say(assignment, &format!("{reason}: TERM"));

@@ -28,8 +28,11 @@ const SECRET_WORD_MIN: usize = 8;
 
 /// What the app said.
 pub enum CallOutcome {
-    /// 202: it works on, and will say when it is done.
-    Accepted,
+    /// 202, where that means so: it works on, and will say when it is done.
+    Accepted {
+        /// How long it may be silent meanwhile.
+        silence_max: Duration,
+    },
     /// A status that means success, and what its body says.
     Succeeded { text: Option<String> },
     /// Another status: which, and what its body says.
@@ -53,9 +56,11 @@ pub async fn call(http: &HttpRun, assignment: &Assignment, roots: fn() -> RootCe
     let reached = Reached::default();
     let outcome = timeout(http.timeout, exchange(http, request, &at, roots, &reached)).await;
     let after = http.timeout;
+    if let (Some(&StatusCode::ACCEPTED), Some(silence_max)) = (reached.status.get(), http.heartbeat_timeout) {
+        // What becomes of the rest of its answer says nothing.
+        return Ok(CallOutcome::Accepted { silence_max });
+    }
     match (outcome, reached.status.get()) {
-        // Its word was accepted; what becomes of the rest of its answer says nothing.
-        (_, Some(&StatusCode::ACCEPTED)) => Ok(CallOutcome::Accepted),
         (Ok(Ok((head, text))), _) => Ok(judge(http, &head, text.map(|text| veiled(text, &secrets)))),
         (Ok(Err(fault)), _) => Err(fault),
         (Err(_), Some(status)) => Err(Fault::BodyTimeout { status: status.as_u16(), after }),
@@ -93,9 +98,10 @@ async fn exchange(
     };
     let (head, mut body) = answer.map_err(broken)?.into_parts();
     let _ = reached.status.set(head.status);
-    let text = match head.status {
-        StatusCode::ACCEPTED => timeout(ACCEPTED_BODY, read(&mut body)).await.unwrap_or(Ok(None)),
-        _ => read(&mut body).await,
+    let text = if head.status == StatusCode::ACCEPTED && http.heartbeat_timeout.is_some() {
+        timeout(ACCEPTED_BODY, read(&mut body)).await.unwrap_or(Ok(None))
+    } else {
+        read(&mut body).await
     };
     Ok((Response::from_parts(head, ()), text.map_err(broken)?))
 }

@@ -5,11 +5,10 @@ mod fault;
 mod request;
 
 use std::pin::pin;
-
-use tokio::sync::mpsc;
+use std::time::Duration;
 
 use self::call::{CallOutcome, call};
-use super::{Assignment, Ended, Order, next_order};
+use super::{Assignment, Ended, Order, OrderInbox};
 use crate::config::HttpRun;
 use crate::http::tls::system_roots;
 use crate::role::WorkGuard;
@@ -22,7 +21,7 @@ pub async fn run(
     http: &HttpRun,
     assignment: &Assignment,
     guard: &mut WorkGuard,
-    orders: &mut mpsc::Receiver<Order>,
+    orders: &mut OrderInbox,
     accepted: impl FnOnce() + Send,
 ) -> Ended {
     let mut word: Option<Word> = None;
@@ -32,7 +31,7 @@ pub async fn run(
             tokio::select! {
                 biased;
                 _ = guard.called() => return Ended::interrupted(guard.why()),
-                order = next_order(orders) => match order {
+                order = orders.next() => match order {
                     Order::Cancel(_) => return Ended::Cancelled,
                     Order::Complete(said) => word = Some(said),
                     Order::Heartbeat => {}
@@ -44,9 +43,9 @@ pub async fn run(
     match (answer, word) {
         // An app may be done before it has answered. What it said itself says more than what went wrong on the way.
         (_, Some(word)) => Ended::completed(word),
-        (Ok(CallOutcome::Accepted), None) => {
+        (Ok(CallOutcome::Accepted { silence_max }), None) => {
             accepted();
-            wait_for_word(http, guard, orders).await
+            wait_for_word(silence_max, guard, orders).await
         }
         (Ok(CallOutcome::Succeeded { text }), None) => Ended::succeeded(text.as_deref()),
         (Ok(CallOutcome::Failed { why }), None) => Ended::failed(&why),
@@ -55,20 +54,20 @@ pub async fn run(
 }
 
 /// The app has accepted the run and works on.
-async fn wait_for_word(http: &HttpRun, guard: &mut WorkGuard, orders: &mut mpsc::Receiver<Order>) -> Ended {
+async fn wait_for_word(silence_max: Duration, guard: &mut WorkGuard, orders: &mut OrderInbox) -> Ended {
     loop {
         tokio::select! {
             biased;
             _ = guard.called() => return Ended::interrupted(guard.why()),
-            order = next_order(orders) => match order {
+            order = orders.next() => match order {
                 Order::Cancel(_) => return Ended::Cancelled,
                 Order::Complete(word) => return Ended::completed(word),
                 // The next round waits anew.
                 Order::Heartbeat => {}
             },
-            () = tokio::time::sleep(http.heartbeat_timeout) => {
+            () = tokio::time::sleep(silence_max) => {
                 return Ended::failed(&format!(
-                    "accepted, but neither a heartbeat nor a completion within {:?}", http.heartbeat_timeout
+                    "accepted, but neither a heartbeat nor a completion within {silence_max:?}"
                 ));
             }
         }

@@ -64,16 +64,16 @@ async fn a_cancelled_program_gets_term_and_its_grace_and_then_kill() {
     let tidy = "trap 'echo tidied >tidy; exit 0' TERM; echo $$ >pid; while [ -e pid ]; do sleep 0.01; done";
     let running = stage.begin(stage.script(tidy, 15_000));
     stage.process("pid").await;
-    running.order(Order::Heartbeat).await;
-    running.order(Order::Cancel(CancelReason::Replaced)).await;
+    running.order(Order::Heartbeat);
+    running.order(Order::Cancel(CancelReason::Replaced));
     assert_eq!(running.ends().await, Ended::Cancelled);
     assert_eq!(stage.written("tidy").await, "tidied", "it had the time");
 
     let deaf = "trap '' TERM; echo $$ >deaf; while [ -e deaf ]; do sleep 0.01; done";
     let running = stage.begin(stage.script(deaf, 300));
     let process = stage.process("deaf").await;
-    running.order(Order::Cancel(CancelReason::Deadline)).await;
-    running.order(Order::Cancel(CancelReason::Deadline)).await;
+    running.order(Order::Cancel(CancelReason::Deadline));
+    running.order(Order::Cancel(CancelReason::Deadline));
     assert_eq!(running.ends().await, Ended::Cancelled);
     assert!(!process.runs());
     assert!(stage.role.leads(), "nothing else happened");

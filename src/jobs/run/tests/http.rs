@@ -245,25 +245,38 @@ async fn an_accepted_run_lasts_until_the_app_says_how_it_ended() {
     ] {
         let running = stage.begin(server.run().into());
         running.is_accepted().await;
-        running.order(word).await;
+        running.order(word);
         assert_eq!(running.ends().await, wanted);
     }
-    let run = HttpRun { success: vec![200..=299], ..server.run() };
-    assert!(run.success[0].contains(&202), "202 is never the end");
+    assert!(server.run().success[0].contains(&202), "the range is no word on it");
+}
+
+/// Fire and forget.
+#[tokio::test]
+async fn without_a_heartbeat_timeout_202_is_a_status_like_any_other() {
+    let (stage, server) = (Stage::calm().await, Server::start(answer("202 Accepted", "queued")).await);
+    for (success, wanted) in [
+        (vec![202..=202], succeeded("queued")),
+        (vec![200..=299], succeeded("queued")),
+        (vec![200..=200], failed("status 202 Accepted: queued")),
+    ] {
+        let run = HttpRun { success, heartbeat_timeout: None, ..server.run() };
+        assert_eq!(stage.begin(run.into()).ends().await, wanted);
+    }
 }
 
 #[tokio::test]
 async fn an_accepted_run_fails_when_its_app_falls_silent() {
     let (stage, server) = (Stage::calm().await, Server::start(answer("202 Accepted", "")).await);
     let clock = BootClock;
-    let run = HttpRun { heartbeat_timeout: Duration::from_secs(3), ..server.run() };
+    let run = HttpRun { heartbeat_timeout: Some(Duration::from_secs(3)), ..server.run() };
     let running = stage.begin(run.into());
     running.is_accepted().await;
     // Much less than the timeout, much more than a timer's grain: so late would the end come too soon without it.
     let accepted_at = clock.now();
     until("the app is silent for a while", || clock.now().since(accepted_at) >= SOON / 2).await;
     let beat_at = clock.now();
-    running.order(Order::Heartbeat).await;
+    running.order(Order::Heartbeat);
     assert_eq!(running.ends().await, failed("accepted, but neither a heartbeat nor a completion within 3s"));
     let silent = clock.now().since(beat_at);
     assert!(silent >= Duration::from_secs(3), "{silent:?}");
@@ -276,7 +289,7 @@ async fn an_answer_that_says_202_and_never_ends_is_accepted_all_the_same() {
     for timeout in [SOON, Duration::from_secs(15)] {
         let running = stage.begin(HttpRun { timeout, ..server.run() }.into());
         running.is_accepted().await;
-        running.order(Order::Complete(Ok(None))).await;
+        running.order(Order::Complete(Ok(None)));
         assert_eq!(running.ends().await, Ended::Succeeded { note: None });
     }
     server.sees_it_go().await;
@@ -291,7 +304,7 @@ async fn a_completion_that_comes_before_the_answer_counts() {
         let server = Server::start(script).await;
         let running = stage.begin(server.run().into());
         server.is_asked().await;
-        running.order(Order::Complete(Ok(Some("quick".to_owned())))).await;
+        running.order(Order::Complete(Ok(Some("quick".to_owned()))));
         until("the word is taken", || running.has_taken_orders()).await;
         assert!(running.goes_on(), "the app has not answered");
         std::fs::write(gate, "").unwrap();
@@ -306,7 +319,7 @@ async fn a_cancelled_request_is_dropped_at_once() {
         let (stage, server) = (Stage::calm().await, Server::start(script).await);
         let running = stage.begin(server.run().into());
         server.is_asked().await;
-        running.order(Order::Cancel(CancelReason::Replaced)).await;
+        running.order(Order::Cancel(CancelReason::Replaced));
         assert_eq!(running.ends().await, Ended::Cancelled);
         server.sees_it_go().await;
     }

@@ -139,7 +139,7 @@ pub fn post(url: &str) -> HttpRun {
         body: None,
         timeout: Duration::from_secs(15),
         success: vec![RangeInclusive::new(200, 299)],
-        heartbeat_timeout: Duration::from_secs(15),
+        heartbeat_timeout: Some(Duration::from_secs(15)),
     }
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::super::{Assignment, Ended, Order, attempt, grace_of};
+use super::super::{Assignment, Ended, Order, OrderSender, attempt, grace_of, orders};
 use crate::base::Subscription;
 use crate::base::clock::{BootClock, SharedClock};
 use crate::base::process::{Entropy, StallWatch};
@@ -172,7 +172,8 @@ impl Stage {
     pub fn term(&self, run: &RunConfig) -> WorkTerm {
         let (token, _) = self.role.remaining().unwrap();
         let grace = grace_of(run, &self.timing).unwrap();
-        WorkTerm { role: self.role.clone(), token, grace, clock: Arc::clone(&self.clock) }
+        let (role, clock) = (self.role.clone(), Arc::clone(&self.clock));
+        WorkTerm { role, token, grace, finish_within: Duration::ZERO, clock }
     }
 
     pub fn timing(&self) -> Timing {
@@ -181,7 +182,7 @@ impl Stage {
 
     /// A whole attempt under any term.
     pub async fn make(&self, run: &RunConfig, term: WorkTerm) -> Ended {
-        let (_orders, inbox) = mpsc::channel(1);
+        let (_orders, inbox) = orders();
         within("the attempt ends", attempt(run, &assignment(), term, inbox, || {})).await
     }
 
@@ -191,9 +192,18 @@ impl Stage {
 
     /// The same of a run that was given this.
     pub fn begin_given(&self, run: RunConfig, data: Option<&str>) -> Attempt {
+        self.begin_with(run, data, Duration::ZERO)
+    }
+
+    /// One that may go on for so long when the role is handed over.
+    pub fn begin_and_finish_within(&self, run: RunConfig, finish_within: Duration) -> Attempt {
+        self.begin_with(run, None, finish_within)
+    }
+
+    fn begin_with(&self, run: RunConfig, data: Option<&str>, finish_within: Duration) -> Attempt {
         let assignment = Assignment { data: data.map(Arc::from), ..assignment() };
-        let term = self.term(&run);
-        let (orders, inbox) = mpsc::channel(8);
+        let term = WorkTerm { finish_within, ..self.term(&run) };
+        let (orders, inbox) = orders();
         let accepted = Arc::new(AtomicBool::new(false));
         let mark = Arc::clone(&accepted);
         let task = tokio::spawn(async move {
@@ -245,14 +255,14 @@ impl Process {
 
 /// See [`Stage::begin`].
 pub struct Attempt {
-    orders: mpsc::Sender<Order>,
+    orders: OrderSender,
     accepted: Arc<AtomicBool>,
     task: JoinHandle<Ended>,
 }
 
 impl Attempt {
-    pub async fn order(&self, order: Order) {
-        self.orders.send(order).await.unwrap();
+    pub fn order(&self, order: Order) {
+        assert!(self.orders.send(order), "the attempt goes on");
     }
 
     pub async fn is_accepted(&self) {
@@ -261,12 +271,12 @@ impl Attempt {
 
     /// Whether every order was taken.
     pub fn has_taken_orders(&self) -> bool {
-        self.orders.capacity() == self.orders.max_capacity()
+        self.orders.are_taken()
     }
 
     /// The same, with nobody left to give orders.
     pub fn without_orders(self) -> Self {
-        let (orders, _) = mpsc::channel(1);
+        let (orders, _) = orders();
         Self { orders, ..self }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{grace_of, has_room};
+use super::super::{Ended, grace_of, has_room};
 use super::server::{Do, Server, answer};
 use super::stage::{Stage, interrupted, until};
 use crate::config::RunConfig;
@@ -70,6 +70,45 @@ async fn a_request_is_dropped_at_once_when_the_role_is_handed_over_and_holds_up_
     server.sees_it_go().await;
     // A promise would have held it for most of a minute.
     stage.until_given_back().await;
+}
+
+/// A call that takes a moment is not made twice at every rollout.
+#[tokio::test]
+async fn a_request_may_finish_while_the_role_is_handed_over_and_the_lease_is_kept_for_it() {
+    let second = Duration::from_secs(1);
+    let stage = Stage::leading(Timing::new(60 * second, 20 * second, 2 * second, 58 * second).unwrap()).await;
+    let gate = stage.files.path().join("gate");
+    let mut script = answer("200 OK", "done");
+    script.insert(0, Do::Await(gate.clone()));
+    let server = Server::start(script).await;
+    let running = stage.begin_and_finish_within(server.run().into(), 50 * second);
+    server.is_asked().await;
+    stage.role.resign(Some(60 * second)).await.unwrap();
+    assert!(!stage.role.leads() && stage.is_held().await);
+    std::fs::write(gate, "").unwrap();
+    assert_eq!(running.ends().await, Ended::Succeeded { note: Some("done".to_owned()) });
+    // With its end, though most of a minute was promised.
+    stage.until_given_back().await;
+}
+
+/// Longer than any promise, because the lease is renewed for it.
+#[tokio::test]
+async fn a_program_may_finish_within_several_leases_and_is_told_to_end_then() {
+    let stage = Stage::short().await;
+    let lease = stage.timing().lease_duration();
+    let done = stage.script("sleep 4; echo done >done", 500);
+    let running = stage.begin_and_finish_within(done, 10 * lease);
+    stage.role.resign(Some(Duration::from_secs(60))).await.unwrap();
+    assert_eq!(running.ends().await, Ended::Succeeded { note: None });
+    assert_eq!(stage.written("done").await, "done");
+    stage.until_given_back().await;
+
+    let stage = Stage::short().await;
+    let running = stage.begin_and_finish_within(stage.script(TIDY, 500), lease / 2);
+    stage.process("pid").await;
+    stage.role.resign(Some(Duration::from_secs(60))).await.unwrap();
+    assert_eq!(running.ends().await, interrupted("the role is handed over; exit code 0"));
+    assert_eq!(stage.written("tidy").await, "tidied");
 }
 
 #[tokio::test]

@@ -284,7 +284,7 @@ fn the_apps_word_says_nothing_of_what_the_replica_itself_still_does() {
         let mut stage = Stage::leading(token(7));
         stage.actions();
         stage.election.leadership().promise(stage.now);
-        stage.election.leadership().begin_work();
+        stage.election.leadership().begin_work(Duration::ZERO);
         stage.election.leadership().promise_work(stage.now);
         stage.input(Input::Resign { cooldown: SOON });
         for app in [app_first, !app_first] {
@@ -305,9 +305,51 @@ fn the_apps_word_says_nothing_of_what_the_replica_itself_still_does() {
 fn what_the_replica_itself_does_ends_a_drain_with_its_promise_at_the_latest() {
     let mut stage = Stage::leading(token(7));
     stage.actions();
-    stage.election.leadership().begin_work();
+    stage.election.leadership().begin_work(Duration::ZERO);
     stage.election.leadership().promise_work(stage.now);
     stage.input(Input::Resign { cooldown: SOON }).input(Input::Drained);
     assert_eq!(stage.until_due(VALIDITY), VALIDITY);
     stage.release();
+}
+
+/// It is renewed meanwhile, so that no other leads before the work has ended.
+#[test]
+fn a_drain_waits_for_work_that_lingers_for_leases_and_no_longer() {
+    let mut stage = Stage::leading(token(7));
+    stage.actions();
+    let linger = 3 * LEASE;
+    stage.election.leadership().begin_work(linger);
+    stage.input(Input::Resign { cooldown: SOON });
+    let begun = stage.now;
+    let mut renewals = 1;
+    loop {
+        match stage.actions().pop() {
+            Some(Action::Renew { id, .. }) => {
+                renewals += 1;
+                stage.answer_renewal(id, renewed(renewals));
+            }
+            Some(Action::Release { .. }) => break,
+            _ => assert!(stage.until_due(PERIOD) <= PERIOD),
+        }
+    }
+    assert_eq!((stage.now.since(begun), renewals), (linger, 9));
+}
+
+#[test]
+fn work_that_lingers_has_no_more_than_the_lease_when_that_cannot_be_renewed() {
+    let mut stage = Stage::leading(token(7));
+    stage.actions();
+    stage.election.leadership().begin_work(3 * LEASE);
+    stage.input(Input::Resign { cooldown: SOON });
+    let begun = stage.now;
+    loop {
+        match stage.actions().pop() {
+            Some(Action::Renew { id, .. }) => {
+                stage.input(Input::Renewed { id, reply: Err(no_answer()) });
+            }
+            Some(Action::Release { .. }) => break,
+            _ => drop(stage.until_due(PERIOD)),
+        }
+    }
+    assert_eq!(stage.now.since(begun), TERM);
 }

@@ -10,7 +10,7 @@ impl JobController {
     /// Writes a claim down. Its attempt starts when the store has it.
     pub(super) fn claim(&mut self, now: Moment, slot: Slot) {
         let first = self.ledger.runs.get(&slot).is_none_or(|run| run.began.is_none() || run.phase.is_over());
-        let attempt = self.ledger.claim(slot, self.term, &self.profile.identity, now.wall);
+        let attempt = self.ledger.claim(slot, self.term.token, &self.profile.identity, now.wall);
         if first && let Some(limit) = self.profile.policy.active_deadline {
             self.deadlines.insert(slot, now.mono + limit);
         }
@@ -33,7 +33,7 @@ impl JobController {
     }
 
     fn start(&mut self, now: Moment, slot: Slot, attempt: u32) {
-        let term = self.term;
+        let term = self.term.token;
         let open = self.ledger.runs.get_mut(&slot).filter(|run| run.phase == Phase::Running);
         let open = open.and_then(|run| run.open_attempt());
         let Some((token, claimed)) =
@@ -42,16 +42,31 @@ impl JobController {
             // The run went another way while the claim was written.
             return;
         };
-        self.live.insert(slot, Live { attempt, since: now.mono, cancelled: None });
         if self.stage != Stage::Ready {
-            let note = "this replica was about to stop leading".to_owned();
-            self.ended(now, slot, attempt, Ending::Interrupted, note);
-            return;
+            return self.withdraw(now, slot);
         }
+        self.live.insert(slot, Live { attempt, since: now.mono, cancelled: None });
         // One of the past is due when it is its turn.
         let due = if attempt == 1 && !matches!(slot, Slot::Backfill(_)) { slot.at() } else { claimed };
         self.actions.push_back(JobAction::Start { slot, attempt, token });
         self.tell(JobEvent::Started { slot, attempt, late: now.wall.since(due) });
+    }
+
+    /// A claim that is written, and whose attempt this replica does not start, because it is about to stop leading: it
+    /// is known not to have begun, so it costs none, and the next leader makes it.
+    fn withdraw(&mut self, now: Moment, slot: Slot) {
+        let Some(run) = self.ledger.runs.get_mut(&slot) else { return };
+        run.phase = Phase::Waiting { until: now.wall };
+        if run.attempts.len() == 1 {
+            // Nor has the run.
+            run.began = None;
+            self.deadlines.remove(&slot);
+        }
+        if let Some(open) = run.open_attempt() {
+            (open.end, open.withdrawn) = (Some((now.wall, Ending::Interrupted)), true);
+            "not begun: this replica was about to stop leading".clone_into(&mut open.note);
+        }
+        self.dirty = true;
     }
 
     /// An attempt that was started has ended.
@@ -118,7 +133,7 @@ impl JobController {
         run.phase = failure.map_or(Phase::Succeeded, Phase::Failed);
         run.ended = Some(now.wall);
         run.heeded();
-        let attempts = run.attempts.last().map_or(0, |last| last.number);
+        let attempts = run.attempts_made();
         if failure.is_none() {
             self.ledger.last_success = self.ledger.last_success.max(Some(now.wall));
             run.data = None;

@@ -16,8 +16,10 @@
 //! 2. One write is out at a time, and each carries the whole ledger; so what the store has is always something that
 //!    this controller, or one before it, wanted to be true.
 //! 3. A slot is decided once. Slots are decided in their order, and never again once [`Ledger::decided`] has passed
-//!    them, whatever the clock says later.
-//! 4. A later term's fence ends this controller: it cancels what runs and writes no more.
+//!    them. There is one exception: a slot that was passed over in a leap of the clock, and had no run, is decided anew
+//!    under a clock that is behind it ([`super::Leaps`]). No slot has two runs, whatever clocks show.
+//! 4. Who finds a later term's fence, or another role's, cancels what runs and writes no more. While it leads it looks
+//!    again now and then, as if its term began: the job may be its own, or come back to it.
 //! 5. What the store lost, the next write puts back ([`Ledger::adopt`]).
 //! 6. No attempt starts without the time left to cancel it ([`Moment::room`]), however late the word comes that its
 //!    claim is written.
@@ -33,22 +35,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ids::{Slot, Wall};
-use super::ledger::{Gap, Ledger};
+use super::ledger::{Gap, LEAP, Ledger};
 use super::policy::{JobPolicy, Timetable};
 use super::run::{Ending, Phase, RunFailure};
-use super::{OpenReply, Revision, Stored, WriteReply, WriteRequest};
-use crate::protocol::{Mono, Random, Token};
+use super::{LedgerTerm, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+use crate::protocol::{Mono, Random, RoleName, Token};
 
 /// How long to wait before an unanswered request is repeated.
 const REPEAT_MIN: Duration = Duration::from_millis(100);
 const REPEAT_MAX: Duration = Duration::from_millis(400);
+/// How long who found another leader in possession of the ledger waits before it looks again. Long enough for a changed
+/// configuration to reach every replica: while two roles' leaders both believe that a job is theirs, each takes it from
+/// the other.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// How often the clock of the day is looked at, at least: it may have been set.
 const LOOK: Duration = Duration::from_secs(30);
 /// How soon to look again whether there is time enough left in the term.
 const ROOM_LOOK: Duration = Duration::from_millis(100);
-/// A ledger that is so far ahead of this replica's clock was written under a clock that was wrong. Less than that is
-/// waited for: its slots have had their runs, and must not have them twice.
-const AHEAD_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// A job as the configuration has it.
 #[derive(Clone, Debug)]
@@ -103,7 +106,7 @@ pub enum JobInput {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobAction {
     /// Look at the ledger and shut it to earlier terms.
-    Open { id: JobRequestId, token: Token },
+    Open { id: JobRequestId, term: LedgerTerm },
     /// Write the ledger.
     Write { id: JobRequestId, request: WriteRequest<Ledger> },
     /// Start an attempt. [`JobInput::Ended`] must follow.
@@ -129,10 +132,15 @@ pub enum JobEvent {
     Passed(Gap),
     /// The store had lost what is written again now.
     Restored,
+    /// The ledger was another role's, or nobody's, and is this one's from now on.
+    TakenOver { from: Option<RoleName> },
     /// A later term has opened the ledger.
     Superseded { fence: Token },
-    /// The ledger was written under a clock far ahead of this one.
-    ClockAhead { by: Duration },
+    /// Another role's leader has the ledger.
+    Moved { to: RoleName },
+    /// The ledger is ahead of this clock: this one is behind, or one that it was written under was ahead. What was
+    /// passed over so is open again; or everything up to there is decided for good, and nothing is due until then.
+    ClockAhead { by: Duration, reopened: bool },
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -160,7 +168,7 @@ struct Live {
 #[derive(Debug)]
 pub struct JobController {
     profile: JobProfile,
-    term: Token,
+    term: LedgerTerm,
     random: Random,
     stage: Stage,
     /// When this term first saw the ledger: slots before that were nobody's to start.
@@ -178,8 +186,20 @@ pub struct JobController {
     flight: Option<Flight>,
     /// Somebody else may have written since the ledger was last looked at.
     look: bool,
+    /// The ledger of another role, which is taken over by writing it as it is, and whose it is.
+    found: Option<(Stored<Ledger>, Option<RoleName>)>,
+    /// When to look again, once another leader was found to have the ledger.
+    again_at: Option<Mono>,
     repeat_at: Option<Mono>,
     live: BTreeMap<Slot, Live>,
+    /// The slot that was caught up last, and when it was claimed.
+    caught_up: Option<(Slot, Mono)>,
+    /// What the clocks showed last; and where the clock of the day was stepped ahead, until the slots from there on are
+    /// decided.
+    clocks: (Mono, Wall),
+    stepped: Option<Wall>,
+    /// That the ledger is ahead of this clock has been told.
+    ahead_told: bool,
     /// When a run that waits goes on, and when a run must be over.
     resumes: BTreeMap<Slot, Mono>,
     deadlines: BTreeMap<Slot, Mono>,
@@ -191,8 +211,8 @@ pub struct JobController {
 }
 
 impl JobController {
-    /// A job, for the term with this token. It asks for its ledger at once.
-    pub fn new(profile: JobProfile, term: Token, seed: u64, now: Moment) -> Self {
+    /// A job, for this term. It asks for its ledger at once.
+    pub fn new(profile: JobProfile, term: LedgerTerm, seed: u64, now: Moment) -> Self {
         let ledger = Ledger::new(profile.timetable.name(), profile.policy.suspend, now.wall);
         let mut controller = Self {
             profile,
@@ -208,8 +228,14 @@ impl JobController {
             news: Vec::new(),
             flight: None,
             look: true,
+            found: None,
+            again_at: None,
             repeat_at: None,
             live: BTreeMap::new(),
+            caught_up: None,
+            clocks: (now.mono, now.wall),
+            stepped: None,
+            ahead_told: false,
             resumes: BTreeMap::new(),
             deadlines: BTreeMap::new(),
             held_back: false,
@@ -251,6 +277,7 @@ impl JobController {
                 let seen = matches!(self.stage, Stage::Ready | Stage::Closing);
                 self.stage = if seen { Stage::Closing } else { Stage::Over };
                 self.flight.take_if(|_| !seen);
+                self.again_at = None;
             }
         }
         self.proceed(now);
@@ -276,7 +303,7 @@ impl JobController {
         matches!(self.stage, Stage::Ready | Stage::Closing).then_some(&self.ledger)
     }
 
-    /// Whether a later term has taken the job.
+    /// Whether another leader has the job, for now at least.
     pub fn is_over(&self) -> bool {
         self.stage == Stage::Over
     }
@@ -307,12 +334,17 @@ impl JobController {
 
     /// The next slot that is not decided.
     pub fn next_slot(&self) -> Option<Wall> {
-        (!self.ledger.suspension.holds()).then(|| self.profile.timetable.next_after(self.ledger.decided))?
+        let ledger = &self.ledger;
+        (!ledger.suspension.holds()).then(|| ledger.next_slot(&*self.profile.timetable, ledger.decided))?
     }
 
     fn proceed(&mut self, now: Moment) {
+        // What still ends belongs to the look before.
+        if self.again_at.is_some_and(|at| at <= now.mono) && self.live.is_empty() {
+            self.begin_again();
+        }
         if self.stage == Stage::Over {
-            self.wake = None;
+            self.wake = self.again_at.filter(|at| *at > now.mono);
             return;
         }
         if self.repeat_at.is_some_and(|at| at <= now.mono) {
@@ -320,6 +352,12 @@ impl JobController {
         }
         let mut wake = now.mono + LOOK;
         self.held_back = false;
+        let (mono, wall) = std::mem::replace(&mut self.clocks, (now.mono, now.wall));
+        let expected = wall.plus(now.mono.since(mono));
+        if now.wall.since(expected) > LEAP {
+            self.stepped.get_or_insert(expected);
+        }
+        self.stepped.take_if(|from| *from >= now.wall);
         self.start_confirmed(now);
         if self.stage == Stage::Ready {
             self.doubt_the_clock(now);
@@ -327,6 +365,8 @@ impl JobController {
             self.end_what_is_too_long(now);
             self.mark_suspension(now);
             wake = wake.min(self.begin_attempts(now));
+            // What begins next may be decided already.
+            self.doubt_the_clock(now);
             self.dirty |= self.ledger.trim(self.profile.policy.history);
         }
         self.send();
@@ -346,12 +386,16 @@ impl JobController {
             return;
         }
         let id = JobRequestId(self.last_id + 1);
-        let action = if self.dirty && self.stage != Stage::Opening {
+        let term = self.term.clone();
+        let action = if let Some((found, _)) = &self.found {
+            let request = WriteRequest { term: Some(term), base: Some(found.revision), body: found.body.clone() };
+            JobAction::Write { id, request }
+        } else if self.dirty && self.stage != Stage::Opening {
             // It finds out what a look would have, and is not put off by one look after the other.
-            let request = WriteRequest { token: Some(self.term), base: self.base, body: self.ledger.clone() };
+            let request = WriteRequest { term: Some(term), base: self.base, body: self.ledger.clone() };
             JobAction::Write { id, request }
         } else if self.look {
-            JobAction::Open { id, token: self.term }
+            JobAction::Open { id, term }
         } else {
             return;
         };
@@ -371,7 +415,7 @@ impl JobController {
     /// A request came to nothing: what it was for is still to be done.
     fn give_back(&mut self, flight: Flight) {
         if self.stage == Stage::Opening {
-            self.look = true;
+            self.look_anew();
             return;
         }
         self.claims.splice(0..0, flight.claims);
@@ -382,27 +426,52 @@ impl JobController {
 
     fn opened(&mut self, now: Moment, reply: OpenReply<Ledger>) {
         match reply {
-            OpenReply::Stale { fence } => self.superseded(fence),
+            OpenReply::Stale { fence } => self.superseded(now, JobEvent::Superseded { fence }),
+            OpenReply::OtherRole { owner, stored } if self.stage == Stage::Opening => match stored.filter(|_| now.room)
+            {
+                Some(stored) => self.found = Some((stored, owner)),
+                // A term that is nearly over, or was without anybody's notice, takes nothing from whoever leads.
+                None => {
+                    self.look_anew();
+                    self.repeat_at = Some(now.mono + REPEAT_MAX);
+                }
+            },
+            OpenReply::OtherRole { owner, stored } => self.lost_or_moved(now, owner, stored),
             OpenReply::Opened(stored) if self.stage == Stage::Opening => self.begin_term(now, stored),
             OpenReply::Opened(stored) => {
                 if stored.as_ref().map(|stored| stored.revision) != self.base {
-                    self.take_in(now, stored);
+                    self.take_in(now, stored, Some(self.term.token));
                 }
             }
         }
     }
 
     fn wrote(&mut self, now: Moment, flight: Flight, reply: WriteReply<Ledger>) {
+        if let Some((found, from)) = self.found.take() {
+            return match reply {
+                WriteReply::Written { revision } => {
+                    self.tell(JobEvent::TakenOver { from });
+                    self.begin_term(now, Some(Stored { revision, body: found.body }));
+                }
+                WriteReply::Stale { fence } => self.superseded(now, JobEvent::Superseded { fence }),
+                // Somebody has written since: what is there now is to be known first.
+                WriteReply::OtherRole { .. } | WriteReply::Diverged(_) => self.look_anew(),
+            };
+        }
         match reply {
             WriteReply::Written { revision } => {
                 self.base = Some(revision);
                 self.confirmed.extend(flight.claims);
                 self.actions.extend(flight.news.into_iter().map(JobAction::Tell));
             }
-            WriteReply::Stale { fence } => self.superseded(fence),
+            WriteReply::Stale { fence } => self.superseded(now, JobEvent::Superseded { fence }),
+            WriteReply::OtherRole { owner, stored } => {
+                self.give_back(flight);
+                self.lost_or_moved(now, owner, stored);
+            }
             WriteReply::Diverged(stored) => {
                 self.give_back(flight);
-                self.take_in(now, stored);
+                self.take_in(now, stored, Some(self.term.token));
             }
         }
     }
@@ -422,25 +491,66 @@ impl JobController {
         self.tell(JobEvent::Opened { interrupted });
     }
 
-    /// A job is not stopped for years by a ledger from the future.
+    /// A job is not stopped for years by a ledger from the future, and no slot of it has two runs.
     fn doubt_the_clock(&mut self, now: Moment) {
-        let ahead = self.ledger.decided.since(now.wall);
-        if ahead > AHEAD_MAX {
-            self.ledger.decided = now.wall;
-            self.dirty = true;
-            self.tell(JobEvent::ClockAhead { by: ahead });
+        let timetable = Arc::clone(&self.profile.timetable);
+        let ahead = |ledger: &Ledger| ledger.decided_until(&*timetable).since(now.wall);
+        let by = ahead(&self.ledger);
+        if by <= LEAP {
+            self.ahead_told = false;
+            return;
+        }
+        self.dirty |= self.ledger.reopen(&*timetable, now.wall);
+        let reopened = ahead(&self.ledger) <= LEAP;
+        if reopened || !self.ahead_told {
+            self.ahead_told = !reopened;
+            self.tell(JobEvent::ClockAhead { by, reopened });
         }
     }
 
+    /// By how much what is decided is ahead of the clock.
+    pub fn ahead(&self, now: Wall) -> Duration {
+        self.ledger().map_or(Duration::ZERO, |ledger| ledger.decided_until(&*self.profile.timetable).since(now))
+    }
+
+    /// The ledger that this leader has written is another role's: it was taken over, unless the store has lost what was
+    /// written since it was that role's. Or it is nobody's: the store has lost all, and somebody wished for something.
+    fn lost_or_moved(&mut self, now: Moment, owner: Option<RoleName>, stored: Option<Stored<Ledger>>) {
+        let is_older = stored.as_ref().map(|stored| stored.revision) < self.base;
+        match owner.filter(|_| !is_older) {
+            Some(to) => self.superseded(now, JobEvent::Moved { to }),
+            None => self.take_in(now, stored, None),
+        }
+    }
+
+    /// What was found is not what is there, or nobody knows.
+    fn look_anew(&mut self) {
+        self.found = None;
+        self.look = true;
+    }
+
+    /// As if the term had just begun. What was known is in the ledger, or is another leader's to say.
+    fn begin_again(&mut self) {
+        self.stage = Stage::Opening;
+        self.again_at = None;
+        (self.flight, self.base, self.dirty, self.repeat_at) = (None, None, false, None);
+        self.claims.clear();
+        self.confirmed.clear();
+        self.news.clear();
+        self.resumes.clear();
+        self.deadlines.clear();
+        self.look_anew();
+    }
+
     /// The store has another ledger than the one that was written last.
-    fn take_in(&mut self, now: Moment, stored: Option<Stored<Ledger>>) {
+    fn take_in(&mut self, now: Moment, stored: Option<Stored<Ledger>>, term: Option<Token>) {
         let revision = stored.as_ref().map(|stored| stored.revision);
         if revision < self.base {
             self.tell(JobEvent::Restored);
         }
         self.base = revision;
         if let Some(stored) = stored {
-            self.ledger.adopt(stored.body, self.term);
+            self.ledger.adopt(stored.body, term);
         }
         self.dirty = true;
         self.interrupt_what_is_not_ours(now);
@@ -454,13 +564,15 @@ impl JobController {
         }
     }
 
-    fn superseded(&mut self, fence: Token) {
+    fn superseded(&mut self, now: Moment, event: JobEvent) {
+        self.again_at = (self.stage != Stage::Closing).then(|| now.mono + LOOK_AGAIN);
         self.stage = Stage::Over;
+        self.found = None;
         let live: Vec<_> = self.live.iter().map(|(slot, live)| (*slot, live.attempt)).collect();
         for (slot, attempt) in live {
             self.actions.push_back(JobAction::Cancel { slot, attempt, why: RunFailure::Interrupted });
         }
-        self.tell(JobEvent::Superseded { fence });
+        self.tell(event);
     }
 
     fn phase(&self, slot: Slot) -> Option<Phase> {

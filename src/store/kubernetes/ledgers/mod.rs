@@ -26,8 +26,8 @@ pub(super) use self::wishes::{Wishes, name as wishes_name};
 use super::{DECISIONS_MAX, KubernetesStore, too_often, wall};
 use crate::base::Subscription;
 use crate::kube::Failure;
-use crate::protocol::jobs::{JobName, LedgerCell, OpenReply, Revision, Stored, WriteReply, WriteRequest};
-use crate::protocol::{Mono, Token};
+use crate::protocol::Mono;
+use crate::protocol::jobs::{JobName, LedgerCell, LedgerTerm, OpenReply, Revision, Stored, WriteReply, WriteRequest};
 use crate::store::{JobNews, LedgerStore, StoreError, check_ledger_size};
 
 /// What is to be done to an object that was read.
@@ -105,16 +105,20 @@ impl KubernetesStore {
 
 #[async_trait]
 impl LedgerStore for KubernetesStore {
-    async fn open(&self, job: &JobName, token: Token) -> Result<OpenReply<Bytes>, StoreError> {
-        self.step(job, self.api.deadline(), |cell| cell.open(token)).await
+    fn ledger_bytes_max(&self) -> usize {
+        BODY_BYTES_MAX
+    }
+
+    async fn open(&self, job: &JobName, term: &LedgerTerm) -> Result<OpenReply<Bytes>, StoreError> {
+        self.step(job, self.api.deadline(), |cell| cell.open(term)).await
     }
 
     async fn write(&self, job: &JobName, request: WriteRequest<Bytes>) -> Result<WriteReply<Bytes>, StoreError> {
-        check_ledger_size(&request.body, BODY_BYTES_MAX)?;
+        check_ledger_size(&request.body, self.ledger_bytes_max())?;
         object::text(&request.body)?;
         let deadline = self.api.deadline();
         let reply = self.step(job, deadline, |cell| cell.write(request.clone(), wall())).await?;
-        if let (None, WriteReply::Written { revision }) = (request.token, &reply) {
+        if let (None, WriteReply::Written { revision }) = (&request.term, &reply) {
             self.touch(job, *revision, deadline).await?;
         }
         Ok(reply)

@@ -5,8 +5,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::kube::MIRROR;
-use crate::protocol::Token;
 use crate::protocol::jobs::{JobName, LedgerCell, Revision, Stored};
+use crate::protocol::{RoleName, Token};
 use crate::store::StoreError;
 use crate::store::kubernetes::lease_object::PREFIX;
 
@@ -16,6 +16,7 @@ pub(crate) const BODY_BYTES_MAX: usize = 200 << 10;
 /// The label by which people find the ledgers, with the job's name.
 const JOB: &str = "baton.dev/job";
 const FENCE: &str = "baton.dev/fence";
+const FENCE_ROLE: &str = "baton.dev/fence-role";
 pub(super) const REVISION: &str = "baton.dev/revision";
 const BODY: &str = "baton.dev/ledger";
 
@@ -66,13 +67,16 @@ pub(crate) fn read(lease: &Lease) -> Result<LedgerCell<Bytes>, String> {
     let too_great = |key: &str, value: u64| format!("its annotation {key} is {value}, not below 2^53");
     let fence = number(FENCE)?;
     let fence = Token::new(fence).ok_or_else(|| too_great(FENCE, fence))?;
+    // Earlier releases wrote none.
+    let owner = text(FENCE_ROLE).map(|role| role.parse::<RoleName>());
+    let owner = owner.transpose().map_err(|error| format!("its annotation {FENCE_ROLE}: {error}"))?;
     if text(REVISION).is_none() && text(BODY).is_none() {
-        return Ok(LedgerCell::new(fence, None));
+        return Ok(LedgerCell::new(owner, fence, None));
     }
     let revision = number(REVISION)?;
     let revision = Revision::new(revision).ok_or_else(|| too_great(REVISION, revision))?;
     let body = Bytes::from(text(BODY).ok_or_else(|| missing(BODY))?.clone());
-    Ok(LedgerCell::new(fence, Some(Stored { revision, body })))
+    Ok(LedgerCell::new(owner, fence, Some(Stored { revision, body })))
 }
 
 /// A ledger as an annotation can hold it.
@@ -98,6 +102,9 @@ pub(super) fn write(
     lease.metadata.managed_fields = None;
     let annotations = lease.metadata.annotations.get_or_insert_default();
     annotations.insert(FENCE.to_owned(), cell.fence().to_string());
+    if let Some(owner) = cell.owner() {
+        annotations.insert(FENCE_ROLE.to_owned(), owner.to_string());
+    }
     if let Some(stored) = cell.read() {
         if Revision::new(stored.revision.get()).is_none() {
             let reason = "the next revision would reach 2^53: this machine's clock is centuries ahead, or one was";
@@ -123,7 +130,7 @@ mod tests {
 
     fn cell(body: Option<&'static str>) -> LedgerCell<Bytes> {
         let stored = body.map(|body| Stored { revision: Revision::new(1_700_000).unwrap(), body: body.into() });
-        LedgerCell::new(Token::new(7).unwrap(), stored)
+        LedgerCell::new(Some("stock/3".parse().unwrap()), Token::new(7).unwrap(), stored)
     }
 
     /// As it travels: as JSON.
@@ -161,9 +168,9 @@ mod tests {
     #[test]
     fn what_no_annotation_can_hold_and_a_revision_without_a_successor_are_refused() {
         let stored = |revision, body| {
-            let mut cell = LedgerCell::new(Token::NONE, None);
+            let mut cell = LedgerCell::default();
             // The reference goes on beyond what can be stored.
-            cell.write(crate::protocol::jobs::WriteRequest { token: None, base: None, body }, revision);
+            cell.write(crate::protocol::jobs::WriteRequest { term: None, base: None, body }, revision);
             write(None, "baton-job.nightly", &job(), &cell).unwrap_err().to_string()
         };
         let told = stored(crate::protocol::StoreTime(1), Bytes::from_static(b"\xff"));
@@ -180,6 +187,7 @@ mod tests {
             (FENCE, Some("-1"), "not a number"),
             (FENCE, Some(limit.as_str()), "not below 2^53"),
             (FENCE, None, "missing"),
+            (FENCE_ROLE, Some("Stock"), "not a role name"),
             (REVISION, Some("1e3"), "not a number"),
             (REVISION, Some(limit.as_str()), "not below 2^53"),
             (REVISION, None, "missing"),

@@ -29,10 +29,10 @@ local function is_number(value)
   return value and #value <= 16 and string.match(value, '^%d+$') ~= nil and tonumber(value) < LIMIT
 end
 
--- The ledger; revision and body are nil where none was written yet. nil and a reply when the key holds what we did not
--- write.
+-- The ledger; revision and body are nil where none was written yet, and role is false where no role is known. nil and
+-- a reply when the key holds what we did not write.
 local function load()
-  local values = redis.pcall('HMGET', ledger_key, 'v', 'fence', 'revision', 'body')
+  local values = redis.pcall('HMGET', ledger_key, 'v', 'role', 'fence', 'revision', 'body')
   if values.err then
     if string.find(values.err, 'WRONGTYPE', 1, true) then
       return nil, garbage('it is not a hash')
@@ -40,7 +40,7 @@ local function load()
     -- The user may not read it, say: that is told as it is.
     return nil, values
   end
-  local v, fence, revision, body = unpack(values, 1, 4)
+  local v, role, fence, revision, body = unpack(values, 1, 5)
   if not v then
     if redis.call('EXISTS', ledger_key) == 0 then
       return { fence = 0 }
@@ -50,11 +50,14 @@ local function load()
   if v ~= '1' then
     return nil, garbage('field v is not 1: another version of Baton, or another program, wrote it')
   end
+  if role and not string.match(role, '^[a-z0-9][a-z0-9-]*/?%d*$') then
+    return nil, garbage('field role is not the name of a role')
+  end
   if not is_number(fence) then
     return nil, garbage('field fence is not a token')
   end
   if not revision and not body then
-    return { fence = tonumber(fence) }
+    return { role = role, fence = tonumber(fence) }
   end
   if not is_number(revision) then
     return nil, garbage('field revision is not a number')
@@ -62,7 +65,21 @@ local function load()
   if not body then
     return nil, garbage('field body is missing')
   end
-  return { fence = tonumber(fence), revision = tonumber(revision), body = body }
+  return { role = role, fence = tonumber(fence), revision = tonumber(revision), body = body }
+end
+
+-- Raises the fence to a term of the role whose ledger this is; where nothing is written, any role's. Tokens of two
+-- roles are never compared. Whether that may be, and if not a reply.
+local function raise(ledger, role, token)
+  if ledger.role == role then
+    if token < ledger.fence then
+      return false, { 'stale', text(now), text(ledger.fence) }
+    end
+  elseif ledger.revision then
+    -- A release that knew no roles has written none.
+    return false, { 'other-role', text(now), ledger.role or '', text(ledger.revision), ledger.body }
+  end
+  return true
 end
 
 -- A reply that ends with the ledger, if one was written.

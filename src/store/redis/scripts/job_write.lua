@@ -1,22 +1,26 @@
 -- Puts a ledger in the place of the one that the writer knows. Answers one of
---   written revision | stale fence | diverged [revision body]
+--   written revision | stale fence | diverged [revision body] | other-role role revision body
 -- each after its name with the store's clock.
 --
--- ARGV: latest token base channel job body. No token: the wish of somebody who need not lead, which is published. No
--- base: the writer found no ledger.
-local token, base, channel, job, body = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+-- ARGV: latest token role base channel job body. No token and no role: the wish of somebody who need not lead, which is
+-- published. No base: the writer found no ledger.
+local token, role, base = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local channel, job, body = ARGV[5], ARGV[6], ARGV[7]
 
 local ledger, bad = load()
 if bad then
   return bad
 end
-if token and token < ledger.fence then
-  return { 'stale', text(now), text(ledger.fence) }
+if token then
+  local ours, refusal = raise(ledger, role, token)
+  -- Another role's leader that knows this very version takes it over.
+  if not ours and (refusal[1] == 'stale' or base ~= ledger.revision) then
+    return refusal
+  end
 end
-local fence = token or ledger.fence
 if base ~= ledger.revision then
-  if fence ~= ledger.fence then
-    redis.call('HSET', ledger_key, 'v', '1', 'fence', text(fence))
+  if token and (role ~= ledger.role or token ~= ledger.fence) then
+    redis.call('HSET', ledger_key, 'v', '1', 'role', role, 'fence', text(token))
   end
   return with_ledger('diverged', ledger)
 end
@@ -25,8 +29,10 @@ local revision = math.max((ledger.revision or 0) + 1, now)
 if revision >= LIMIT then
   return { 'exhausted', text(now) }
 end
-redis.call('HSET', ledger_key, 'v', '1', 'fence', text(fence), 'revision', text(revision), 'body', body)
-if not token then
+if token then
+  redis.call('HSET', ledger_key, 'v', '1', 'role', role, 'fence', text(token), 'revision', text(revision), 'body', body)
+else
+  redis.call('HSET', ledger_key, 'v', '1', 'fence', text(ledger.fence), 'revision', text(revision), 'body', body)
   redis.call('PUBLISH', channel, 'v1 ' .. job)
 end
 return { 'written', text(now), text(revision) }

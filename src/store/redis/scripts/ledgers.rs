@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{Call, Fields, Last, Script, misunderstood, script};
-use crate::protocol::jobs::{JobName, OpenReply, Revision, Stored, WriteReply, WriteRequest};
-use crate::protocol::{StoreTime, Token};
+use crate::protocol::jobs::{JobName, LedgerTerm, OpenReply, Revision, Stored, WriteReply, WriteRequest};
+use crate::protocol::{RoleName, StoreTime};
 use crate::store::StoreError;
 use crate::store::redis::namespace::Namespace;
 
@@ -44,9 +44,9 @@ impl<'a> LedgerKeys<'a> {
     }
 
     pub fn write_request(&self, job: &JobName, request: WriteRequest<Bytes>) -> LedgerRequest {
-        let token = request.token.map_or_else(String::new, |token| token.to_string());
+        let (token, role) = request.term.as_ref().map(words).unwrap_or_default();
         let base = request.base.map_or_else(String::new, |base| base.get().to_string());
-        LedgerRequest { args: vec![token, base, self.wishes(), job.to_string()], body: Some(request.body) }
+        LedgerRequest { args: vec![token, role, base, self.wishes(), job.to_string()], body: Some(request.body) }
     }
 }
 
@@ -57,8 +57,19 @@ pub struct LedgerRequest {
     pub body: Option<Bytes>,
 }
 
-pub fn open_request(token: Token) -> LedgerRequest {
-    LedgerRequest { args: vec![token.to_string()], body: None }
+pub fn open_request(term: &LedgerTerm) -> LedgerRequest {
+    let (token, role) = words(term);
+    LedgerRequest { args: vec![token, role], body: None }
+}
+
+fn words(term: &LedgerTerm) -> (String, String) {
+    (term.token.to_string(), term.role.to_string())
+}
+
+/// Whose ledger it is; none where an earlier release has written it.
+fn owner(fields: &mut Fields) -> Result<Option<RoleName>, StoreError> {
+    let role = fields.text()?;
+    if role.is_empty() { Ok(None) } else { role.parse().map(Some).map_err(|_| misunderstood()) }
 }
 
 fn revision(fields: &mut Fields) -> Result<Revision, StoreError> {
@@ -76,6 +87,7 @@ pub fn open_reply(mut fields: Fields) -> Result<OpenReply<Bytes>, StoreError> {
     Ok(match fields.name.as_str() {
         "opened" => OpenReply::Opened(stored(&mut fields)?),
         "stale" => OpenReply::Stale { fence: fields.token()? },
+        "other-role" => OpenReply::OtherRole { owner: owner(&mut fields)?, stored: stored(&mut fields)? },
         _ => return Err(misunderstood()),
     })
 }
@@ -84,6 +96,7 @@ pub fn write_reply(mut fields: Fields) -> Result<WriteReply<Bytes>, StoreError> 
     Ok(match fields.name.as_str() {
         "written" => WriteReply::Written { revision: revision(&mut fields)? },
         "stale" => WriteReply::Stale { fence: fields.token()? },
+        "other-role" => WriteReply::OtherRole { owner: owner(&mut fields)?, stored: stored(&mut fields)? },
         "diverged" => WriteReply::Diverged(stored(&mut fields)?),
         _ => return Err(misunderstood()),
     })

@@ -8,7 +8,7 @@ fn no_attempt_starts_before_its_claim_is_written() {
     stage.answer().answer().pass(secs(10));
     assert_eq!(stage.starts(), []);
     let JobAction::Write { request, .. } = stage.out[0].clone() else { panic!("{:?}", stage.out) };
-    assert_eq!(request.token, Some(token(TERM)));
+    assert_eq!(request.term, Some(term(TERM)));
     assert_eq!(request.body.runs[&at(10)].phase, Phase::Running);
     stage.answer();
     assert_eq!(stage.starts(), [(at(10), 1)]);

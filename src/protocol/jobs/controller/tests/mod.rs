@@ -3,19 +3,21 @@
 mod attempts;
 mod backfill;
 mod claims;
+mod clocks;
 mod ledgers;
 mod manual;
 mod orders;
 mod places;
+mod roles;
 mod slots;
 mod suspension;
 mod terms;
 
 use super::super::LedgerCell;
-use super::super::ledger::GapReason;
+use super::super::ledger::{GapReason, Leaps};
 use super::super::policy::{
-    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CATCH_UP_MAX, CatchUp, Concurrency, DATA_BYTES_MAX, DATA_BYTES_SUM_MAX,
-    HistoryLimits, KEYS_MAX, OnInterrupt,
+    ACTIVE_MAX, ASKED_MAX, BackoffPolicy, CatchUp, Concurrency, DATA_BYTES_MAX, DATA_BYTES_SUM_MAX, HistoryLimits,
+    KEYS_MAX, OnInterrupt,
 };
 use super::super::run::{Run, RunAttempt};
 use super::super::wishes::{AskRefusal, RunRefusal, RunRequest, RunWish};
@@ -56,6 +58,14 @@ fn secs(seconds: u64) -> Duration {
 
 fn token(value: u64) -> Token {
     Token::new(value).unwrap()
+}
+
+fn term(value: u64) -> LedgerTerm {
+    LedgerTerm { role: role("ours"), token: token(value) }
+}
+
+fn role(name: &str) -> RoleName {
+    RoleName::new(name).unwrap()
 }
 
 fn policy() -> JobPolicy {
@@ -111,7 +121,7 @@ impl Stage {
     fn on(cell: LedgerCell<Ledger>, profile: JobProfile, serves: bool) -> Self {
         let (mono, wall) = (Mono::from_nanos(5_000_000_000_000), wall(0));
         let controller =
-            JobController::new(profile.clone(), token(TERM), 7, Moment { mono, wall, room: true, places: usize::MAX });
+            JobController::new(profile.clone(), term(TERM), 7, Moment { mono, wall, room: true, places: usize::MAX });
         let mut stage = Self {
             controller,
             profile,
@@ -132,14 +142,20 @@ impl Stage {
     }
 
     /// The leader is gone with what it ran; another leads under this token.
-    fn next_leader(&mut self, term: u64) -> &mut Self {
-        self.replace_leader(term);
+    fn next_leader(&mut self, value: u64) -> &mut Self {
+        self.replace_leader(term(value));
         self
     }
 
+    /// The job is another role's now, whose leader has this token.
+    fn move_to(&mut self, name: &str, value: u64) -> JobController {
+        self.replace_leader(LedgerTerm { role: role(name), token: token(value) })
+    }
+
     /// The same; the controller of the earlier term is still there.
-    fn replace_leader(&mut self, term: u64) -> JobController {
-        let next = JobController::new(self.profile.clone(), token(term), term, self.now());
+    fn replace_leader(&mut self, term: LedgerTerm) -> JobController {
+        let seed = term.token.get();
+        let next = JobController::new(self.profile.clone(), term, seed, self.now());
         self.out.clear();
         self.running.clear();
         let before = std::mem::replace(&mut self.controller, next);
@@ -200,7 +216,7 @@ impl Stage {
     fn execute(&mut self, request: &JobAction) -> JobInput {
         let store_time = StoreTime(self.mono.as_nanos() / 1_000);
         match request {
-            JobAction::Open { id, token } => JobInput::Opened(*id, self.cell.open(*token)),
+            JobAction::Open { id, term } => JobInput::Opened(*id, self.cell.open(term)),
             JobAction::Write { id, request } => JobInput::Wrote(*id, self.cell.write(request.clone(), store_time)),
             other => panic!("no request: {other:?}"),
         }
@@ -282,7 +298,7 @@ impl Stage {
         );
         wish(&mut body, self.wall);
         let store_time = StoreTime(self.mono.as_nanos() / 1_000);
-        let reply = self.cell.write(WriteRequest { token: None, base, body }, store_time);
+        let reply = self.cell.write(WriteRequest { term: None, base, body }, store_time);
         assert!(matches!(reply, WriteReply::Written { .. }));
         self
     }

@@ -6,13 +6,13 @@ use super::*;
 fn a_stale_leader_cancels_everything_and_writes_nothing() {
     let mut stage = Stage::new(JobPolicy { concurrency: Concurrency::Allow, ..policy() }, 10);
     stage.pass(secs(20));
-    stage.cell.open(token(TERM + 1));
+    stage.cell.open(&term(TERM + 1));
     let before = stage.cell.read();
     stage.pass(secs(10));
     let why = RunFailure::Interrupted;
     assert_eq!(stage.cancelled, [(at(10), 1, why), (at(20), 1, why)]);
     assert!(stage.tells(&JobEvent::Superseded { fence: token(TERM + 1) }));
-    assert!(stage.controller.is_over() && stage.controller.poll_timeout().is_none());
+    assert!(stage.controller.is_over());
     stage.end(at(10), Ending::Interrupted).end(at(20), Ending::Succeeded).input(JobInput::Changed).pass(secs(60));
     assert_eq!(stage.cell.read(), before);
     assert_eq!(stage.starts(), [(at(10), 1), (at(20), 1)]);
@@ -20,12 +20,15 @@ fn a_stale_leader_cancels_everything_and_writes_nothing() {
 }
 
 #[test]
-fn a_leader_that_finds_a_later_term_at_its_first_look_does_nothing() {
+fn a_leader_that_finds_a_later_term_at_its_first_look_says_so_and_looks_again_each_minute() {
     let mut cell = LedgerCell::default();
-    cell.open(token(TERM + 1));
+    cell.open(&term(TERM + 1));
     let mut stage = Stage::on(cell, profile(policy(), 10), true);
-    assert!(stage.controller.is_over());
-    stage.pass(secs(60));
+    for looks in 1..4 {
+        assert!(stage.controller.is_over());
+        assert_eq!(stage.events, vec![JobEvent::Superseded { fence: token(TERM + 1) }; looks]);
+        stage.pass(secs(60));
+    }
     assert_eq!((stage.starts(), stage.cell.read()), (vec![], None));
 }
 
@@ -33,7 +36,7 @@ fn a_leader_that_finds_a_later_term_at_its_first_look_does_nothing() {
 fn a_paused_leader_that_goes_on_after_its_successor_writes_and_tells_nothing() {
     let mut stage = Stage::new(policy(), 10);
     stage.pass(secs(10));
-    let mut paused = stage.replace_leader(TERM + 1);
+    let mut paused = stage.replace_leader(term(TERM + 1));
     let run = (at(10), 2);
     assert_eq!(stage.starts(), [(at(10), 1), run]);
     stage.end(at(10), Ending::Succeeded);
@@ -73,8 +76,8 @@ fn an_interrupted_run_fails_where_the_policy_says_so() {
 fn a_run_that_takes_its_leader_down_each_time_ends_at_the_limit() {
     let mut stage = Stage::new(policy(), 3_600);
     stage.pass(secs(3_600));
-    for term in 1..10 {
-        stage.next_leader(TERM + term * 1_000).pass(secs(1));
+    for number in 1..10 {
+        stage.next_leader(TERM + number * 1_000).pass(secs(1));
     }
     let run = at(3_600);
     assert_eq!(stage.starts(), [(run, 1), (run, 2), (run, 3), (run, 4)]);
@@ -90,8 +93,8 @@ fn tokens_rise_from_attempt_to_attempt_within_a_term_and_over_terms() {
         stage.end(at(10), Ending::Failed).pass(secs(400));
     }
     // The later terms' tokens are below that of the last attempt, then far above.
-    for term in [TERM + 1, TERM + 2, 5_000, 5_001] {
-        stage.next_leader(term);
+    for value in [TERM + 1, TERM + 2, 5_000, 5_001] {
+        stage.next_leader(value);
     }
     let tokens: Vec<u64> = stage.started.iter().map(|(.., token)| token.get()).collect();
     assert_eq!(tokens, [1_000, 1_001, 1_002, 1_003, 1_004, 1_005, 5_000, 5_001]);
@@ -110,20 +113,42 @@ fn while_it_closes_nothing_starts_and_interrupted_attempts_are_written() {
 }
 
 #[test]
-fn a_claim_that_is_confirmed_while_it_closes_is_interrupted() {
-    let mut stage = Stage::unserved(policy(), 10);
-    stage.answer().answer().pass(secs(10)).input(JobInput::Closing).answer().answer();
-    assert_eq!(stage.starts(), []);
-    assert_eq!(stage.attempts(at(10))[0].end.unwrap().1, Ending::Interrupted);
+fn a_claim_that_is_confirmed_while_it_closes_is_withdrawn_and_costs_no_attempt() {
+    for on_interrupt in [OnInterrupt::Retry, OnInterrupt::Fail] {
+        let backoff = BackoffPolicy { limit: 0, ..policy().backoff };
+        let mut stage = Stage::unserved(JobPolicy { on_interrupt, backoff, ..policy() }, 10);
+        stage.answer().answer().pass(secs(10)).input(JobInput::Closing).answer().answer();
+        let withdrawn = stage.attempts(at(10))[0].clone();
+        assert!(stage.starts().is_empty() && withdrawn.withdrawn);
+        assert_eq!((stage.phase(at(10)), stage.run(at(10)).began), (Phase::Waiting { until: wall(10) }, None));
+        stage.serves = true;
+        stage.next_leader(TERM + 1);
+        assert_eq!((stage.starts(), stage.endings()), (vec![(at(10), 1)], vec![]));
+        let attempts = stage.attempts(at(10));
+        assert!(attempts.len() == 1 && attempts[0].token > withdrawn.token && !attempts[0].withdrawn);
+        assert!(!stage.events.iter().any(|event| matches!(event, JobEvent::AttemptEnded { .. })), "there was none");
+    }
 }
 
 #[test]
-fn a_confirmed_claim_that_waits_for_room_is_interrupted_when_it_closes() {
+fn a_confirmed_claim_that_waits_for_room_is_withdrawn_when_it_closes() {
     let mut stage = Stage::unserved(policy(), 10);
     stage.answer().answer().pass(secs(10));
     stage.room = false;
     stage.answer().input(JobInput::Closing).answer();
     assert_eq!((stage.starts(), stage.phase(at(10))), (vec![], Phase::Waiting { until: wall(10) }));
+}
+
+#[test]
+fn a_later_attempt_that_is_withdrawn_leaves_the_run_begun() {
+    let mut stage = Stage::new(policy(), 3_600);
+    stage.pass(secs(3_600)).end(at(3_600), Ending::Failed);
+    stage.serves = false;
+    stage.pass(secs(10)).input(JobInput::Closing).answer().answer();
+    assert_eq!(stage.run(at(3_600)).began, Some(wall(3_600)));
+    stage.serves = true;
+    stage.next_leader(TERM + 1);
+    assert_eq!(stage.starts(), [(at(3_600), 1), (at(3_600), 2)]);
 }
 
 #[test]
