@@ -301,7 +301,7 @@ impl Task {
             acted = true;
             match action {
                 JobAction::Open { id, term } => self.open(id, term),
-                JobAction::Write { id, request } => self.write(term, id, request),
+                JobAction::Write { id, request } => self.write(term, id, *request),
                 JobAction::Start { slot, attempt, token } => self.start(term, slot, attempt, token),
                 JobAction::Cancel { slot, attempt, why } => self.cancel((term, slot, attempt), why),
                 JobAction::Tell(event) => self.context.telemetry.record_job(&self.spec.name, &event, now.wall),

@@ -35,9 +35,8 @@ use crate::protocol::jobs::{
 };
 use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
-    ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant,
-    PresenceRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
-    TokensExhausted,
+    ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant, PresenceRequest,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped, TokensExhausted,
 };
 
 /// How long a command that is run once waits for a connection: longer than any connect that succeeds.

@@ -90,9 +90,9 @@ impl World {
         let before = std::mem::replace(&mut self.cells, cells);
         self.snapshots.clear();
         self.snapshots.push_back(self.cells.clone());
-        for job in 0..JOBS {
+        for (job, cell) in before.iter().enumerate() {
             // Of two roles' leaders only that one knows all whose the ledger was.
-            let owner = before[job].owner().map_or(0, |role| usize::from(role.as_str() == "role-1"));
+            let owner = cell.owner().map_or(0, |role| usize::from(role.as_str() == "role-1"));
             let knows = |id: &usize| self.leaders[*id].alive && self.leaders[*id].ledger(job).is_some();
             let witness = self.current[owner].filter(knows);
             self.checker.lost(self.now, job, witness);

@@ -209,7 +209,7 @@ impl World {
                 if !self.scenario.rules.confirmed {
                     self.start_what_is_claimed(id, job, &write.body);
                 }
-                self.send(id, job, request, Call::Write(Box::new(write)));
+                self.send(id, job, request, Call::Write(write));
             }
             JobAction::Start { slot, attempt, token } => {
                 if self.scenario.rules.confirmed {

@@ -108,7 +108,7 @@ pub enum JobAction {
     /// Look at the ledger and shut it to earlier terms.
     Open { id: JobRequestId, term: LedgerTerm },
     /// Write the ledger.
-    Write { id: JobRequestId, request: WriteRequest<Ledger> },
+    Write { id: JobRequestId, request: Box<WriteRequest<Ledger>> },
     /// Start an attempt. [`JobInput::Ended`] must follow.
     Start { slot: Slot, attempt: u32, token: Token },
     /// End an attempt that runs. [`JobInput::Ended`] follows all the same.
@@ -389,11 +389,11 @@ impl JobController {
         let term = self.term.clone();
         let action = if let Some((found, _)) = &self.found {
             let request = WriteRequest { term: Some(term), base: Some(found.revision), body: found.body.clone() };
-            JobAction::Write { id, request }
+            JobAction::Write { id, request: Box::new(request) }
         } else if self.dirty && self.stage != Stage::Opening {
             // It finds out what a look would have, and is not put off by one look after the other.
             let request = WriteRequest { term: Some(term), base: self.base, body: self.ledger.clone() };
-            JobAction::Write { id, request }
+            JobAction::Write { id, request: Box::new(request) }
         } else if self.look {
             JobAction::Open { id, term }
         } else {

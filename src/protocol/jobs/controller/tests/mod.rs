@@ -217,7 +217,7 @@ impl Stage {
         let store_time = StoreTime(self.mono.as_nanos() / 1_000);
         match request {
             JobAction::Open { id, term } => JobInput::Opened(*id, self.cell.open(term)),
-            JobAction::Write { id, request } => JobInput::Wrote(*id, self.cell.write(request.clone(), store_time)),
+            JobAction::Write { id, request } => JobInput::Wrote(*id, self.cell.write((**request).clone(), store_time)),
             other => panic!("no request: {other:?}"),
         }
     }
