@@ -227,7 +227,8 @@ fn a_run_is_given_what_it_was_asked_for_with_also_by_the_next_leader_and_a_repea
     let dir = TempDir::new().expect("a temporary directory");
     // The first attempt hangs.
     let script = format!(
-        "cd {}; echo $BATON_ATTEMPT $BATON_DATA >>given; while [ $BATON_ATTEMPT = 1 ]; do sleep 0.02; done",
+        "cd {}; echo $BATON_ATTEMPT $BATON_DATA >>given; \
+         while [ $BATON_ATTEMPT = 1 ] && [ -e given ]; do sleep 0.02; done",
         dir.path().display()
     );
     let section = format!(

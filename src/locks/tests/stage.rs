@@ -241,6 +241,11 @@ pub async fn until(what: &str, mut reached: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
 }
 
+/// Lets a lock be held for as long.
+pub async fn last_for(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
 /// A future's output, with a bound.
 pub async fn within<T>(bound: Duration, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(bound, future).await.unwrap_or_else(|_| panic!("not within {bound:?}"))

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::super::{Granted, Refusal, Want};
-use super::stage::{Act, Asked, Op, Stage, WOKEN, lock, patient, until, want, within};
+use super::stage::{Act, Asked, Op, Stage, WOKEN, last_for, lock, patient, until, want, within};
 use crate::protocol::{AcquireRequest, LockReleaseRequest, TURN_MAX};
 use crate::store::WakeNews;
 
@@ -291,7 +291,7 @@ async fn a_request_for_several_names_is_not_starved_by_those_for_each() {
                 let wanted = Want { names: vec![lock(name)], ..patient() };
                 let Ok(claim) = service.acquire(wanted).await else { return };
                 let held = claim.take();
-                tokio::time::sleep(Duration::from_millis(30)).await;
+                last_for(Duration::from_millis(30)).await;
                 let _ = service.release(lock(name), held.id).await;
             }
         })

@@ -335,7 +335,11 @@ impl Job {
     /// The slots of the schedule whose first attempt is new in this ledger.
     fn first_claims(&self, ledger: &Ledger) -> impl Iterator<Item = Slot> {
         let is_new = |slot: &Slot| matches!(slot, Slot::Scheduled(_)) && !self.claims.contains_key(&(*slot, 1));
-        let first = |run: &Run| run.attempts.first().is_some_and(|attempt| attempt.number == 1 && !attempt.withdrawn);
+        // One that was cancelled before it began, and is tried again, begins because somebody asked for it.
+        let first = |run: &Run| {
+            let is_asked_for = run.order.is_some_and(|order| order.what == RunWish::Retry);
+            !is_asked_for && run.attempts.first().is_some_and(|attempt| attempt.number == 1 && !attempt.withdrawn)
+        };
         ledger.runs.iter().filter(move |(slot, run)| is_new(slot) && first(run)).map(|(slot, _)| *slot)
     }
 

@@ -8,6 +8,7 @@ use crate::protocol::jobs::ids::{Slot, Wall};
 use crate::protocol::jobs::ledger::{COUNTED_MAX, Gap, GapReason, LEAP, MS, counted};
 use crate::protocol::jobs::policy::{ACTIVE_MAX, CATCH_UP_MAX, CatchUp, Concurrency, ON_TIME};
 use crate::protocol::jobs::run::{Phase, Run, RunFailure};
+use crate::protocol::jobs::wishes::RunWish;
 
 impl JobController {
     /// Remembers since when the job is suspended, and until when it was.
@@ -57,7 +58,13 @@ impl JobController {
     /// A claim that was withdrawn has begun nothing yet.
     fn is_suspended_before_it_began(&self, slot: Slot) -> bool {
         let begun = self.ledger.runs.get(&slot).is_some_and(|run| run.began.is_some());
-        self.ledger.suspension.holds() && matches!(slot, Slot::Scheduled(_)) && !begun
+        self.ledger.suspension.holds() && !matches!(slot, Slot::Manual(_)) && !begun && !self.is_asked_again(slot)
+    }
+
+    /// What was cancelled before it began, and is tried again, begins because somebody asked for it.
+    fn is_asked_again(&self, slot: Slot) -> bool {
+        let order = self.ledger.runs.get(&slot).and_then(|run| run.order);
+        order.is_some_and(|order| order.what == RunWish::Retry)
     }
 
     /// Under `Forbid` one that waited for its time, or began under another policy, does not go on beside another.
