@@ -284,7 +284,10 @@ impl RoleHandle {
         let known_holder = view.holder.as_ref().filter(|(_, until)| now < *until).map(|(name, _)| Arc::clone(name));
         match (leads, view.state) {
             (true, _) => (State::Leading, Some(Arc::clone(&self.shared.identity)), None),
-            // The deadline has passed and the task has not said so yet: the deadline is right.
+            // The task has ended the term, or the deadline has passed, and what the task says is not out yet.
+            (false, State::Leading) if self.shared.leadership.drains() => {
+                (State::Draining, known_holder, Some("handing over".to_owned()))
+            }
             (false, State::Leading) => {
                 (State::Campaigning, None, Some("the lease ran out before it could be renewed".to_owned()))
             }
@@ -400,5 +403,54 @@ impl Roles {
     /// Every role, by name.
     pub fn all(&self) -> Vec<RoleHandle> {
         self.table.load().roles.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::{BootClock, Clock, wall_time};
+    use crate::protocol::{Action, CampaignReply, Election, Input, Profile, Rules, Stamped, StoreTime, Timing};
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    /// What it leads, and the role as its task told it last: as leading.
+    fn leading() -> (Election, RoleHandle) {
+        let (clock, lease) = (Arc::new(BootClock), Timing::from_lease(LEASE).expect("good timings"));
+        let identity: Arc<str> = Arc::from("web-0");
+        let profile = Profile {
+            session: SessionId::from_u128(7),
+            attempts: Default::default(),
+            identity: Arc::clone(&identity),
+            timing: lease,
+            guard: false,
+            app_checked: false,
+            rules: Rules::NONE,
+            role_stagger: Duration::ZERO,
+            seed: 1,
+        };
+        let mut election = Election::new(profile, clock.now());
+        election.handle_timeout(clock.now());
+        let Some(Action::Campaign { id, .. }) = election.poll_action() else { panic!("it asks for the role") };
+        let reply = CampaignReply::Granted { token: Token::new(7).expect("small"), count: 1 };
+        let reply = Ok(Stamped { reply, store_time: StoreTime(1) });
+        election.handle_input(clock.now(), Input::Campaigned { id, reply });
+        let snapshot = Arc::new(Snapshot::first(election.view(clock.now()), wall_time()));
+        let heartbeat = Arc::new(Heartbeat::new(clock.now(), LEASE));
+        let (leadership, snapshots) = (Arc::clone(election.leadership()), watch::channel(snapshot).1);
+        let name = RoleName::new("web").expect("a DNS label");
+        let commands = mpsc::channel(1).0;
+        (election, RoleHandle::new(name, identity, clock, leadership, snapshots, commands, heartbeat))
+    }
+
+    #[test]
+    fn a_drain_is_told_as_one_before_the_task_has_told_of_it() {
+        let (mut election, role) = leading();
+        assert_eq!((role.answer().leader, role.answer().state), (true, State::Leading));
+        election.handle_input(BootClock.now(), Input::Resign { cooldown: LEASE });
+        let answer = role.answer();
+        assert_eq!((answer.leader, answer.state), (false, State::Draining), "{answer:?}");
+        assert_eq!(answer.holder.as_deref(), Some("web-0"), "it still has the lease");
+        assert!(role.status().until.is_some(), "a promise stands");
     }
 }

@@ -172,7 +172,7 @@ impl Election {
 
     /// R7: stops leading at once, and keeps the lease until the last promise has run out.
     pub(super) fn drain(&mut self, now: Mono, term: Term, reason: ReleaseReason, cooldown: Duration) {
-        let closed = self.leadership.close();
+        let closed = self.leadership.drain();
         // An app that is not well keeps the lease for nobody.
         let lingers = reason != ReleaseReason::Unhealthy;
         let promised = if lingers { self.leadership.linger(now, term.deadline) } else { closed };

@@ -23,6 +23,8 @@ struct Inner {
     token: Token,
     /// The term's deadline; the origin of time while there is no open term, so that it is always past.
     deadline: Mono,
+    /// The last term was ended by this replica itself, which hands over.
+    drains: bool,
     /// The latest moment until which any answer to the app, of the current or an earlier term, is valid.
     app_until: Mono,
     /// The same of promises to this replica's own work.
@@ -115,6 +117,12 @@ impl Leadership {
         (now < inner.deadline).then(|| (inner.token, inner.deadline.since(now)))
     }
 
+    /// Whether the last term was ended by this replica itself. True from the very moment that it leads no longer, which
+    /// is before the election's state is told.
+    pub fn drains(&self) -> bool {
+        self.lock().drains
+    }
+
     /// Until when promises stand, of this term or an earlier one.
     pub fn promised_until(&self) -> Mono {
         self.lock().promised_until()
@@ -125,6 +133,7 @@ impl Leadership {
         let mut inner = self.lock();
         inner.deadline = if inner.token == token { inner.deadline.max(deadline) } else { deadline };
         inner.token = token;
+        inner.drains = false;
     }
 
     /// Ends the term for readers, at once. Returns until when the promises given so far stand; none is added after
@@ -132,6 +141,15 @@ impl Leadership {
     pub(super) fn close(&self) -> Mono {
         let mut inner = self.lock();
         inner.deadline = Mono::default();
+        inner.drains = false;
+        inner.promised_until()
+    }
+
+    /// [`Self::close`], and says that it is a handover.
+    pub(super) fn drain(&self) -> Mono {
+        let mut inner = self.lock();
+        inner.deadline = Mono::default();
+        inner.drains = true;
         inner.promised_until()
     }
 
@@ -182,6 +200,20 @@ mod tests {
         assert_eq!(leadership.close(), at(800));
         assert_eq!((leadership.promise(at(501)), leadership.leads(at(501))), (None, false));
         assert_eq!(leadership.promised_until(), at(800));
+        assert!(!leadership.drains());
+    }
+
+    #[test]
+    fn a_drain_is_told_from_a_loss_until_the_term_is_lost_or_another_begins() {
+        let leadership = Leadership::new(VALIDITY);
+        leadership.open(Token::new(7).unwrap(), at(1_000));
+        leadership.promise(at(500));
+        assert_eq!((leadership.drain(), leadership.leads(at(501)), leadership.drains()), (at(800), false, true));
+        leadership.open(Token::new(8).unwrap(), at(2_000));
+        assert!(!leadership.drains());
+        leadership.drain();
+        leadership.close();
+        assert!(!leadership.drains());
     }
 
     #[test]
