@@ -138,6 +138,7 @@ fn a_redis_that_restarts_with_its_data_keeps_the_locks() {
     let (id, token) = sidecars[0].take("orders", r#"{"lease":"10m"}"#);
     redis.restart(Data::Kept);
     until("the lock is extended", || sidecars[0].ask(&format!("PUT /locks/orders/{id}"), "").status == 204);
+    until("the other sidecar is back, too", || sidecars[1].ask("GET /locks/orders", "").status == 200);
     assert_eq!(sidecars[1].insight("orders")["holders"][0]["token"], token);
     assert_eq!(sidecars[0].release("orders", &id), 204);
     let (_, later) = sidecars[1].take("orders", r#"{"wait":"1m"}"#);
