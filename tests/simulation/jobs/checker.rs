@@ -305,7 +305,9 @@ impl Checker {
         }
         let twice = match event {
             JobEvent::RunEnded { slot, failure, attempts } => {
-                if *failure == Some(RunFailure::Cancelled) {
+                // Another try may have been asked for as soon as the end was written, before it is told.
+                let is_retried = it.orders.get(slot).is_some_and(|order| order.what == RunWish::Retry);
+                if *failure == Some(RunFailure::Cancelled) && !is_retried {
                     it.cancelled.insert(*slot);
                 }
                 !it.ended.insert((*slot, *attempts))
