@@ -49,7 +49,7 @@ bench: ## the figures and plots of docs/performance.md, on this machine, beside 
 	.ci/deps
 	cargo bench --features bench --bench baton -- $(PART)
 
-chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
+chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N) and of outages of their Redis (BATON_OUTAGES_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
 	@.ci/parts $(DEPS) \
 		'simulation' 'cargo test --profile chaos --test simulation -- --nocapture' \
 		'locks' 'cargo test --profile chaos --test locks -- --ignored --nocapture --test-threads=1 ten_minutes hundred_thousand' \

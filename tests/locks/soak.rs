@@ -1,5 +1,5 @@
 //! Locks for a long time: so many requests a second, clients that vanish in every way, a Redis whose connections are
-//! cut. In the end nothing is left of it, and the sidecars need no more memory than near the beginning.
+//! cut. In the end nothing is left of it, and the sidecars and Redis need no more memory than near the beginning.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,12 +17,20 @@ use crate::sidecar::{GUARD, Sidecar, Store};
 
 const SIDECARS: usize = 3;
 const CLIENTS: u64 = 64;
-/// 200 requests for locks a second.
-const PACE: Duration = Duration::from_millis(5);
-const NAMES: usize = 100;
-/// From here on memory is compared with what it was: buffers and tables have had the time to grow.
+/// From here on memory is compared with what it was, or from a third of the time on: buffers and tables have had the time
+/// to grow, and Redis to forget the first names.
 const WARM: Duration = Duration::from_secs(60);
 const SEED: u64 = 20_261_121;
+
+/// How much of it.
+#[derive(Clone, Copy)]
+struct Load {
+    /// How long it lasts.
+    lasts: Duration,
+    /// How many requests there are in a second.
+    rate: u32,
+    names: usize,
+}
 
 /// What all clients share.
 #[derive(Default)]
@@ -41,8 +49,8 @@ impl Tally {
 }
 
 /// One request for a lock, and what an app may do then.
-fn ask(address: SocketAddr, rolls: &mut fastrand::Rng, tally: &Tally) -> io::Result<()> {
-    let (name, fair) = (rolls.usize(..NAMES), rolls.bool());
+fn ask(address: SocketAddr, names: usize, rolls: &mut fastrand::Rng, tally: &Tally) -> io::Result<()> {
+    let (name, fair) = (rolls.usize(..names), rolls.bool());
     match rolls.u8(..20) {
         // The lock is used and given back.
         0..8 => {
@@ -58,7 +66,7 @@ fn ask(address: SocketAddr, rolls: &mut fastrand::Rng, tally: &Tally) -> io::Res
         // Several at once, and two of them may be another's one.
         8..10 => {
             let mut connection = Connection::open(address)?;
-            let other = (name + 1) % NAMES;
+            let other = (name + 1) % names;
             let body = format!(r#"{{"names":["soak-{name}","soak-{other}"],"wait":"2s","lease":"300ms"}}"#);
             tally.count(connection.ask("POST /locks", &body)?.status == 201);
         }
@@ -86,18 +94,18 @@ fn ask(address: SocketAddr, rolls: &mut fastrand::Rng, tally: &Tally) -> io::Res
     Ok(())
 }
 
-fn client(addresses: &[SocketAddr], number: u64, begun: Instant, lasts: Duration, tally: &Tally) {
+fn client(addresses: &[SocketAddr], number: u64, begun: Instant, load: Load, tally: &Tally) {
     let mut rolls = fastrand::Rng::with_seed(SEED + number);
     loop {
         let turn = tally.asked.fetch_add(1, Ordering::Relaxed);
-        let due = PACE * u32::try_from(turn).expect("a soak is not that long");
+        let due = Duration::from_secs(1) * u32::try_from(turn).expect("a soak is not that long") / load.rate;
         // A machine that is too busy for the pace asks for less, and not for longer.
         last_for(due.saturating_sub(begun.elapsed()));
-        if begun.elapsed() >= lasts {
+        if begun.elapsed() >= load.lasts {
             return;
         }
         let address = rolls.choice(addresses).expect("there are sidecars");
-        ask(*address, &mut rolls, tally).expect("a sidecar answers, whatever its store does");
+        ask(*address, load.names, &mut rolls, tally).expect("a sidecar answers, whatever its store does");
     }
 }
 
@@ -119,13 +127,16 @@ fn disturb(redis: &RedisServer, rolls: &mut fastrand::Rng) {
     }
 }
 
-/// What the sidecars need, in KiB.
-fn memory(sidecars: &[Sidecar]) -> Vec<u64> {
-    sidecars.iter().map(|sidecar| sidecar.metric("process_resident_memory_bytes") as u64 / 1_024).collect()
+/// What the sidecars need, and Redis, in KiB.
+fn memory(sidecars: &[Sidecar], redis: &RedisServer) -> Vec<u64> {
+    let resident = sidecars.iter().map(|sidecar| sidecar.metric("process_resident_memory_bytes") as u64 / 1_024);
+    let told = redis.command(&["INFO", "memory"]).text();
+    let used = told.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("Redis tells it");
+    resident.chain([used.trim().parse::<u64>().expect("a number") / 1_024]).collect()
 }
 
-fn assert_nothing_is_left(sidecars: &[Sidecar], redis: &RedisServer) {
-    for name in 0..NAMES {
+fn assert_nothing_is_left(names: usize, sidecars: &[Sidecar], redis: &RedisServer) {
+    for name in 0..names {
         sidecars[0].until_like(&format!("soak-{name}"), 0, 0);
     }
     for sidecar in sidecars {
@@ -140,7 +151,8 @@ fn assert_nothing_is_left(sidecars: &[Sidecar], redis: &RedisServer) {
     }
 }
 
-fn soak(lasts: Duration) {
+fn soak(load: Load) {
+    let lasts = load.lasts;
     let redis = RedisServer::start();
     let sidecars = Sidecar::several(SIDECARS, &Store::of(&redis), GUARD);
     sidecars.iter().for_each(Sidecar::until_open);
@@ -149,7 +161,7 @@ fn soak(lasts: Duration) {
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
             let (addresses, tally) = (Arc::clone(&addresses), Arc::clone(&tally));
-            thread::spawn(move || client(&addresses, number, begun, lasts, &tally))
+            thread::spawn(move || client(&addresses, number, begun, load, &tally))
         })
         .collect();
 
@@ -162,11 +174,11 @@ fn soak(lasts: Duration) {
         disturbed += 1;
         if begun.elapsed() > sampled_at {
             sampled_at = begun.elapsed() + Duration::from_secs(10);
-            samples.push((begun.elapsed(), memory(&sidecars)));
+            samples.push((begun.elapsed(), memory(&sidecars, &redis)));
         }
     }
     clients.into_iter().for_each(|client| client.join().expect("no client panics"));
-    assert_nothing_is_left(&sidecars, &redis);
+    assert_nothing_is_left(load.names, &sidecars, &redis);
 
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (granted, refused, vanished) = (count(&tally.granted), count(&tally.refused), count(&tally.vanished));
@@ -175,12 +187,12 @@ fn soak(lasts: Duration) {
         "{second} requests a second for {lasts:?}: {granted} granted, {refused} refused, {vanished} vanished; \
          {disturbed} disturbances of Redis"
     );
-    samples.push((begun.elapsed(), memory(&sidecars)));
+    samples.push((begun.elapsed(), memory(&sidecars, &redis)));
     for (at, kib) in &samples {
         println!("memory after {:>3} s: {kib:?} KiB", at.as_secs());
     }
     assert!(granted > refused, "it was locks that were taken");
-    let warm: Vec<_> = samples.iter().filter(|(at, _)| *at >= WARM).collect();
+    let warm: Vec<_> = samples.iter().filter(|(at, _)| *at >= WARM.max(lasts / 3)).collect();
     if let (Some((_, first)), Some((_, last))) = (warm.first(), warm.last()) {
         for (first, last) in first.iter().zip(last) {
             assert!(*last <= first + first / 4 + 4_096, "it grew from {first} to {last} KiB");
@@ -190,12 +202,14 @@ fn soak(lasts: Duration) {
 
 #[test]
 fn a_few_seconds_of_clients_that_vanish_and_connections_that_are_cut_leave_nothing_behind() {
-    soak(Duration::from_secs(4));
+    soak(Load { lasts: Duration::from_secs(4), rate: 200, names: 100 });
 }
 
 #[test]
 #[ignore = "ten minutes: make chaos"]
 fn ten_minutes_of_clients_that_vanish_and_connections_that_are_cut_leave_nothing_behind() {
-    let seconds = std::env::var("BATON_SOAK_SECONDS").map_or(600, |seconds| seconds.parse().expect("seconds"));
-    soak(Duration::from_secs(seconds));
+    let given = |name, usual| std::env::var(name).map_or(usual, |number| number.parse().expect("a number"));
+    let lasts = Duration::from_secs(given("BATON_SOAK_SECONDS", 600));
+    let rate = u32::try_from(given("BATON_SOAK_RATE", 200)).expect("a number of requests");
+    soak(Load { lasts, rate, names: usize::try_from(given("BATON_SOAK_NAMES", 100)).expect("a number of names") });
 }
