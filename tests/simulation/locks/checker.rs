@@ -24,10 +24,8 @@ struct Ticket {
 /// Who has a name that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// Somebody who lives, at the most until then.
-    Used {
-        ends_at: Nanos,
-    },
+    /// Somebody who lives.
+    Used,
     /// Only those who died.
     TheDead,
     Free,
@@ -148,14 +146,19 @@ impl Checker {
         self.alive_until.clear();
     }
 
+    /// Somebody who lives has a name, until then. Noted whoever waits, and also while nothing is judged: who waits was
+    /// told of it, or will be by an answer that is on its way, and looks when it ends, though it may be given back
+    /// before.
+    pub fn lease_seen(&mut self, name: &LockName, ends_at: Nanos) {
+        let known = self.leases_end.entry(name.clone()).or_default();
+        *known = ends_at.max(*known);
+    }
+
     /// A name at this moment, which somebody waits for who lives: whether the dead have it, or nobody.
     pub fn idle(&mut self, now: Nanos, name: &LockName, idle: Idle) {
-        if let Idle::Used { ends_at } = idle {
+        if idle == Idle::Used {
             self.free_since.remove(name);
             self.unused_since.remove(name);
-            // Who waits may have been told of the longest of its owner's holds, which was given back since.
-            let known = self.leases_end.entry(name.clone()).or_default();
-            *known = ends_at.max(*known);
             return;
         }
         let is_free = idle == Idle::Free;

@@ -1,6 +1,6 @@
 //! What is looked at after every event, and in the end.
 
-use baton::protocol::{LockHolder, LockId, Token};
+use baton::protocol::{LockHolder, LockId, LockInsight, LockName, Token};
 
 use super::checker::Idle;
 use super::sidecar::{Stage, Worker};
@@ -10,50 +10,62 @@ impl World {
     /// What holds after every event.
     pub fn look(&mut self) {
         self.checker.look(self.now, |name| usize::try_from(permits_of(name)).expect("small"));
-        if self.now < self.aftermath || !self.up || self.now - self.born < 2 * GUARD.as_nanos() as Nanos {
+        let run_id = self.run_id.to_string();
+        let server = server(self.store_time(), self.now - self.born, &run_id);
+        let seen = names().map(|name| (self.space.inspect(server, &name), name));
+        for (insight, name) in &seen {
+            if let Some(holder) = self.living_holder(insight) {
+                let left = u64::try_from(holder.remaining.as_nanos()).expect("seconds");
+                self.checker.lease_seen(name, self.now + left);
+            }
+        }
+        if self.now < self.aftermath.max(self.shut_until)
+            || !self.up
+            || self.now - self.born < 2 * GUARD.as_nanos() as Nanos
+        {
             self.checker.disturbed_all();
             return;
         }
-        let run_id = self.run_id.to_string();
-        let server = server(self.store_time(), self.now - self.born, &run_id);
-        for name in names() {
-            let insight = self.space.inspect(server, &name);
-            for holder in &insight.holders {
-                let stands =
-                    |(id, token): &(&LockId, &Token)| **token == holder.token && !self.given_back.contains(*id);
-                let standing = self.tokens.iter().filter(stands).count();
-                if standing < holder.holds as usize {
-                    self.checker.complain(self.now, format!("what was given back of {name} stands: {holder:?}"));
-                }
+        for (insight, name) in &seen {
+            self.look_at(name, insight);
+        }
+    }
+
+    /// One who lives and holds it.
+    fn living_holder<'a>(&self, insight: &'a LockInsight) -> Option<&'a LockHolder> {
+        insight.holders.iter().find(|holder| {
+            let mut living = self.sidecars.iter().enumerate().filter(|(_, it)| it.alive);
+            living.any(|(at, _)| *holder.identity == *format!("sidecar-{at}"))
+        })
+    }
+
+    fn look_at(&mut self, name: &LockName, insight: &LockInsight) {
+        for holder in &insight.holders {
+            let stands = |(id, token): &(&LockId, &Token)| **token == holder.token && !self.given_back.contains(*id);
+            let standing = self.tokens.iter().filter(stands).count();
+            if standing < holder.holds as usize {
+                self.checker.complain(self.now, format!("what was given back of {name} stands: {holder:?}"));
             }
-            let waits = |worker: &Worker| worker.waits_for(&name) && self.sidecars[worker.sidecar].alive;
-            let reserves = |worker: &Worker| {
-                let sidecar = &self.sidecars[worker.sidecar];
-                sidecar.alive && worker.reserves(&name, self.local(worker.sidecar))
-            };
-            if !self.workers.iter().any(waits) {
-                self.checker.unwanted(&name);
-                continue;
-            }
-            let lives = |holder: &&LockHolder| {
-                self.sidecars
-                    .iter()
-                    .enumerate()
-                    .any(|(at, it)| it.alive && *holder.identity == *format!("sidecar-{at}"))
-            };
-            let idle = match insight.holders.iter().find(lives) {
-                Some(holder) => {
-                    Idle::Used { ends_at: self.now + u64::try_from(holder.remaining.as_nanos()).expect("seconds") }
-                }
-                // Where there are several permits, each ends by itself.
-                None if !insight.holders.is_empty() || permits_of(&name) > 1 => Idle::TheDead,
-                None => Idle::Free,
-            };
-            let is_reserved = !matches!(idle, Idle::Used { .. }) && self.workers.iter().any(reserves);
-            match is_reserved {
-                true => self.checker.unwanted(&name),
-                false => self.checker.idle(self.now, &name, idle),
-            }
+        }
+        let waits = |worker: &Worker| worker.waits_for(name) && self.sidecars[worker.sidecar].alive;
+        let reserves = |worker: &Worker| {
+            let sidecar = &self.sidecars[worker.sidecar];
+            sidecar.alive && worker.reserves(name, self.local(worker.sidecar))
+        };
+        if !self.workers.iter().any(waits) {
+            self.checker.unwanted(name);
+            return;
+        }
+        let idle = match self.living_holder(insight) {
+            Some(_) => Idle::Used,
+            // Where there are several permits, each ends by itself.
+            None if !insight.holders.is_empty() || permits_of(name) > 1 => Idle::TheDead,
+            None => Idle::Free,
+        };
+        let is_reserved = idle != Idle::Used && self.workers.iter().any(reserves);
+        match is_reserved {
+            true => self.checker.unwanted(name),
+            false => self.checker.idle(self.now, name, idle),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Locks under seeded faults: sidecars with workers that take, extend, wait for and give back locks; a store that is
 //! the reference itself; and a checker that looks after every event. Clock steps of the store are a known limit: a
 //! lease ends by the store's clock, so a step forwards may make a second holder (the token tells them apart).
+//!
+//! `BATON_SIM_SEED=N cargo test --test simulation locks:: -- --nocapture` replays that seed of every mix of faults.
 
 mod checker;
 mod faults;
@@ -39,6 +41,12 @@ fn count_of(usual: u64) -> u64 {
 /// Runs of these faults, none of which may fail.
 fn sound(count: u64, faults: Faults) -> Vec<Verdict> {
     let scenario = |seed| Scenario { faults, ..scenario(seed) };
+    if let Some(seed) = std::env::var("BATON_SIM_SEED").ok().and_then(|text| text.parse().ok()) {
+        let verdict = World::play(Scenario { log: true, ..scenario(seed) });
+        println!("{faults:?}, seed {seed}:\n{}\n{:?}", verdict.log.join("\n"), verdict.first);
+        assert_eq!(verdict.first, None);
+        return Vec::new();
+    }
     let verdicts = runs(count, scenario);
     let failed: Vec<u64> =
         (0..).zip(&verdicts).filter(|(_, verdict)| verdict.first.is_some()).map(|(seed, _)| seed).collect();
@@ -68,7 +76,8 @@ fn no_mix_of_faults_breaks_a_promise_of_locks() {
     let count = count_of(SEEDS);
     let verdicts = sound(count, Faults::Mixed);
     let sum = |what: fn(&Verdict) -> u64| verdicts.iter().map(what).sum::<u64>();
-    assert!(sum(|v| v.restored) > 0 && sum(|v| v.late) > 0 && 2 * sum(|v| v.passed) > count);
+    let is_replay = verdicts.is_empty();
+    assert!(is_replay || sum(|v| v.restored) > 0 && sum(|v| v.late) > 0 && 2 * sum(|v| v.passed) > count);
 }
 
 #[test]

@@ -179,6 +179,8 @@ pub struct World {
     pub snapshots: VecDeque<LockSpace>,
     /// Until when what went wrong last may still matter.
     pub aftermath: Nanos,
+    /// Until when the store grants nothing new (R5).
+    pub shut_until: Nanos,
     /// Requests whose cancellation the store has executed.
     ended: BTreeSet<LockId>,
     /// Holds whose release it has executed, since it last forgot something.
@@ -217,6 +219,7 @@ impl World {
             skew_us: 0,
             snapshots: VecDeque::new(),
             aftermath: 0,
+            shut_until: 0,
             ended: BTreeSet::new(),
             given_back: BTreeSet::new(),
             gone: BTreeSet::new(),
@@ -478,6 +481,10 @@ impl World {
                 }
             }
             AcquireReply::Held { .. } | AcquireReply::Guarded { .. } => {
+                if let AcquireReply::Guarded { remaining } = reply {
+                    // Begun by the first who asked after a failover, however long after it that was.
+                    self.shut_until = self.now + u64::try_from(remaining.as_nanos()).expect("seconds");
+                }
                 // What was given back is not queued again, however late it comes.
                 if request.queueing != Queueing::No && !self.given_back.contains(&request.id) {
                     let (session, id, is_fair) = (request.session, request.id, self.workers[worker].is_fair);
