@@ -267,6 +267,7 @@ impl Locks {
             lease_max: config.locks.max_lease,
             guard: guards(config.store_of(StoreUse::Locks)).then_some(config.locks.guard),
             waiters_max: config.locks.max_waiters as usize,
+            failing_checks: replica.team.failing_checks(),
         };
         let clock = Arc::clone(&replica.clock);
         let (service, listener) =

@@ -78,6 +78,8 @@ problems! {
     UnknownLock = "unknown-lock", NOT_FOUND, "no such lock";
     /// As many requests wait for locks, or hold one, as may.
     TooManyWaiters = "too-many-waiters", SERVICE_UNAVAILABLE, "too many requests wait";
+    /// The app fails its health check, so nothing is held for its connections.
+    AppUnhealthy = "app-unhealthy", SERVICE_UNAVAILABLE, "the app fails its health check";
     StoreUnavailable = "store-unavailable", SERVICE_UNAVAILABLE, "the store does not answer";
     /// The store may have forgotten locks that still stand (R5).
     StoreGuarded = "store-guarded", SERVICE_UNAVAILABLE, "the store may have forgotten locks";

@@ -376,6 +376,7 @@ impl Acquisition {
                 | Refusal::TooManyWaiters { .. }
                 | Refusal::Store(_)
                 | Refusal::TooLate { .. }
+                | Refusal::AppFails
                 | Refusal::ShuttingDown,
             ) => AcquireOutcome::Error,
         };

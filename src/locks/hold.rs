@@ -1,5 +1,8 @@
 //! A lock that lasts as long as somebody keeps a [`Hold`]: renewed meanwhile, and freed the moment it is dropped. Only
 //! the hold that it took is given back: the same owner may have another connection, which was promised the lock, too.
+//!
+//! The kernel keeps the connections of an app that hangs. So while the app fails its health check nothing is renewed,
+//! and nobody waits for a lock that is to be held; and a hold may have an end of its own ([`HeldOpen`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +13,7 @@ use super::acquire::Want;
 use super::extend::extend_once;
 use super::release::give_back;
 use super::service::{Granted, LockService, PAUSE_MAX, Refusal};
-use crate::protocol::{LockName, Mono};
+use crate::protocol::{HeldOpen, HoldEnd, HoldStep, LockName, Mono};
 
 /// How long a client may take to hang up once it was told that the process ends. One that does not keeps its lock for
 /// the rest of the lease: it may still be acting on what it was promised (P3).
@@ -47,17 +50,32 @@ pub struct Hold {
     pub state: watch::Receiver<HoldState>,
 }
 
-pub(super) async fn hold(service: &Arc<LockService>, want: Want) -> Result<Hold, Refusal> {
+pub(super) async fn hold(service: &Arc<LockService>, want: Want, max: Option<Duration>) -> Result<Hold, Refusal> {
     let names = want.names.clone();
-    let claim = service.acquire(want).await?;
-    let max = service.settings.waiters_max;
-    let place = service.waiters.place().ok_or(Refusal::TooManyWaiters { max })?;
-    let granted = claim.take();
+    let failing = service.settings.failing_checks.clone();
+    let claim = tokio::select! {
+        biased;
+        () = begins_to_fail(failing.clone()) => return Err(Refusal::AppFails),
+        claim = service.acquire(want) => claim?,
+    };
+    let places = service.settings.waiters_max;
+    let place = service.waiters.place().ok_or(Refusal::TooManyWaiters { max: places })?;
+    let mut granted = claim.take();
     let renewed = service.held.renewed(granted.id);
+    let plan = HeldOpen::new(service.now(), granted.valid_until, granted.lease, max);
+    granted.valid_until = plan.valid_until();
     let (told, state) = watch::channel(HoldState::Held { valid_until: granted.valid_until });
-    let renewal = Renewal { service: Arc::clone(service), names, granted, told, renewed, _place: place };
+    let renewal = Renewal { service: Arc::clone(service), names, granted, plan, told, failing, renewed, _place: place };
     service.upkeep.spawn(renewal.run());
     Ok(Hold { granted, state })
+}
+
+/// Completes when one of the app's health checks fails, or does already.
+async fn begins_to_fail(mut failing: watch::Receiver<usize>) {
+    if failing.wait_for(|checks| *checks > 0).await.is_err() {
+        // Nobody checks any more.
+        std::future::pending().await
+    }
 }
 
 /// Renews a lock for as long as its hold lives.
@@ -65,7 +83,10 @@ struct Renewal {
     service: Arc<LockService>,
     names: Vec<LockName>,
     granted: Granted,
+    plan: HeldOpen,
     told: watch::Sender<HoldState>,
+    /// How many of the app's health checks fail.
+    failing: watch::Receiver<usize>,
     /// See [`super::held::Held::renewed`].
     renewed: Option<Arc<()>>,
     _place: OwnedSemaphorePermit,
@@ -75,34 +96,51 @@ impl Renewal {
     async fn run(mut self) {
         let Some(name) = self.names.first().cloned() else { return };
         let mut backoff = self.service.backoff();
-        let mut next = self.service.now() + self.granted.lease / 3;
         loop {
-            let pause = next.min(self.granted.valid_until).since(self.service.now());
+            let now = self.service.now();
+            let app_fails = *self.failing.borrow_and_update() > 0;
+            let pause = match self.plan.step(now, app_fails) {
+                HoldStep::Wait { until } => until.since(now),
+                HoldStep::Extend => Duration::ZERO,
+                HoldStep::Over(end) => return self.over(end, &name).await,
+            };
             tokio::select! {
                 biased;
                 () = self.told.closed() => return self.give_back().await,
                 () = self.service.upkeep.stopping() => return self.end().await,
+                // An error: nobody checks any more.
+                Ok(()) = self.failing.changed() => continue,
                 () = tokio::time::sleep(pause) => {}
             }
             let sent_at = self.service.now();
-            if sent_at >= self.granted.valid_until {
-                // Counted first: who is told may look at once, on another thread.
-                self.service.held.lost(self.granted.id, &name);
-                self.tell(HoldState::Lost { reason: "it could not be extended in time" });
-                // The store may still have it.
-                return self.give_back().await;
+            if self.plan.step(sent_at, app_fails) != HoldStep::Extend {
+                continue;
             }
             match extend_once(&self.service, &name, self.granted.id, None).await {
                 Ok(Some(extended)) => {
                     backoff.reset();
-                    self.granted.valid_until = extended.valid_until;
-                    next = sent_at + extended.lease / 3;
-                    self.tell(HoldState::Held { valid_until: extended.valid_until });
+                    self.plan.extended(sent_at, extended.valid_until, extended.lease);
+                    self.tell(HoldState::Held { valid_until: self.plan.valid_until() });
                 }
                 Ok(None) => return self.tell(HoldState::Lost { reason: "the store does not know it any more" }),
-                Err(_) => next = self.service.now() + backoff.next(PAUSE_MAX),
+                Err(_) => self.plan.failed(self.service.now() + backoff.next(PAUSE_MAX)),
             }
         }
+    }
+
+    /// The store may still have it.
+    async fn over(self, end: HoldEnd, name: &LockName) {
+        let reason = match end {
+            HoldEnd::NotExtended => "it could not be extended in time",
+            HoldEnd::AppFails => "the app fails its health check (appCheck), so it was not extended",
+            HoldEnd::Max => "it was held for as long as it was asked for (max)",
+        };
+        if end != HoldEnd::Max {
+            // Counted first: who is told may look at once, on another thread.
+            self.service.held.lost(self.granted.id, name);
+        }
+        self.tell(HoldState::Lost { reason });
+        self.give_back().await;
     }
 
     fn tell(&self, state: HoldState) {
@@ -117,7 +155,7 @@ impl Renewal {
     }
 
     async fn end(self) {
-        self.tell(HoldState::Ending { valid_until: self.granted.valid_until });
+        self.tell(HoldState::Ending { valid_until: self.plan.valid_until() });
         tokio::select! {
             () = self.told.closed() => self.give_back().await,
             () = tokio::time::sleep(GRACE) => self.tell(HoldState::Left),

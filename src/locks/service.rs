@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::acquire::{Claim, Want, acquire};
@@ -42,6 +43,8 @@ pub struct LockSettings {
     pub guard: Option<Duration>,
     /// How many requests may wait, and connections hold, at once.
     pub waiters_max: usize,
+    /// How many of the app's health checks fail. While one does, nothing is renewed for connections that hold locks.
+    pub failing_checks: watch::Receiver<usize>,
 }
 
 /// A lock that is held.
@@ -115,6 +118,9 @@ pub enum Refusal {
         /// The lease that was asked for.
         lease: Duration,
     },
+    /// An app that hangs keeps its connections, and shall not keep locks by them.
+    #[error("the app fails its health check (appCheck); meanwhile nothing is held for its connections")]
+    AppFails,
     /// Nothing new is taken on.
     #[error("this replica is ending; locks are taken through others")]
     ShuttingDown,
@@ -188,17 +194,17 @@ impl LockService {
     /// Asks for a lock. Dropping the future ends the request: what it is granted afterwards is given back.
     ///
     /// # Errors
-    /// See [`Refusal`]; never [`Refusal::Lost`].
+    /// See [`Refusal`]; never [`Refusal::Lost`] or [`Refusal::AppFails`].
     pub async fn acquire(self: &Arc<Self>, want: Want) -> Result<Claim, Refusal> {
         acquire(self, want).await
     }
 
-    /// The same, and keeps the lock for as long as the [`Hold`] lives.
+    /// The same, and keeps the lock for as long as the [`Hold`] lives, the app is well, and `max` has not passed.
     ///
     /// # Errors
-    /// As [`Self::acquire`].
-    pub async fn hold(self: &Arc<Self>, want: Want) -> Result<Hold, Refusal> {
-        hold(self, want).await
+    /// As [`Self::acquire`]; [`Refusal::AppFails`].
+    pub async fn hold(self: &Arc<Self>, want: Want, max: Option<Duration>) -> Result<Hold, Refusal> {
+        hold(self, want, max).await
     }
 
     /// Extends a hold by `lease`, or by what it was granted for, and never shortens it. `name`: any of its names. One

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{CONNECTION, HOST, USER_AGENT};
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::handle::{Command, RoleHandle};
@@ -15,11 +16,14 @@ use crate::http::client;
 /// Checks for as long as the task of one of the roles runs, and tells them of every change: the shards of a role have
 /// one check together. The app counts as unwell until the first check succeeds, after `failure_threshold` failures in a
 /// row, and as well again after one success.
-pub async fn watch_app(check: AppCheck, roles: Vec<RoleHandle>) {
+///
+/// `failing` counts it, too, while an app that was well is unwell: one that has not started yet is no app that hangs.
+pub async fn watch_app(check: AppCheck, roles: Vec<RoleHandle>, failing: watch::Sender<usize>) {
     let mut ticks = interval(check.period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut healthy = false;
     let mut failures = 0;
+    let mut counted: Option<Counted> = None;
     let mut all_ended = std::pin::pin!(join_all(roles.iter().map(RoleHandle::ended)));
     loop {
         tokio::select! {
@@ -35,10 +39,30 @@ pub async fn watch_app(check: AppCheck, roles: Vec<RoleHandle>) {
         }
         if now_healthy != healthy {
             healthy = now_healthy;
+            match healthy {
+                true => drop(counted.take()),
+                false => counted = Some(Counted::one(&failing)),
+            }
             for role in &roles {
                 role.tell(Command::AppHealth { healthy }).await;
             }
         }
+    }
+}
+
+/// One check that fails, for as long as this lives.
+struct Counted(watch::Sender<usize>);
+
+impl Counted {
+    fn one(failing: &watch::Sender<usize>) -> Self {
+        failing.send_modify(|checks| *checks += 1);
+        Self(failing.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|checks| *checks -= 1);
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Team {
     running: BTreeMap<RoleName, RoleHandle>,
     /// The roles that are split over shards, each with its timings and the way to the task that spreads it.
     split: BTreeMap<RoleName, (Timing, watch::Sender<Shards>)>,
+    /// How many health checks of the app fail.
+    failing_checks: watch::Sender<usize>,
     /// One for each role, each health check and each role that is split.
     tasks: JoinSet<End>,
     /// Roles that were told to end, and have not yet.
@@ -106,6 +108,7 @@ impl Team {
             attempts: Attempts::default(),
             running: BTreeMap::new(),
             split: BTreeMap::new(),
+            failing_checks: watch::Sender::new(0),
             tasks: JoinSet::new(),
             leaving: BTreeMap::new(),
             uniting: BTreeSet::new(),
@@ -116,6 +119,11 @@ impl Team {
     /// The roles as the listeners see them, now and after every change.
     pub fn roles(&self) -> &Roles {
         &self.roles
+    }
+
+    /// How many of the roles' health checks of the app fail at a time.
+    pub fn failing_checks(&self) -> watch::Receiver<usize> {
+        self.failing_checks.subscribe()
     }
 
     /// Runs these roles from now on: retires those that are gone, or whose timings or health check are others, by the
@@ -158,8 +166,9 @@ impl Team {
             }
         }
         for (check, handles) in watched.into_values() {
+            let failing = self.failing_checks.clone();
             self.tasks.spawn(async move {
-                watch_app(check, handles).await;
+                watch_app(check, handles, failing).await;
                 End::HealthCheck
             });
         }

@@ -133,6 +133,48 @@ async fn a_hold_tells_of_its_renewals_and_ends_with_its_connection() {
     until_free(server.address, "orders").await;
 }
 
+/// Holds `orders`; what the connection is told after the first line, to its end.
+async fn told_of(server: &Server, query: &str, meanwhile: impl FnOnce()) -> Vec<Value> {
+    let mut client = Client::connect(server.address).await;
+    client.send(client.head(&format!("GET /locks/orders/hold?{query}"), &[]).as_bytes()).await;
+    assert_eq!(client.reply_head().await.status, 200);
+    client.chunk().await.unwrap();
+    meanwhile();
+    let mut lines = Vec::new();
+    while let Some(chunk) = client.chunk().await {
+        lines.push(serde_json::from_slice(&chunk).unwrap());
+    }
+    lines
+}
+
+#[tokio::test]
+async fn a_hold_that_has_an_end_says_so_when_it_is_there() {
+    let (_role, server) = leader_fixture().await;
+    let lines = told_of(&server, "lease=300ms&max=700ms", || {}).await;
+    let (last, renewals) = lines.split_last().unwrap();
+    assert!(last["lost"].as_str().is_some_and(|why| why.contains("max")), "{last}");
+    assert!(renewals.iter().all(|line| line["valid_for_ms"].is_u64()) && !renewals.is_empty(), "{renewals:?}");
+    until_free(server.address, "orders").await;
+}
+
+#[tokio::test]
+async fn an_app_that_fails_its_check_loses_its_hold_and_gets_no_other() {
+    let (_role, server) = leader_fixture().await;
+    let fail = || {
+        server.failing.send_replace(1);
+    };
+    let lines = told_of(&server, "lease=300ms", fail).await;
+    let last = lines.last().unwrap();
+    assert!(last["lost"].as_str().is_some_and(|why| why.contains("appCheck")), "{last}");
+    until_free(server.address, "orders").await;
+    let refused = ask(server.address, "GET /locks/orders/hold?wait=30s").await;
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "app-unhealthy"));
+    assert!(refused.header("retry-after").is_some());
+    server.failing.send_replace(0);
+    let lines = told_of(&server, "max=100ms", || {}).await;
+    assert!(lines.last().unwrap()["lost"].is_string());
+}
+
 #[tokio::test]
 async fn a_hold_whose_lock_is_released_elsewhere_says_that_it_is_lost() {
     let (_role, server) = leader_fixture().await;
@@ -213,6 +255,7 @@ async fn what_cannot_be_asked_for_is_refused_for_what_it_is() {
         (&format!("POST /locks/{long}"), 400, "bad-parameter"),
         ("GET /locks/a/hold?wait=2h", 400, "bad-parameter"),
         ("GET /locks/a/hold?wait=1s&wait=1s", 400, "bad-parameter"),
+        ("GET /locks/a/hold?max=25h", 400, "bad-parameter"),
         ("POST /locks", 400, "bad-body"),
         ("PUT /locks/a/7", 404, "unknown-lock"),
         ("DELETE /locks/a/A0000000000000000000000000000000", 404, "unknown-lock"),

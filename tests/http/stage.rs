@@ -317,6 +317,8 @@ pub struct Server {
     pub address: SocketAddr,
     pub roles: Roles,
     pub locks: Arc<LockService>,
+    /// How many of the app's health checks fail.
+    pub failing: watch::Sender<usize>,
     /// Every path with its methods, as `Allow` lists them.
     pub routes: Vec<(&'static str, String)>,
     /// Kept, so that its jobs go on.
@@ -333,14 +335,15 @@ impl Drop for Server {
     }
 }
 
-/// Locks over a store in memory, with room for a few who wait.
-fn lock_service(telemetry: &Telemetry) -> (Arc<LockService>, JoinHandle<()>) {
+/// Locks over a store in memory, with room for a few who wait, for an app of which so many checks fail.
+fn lock_service(telemetry: &Telemetry, failing_checks: watch::Receiver<usize>) -> (Arc<LockService>, JoinHandle<()>) {
     let settings = LockSettings {
         identity: IDENTITY.into(),
         lease: Duration::from_secs(30),
         lease_max: Duration::from_secs(3_600),
         guard: None,
         waiters_max: WAITERS_MAX,
+        failing_checks,
     };
     let store = Arc::new(MemoryStore::new(clock()));
     LockService::open(store, settings, clock(), telemetry.clone(), Entropy::from_system())
@@ -356,7 +359,8 @@ impl Server {
         roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
         let metrics = Arc::new(Metrics::new(jiff::Timestamp::now()));
         let telemetry = Telemetry::new(metrics);
-        let (locks, wakes) = lock_service(&telemetry);
+        let (failing, failing_checks) = watch::channel(0);
+        let (locks, wakes) = lock_service(&telemetry, failing_checks);
         let options = ApiOptions::new(None, clock(), telemetry.clone());
         let heartbeat = role::http::HEARTBEAT;
         let mut plan = Plan { api: options, heartbeat, no_locks: None, no_jobs: None, at_run_time: false };
@@ -379,7 +383,7 @@ impl Server {
             let _ = stopped.await;
         });
         let (helpers, task) = (vec![wakes, wishes, app], tokio::spawn(serving));
-        Self { address, roles, locks, routes, _jobs: jobs, stop: Some(stop), task, helpers }
+        Self { address, roles, locks, failing, routes, _jobs: jobs, stop: Some(stop), task, helpers }
     }
 
     /// Asks the listener to stop and waits until it has.

@@ -4,7 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::ports::free_port;
 use testkit::redis::RedisServer;
 use testkit::sidecars::wait::until;
 
@@ -80,6 +81,58 @@ fn a_killed_curl_leaves_its_lock_to_the_next_replica_before_that_looks_by_itself
     println!("from SIGKILL to another replica's grant: {rounds:?}");
     // A waiter looks by itself after five seconds. A machine may be slow now and then, but not five times in a row.
     assert!(rounds.iter().min() < Some(&Duration::from_secs(4)), "{rounds:?}");
+}
+
+/// Killed when dropped, also where it was stopped.
+struct App(Child);
+
+impl Drop for App {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An app that answers for its health at this port, and keeps `orders` by a connection.
+fn app(sidecar: &Sidecar, health_port: u16) -> App {
+    const APP: &str = "\
+import http.server, sys, threading, urllib.request
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *words): pass
+server = http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Health)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+for line in urllib.request.urlopen(sys.argv[2]): pass
+";
+    let url = format!("http://{}/locks/orders/hold?lease=3s", sidecar.api);
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", APP, &health_port.to_string(), &url])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    App(command.spawn().expect("python3 runs"))
+}
+
+#[test]
+fn an_app_that_hangs_keeps_its_connection_and_not_its_lock() {
+    let health_port = free_port();
+    let sidecar = Sidecar::start_beside("web-0", Store::Memory, GUARD, Some(health_port));
+    let app = app(&sidecar, health_port);
+    sidecar.until_like("orders", 1, 0);
+    until("the app is known to be well", || sidecar.ask("GET /leading/scheduler", "").status == 200);
+    kill_process(Pid::from_child(&app.0), Signal::STOP).expect("our own child takes signals");
+    let stopped = Instant::now();
+    let (_, token) = sidecar.take("orders", r#"{"wait":"1m"}"#);
+    let waited = stopped.elapsed();
+    assert_eq!(sidecar.metric("baton_locks_lost_total"), 1.0, "nobody hung up");
+    // A renewal that has just been sent, two checks of 300 ms, and the lease.
+    assert!(waited < Duration::from_secs(20), "{waited:?}");
+    println!("the lock of an app that hangs was another's after {} ms, with a lease of 3 s", waited.as_millis());
+    assert_eq!(sidecar.insight("orders")["holders"][0]["token"], token);
 }
 
 #[test]

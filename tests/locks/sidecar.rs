@@ -43,16 +43,23 @@ pub struct Sidecar {
     store: Store,
     guard: Duration,
     dir: TempDir,
+    /// Where its app answers for its health.
+    app_port: Option<u16>,
     pub api: SocketAddr,
     telemetry: SocketAddr,
 }
 
 impl Sidecar {
     pub fn start(identity: &str, store: Store, guard: Duration) -> Self {
+        Self::start_beside(identity, store, guard, None)
+    }
+
+    /// One with an appCheck of 300 ms, twice, at this port.
+    pub fn start_beside(identity: &str, store: Store, guard: Duration, app_port: Option<u16>) -> Self {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let dir = TempDir::new().expect("a temporary directory");
-        let mut sidecar =
-            Self { child: None, identity: identity.to_owned(), store, guard, dir, api: nowhere, telemetry: nowhere };
+        let (identity, api, telemetry) = (identity.to_owned(), nowhere, nowhere);
+        let mut sidecar = Self { child: None, identity, store, guard, dir, app_port, api, telemetry };
         sidecar.start_again();
         sidecar
     }
@@ -94,9 +101,12 @@ impl Sidecar {
             Store::Memory => "memory: {}".to_owned(),
             Store::Redis(url) => format!("redis: {{ url: \"{url}\", commandTimeout: 2s }}"),
         };
+        let check = self.app_port.map_or_else(String::new, |port| {
+            format!(", appCheck: {{ httpGet: {{ port: {port} }}, period: 300ms, timeout: 250ms, failureThreshold: 2 }}")
+        });
         format!(
             "identity: {}\napi: {{ listen: {} }}\ntelemetry: {{ listen: {} }}\nstore: {{ {store} }}\n\
-             roles: [{{ name: scheduler, leaseDuration: 30s }}]\n\
+             roles: [{{ name: scheduler, leaseDuration: 30s{check} }}]\n\
              locks: {{ lease: {LEASE_MS}ms, guard: {}ms, dapr: {{ stores: [{LOCK_STORE}] }} }}\n\
              log: {{ level: debug, format: text }}\n",
             self.identity,

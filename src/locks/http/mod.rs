@@ -81,8 +81,8 @@ async fn inspect(context: Arc<LockContext>, ask: Ask) -> Result<Response, Proble
 
 async fn hold(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
-    let want = requests::want_held(requests::name(ask.segment("name"))?, &ask.query, service.settings())?;
-    let hold = service.hold(want).await.map_err(responses::refused)?;
+    let (want, max) = requests::want_held(requests::name(ask.segment("name"))?, &ask.query, service.settings())?;
+    let hold = service.hold(want, max).await.map_err(responses::refused)?;
     Ok(responses::lines(Content::stream(tell(hold, Arc::clone(&context.clock)))))
 }
 

@@ -15,6 +15,9 @@ use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX}
 /// The longest that a request waits for a lock.
 const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 
+/// The longest end that a connection may set itself: one that is to last longer asks again.
+const HELD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How many locks are listed when nobody says.
 const LIMIT_DEFAULT: usize = 20;
 /// Each costs a look at the store.
@@ -102,8 +105,13 @@ pub(super) fn want_several(body: &[u8], settings: &LockSettings) -> Result<Want,
     want(names, body, settings).map_err(bad_body)
 }
 
-/// What a query asks for of one lock.
-pub(super) fn want_held(name: LockName, query: &str, settings: &LockSettings) -> Result<Want, Problem> {
+/// What a query asks for of one lock, and for how long the connection may hold it.
+pub(super) fn want_held(
+    name: LockName,
+    query: &str,
+    settings: &LockSettings,
+) -> Result<(Want, Option<Duration>), Problem> {
+    let mut max = None;
     let mut body = AcquireBody::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -113,6 +121,7 @@ pub(super) fn want_held(name: LockName, query: &str, settings: &LockSettings) ->
             "wait" => body.wait.replace(value).is_some(),
             "owner" => body.owner.replace(value).is_some(),
             "lease" => body.lease.replace(value).is_some(),
+            "max" => max.replace(held_max(&value).map_err(bad_parameter)?).is_some(),
             "permits" => {
                 let count = value.parse().map_err(|_| wrong("a number is wanted"))?;
                 body.permits.replace(count).is_some()
@@ -122,7 +131,7 @@ pub(super) fn want_held(name: LockName, query: &str, settings: &LockSettings) ->
                 body.fair.replace(fair).is_some()
             }
             other => {
-                let known = "wait, owner, lease, permits and fair";
+                let known = "wait, owner, lease, max, permits and fair";
                 return Err(bad_parameter(format!("{}: unknown; there are {known}", shown(other))));
             }
         };
@@ -130,7 +139,15 @@ pub(super) fn want_held(name: LockName, query: &str, settings: &LockSettings) ->
             return Err(bad_parameter(format!("{key} is given twice")));
         }
     }
-    want(vec![name], body, settings).map_err(bad_parameter)
+    Ok((want(vec![name], body, settings).map_err(bad_parameter)?, max))
+}
+
+fn held_max(text: &str) -> Result<Duration, String> {
+    let given = duration::parse(text).map_err(|why| format!("max {:?} {why}", shown(text)))?;
+    if given < LOCK_LEASE_MIN || given > HELD_MAX {
+        return Err(format!("max {:?}: from {LOCK_LEASE_MIN:?} to 24h", shown(text)));
+    }
+    Ok(given)
 }
 
 fn want(names: Vec<LockName>, body: AcquireBody, settings: &LockSettings) -> Result<Want, String> {
@@ -185,6 +202,7 @@ mod tests {
             lease_max: Duration::from_secs(3_600),
             guard: None,
             waiters_max: 10,
+            failing_checks: tokio::sync::watch::channel(0).1,
         }
     }
 
@@ -206,7 +224,8 @@ mod tests {
         };
         assert_eq!(want_one(lock("a"), body, &settings()).unwrap(), wanted);
         let query = "owner=worker%2D7&wait=5s&lease=10s&fair=true&permits=3";
-        assert_eq!(want_held(lock("a"), query, &settings()).unwrap(), wanted);
+        assert_eq!(want_held(lock("a"), query, &settings()).unwrap(), (wanted, None));
+        assert_eq!(want_held(lock("a"), "max=10m", &settings()).unwrap().1, Some(Duration::from_secs(600)));
         let plain = want_one(lock("a"), b"", &settings()).unwrap();
         assert_eq!((plain.wait, plain.lease.as_secs(), plain.permits, plain.owner), (Duration::ZERO, 30, 1, None));
         let several = want_several(br#"{"names":["b","a"]}"#, &settings()).unwrap();
@@ -242,7 +261,8 @@ mod tests {
             assert!(want_several(body.as_bytes(), &settings()).is_err(), "{body}");
         }
         assert!(want_several(br#"{"names":["a","b"],"fair":true}"#, &settings()).is_err());
-        for query in ["wait", "fair=yes", "permits=x", "names=a", "wait=1s&wait=1s", "owner=%ff", "lease=1ms"] {
+        let bad = ["wait", "fair=yes", "permits=x", "names=a", "wait=1s&wait=1s", "owner=%ff", "lease=1ms"];
+        for query in bad.into_iter().chain(["max=10", "max=99ms", "max=25h", "max=1m&max=1m"]) {
             let problem = want_held(lock("a"), query, &settings()).unwrap_err();
             assert_eq!(problem.kind(), ProblemKind::BadParameter, "{query}");
         }

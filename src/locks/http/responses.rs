@@ -176,6 +176,7 @@ pub(super) fn refused(refusal: Refusal) -> Problem {
         Refusal::Store(_) | Refusal::TooLate { .. } => {
             Problem::new(ProblemKind::StoreUnavailable, detail).with_retry_after(RETRY_AFTER)
         }
+        Refusal::AppFails => Problem::new(ProblemKind::AppUnhealthy, detail).with_retry_after(RETRY_AFTER),
         Refusal::ShuttingDown => Problem::new(ProblemKind::ShuttingDown, detail).with_retry_after(RETRY_AFTER),
     }
 }

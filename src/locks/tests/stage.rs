@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::super::{Granted, LockService, LockSettings, Refusal, Want};
@@ -156,6 +156,8 @@ pub(super) struct Stage {
     pub service: Arc<LockService>,
     pub store: Arc<Scripted>,
     pub telemetry: Telemetry,
+    /// How many of the app's health checks fail.
+    pub app: watch::Sender<usize>,
     listener: JoinHandle<()>,
 }
 
@@ -175,6 +177,7 @@ impl Stage {
         let clock: SharedClock = Arc::new(BootClock);
         let telemetry = Telemetry::new(Arc::new(Metrics::new(jiff::Timestamp::UNIX_EPOCH)));
         let (wakes, listener) = mpsc::channel(64);
+        let (app, failing_checks) = watch::channel(0);
         let store = Arc::new(Scripted {
             memory,
             acts: Mutex::default(),
@@ -188,10 +191,11 @@ impl Stage {
             lease_max: Duration::from_secs(3_600),
             guard: None,
             waiters_max,
+            failing_checks,
         };
         let (service, listener) =
             LockService::open(Arc::clone(&store) as _, settings, clock, telemetry.clone(), Entropy::from_system());
-        Self { service, store, telemetry, listener }
+        Self { service, store, telemetry, app, listener }
     }
 
     /// Takes a lock at once.

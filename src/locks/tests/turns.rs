@@ -244,7 +244,7 @@ async fn locks_of_several_names_or_permits_are_released_and_their_waiters_woken(
 #[tokio::test]
 async fn a_connection_that_closes_gives_its_lock_to_who_waits_here() {
     let stage = Stage::new();
-    let hold = stage.service.hold(want()).await.unwrap();
+    let hold = stage.service.hold(want(), None).await.unwrap();
     let client = waiter(&stage, patient()).await;
     drop(hold);
     let granted = within(WOKEN, client).await.unwrap().unwrap();

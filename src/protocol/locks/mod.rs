@@ -30,11 +30,13 @@
 //! Late requests: a store executes no request whose sender has given it up. So what was repeated, cancelled or released
 //! since is not granted, queued or put back to nobody. The adapter sees to that.
 
+mod held_open;
 mod ids;
 mod messages;
 mod turn;
 
 pub use super::reference::locks::LockSpace;
+pub use held_open::{HeldOpen, HoldEnd, HoldStep};
 pub use ids::{LockId, LockName, LockNameError, OWNER_BYTES_MAX};
 pub use messages::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
