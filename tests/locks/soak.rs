@@ -17,8 +17,8 @@ use crate::sidecar::{GUARD, Sidecar, Store};
 
 const SIDECARS: usize = 3;
 const CLIENTS: u64 = 64;
-/// From here on memory is compared with what it was, or from a third of the time on: buffers and tables have had the time
-/// to grow, and Redis to forget the first names.
+/// From here on memory is compared with what it was, or from a third of the time on: buffers and tables have had the
+/// time to grow, and Redis to forget the first names.
 const WARM: Duration = Duration::from_secs(60);
 const SEED: u64 = 20_261_121;
 
