@@ -1,6 +1,7 @@
 //! Threads that share an owner, through several sidecars, over a Redis that is stopped and started all the time.
 //! Threads beside one sidecar share its lock, so they take turns by themselves, as those of one app would; sidecars
-//! exclude each other. Two at once would oversell the register, and what each was promised is compared with what the others were.
+//! exclude each other. Two at once would oversell the register, and what each was promised is compared with what the
+//! others were.
 
 use std::io;
 use std::net::SocketAddr;
