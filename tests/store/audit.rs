@@ -112,9 +112,20 @@ async fn what_is_forbidden_to_see_is_unknown_and_what_is_needed_is_a_problem() {
 #[tokio::test]
 async fn a_right_that_only_locks_need_is_a_warning_and_named() {
     let redis = RedisServer::start_with(&["--appendonly", "yes"]);
-    for right in
-        ["get", "set", "hgetall", "hdel", "zadd", "zcard", "zrange", "zrank", "zrem", "zremrangebyscore", "zscore"]
-    {
+    for right in [
+        "get",
+        "set",
+        "hgetall",
+        "hlen",
+        "hdel",
+        "zadd",
+        "zcard",
+        "zrange",
+        "zrank",
+        "zrem",
+        "zremrangebyscore",
+        "zscore",
+    ] {
         let rest = LEAST_RIGHTS.split_whitespace().filter(|word| *word != format!("+{right}")).collect::<Vec<_>>();
         let user = format!("without-{right}");
         rights_for(&redis, &user, &rest.join(" "));

@@ -1,7 +1,8 @@
 //! The store's side: what one atomic step does to the locks of one store. This is the reference: the memory store runs
 //! it, the simulation runs it, and the scripts are held against it by random operations, each against the function of
 //! its name: `lock_acquire.lua`, `lock_extend.lua`, `lock_confirm.lua`, `lock_release.lua`, `lock_cancel.lua`,
-//! `lock_beat.lua` and `lock_inspect.lua`, with `lock_common.lua`, which they share.
+//! `lock_beat.lua` and `lock_inspect.lua`, with `lock_head.lua` and `lock_common.lua`, which they share. What is most
+//! frequent has short ways: `lock_free.lua` to acquire, and `lock_only.lua` to release.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,12 +52,14 @@ impl LockSpace {
     ) -> Result<(AcquireReply, Vec<Wake>), TokensExhausted> {
         let now = server.now;
         let guarded = self.prepare(server, request.guard);
-        if request.queueing != Queueing::No {
-            self.living.insert(request.session, now.plus(TICKET_SPAN));
-        }
         cut(&mut self.living, now);
         for name in &request.names {
             self.cells.entry(name.clone()).or_default().tidy(now);
+        }
+        let is_alone = |name| self.cells[name].holds.is_empty() && self.cells[name].tickets.is_empty();
+        // Who gets it at once has no ticket that had to stand.
+        if request.queueing != Queueing::No && (guarded.is_some() || !request.names.iter().all(is_alone)) {
+            self.living.insert(request.session, now.plus(TICKET_SPAN));
         }
         if let Some(name) = request.names.iter().find(|name| self.cells[name].released.contains(&request.id)) {
             // A late repetition, of what was given back since: nobody waits for it.

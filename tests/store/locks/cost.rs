@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use baton::protocol::RECORD_SPAN;
+use baton::protocol::{PERMITS_MAX, RECORD_SPAN};
 use futures_util::future::join_all;
 use testkit::redis::RedisServer;
 
@@ -10,17 +10,74 @@ use super::super::{connected, ms};
 use super::*;
 
 /// Calls of this command, or of all.
-fn calls(redis: &RedisServer, command: &str) -> u64 {
+pub(super) fn calls(redis: &RedisServer, command: &str) -> u64 {
     let stats = redis.command(&["INFO", "commandstats"]).text();
     let calls = |line: &str| -> Option<u64> { line.split("calls=").nth(1)?.split(',').next()?.parse().ok() };
     stats.lines().filter(|line| line.starts_with(&format!("cmdstat_{command}"))).filter_map(calls).sum()
 }
 
+/// Commands that this request executes, its own call among them, less what is counted by looking.
+async fn commands<R>(redis: &RedisServer, request: impl Future<Output = R>) -> u64 {
+    let measured = calls(redis, "");
+    let looking = calls(redis, "") - measured;
+    request.await;
+    calls(redis, "") - measured - 2 * looking
+}
+
+#[tokio::test]
+async fn a_lock_that_nobody_else_uses_goes_the_short_ways() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    // The guard of a store that is new is over, and that it is has been noted.
+    let guarded = |number| AcquireRequest { guard: Some(ms(1)), ..ask("a", number) };
+    for number in 1..=2 {
+        while !matches!(acquire(&store, guarded(number)).await, AcquireReply::Granted(_)) {}
+        release(&store, "a", number).await;
+    }
+    let free = [
+        ("not new", AcquireRequest { tokens: 32, ..guarded(3) }),
+        ("new", AcquireRequest { names: names(&["b"]), ..guarded(4) }),
+        ("would wait", AcquireRequest { queueing: Queueing::Plain, ..guarded(5) }),
+    ];
+    for (what, request) in free {
+        let giving_back = LockReleaseRequest { names: request.names.clone(), ..giving_back("a", number_of(&request)) };
+        let acquired = commands(&redis, granted(&store, request)).await;
+        let released = commands(&redis, store.release(giving_back)).await;
+        assert_eq!((acquired, released), (11, 7), "a lock that is {what}");
+    }
+}
+
+#[tokio::test]
+async fn a_semaphore_of_a_hundred_permits_takes_as_many_commands_as_one_of_two() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let mut steps = Vec::new();
+    for (name, permits) in [("few", 2), ("many", PERMITS_MAX)] {
+        let of = |number: u32| AcquireRequest { permits, ..ask(name, u128::from(number)) };
+        for number in 1..permits {
+            granted(&store, of(number)).await;
+        }
+        let last = u128::from(permits);
+        let acquired = commands(&redis, granted(&store, of(permits))).await;
+        let extended = commands(&redis, store.extend(extension(name, last))).await;
+        let refused = commands(&redis, is_held(&store, of(permits + 1))).await;
+        let released = commands(&redis, release(&store, name, last)).await;
+        steps.push([acquired, extended, refused, released]);
+    }
+    // Of the first ones each has brought its script.
+    assert!(steps[0].iter().zip(steps[1]).all(|(few, many)| many <= *few), "{steps:?}");
+}
+
 const WAITERS: u64 = 100;
+
+/// That [`ask`] was given.
+fn number_of(request: &AcquireRequest) -> u128 {
+    u128::from_str_radix(&request.id.to_string(), 16).expect("hexadecimal")
+}
 
 /// Waits for its turn as a sidecar's request does, and gives the lock back at once.
 async fn wait_for_turn(store: &RedisStore, request: AcquireRequest, mut wakes: Subscription<WakeNews>) -> Token {
-    let number = u128::from_str_radix(&request.id.to_string(), 16).expect("hexadecimal");
+    let number = number_of(&request);
     let name = request.names[0].to_string();
     loop {
         assert_eq!(next(&mut wakes).await, wake(&name, number), "nobody is woken for nothing");

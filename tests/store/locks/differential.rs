@@ -14,6 +14,7 @@ use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 
 use super::super::{connected, ms};
+use super::cost::calls;
 use super::*;
 
 const SEEDS: u64 = 300;
@@ -469,7 +470,9 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
     for seed in 0..SEEDS {
         run(&redis, &store, &mut wakes, seed, &mut seen).await;
     }
-    println!("{seen:?}");
+    let short = calls(&redis, "hlen");
+    println!("{seen:?}, {short} requests by the short ways");
+    assert!(short >= 1_000, "the short ways were hardly taken");
     for outcome in [
         "Granted",
         "Again",

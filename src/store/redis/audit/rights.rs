@@ -16,10 +16,11 @@ use crate::store::redis::scripts::{
 };
 
 /// What the scripts of locks do and those of roles do not, after the key; none of it makes a key that is absent.
-const LOCK_QUESTIONS: [(&str, &[&str]); 11] = [
+const LOCK_QUESTIONS: [(&str, &[&str]); 12] = [
     ("GET", &[]),
     ("SET", &["v", "XX"]),
     ("HGETALL", &[]),
+    ("HLEN", &[]),
     ("HDEL", &["v"]),
     ("ZADD", &["XX", "1", "v"]),
     ("ZCARD", &[]),

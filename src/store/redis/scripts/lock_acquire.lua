@@ -183,7 +183,12 @@ local function acquire(cells)
   if bad then
     return bad
   end
-  if request.queueing ~= 'no' then
+  local is_met = guarded ~= nil
+  for _, cell in ipairs(cells) do
+    is_met = is_met or cell.has_queue or cell.holds[1] ~= nil
+  end
+  -- Who gets it at once has no ticket that had to stand.
+  if request.queueing ~= 'no' and is_met then
     give_sign_of_life(request.session)
   end
   save_cut(cells)

@@ -1,43 +1,5 @@
--- What every script about locks begins with, after generation.lua. protocol/reference/locks.rs is the reference for
--- what happens when.
---
--- KEYS[1]  the store: a hash, which generation of the server the locks were written under
--- KEYS[2]  the sessions: a sorted set, until when each sidecar's tickets stand
--- KEYS[3]  the floor: a number, the greatest token of any name
--- and for each name three keys, which are there for RECORD_SPAN and the longest lease granted, after the last use:
---          the lock: a hash, its holds (a field h:<id> each) and what is remembered
---          the queue: a sorted set, the tickets <session>:<id> in the order of their coming
---          the fair queue: the same, of those tickets that nobody may overtake
--- All keys share one hash tag, so that several names are one step and a cluster keeps them together.
--- ARGV[1]  when the sender gives this request up, in microseconds of this clock; empty when it does not know
--- ARGV[2]  what the channel of a session's wakes begins with
--- and then the names; the rest is each script's own.
---
--- The three rules of common.lua hold here, too: numbers leave as text made with '%.0f'; the first write is one that a
--- full memory refuses, where it may be refused at all (a script may take back room first); what we did not write is
--- reported and left as it is.
-local store_key, sessions_key, floor_key = KEYS[1], KEYS[2], KEYS[3]
-local names = (#KEYS - 3) / 3
-local first_arg = 2 + names
-
-local DAY_MS = 86400000
-local RECORD_MS = 120000 -- RECORD_SPAN
-local TICKET_US = 5000000 -- TICKET_SPAN
-local HOLDS_MAX, RELEASED_KEPT, DEAD_DROPPED_MAX = 100, 8, 16
-local ID_LENGTH = 32
+-- What the scripts about locks share, after lock_head.lua, which names KEYS and ARGV.
 local is_looking = false -- nothing may be written
-
-local function text(number)
-  return string.format('%.0f', number)
-end
-
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- microseconds, as are all moments and spans here
-
--- Nobody waits for the answer any more: what it asks for may have been repeated or cancelled since.
-if ARGV[1] ~= '' and now > tonumber(ARGV[1]) then
-  return { 'late', text(now) }
-end
 
 local function arg(i)
   return ARGV[first_arg + i]
@@ -78,8 +40,8 @@ end
 local function parse_hold(id, value)
   local session, token, lease, expires_at, in_turn, bytes, rest =
     string.match(value, '^(%x+) (%d+) (%d+) (%d+) ([01]) (%d+) (.*)$')
-  local sound = is_id(id) and is_id(session) and is_number(token) and is_number(lease) and is_number(expires_at)
-    and is_number(bytes)
+  local sound = session and is_id(id) and #session == ID_LENGTH
+    and math.max(#token, #lease, #expires_at, #bytes) <= 16 -- what a double holds exactly
   if not sound or string.sub(rest, bytes + 1, bytes + 1) ~= ' ' then
     return nil
   end
@@ -480,7 +442,7 @@ local function leave_queues(cells, mine)
 end
 
 local function write_store(generation, guard_until)
-  redis.call('HSET', store_key, 'v', '1', 'generation', generation, 'guard_until', text(guard_until))
+  redis.call('HSET', store_key, 'v', '1', 'generation', generation, 'guard_until', text(guard_until), 'kept', text(now))
   redis.call('PEXPIRE', store_key, text(DAY_MS))
 end
 
@@ -491,7 +453,7 @@ local function prepare(guard, acks)
     return nil
   end
   guard = tonumber(guard)
-  local stored = redis.pcall('HMGET', store_key, 'v', 'generation', 'guard_until')
+  local stored = redis.pcall('HMGET', store_key, 'v', 'generation', 'guard_until', 'kept')
   if stored.err then
     return nil, unreadable(store_key, stored, 'hash')
   end
@@ -516,10 +478,10 @@ local function prepare(guard, acks)
     local stored_until = tonumber(stored[3])
     guard_until = stored_until <= now and 0 or math.min(stored_until, guard_until)
   end
-  if not known or stored[2] ~= generation or text(guard_until) ~= stored[3] then
+  -- It is kept for a day from then on.
+  local is_kept = stored[4] and is_number(stored[4]) and now < tonumber(stored[4]) + DAY_MS * 500
+  if not is_kept or stored[2] ~= generation or text(guard_until) ~= stored[3] then
     write_store(generation, guard_until)
-  elseif redis.call('PTTL', store_key) < DAY_MS / 2 then
-    redis.call('PEXPIRE', store_key, text(DAY_MS))
   end
   return now < guard_until and guard_until - now or nil
 end

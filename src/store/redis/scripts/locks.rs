@@ -11,13 +11,15 @@ use crate::protocol::{
 use crate::store::StoreError;
 use crate::store::redis::namespace::Namespace;
 
-pub static ACQUIRE: Script = script!("generation.lua", "lock_common.lua", "lock_acquire.lua");
-pub static EXTEND: Script = script!("generation.lua", "lock_common.lua", "lock_extend.lua");
-pub static CONFIRM: Script = script!("generation.lua", "lock_common.lua", "lock_confirm.lua");
-pub static RELEASE: Script = script!("generation.lua", "lock_common.lua", "lock_release.lua");
-pub static CANCEL: Script = script!("generation.lua", "lock_common.lua", "lock_cancel.lua");
-pub static BEAT: Script = script!("generation.lua", "lock_common.lua", "lock_beat.lua");
-pub static INSPECT: Script = script!("generation.lua", "lock_common.lua", "lock_inspect.lua");
+pub static ACQUIRE: Script =
+    script!("generation.lua", "lock_head.lua", "lock_free.lua", "lock_common.lua", "lock_acquire.lua");
+pub static EXTEND: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_extend.lua");
+pub static CONFIRM: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_confirm.lua");
+pub static RELEASE: Script =
+    script!("generation.lua", "lock_head.lua", "lock_only.lua", "lock_common.lua", "lock_release.lua");
+pub static CANCEL: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_cancel.lua");
+pub static BEAT: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_beat.lua");
+pub static INSPECT: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_inspect.lua");
 
 /// The keys of all locks. The braces make a cluster keep them together: several names are one step.
 pub struct LockKeys<'a> {
