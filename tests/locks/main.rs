@@ -6,6 +6,7 @@
 //! `BATON_OVERSELL_INCREMENTS`. `make e2e` takes locks with Dapr's published client.
 
 mod calls;
+mod clock_steps;
 mod dapr;
 mod docs;
 mod faults;
