@@ -31,6 +31,11 @@ impl<H> Timeline<H> {
         self.happenings.insert(self.sequence, happening);
     }
 
+    /// How much has been planned so far, what has happened included, and how much of it is to come.
+    pub fn extent(&self) -> (u64, usize) {
+        (self.sequence, self.queue.len())
+    }
+
     /// Takes the next happening that is due before `end`.
     pub fn next(&mut self, end: Nanos) -> Option<(Nanos, H)> {
         let Reverse((when, sequence)) = *self.queue.peek()?;

@@ -11,6 +11,8 @@ use baton::protocol::jobs::{
 
 use super::world::{Every, Nanos, RELOADED_WITHIN, ROLES, SECOND};
 
+/// How much is kept of a complaint, in characters.
+const COMPLAINT_MAX: usize = 2_000;
 /// How many of the last slots are accounted for at each write.
 const LOOKED_AT: u64 = 500;
 /// Until every replica has heard, whoever lost the job meanwhile has asked for it again (a minute later), and what ran
@@ -56,8 +58,10 @@ struct Job {
     /// The slots after this one are accounted for.
     counted_from: Option<(String, Wall)>,
     passed: Vec<(Wall, Wall)>,
-    /// How many attempts a run had when it ended: a retried one ends more than once.
-    ended: BTreeSet<(Slot, u32)>,
+    /// How often a run ended with so many attempts. A retried one ends more than once, and perhaps without another.
+    ended: BTreeMap<(Slot, u32), u32>,
+    /// How often another try of a run was asked for.
+    retries: BTreeMap<Slot, u32>,
     /// What was asked of runs last, and those that are over because of it.
     orders: BTreeMap<Slot, RunOrder>,
     cancelled: BTreeSet<Slot>,
@@ -65,8 +69,8 @@ struct Job {
     keys: BTreeMap<u64, Option<Slot>>,
     /// Which backfills were asked for.
     backfills: BTreeSet<Wall>,
-    /// Since when the store knows that all jobs are suspended.
-    paused_since: Option<Nanos>,
+    /// Since when the store knows that all jobs are suspended, and by which word: there may be a newer one.
+    paused_since: Option<(Nanos, Wall)>,
     /// Earlier leaders may still tell of what was lost with their term.
     account_of: usize,
     acting: Vec<Acting>,
@@ -97,6 +101,8 @@ impl Checker {
     }
 
     pub fn complain(&mut self, now: Nanos, what: String) {
+        // A ledger may be very long, and there are thousands of runs.
+        let what: String = what.chars().take(COMPLAINT_MAX).collect();
         if self.first.is_none() {
             self.first = Some(format!("at {:.3} s: {what}", now as f64 / SECOND as f64));
         }
@@ -132,6 +138,7 @@ impl Checker {
         it.orders.insert(slot, order);
         if order.what == RunWish::Retry {
             it.cancelled.remove(&slot);
+            *it.retries.entry(slot).or_default() += 1;
         }
     }
 
@@ -207,13 +214,14 @@ impl Checker {
         }
         it.fence[writer.role] = it.fence[writer.role].max(writer.token);
         // One may have been on its way when the pause was heard of.
-        if after.suspension.is_paused()
-            && it.paused_since.is_some_and(|since| now > since + 10 * SECOND)
+        let pause = after.suspension.pause.filter(|(suspend, _)| *suspend).map(|(_, word)| word);
+        let since = it.paused_since.filter(|(_, word)| pause == Some(*word)).map_or(now, |(since, _)| since);
+        if now > since + 10 * SECOND
             && let Some(slot) = it.first_claims(after).next()
         {
             complaints.push(format!("job-{job}: {slot} is claimed while all jobs are suspended"));
         }
-        it.paused_since = after.suspension.is_paused().then(|| it.paused_since.unwrap_or(now));
+        it.paused_since = pause.map(|word| (since, word));
         complaints.extend(it.claims_of(after));
         if let Some(limits) = limits {
             complaints.extend(beyond(after, limits));
@@ -310,7 +318,9 @@ impl Checker {
                 if *failure == Some(RunFailure::Cancelled) && !is_retried {
                     it.cancelled.insert(*slot);
                 }
-                !it.ended.insert((*slot, *attempts))
+                let ends = it.ended.entry((*slot, *attempts)).or_default();
+                *ends += 1;
+                *ends > 1 + it.retries.get(slot).copied().unwrap_or(0)
             }
             JobEvent::Passed(gap) if self.far && gap.reason == GapReason::Missed => false,
             JobEvent::Passed(gap) => {

@@ -29,6 +29,8 @@ const FAULTS_UNTIL: Nanos = 120 * SECOND;
 const END: Nanos = FAULTS_UNTIL + 120 * SECOND;
 
 const LINE_MAX: usize = 400;
+/// More than any run plans in all, and at a time: one that does goes round in circles, or takes all memory there is.
+const PLANNED_MAX: (u64, usize) = (1_000_000, 20_000);
 
 pub struct World {
     pub scenario: Scenario,
@@ -110,6 +112,10 @@ impl World {
             match world.paused(&happening) {
                 Some(until) => world.at(until, happening),
                 None => world.happen(happening),
+            }
+            let (planned, to_come) = world.timeline.extent();
+            if planned > PLANNED_MAX.0 || to_come > PLANNED_MAX.1 {
+                world.complain(format!("{planned} happenings, {to_come} to come: it comes to no end"));
             }
             if world.checker.first.is_some() {
                 break;

@@ -57,14 +57,14 @@ impl JobController {
     fn withdraw(&mut self, now: Moment, slot: Slot) {
         let Some(run) = self.ledger.runs.get_mut(&slot) else { return };
         run.phase = Phase::Waiting { until: now.wall };
-        if run.attempts.len() == 1 {
-            // Nor has the run.
-            run.began = None;
-            self.deadlines.remove(&slot);
-        }
         if let Some(open) = run.open_attempt() {
             (open.end, open.withdrawn) = (Some((now.wall, Ending::Interrupted)), true);
             "not begun: this replica was about to stop leading".clone_into(&mut open.note);
+        }
+        if run.attempts_made() == run.spent {
+            // Nor has the run, or its retry.
+            run.began = None;
+            self.deadlines.remove(&slot);
         }
         self.dirty = true;
     }
@@ -140,6 +140,10 @@ impl JobController {
         }
         if failure == Some(RunFailure::Cancelled) && matches!(slot, Slot::Backfill(_)) {
             self.ledger.backfills.end();
+        }
+        if let Slot::Manual(at) = slot {
+            // Also one that never began: where it is forgotten, the store may bring it once more as it was asked for.
+            self.ledger.begun = self.ledger.begun.max(at);
         }
         self.deadlines.remove(&slot);
         self.resumes.remove(&slot);

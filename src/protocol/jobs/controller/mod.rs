@@ -532,7 +532,7 @@ impl JobController {
     /// As if the term had just begun. What was known is in the ledger, or is another leader's to say.
     fn begin_again(&mut self) {
         self.stage = Stage::Opening;
-        self.again_at = None;
+        (self.again_at, self.ahead_told) = (None, false);
         (self.flight, self.base, self.dirty, self.repeat_at) = (None, None, false, None);
         self.claims.clear();
         self.confirmed.clear();

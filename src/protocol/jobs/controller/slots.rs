@@ -92,10 +92,7 @@ impl JobController {
 
     /// Whether no run may begin beside those that go on. Under `Replace` these are told to end.
     fn is_blocked(&mut self, now: Moment) -> bool {
-        // One that waits for a clock that was ahead to be right keeps nothing else waiting.
-        let held = |slot: Slot, run: &Run| matches!(run.phase, Phase::Waiting { .. }) && is_ahead(slot, now);
-        let goes_on = |(slot, run): (Slot, &Run)| (!held(slot, run)).then_some(slot);
-        let active: Vec<Slot> = self.ledger.active().filter_map(goes_on).collect();
+        let active: Vec<Slot> = self.going_on(now).collect();
         match self.profile.policy.concurrency {
             Concurrency::Allow => active.len() >= ACTIVE_MAX,
             Concurrency::Forbid => !active.is_empty(),
@@ -108,6 +105,12 @@ impl JobController {
         }
     }
 
+    /// The runs that keep others waiting. One that waits for a clock that was ahead to be right keeps nothing.
+    fn going_on(&self, now: Moment) -> impl Iterator<Item = Slot> {
+        let held = move |slot: Slot, run: &Run| matches!(run.phase, Phase::Waiting { .. }) && is_ahead(slot, now);
+        self.ledger.active().filter_map(move |(slot, run)| (!held(slot, run)).then_some(slot))
+    }
+
     /// The next slot of a backfill begins once the one before it is over, and in nobody's place: `Replace` cancels
     /// nothing for it.
     fn begin_backfill(&mut self, now: Moment) {
@@ -115,8 +118,8 @@ impl JobController {
             Concurrency::Allow => ACTIVE_MAX,
             Concurrency::Forbid | Concurrency::Replace => 1,
         };
-        let active = self.ledger.active();
-        if active.map(|(slot, _)| if matches!(slot, Slot::Backfill(_)) { most } else { 1 }).sum::<usize>() >= most {
+        let share = |slot| if matches!(slot, Slot::Backfill(_)) { most } else { 1 };
+        if self.going_on(now).map(share).sum::<usize>() >= most {
             return;
         }
         while let Some(backfill) = self.ledger.backfills.going_on().copied() {

@@ -158,3 +158,17 @@ fn a_changed_schedule_ends_what_it_has_no_slots_for() {
     stage.configure(policy(), 3_600).end(past(300), Ending::Succeeded);
     assert_eq!((stage.starts(), stage.stored().backfills.going_on()), (vec![(past(300), 1)], None));
 }
+
+#[test]
+fn a_run_that_waits_for_a_clock_that_was_ahead_keeps_no_backfill_waiting() {
+    let mut stage = Stage::new(long_memory(), 3_600);
+    stage.wall = stage.wall.plus(secs(18_000));
+    stage.pass(LOOK);
+    let early = stage.starts()[0].0;
+    stage.end(early, Ending::Failed);
+    stage.wall = stage.wall.minus(secs(18_000));
+    stage.pass(LOOK).next_leader(TERM + 1);
+    assert!(matches!(stage.phase(early), Phase::Waiting { .. }));
+    stage.backfill(3_600, 3_600).unwrap();
+    assert_eq!(stage.starts(), [(past(3_600), 1)]);
+}

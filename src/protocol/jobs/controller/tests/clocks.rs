@@ -221,3 +221,15 @@ fn many_outages_make_no_ledger_long_and_do_not_hide_a_leap() {
     stage.pass(secs(60));
     assert_eq!(stage.starts().len(), 1);
 }
+
+#[test]
+fn who_has_the_job_again_says_again_that_its_clock_is_behind() {
+    let mut stage = Stage::new(forgetful(), 600);
+    stage.runs_after(600, at(600)).back(HOUR);
+    assert_eq!(stage.doubts(), [false]);
+    let ours = stage.move_to("theirs", 5);
+    let theirs = std::mem::replace(&mut stage.controller, ours);
+    stage.input(JobInput::Changed).pass(LOOK_AGAIN);
+    assert!(stage.controller.ledger().is_some() && theirs.ledger().is_some());
+    assert_eq!(stage.doubts(), [false; 3], "each of the two, and the first again");
+}

@@ -193,3 +193,28 @@ fn an_order_that_was_done_does_not_come_back_with_what_the_store_lost() {
     assert_eq!(stage.starts(), []);
     assert_eq!(stage.run(at(3_600)).wish(), None);
 }
+
+#[test]
+fn a_retry_that_is_known_not_to_have_begun_has_all_of_its_time_under_the_next_leader() {
+    let backoff = BackoffPolicy { limit: 0, initial: secs(10), max: secs(360) };
+    let mut stage = failed(JobPolicy { active_deadline: Some(secs(30)), backoff, ..long_memory() }, 1);
+    stage.serves = false;
+    // Its claim is on its way when the leader is about to stop.
+    stage.retry(at(3_600)).answer().input(JobInput::Closing).answer().answer();
+    assert_eq!(stage.starts(), []);
+    stage.serves = true;
+    stage.advance(secs(60)).next_leader(TERM + 1);
+    assert_eq!(stage.starts(), [(at(3_600), 2)]);
+}
+
+#[test]
+fn a_run_that_is_cancelled_before_it_begins_and_forgotten_is_told_once() {
+    let mut stage = Stage::new(JobPolicy { history: HistoryLimits { succeeded: 0, failed: 0 }, ..policy() }, 60);
+    stage.pass(secs(60));
+    let asked = stage.ask();
+    stage.serves = false;
+    stage.cancel(asked).answer();
+    // Somebody asks for another before that is written.
+    stage.wish(|ledger, now| assert!(ledger.ask(now).is_ok())).answer().answer();
+    assert_eq!(stage.endings(), [(asked, CANCELLED, 0)]);
+}
