@@ -104,7 +104,7 @@ pub(super) const ON_INTERRUPT: Key<Or<Words<OnInterrupt>>> = key(
     Or(Words::of(&[("retry", OnInterrupt::Retry), ("fail", OnInterrupt::Fail)]), OnInterrupt::Retry),
     "What a run is whose leader stopped leading: the next leader makes another attempt (`retry`), or it has failed.",
 );
-const FINISH_WITHIN: Key<Span> = key(
+pub(super) const FINISH_WITHIN: Key<Span> = key(
     "finishWithin",
     Span::between(Duration::ZERO, Duration::from_secs(3_600)),
     "How long a run may go on when its leader resigns or is shut down; the role is handed over when it has ended. \
@@ -202,7 +202,7 @@ fn read_one(s: &Reader<'_>, name: Option<JobName>, roles: Option<JobRoles>) -> V
         s.at(&RUN).problem("names `{{shard}}`, and its role is not split over shards; remove it");
     }
     let finish_within = finish_within.unwrap_or(match &run {
-        RunConfig::Http(_) => timing.as_ref().map(Timing::answer_validity).unwrap_or_default(),
+        RunConfig::Http(_) => usual_finish(timing.as_ref()),
         RunConfig::Exec(_) => Duration::ZERO,
     });
     let part = |role: RoleName| {
@@ -213,6 +213,11 @@ fn read_one(s: &Reader<'_>, name: Option<JobName>, roles: Option<JobRoles>) -> V
         JobConfig { name, role, schedule, policy: policy.clone(), finish_within, run: run.clone() }
     };
     roles.roles.iter().cloned().map(part).collect()
+}
+
+/// How long a request may go on unless it is said: for so long an answer to the app keeps the lease anyway.
+pub(super) fn usual_finish(timing: Option<&Timing>) -> Duration {
+    timing.map(Timing::answer_validity).unwrap_or_default()
 }
 
 fn job_name(text: &str) -> Result<JobName, String> {

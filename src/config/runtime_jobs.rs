@@ -39,6 +39,8 @@ pub struct RuntimeJob {
     pub expires: Option<Wall>,
     /// How its runs are to be. They never overlap, and of slots that have passed the first is made up for.
     pub policy: JobPolicy,
+    /// How long a run may go on when the role is handed over.
+    pub finish_within: Duration,
     /// What a run is.
     pub http: HttpRun,
     /// What every run is given, in JSON.
@@ -78,6 +80,7 @@ const RUNTIME_JOB: Section = Section::new(
         &jobs::BACKOFF,
         &jobs::ACTIVE_DEADLINE,
         &jobs::ON_INTERRUPT,
+        &jobs::FINISH_WITHIN,
         &RUN,
     ],
 );
@@ -190,13 +193,15 @@ fn read(s: &Reader<'_>, roles: &[RoleConfig], data: Option<String>, now: Wall) -
     // Read for what is wrong with them: only one word of each is known.
     let _ = (s.given(&CONCURRENCY_POLICY), s.given(&CATCH_UP));
     let policy = jobs::policy(s, timing);
+    let finish_within = s.given(&jobs::FINISH_WITHIN).unwrap_or_else(|| jobs::usual_finish(timing));
     let http = s.given(&RUN).and_then(|run| runs::read_at_run_time(&run));
     let data = data_for(s, http.as_ref(), data);
     let schedule = match schedule {
         Some(schedule) => Some(Arc::new(schedule?)),
         None => None,
     };
-    Some(RuntimeJob { role: role?.0, schedule, at, repeats, expires, policy, http: http?, data, text: String::new() })
+    let (role, http, text) = (role?.0, http?, String::new());
+    Some(RuntimeJob { role, schedule, at, repeats, expires, policy, finish_within, http, data, text })
 }
 
 /// `at`, or `in`.
@@ -385,6 +390,7 @@ mod tests {
             (json!({"catchUp": "all"}), "catchUp", "`latest`"),
             (json!({"backoffLimit": 101}), "backoffLimit", "from 0 to 100"),
             (json!({"data": "x".repeat(RUNTIME_DATA_BYTES_MAX)}), "data", "at the most"),
+            (json!({"finishWithin": "61m"}), "finishWithin", "at most 1h"),
             (json!({"failedJobsHistoryLimit": 3}), "failedJobsHistoryLimit", "unknown key"),
             (json!({"run": null}), "run", "is missing"),
             (json!({"run": {}}), "run", "write `http`"),

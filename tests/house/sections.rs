@@ -16,6 +16,7 @@ const SHARED: &[(&str, &str)] = &[
     ("ACTIVE_DEADLINE", "a job that is made at run time is a job"),
     ("BACKOFF", "a job that is made at run time is a job"),
     ("BACKOFF_LIMIT", "a job that is made at run time is a job"),
+    ("FINISH_WITHIN", "a job that is made at run time is a job"),
     ("KEY_PREFIX", "members of a quorum share one"),
     ("ON_INTERRUPT", "a job that is made at run time is a job"),
     ("PASSWORD", "a member is a Redis"),

@@ -4,6 +4,7 @@ mod caught;
 mod clock_steps;
 mod crashes;
 mod departures;
+mod finish;
 mod group;
 mod handover;
 mod health;

@@ -17,11 +17,11 @@ use crate::base::subscription::Publisher;
 use crate::base::{Backoff, Complaint, Turn};
 use crate::config::{RoleConfig, RunConfig};
 use crate::protocol::jobs::{
-    ClaimedPlan, Ending, JobName, JobSettle, JobTake, JobTaker, Moment, Quit, RunId, RuntimeState, Slot, StoredJob,
-    TakeId, TakerAction, TakerInput, Wall,
+    ClaimedPlan, Ending, JobName, JobSettle, JobTake, JobTaker, Moment, Quit, Revision, RunId, RuntimeState, Slot,
+    StoredJob, TakeId, TakerAction, TakerInput, Wall,
 };
 use crate::protocol::{Grace, RoleName, State, Token};
-use crate::role::{RoleHandle, WorkTerm};
+use crate::role::{RoleHandle, Work as RoleWork, WorkTerm};
 use crate::store::{JobNews, StoreError};
 
 /// The pauses before what failed is repeated.
@@ -33,8 +33,15 @@ const ROUND_MAX: Duration = Duration::from_secs(30);
 const TIMER_GRAIN: Duration = Duration::from_millis(1);
 
 /// What starting an attempt takes.
-type Work = Arc<(RunConfig, Option<Arc<str>>)>;
-type Input = TakerInput<Work>;
+#[derive(Debug)]
+struct Work {
+    run: RunConfig,
+    /// What the run is given.
+    data: Option<Arc<str>>,
+    finish_within: Duration,
+}
+
+type Input = TakerInput<Arc<Work>>;
 /// What the store said, or that it did not.
 type Reply = Pin<Box<dyn Future<Output = (Input, Option<StoreError>)> + Send>>;
 
@@ -43,7 +50,9 @@ struct Task {
     role: RoleHandle,
     term: Token,
     grace: Grace,
-    taker: JobTaker<Work>,
+    taker: JobTaker<Arc<Work>>,
+    /// A drain waits until what has ended is settled: else the next leader would make it again.
+    unsettled: Option<RoleWork>,
     replies: FuturesUnordered<Reply>,
     attempts: JoinSet<(JobName, Token, Ended)>,
     backoff: Backoff,
@@ -59,6 +68,7 @@ pub(super) async fn run(service: Arc<RuntimeJobs>, role: RoleHandle, term: Token
     let now = moment(&service, &role, term, &grace);
     let mut task = Task {
         taker: JobTaker::new(name.clone(), term, now),
+        unsettled: None,
         replies: FuturesUnordered::new(),
         attempts: JoinSet::new(),
         backoff: Backoff::new(term.get(), PAUSE_MIN),
@@ -123,6 +133,7 @@ impl Task {
 
     /// Whether the term goes on, if only to be handed over.
     fn follows(&mut self) -> bool {
+        self.unsettled.take_if(|_| self.taker.is_settled());
         if self.role.remaining().is_some_and(|(token, _)| token == self.term) {
             return true;
         }
@@ -147,7 +158,7 @@ impl Task {
             match action {
                 TakerAction::Take { id, take } => self.take(id, take),
                 TakerAction::Settle { name, settle } => self.settle(name, settle),
-                TakerAction::Look { name } => self.look(name),
+                TakerAction::Look { name, of } => self.look(name, of),
                 TakerAction::Start { name, slot, scheduled, attempt, token, work } => {
                     self.start(name, (slot, scheduled), attempt, token, work);
                 }
@@ -199,11 +210,11 @@ impl Task {
         }));
     }
 
-    fn look(&mut self, name: JobName) {
+    fn look(&mut self, name: JobName, of: Revision) {
         let (service, pause) = (Arc::clone(&self.service), self.pause());
         self.replies.push(Box::pin(async move {
             match service.registry.get(&name).await {
-                Ok(job) => (TakerInput::Looked { name, revision: job.map(|job| job.revision) }, None),
+                Ok(job) => (TakerInput::Looked { name, of, revision: job.map(|job| job.revision) }, None),
                 // It is asked for anew.
                 Err(error) => unanswered(pause, TakerInput::Changed(name), error).await,
             }
@@ -220,18 +231,19 @@ impl Task {
         }
     }
 
-    fn start(&mut self, name: JobName, (slot, scheduled): (Slot, Wall), number: u32, token: Token, work: Work) {
+    fn start(&mut self, name: JobName, (slot, scheduled): (Slot, Wall), number: u32, token: Token, work: Arc<Work>) {
         let (orders, inbox) = orders();
         let run = RunId { job: name.clone(), slot };
-        let (data, shard) = (work.1.clone(), self.role.name().shard_number());
+        let (data, shard) = (work.data.clone(), self.role.name().shard_number());
         let assignment = Assignment { run, scheduled, attempt: number, token, data, shard };
         let guarded = WorkTerm {
             role: self.role.clone(),
             token: self.term,
             grace: self.grace,
-            finish_within: Duration::ZERO,
+            finish_within: work.finish_within,
             clock: Arc::clone(&self.service.context.clock),
         };
+        self.unsettled.get_or_insert_with(|| self.role.begin_work(work.finish_within));
         self.service.running.lock().insert(name.clone(), Running { slot, attempt: number, token, orders });
         let service = Arc::clone(&self.service);
         self.attempts.spawn(async move {
@@ -242,7 +254,7 @@ impl Task {
                 let run = assignment.run.clone();
                 move || tracing::debug!(%run, attempt = number, "the app will say when it has finished")
             };
-            (name, token, attempt(&work.0, &assignment, guarded, inbox, accepted).await)
+            (name, token, attempt(&work.run, &assignment, guarded, inbox, accepted).await)
         });
     }
 
@@ -277,11 +289,12 @@ impl Task {
 }
 
 /// What a record asks for.
-fn read(job: &StoredJob<bytes::Bytes>, roles: &[RoleConfig]) -> ClaimedPlan<Work> {
+fn read(job: &StoredJob<bytes::Bytes>, roles: &[RoleConfig]) -> ClaimedPlan<Arc<Work>> {
     match (spec_of(job, roles), state_of(job)) {
         (Some(spec), Some(state)) => {
-            let plan = spec.plan();
-            ClaimedPlan::Known { plan, state, work: Arc::new((RunConfig::Http(spec.http), spec.data)) }
+            let (plan, finish_within) = (spec.plan(), spec.finish_within);
+            let work = Work { run: RunConfig::Http(spec.http), data: spec.data, finish_within };
+            ClaimedPlan::Known { plan, state, work: Arc::new(work) }
         }
         _ => ClaimedPlan::Unreadable,
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use baton::protocol::jobs::{
     BackoffPolicy, ClaimedJob, ClaimedPlan, Ending, JobName, JobPut, JobPutReply, JobRegistry, JobSettle,
-    JobSettleReply, JobTake, JobTakeReply, JobTaker, Moment, OnInterrupt, RuntimePlan, RuntimeState, Settlement, Slot,
-    StoredJob, TakeAnswer, TakeId, TakerAction, TakerEvent, TakerInput, Timetable, Wall,
+    JobSettleReply, JobTake, JobTakeReply, JobTaker, Moment, OnInterrupt, Revision, RuntimePlan, RuntimeState,
+    Settlement, Slot, StoredJob, TakeAnswer, TakeId, TakerAction, TakerEvent, TakerInput, Timetable, Wall,
 };
 use baton::protocol::{Mono, RoleName, StoreTime, Token};
 
@@ -62,7 +62,7 @@ pub enum Body {
 enum Call {
     Take(TakeId, JobTake),
     Settle(JobName, JobSettle<RuntimeState>),
-    Look(JobName),
+    Look(JobName, Revision),
 }
 
 #[derive(Debug)]
@@ -377,7 +377,7 @@ impl World {
                     self.send(leader.term, Call::Take(id, take));
                 }
                 TakerAction::Settle { name, settle } => self.send(leader.term, Call::Settle(name, settle)),
-                TakerAction::Look { name } => self.send(leader.term, Call::Look(name)),
+                TakerAction::Look { name, of } => self.send(leader.term, Call::Look(name, of)),
                 TakerAction::Start { name, slot, scheduled, attempt, token, work } => {
                     let (term, room) = (leader.term, leader.room);
                     self.note(|| format!("{term} starts {name} of {slot}, attempt {attempt} ({token})"));
@@ -416,13 +416,13 @@ impl World {
         let unanswered = match &call {
             Call::Take(id, _) => TakerInput::TakeUnanswered(*id),
             Call::Settle(name, settle) => TakerInput::SettleUnanswered { name: name.clone(), ticket: settle.ticket },
-            Call::Look(name) => TakerInput::Changed(name.clone()),
+            Call::Look(name, _) => TakerInput::Changed(name.clone()),
         };
         let lost = !self.is_calm() && self.rng.u8(0..20) == 0;
         let late = if self.rng.u8(0..10) == 0 { 600 * MS } else { 30 * MS };
         let (arrives, pause) = (self.now + self.span(MS, late), self.span(20 * MS, 100 * MS));
         // Whoever has the answer by then does not wait for one. A look that is answered is not to be made for ever.
-        if lost || arrives > until || !matches!(call, Call::Look(_)) {
+        if lost || arrives > until || !matches!(call, Call::Look(..)) {
             self.timeline.plan(until + pause, Happening::Tell { term, input: Box::new(unanswered) });
         }
         if !lost {
@@ -441,9 +441,9 @@ impl World {
                 let reply = self.settle(term, &name, settle);
                 TakerInput::Settled { name, ticket, reply }
             }
-            Call::Look(name) => {
+            Call::Look(name, of) => {
                 let revision = self.store.get(&name).map(|job| job.revision);
-                TakerInput::Looked { name, revision }
+                TakerInput::Looked { name, of, revision }
             }
         };
         let is_lost = !self.is_calm() && self.rng.u8(0..20) == 0;

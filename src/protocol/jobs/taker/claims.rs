@@ -151,9 +151,10 @@ impl<W: Clone> JobTaker<W> {
         self.tell(TakerEvent::Job(name.clone(), event));
         let number = claim.attempt;
         match (ending, quit) {
-            // Nobody asks for the word on it.
-            (_, Some(Quit::Gone | Quit::Superseded)) => {}
             _ if self.stage == Stage::Over => {}
+            (_, Some(Quit::Superseded)) => {}
+            // Nobody asks for the word on it.
+            (_, Some(Quit::Gone)) => self.forget(&claim),
             (Ending::Succeeded, _) => self.conclude(now, &claim, &plan, state, number, None, note),
             (_, Some(Quit::Deadline)) => {
                 let failure = Some(RunFailure::DeadlineExceeded);
@@ -233,6 +234,12 @@ impl<W: Clone> JobTaker<W> {
             let claim = attempt.successor.unwrap_or(attempt.claim);
             self.settle(not_begun(&claim, now.wall), Vec::new());
         }
+    }
+
+    /// The job is gone: it is not made, or made again, where an answer that is late brings it once more.
+    pub(super) fn forget(&mut self, claim: &ClaimedJob<W>) {
+        let (name, settled) = over(claim, Settlement::Remove);
+        self.remember(name, settled);
     }
 
     fn tell(&mut self, event: TakerEvent) {

@@ -60,8 +60,8 @@ pub enum TakerInput<W> {
     Settled { name: JobName, ticket: Token, reply: JobSettleReply },
     /// There was none.
     SettleUnanswered { name: JobName, ticket: Token },
-    /// The answer to [`TakerAction::Look`]: which version of the job is there, if any.
-    Looked { name: JobName, revision: Option<Revision> },
+    /// The answer to [`TakerAction::Look`]: which version of the job is there, if any, in the place of that one.
+    Looked { name: JobName, of: Revision, revision: Option<Revision> },
     /// An attempt ended.
     Ended { name: JobName, ticket: Token, ending: Ending, note: String },
     /// Somebody has made, changed or deleted this job.
@@ -97,9 +97,10 @@ pub enum TakerAction<W> {
         name: JobName,
         settle: JobSettle<RuntimeState>,
     },
-    /// See which version of a job there is.
+    /// See whether this version of a job is still the one that is there.
     Look {
         name: JobName,
+        of: Revision,
     },
     /// Start an attempt; `token` is its own. [`TakerInput::Ended`] must follow.
     Start {
@@ -256,18 +257,22 @@ impl<W: Clone> JobTaker<W> {
             TakerInput::TakeUnanswered(id) => self.repeat |= self.flight.as_ref().is_some_and(|(out, _)| *out == id),
             TakerInput::Settled { name, ticket, reply } => self.settled(now, &name, ticket, reply),
             TakerInput::SettleUnanswered { name, ticket } => self.settle_again(&name, ticket),
-            TakerInput::Looked { name, revision } => self.looked(now, &name, revision),
+            TakerInput::Looked { name, of, revision } => self.looked(now, &name, of, revision),
             TakerInput::Ended { name, ticket, ending, note } => self.ended(now, &name, ticket, ending, note),
             TakerInput::Changed(name) => {
                 self.look = true;
-                if self.attempts.contains_key(&name) {
-                    self.actions.push_back(TakerAction::Look { name });
+                if let Some(attempt) = self.attempts.get(&name) {
+                    self.actions.push_back(TakerAction::Look { name, of: attempt.claim.revision });
                 }
             }
             TakerInput::Gap => {
                 self.look = true;
-                let names = self.attempts.keys().cloned();
-                self.actions.extend(names.map(|name| TakerAction::Look { name }));
+                let attempts = self.attempts.iter();
+                let look = |(name, attempt): (&JobName, &Attempt<W>)| TakerAction::Look {
+                    name: name.clone(),
+                    of: attempt.claim.revision,
+                };
+                self.actions.extend(attempts.map(look));
             }
             TakerInput::Closing => {
                 if self.stage == Stage::Ready {
@@ -334,17 +339,18 @@ impl<W: Clone> JobTaker<W> {
     }
 
     fn take(&mut self, now: Moment) {
-        if self.stage != Stage::Ready {
-            return;
-        }
         if let Some((id, take)) = &mut self.flight {
             if self.repeat {
                 self.repeat = false;
-                // The moment is that of the first: what it took by then, it took.
+                // The moment is that of the first: what it took by then, it took. Who is about to stop leading asks
+                // as well, and hands back what it brought.
                 *id = TakeId(self.last_id + 1);
                 self.last_id = id.0;
                 self.actions.push_back(TakerAction::Take { id: *id, take: take.clone() });
             }
+            return;
+        }
+        if self.stage != Stage::Ready {
             return;
         }
         let free = ACTIVE_MAX.saturating_sub(self.known());
@@ -418,8 +424,13 @@ impl<W: Clone> JobTaker<W> {
             self.look_at = self.look_at.min(now.mono + due.since(now.wall));
             self.due_since = self.due_since.into_iter().chain([due]).min();
         }
+        self.remember(name.clone(), settled);
+    }
+
+    /// An answer that is late may bring it again.
+    fn remember(&mut self, name: JobName, settled: Settled) {
         self.done.insert(name.clone(), settled);
-        self.oldest.push_back(name.clone());
+        self.oldest.push_back(name);
         if self.oldest.len() > REMEMBERED
             && let Some(oldest) = self.oldest.pop_front()
         {
@@ -439,10 +450,11 @@ impl<W: Clone> JobTaker<W> {
         TakerAction::Settle { name: name.clone(), settle }
     }
 
-    /// The job is looked for because somebody has changed it, or may have.
-    fn looked(&mut self, now: Moment, name: &JobName, revision: Option<Revision>) {
+    /// The job is looked for because somebody has changed it, or may have. What is said of one that has ended since
+    /// says nothing about the one that is in its place now, which may not have been there yet.
+    fn looked(&mut self, now: Moment, name: &JobName, of: Revision, revision: Option<Revision>) {
         let ours = self.attempts.get(name).map(|attempt| attempt.claim.revision);
-        if ours.is_some() && ours != revision {
+        if ours == Some(of) && ours != revision {
             self.quit(now, name, Quit::Gone);
         }
     }
@@ -452,8 +464,11 @@ impl<W: Clone> JobTaker<W> {
         attempt.quit = Some(why);
         if attempt.since.is_some() {
             self.actions.push_back(TakerAction::Cancel { name: name.clone(), token: attempt.token, why });
-        } else if let Some(successor) = self.attempts.remove(name).and_then(|attempt| attempt.successor) {
-            self.claimed(now, successor);
+        } else if let Some(attempt) = self.attempts.remove(name) {
+            self.forget(&attempt.claim);
+            if let Some(successor) = attempt.successor {
+                self.claimed(now, successor);
+            }
         }
     }
 

@@ -337,10 +337,11 @@ fn a_job_that_is_deleted_while_it_runs_is_cancelled_and_not_settled() {
     let mut stage = Stage::new();
     stage.starts(claim(900, 1, once()));
     stage.input(TakerInput::Changed(name("a")));
-    assert!(stage.actions().contains(&TakerAction::Look { name: name("a") }));
-    stage.input(TakerInput::Looked { name: name("a"), revision: Some(revision(1)) });
+    let of = revision(1);
+    assert!(stage.actions().contains(&TakerAction::Look { name: name("a"), of }));
+    stage.input(TakerInput::Looked { name: name("a"), of, revision: Some(of) });
     assert_eq!(stage.actions(), [], "it is there");
-    stage.input(TakerInput::Looked { name: name("a"), revision: None });
+    stage.input(TakerInput::Looked { name: name("a"), of, revision: None });
     let cancel = TakerAction::Cancel { name: name("a"), token: token(51), why: Quit::Gone };
     assert_eq!(stage.actions(), [cancel]);
     let (ticket, note) = (token(51), String::new());
@@ -407,6 +408,8 @@ fn who_stops_leading_gives_back_what_has_not_begun_and_what_it_interrupts() {
     stage.input(TakerInput::Changed(name("z")));
     let (id, _) = stage.take();
     stage.input(TakerInput::Closing);
+    stage.input(TakerInput::TakeUnanswered(id));
+    let (id, _) = stage.take();
     let other = ClaimedJob { name: name("b"), ticket: token(60), ..claim(900, 1, once()) };
     stage.answer(id, vec![other], None, 2);
     assert_eq!(again(&stage.settlement()), (900, 1_000, 0), "it does not count");
@@ -447,5 +450,59 @@ fn what_cannot_be_read_is_tried_later_and_what_the_file_has_is_removed() {
             Some(wanted) => assert_eq!(again(&settle.then), wanted),
             None => assert_eq!(settle.then, Settlement::Remove),
         }
+    }
+}
+
+#[test]
+fn what_is_seen_of_a_job_that_has_ended_says_nothing_about_the_next_of_its_name() {
+    let mut stage = Stage::new();
+    stage.starts(claim(900, 1, once()));
+    let of = revision(1);
+    stage.input(TakerInput::Gap);
+    let look = TakerAction::Look { name: name("a"), of };
+    let Some(TakerAction::Take { id, .. }) = stage.actions().into_iter().find(|action| *action != look) else {
+        panic!("it takes, too")
+    };
+    stage.ends(51, Ending::Succeeded);
+    stage.settled(51);
+    let next = ClaimedJob { revision: revision(2), ..claim(950, 1, once()) };
+    stage.answer(id, vec![next], None, 1);
+    assert!(matches!(&stage.actions()[..], [TakerAction::Start { .. }, TakerAction::Tell(_)]));
+    // The look was made when neither was there.
+    stage.input(TakerInput::Looked { name: name("a"), of, revision: None });
+    assert_eq!(stage.actions(), []);
+}
+
+#[test]
+fn a_job_that_was_deleted_is_not_made_again_by_an_answer_that_is_late() {
+    for runs in [true, false] {
+        let mut stage = Stage::new();
+        stage.input(TakerInput::Changed(name("a")));
+        let (id, _) = stage.take();
+        if !runs {
+            stage.taker.handle_input(
+                Moment { room: false, ..moment(1_000) },
+                TakerInput::Took(id, TakeAnswer::Taken { jobs: vec![claim(900, 1, once())], next: None, held: 2 }),
+            );
+        } else {
+            stage.answer(id, vec![claim(900, 1, once())], None, 2);
+        }
+        // The store has given more than that, and all is asked for. Meanwhile the job is deleted.
+        let asked = stage.actions();
+        let all = asked.iter().find_map(|action| match action {
+            TakerAction::Take { id, take } if take.all => Some(*id),
+            _ => None,
+        });
+        let of = revision(1);
+        let gone = TakerInput::Looked { name: name("a"), of, revision: None };
+        stage.taker.handle_input(Moment { room: runs, ..moment(1_000) }, gone);
+        if runs {
+            let (ticket, note) = (token(51), String::new());
+            stage.input(TakerInput::Ended { name: name("a"), ticket, ending: Ending::Cancelled, note });
+        }
+        stage.actions();
+        stage.answer(all.expect("all is asked for"), vec![claim(900, 1, once())], None, 1);
+        let starts = |action: &TakerAction<()>| matches!(action, TakerAction::Start { .. });
+        assert!(!stage.actions().iter().any(starts), "{runs}");
     }
 }
