@@ -20,5 +20,6 @@ mod redis_faults;
 mod redis_words;
 mod redis_wrong;
 mod reload;
+mod runtime_faults;
 mod runtime_jobs;
 mod shards;

@@ -18,6 +18,14 @@ end
 if before and overwrite ~= '1' then
   return { 'exists', text(now), text(before.revision) }
 end
+-- What renews leases needs room as well: jobs leave it a sixteenth of maxmemory, and no more than it can need. What has
+-- no room is refused as Redis itself would.
+local memory = redis.call('INFO', 'memory')
+local most = tonumber(string.match(memory, '\nmaxmemory:(%d+)')) or 0
+local used = tonumber(string.match(memory, '\nused_memory:(%d+)')) or 0
+if most > 0 and used + #body > most - math.min(most / 16, 16777216) then
+  return redis.error_reply('OOM what is left of maxmemory is kept for leases')
+end
 -- From the clock, so that a revision never comes twice, even if the store lost the ones between.
 local revision = math.max((before and before.revision or 0) + 1, now)
 if revision >= LIMIT then
