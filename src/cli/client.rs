@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, LINK, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -103,6 +103,8 @@ pub struct Reply {
     address: String,
     pub status: StatusCode,
     pub body: Bytes,
+    /// Where the next page is.
+    pub next: Option<String>,
 }
 
 impl Reply {
@@ -127,21 +129,29 @@ pub struct Api {
 
 impl Api {
     pub async fn get(&self, path: &str) -> Result<Reply, ClientError> {
-        self.whole(Method::GET, path, String::new()).await
+        self.ask(Method::GET, path, &[], String::new()).await
     }
 
     /// Tells. An empty body is none.
     pub async fn post(&self, path: &str, body: String) -> Result<Reply, ClientError> {
-        self.whole(Method::POST, path, body).await
+        self.ask(Method::POST, path, &[], body).await
     }
 
-    async fn whole(&self, method: Method, path: &str, body: String) -> Result<Reply, ClientError> {
+    /// Asks with these headers besides the usual.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Result<Reply, ClientError> {
         let exchange = async {
-            let response = self.send(method, path, body).await?;
+            let response = self.send(method, path, headers, body).await?;
             let status = response.status();
+            let next = response.headers().get(LINK).and_then(next_page);
             let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
             let body = body.map_err(|error| self.silent(error))?.to_bytes();
-            Ok(Reply { address: self.authority.clone(), status, body })
+            Ok(Reply { address: self.authority.clone(), status, body, next })
         };
         timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err(self.silent(format!("nothing within {PATIENCE:?}"))))
     }
@@ -149,7 +159,7 @@ impl Api {
     /// `GET /events` with this query, line by line.
     pub async fn events(&self, query: &str) -> Result<Lines, ClientError> {
         let path = format!("/events?{query}");
-        let response = timeout(PATIENCE, self.send(Method::GET, &path, String::new()))
+        let response = timeout(PATIENCE, self.send(Method::GET, &path, &[], String::new()))
             .await
             .unwrap_or_else(|_| Err(self.silent(format!("nothing within {PATIENCE:?}"))))?;
         if response.status() != StatusCode::OK {
@@ -158,7 +168,13 @@ impl Api {
         Ok(Lines { address: self.authority.clone(), body: response.into_body(), read: Vec::new() })
     }
 
-    async fn send(&self, method: Method, path: &str, body: String) -> Result<Response<AnswerBody>, ClientError> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Result<Response<AnswerBody>, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -167,6 +183,9 @@ impl Api {
             .header(USER_AGENT, client::USER_AGENT);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         if let Some(bearer) = &self.bearer {
             request = request.header(AUTHORIZATION, bearer);
@@ -221,6 +240,18 @@ impl Lines {
     }
 }
 
+/// A name as one segment of a path.
+pub fn segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// The path in `Link: <PATH>; rel="next"`.
+fn next_page(link: &HeaderValue) -> Option<String> {
+    let (path, rest) = link.to_str().ok()?.strip_prefix('<')?.split_once('>')?;
+    rest.contains("rel=\"next\"").then(|| path.to_owned())
+}
+
 /// `HOST:PORT`, from what people write: with or without `http://` before it or a slash behind it.
 fn authority(given: &str) -> Result<String, ClientError> {
     let bare = given.strip_prefix("http://").unwrap_or(given).trim_end_matches('/');
@@ -244,6 +275,14 @@ fn bearer(path: &Path) -> Result<HeaderValue, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_one_segment_and_a_link_leads_to_the_next_page() {
+        assert_eq!(segment("totals/0 \u{e9}"), "totals%2F0%20%C3%A9");
+        let next = |link: &'static str| next_page(&HeaderValue::from_static(link));
+        assert_eq!(next("</jobs?limit=2&after=a>; rel=\"next\"").as_deref(), Some("/jobs?limit=2&after=a"));
+        assert_eq!((next("</jobs>; rel=\"prev\""), next("jobs")), (None, None));
+    }
 
     #[test]
     fn an_address_is_a_host_and_a_port() {

@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod dev;
 mod exec;
+mod jobs;
 mod output;
 mod purge;
 mod quorum;
@@ -40,7 +41,8 @@ Try it, without Redis:
 Exit codes:
   0   it ended well
   1   the answer is no: a role is unsettled (status), this replica does not lead (resign),
-      a problem was found (audit), the role is in use (purge)
+      a problem was found (audit), the role is in use (purge), a run or a job is not
+      such that it could be done (jobs)
   64  the command line or the configuration is wrong
   69  a listener cannot be bound, or what was asked does not answer
   70  a bug
@@ -59,6 +61,7 @@ enum Command {
     Exec(exec::ExecArgs),
     Status(status::StatusArgs),
     Resign(resign::ResignArgs),
+    Jobs(jobs::JobsArgs),
     CheckConfig(check::CheckArgs),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
@@ -117,6 +120,7 @@ pub fn main() -> ExitCode {
         Command::Exec(args) => exec::exec(args),
         Command::Status(args) => status::status(args),
         Command::Resign(args) => resign::resign(args),
+        Command::Jobs(args) => jobs::jobs(args),
         Command::CheckConfig(args) => check::check_config(&args),
         Command::Schema => {
             say(baton::config::schema());

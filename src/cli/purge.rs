@@ -39,7 +39,7 @@ pub struct PurgeArgs {
     file: ConfigFile,
 }
 
-fn job_name(text: &str) -> Result<JobName, JobNameError> {
+pub(super) fn job_name(text: &str) -> Result<JobName, JobNameError> {
     JobName::known(text).map_or_else(|| JobName::new(text), Ok)
 }
 

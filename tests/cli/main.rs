@@ -5,6 +5,7 @@ mod bench;
 mod audit;
 mod dev;
 mod exec;
+mod jobs;
 mod leases;
 mod logs;
 mod status;

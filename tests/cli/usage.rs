@@ -2,8 +2,8 @@
 
 use crate::bench::{Bench, dev_port};
 
-const COMMANDS: [&str; 10] =
-    ["run", "dev", "exec", "status", "resign", "check-config", "schema", "audit", "purge", "quorum"];
+const COMMANDS: [&str; 11] =
+    ["run", "dev", "exec", "status", "resign", "jobs", "check-config", "schema", "audit", "purge", "quorum"];
 
 #[tokio::test]
 async fn the_help_lists_every_command_and_what_it_is_for() {

@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::roles::{moment, or_dash};
 use crate::cli::client::{Api, ClientError, Reply};
@@ -41,10 +42,19 @@ pub(super) async fn ask(api: &Api) -> Result<Option<Reply>, ClientError> {
 
 /// The table; no row without jobs.
 pub(super) fn rows(reply: &Reply) -> Result<Vec<Vec<String>>, ClientError> {
-    let jobs: Vec<JobAnswer> = reply.json()?;
+    Ok(table(&reply.json::<Vec<JobAnswer>>()?))
+}
+
+/// The same of jobs as they were told.
+pub(in crate::cli) fn rows_of(jobs: &[Value]) -> Result<Vec<Vec<String>>, serde_json::Error> {
+    let jobs: Result<Vec<JobAnswer>, _> = jobs.iter().map(JobAnswer::deserialize).collect();
+    jobs.map(|jobs| table(&jobs))
+}
+
+fn table(jobs: &[JobAnswer]) -> Vec<Vec<String>> {
     let header = ["JOB", "ROLE", "NEXT", "LAST SUCCESS", "LAST RUN", "ACTIVE"].map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    Ok(if rows.is_empty() { rows } else { std::iter::once(header).chain(rows).collect() })
+    if rows.is_empty() { rows } else { std::iter::once(header).chain(rows).collect() }
 }
 
 fn row(job: &JobAnswer) -> Vec<String> {

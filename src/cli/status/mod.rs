@@ -17,6 +17,8 @@ use super::client::{Api, ApiArgs, ClientError, Reply};
 use super::output::{columns, complain, say};
 use super::{Code, Format, block_on};
 
+pub(super) use self::jobs::rows_of as job_rows;
+
 /// How often a table on a terminal is drawn anew.
 const REDRAW: Duration = Duration::from_secs(1);
 /// Clears a terminal and goes to its top.
