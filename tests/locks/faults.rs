@@ -1,6 +1,7 @@
 //! Several sidecars on one Redis, and what may happen to them.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,47 @@ fn several_names_in_opposite_orders_do_not_block_each_other() {
     for name in ["a", "b", "c"] {
         sidecars[0].until_like(name, 0, 0);
     }
+}
+
+#[test]
+fn a_request_for_several_names_that_are_never_free_together_has_them_all_the_same() {
+    let (sidecars, _redis) = stage(3);
+    let done = Arc::new(AtomicBool::new(false));
+    // On each name two clients at each of two sidecars, who never rest: it goes from one straight to the next.
+    let threads: Vec<_> = (0..8_usize)
+        .map(|number| {
+            let (address, done) = (sidecars[number % 2].api, Arc::clone(&done));
+            // Whoever gets both at once releases both at once: what follows must not stay in step.
+            let (name, work_ms) = [("a", 1_000), ("b", 1_700)][number / 4];
+            thread::spawn(move || {
+                let mut rounds = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let answer = ask(address, &format!("POST /locks/{name}"), r#"{"wait":"10m"}"#);
+                    assert_eq!(answer.status, 201, "{answer:?}");
+                    last_for(Duration::from_millis(work_ms));
+                    let line = format!("DELETE /locks/{name}/{}", answer.json()["lock"].as_str().unwrap());
+                    assert_eq!(ask(address, &line, "").status, 204);
+                    rounds += 1;
+                }
+                rounds
+            })
+        })
+        .collect();
+    for name in ["a", "b"] {
+        until("the names are busy", || sidecars[2].insight(name)["waiting"].as_u64() > Some(1));
+    }
+    for _ in 0..2 {
+        let asked = Instant::now();
+        let answer = sidecars[2].ask("POST /locks", r#"{"names":["a","b"],"wait":"20s"}"#);
+        assert_eq!(answer.status, 201, "{answer:?}");
+        println!("two busy names were had after {} ms", asked.elapsed().as_millis());
+        let line = format!("DELETE /locks/a/{}", answer.json()["lock"].as_str().unwrap());
+        assert_eq!(sidecars[2].ask(&line, "").status, 204);
+    }
+    done.store(true, Ordering::Relaxed);
+    let rounds: Vec<u32> = threads.into_iter().map(|thread| thread.join().expect("granted and released")).collect();
+    assert!(rounds.iter().all(|rounds| *rounds > 0), "{rounds:?}");
+    println!("meanwhile those for one name had it so often: {rounds:?}");
 }
 
 #[test]
