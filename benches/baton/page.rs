@@ -43,7 +43,7 @@ renew one after the other within a renewal period | `role/team.rs`, `protocol/el
 scrape; a registry of them takes 19 MB, and 12 MB more at each scrape; it is written family by family, never as one \
 text | `telemetry/roles.rs` | 190 |
 | a free lock's cycle: ≤ 4 times the least scripts | a lock that is alone in every way is acquired and released in a \
-few commands, before the whole scripts | `store/redis/scripts/lock_free.lua`, `lock_only.lua` | 80 |
+few commands, before the whole scripts | `store/redis/scripts` | 80 |
 | `/events` with 16 streams: ≤ 5 % more | a stream looks at a role only when it has changed or its answer is due | \
 `role/http/events.rs` | 100 |
 | handover p50 ≤ 1.4 ms | the release leaves before whoever asked for it is answered; a vacancy of less than 5 ms is \

@@ -7,6 +7,7 @@ mod handover;
 mod jobs;
 mod locks;
 mod micro;
+mod oneshots;
 mod poll;
 mod quorum;
 mod replicas;
@@ -18,7 +19,7 @@ mod scripts;
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 14] = [
+pub const ALL: [Part; 15] = [
     poll::PART,
     handover::PART,
     crash::PART,
@@ -28,6 +29,7 @@ pub const ALL: [Part; 14] = [
     clients::PART,
     locks::PART,
     jobs::PART,
+    oneshots::PART,
     safety::PART,
     quorum::PART,
     scripts::PART,

@@ -233,7 +233,8 @@ fn info(redis: &RedisServer, section: &str, field: &str) -> f64 {
     number.and_then(|number| number.trim().parse().ok()).unwrap_or_default()
 }
 
-fn redis_cpu_s(redis: &RedisServer) -> f64 {
+/// Processor time of its process, in seconds.
+pub(super) fn redis_cpu_s(redis: &RedisServer) -> f64 {
     info(redis, "cpu", "used_cpu_sys:") + info(redis, "cpu", "used_cpu_user:")
 }
 

@@ -200,8 +200,8 @@ impl Stage {
                 }
                 "member: campaign" => self.campaign_member(at, campaign).await,
                 "member: confirmation" => self.confirm(at, true).await,
-                "lock: acquire" => self.acquire(at).await,
-                "lock: release" => self.unlock(at).await,
+                "lock: acquire" => self.acquire(at, attempt).await,
+                "lock: release" => self.unlock(at, attempt).await,
                 "presence" => {
                     let portion = Some(Portion::default());
                     let request = PresenceRequest { session: SessionId::from_u128(1), portion, span: LEASE };
@@ -289,11 +289,11 @@ impl Stage {
         self.member_terms[at].count = count;
     }
 
-    async fn acquire(&self, at: usize) {
+    async fn acquire(&self, at: usize, round: u64) {
         let request = AcquireRequest {
             names: vec![lock(at)],
             session: SessionId::from_u128(1),
-            id: LockId::from_u128(at as u128),
+            id: hold(at, round),
             owner: Arc::from("owner"),
             beside: None,
             yields: false,
@@ -310,8 +310,8 @@ impl Stage {
         assert!(matches!(reply, AcquireReply::Granted(_)), "{reply:?}");
     }
 
-    async fn unlock(&self, at: usize) {
-        let id = LockId::from_u128(at as u128);
+    async fn unlock(&self, at: usize, round: u64) {
+        let id = hold(at, round);
         let request = LockReleaseRequest { names: vec![lock(at)], id, session: SessionId::from_u128(1), seat: None };
         LockStore::release(&self.store, request).await.expect("an answer");
     }
@@ -330,6 +330,11 @@ impl Stage {
 
 fn lock(at: usize) -> LockName {
     LockName::new(format!("lock-{at}")).expect("a good name")
+}
+
+/// One that was given back does not come again.
+fn hold(at: usize, round: u64) -> LockId {
+    LockId::from_u128(u128::from(round) << 64 | at as u128)
 }
 
 fn giving_back(term: &RenewRequest) -> ReleaseRequest {
