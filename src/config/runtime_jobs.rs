@@ -49,7 +49,11 @@ pub struct RuntimeJob {
     pub text: String,
 }
 
-const SCHEDULE: Key<Text> = key("schedule", Text::ANY, "When it is due again and again; see a job of the file.");
+const SCHEDULE: Key<Text> = key(
+    "schedule",
+    Text::ANY,
+    "When it is due again and again; see a job of the file. `@every` counts from `at` or `in`.",
+);
 const AT: Key<Moment> = key("at", Moment, "When it is due first, or once.");
 const IN: Key<Span> = key("in", Span::up_to(AHEAD_MAX), "The same, from now on; up to {max}.");
 const REPEATS: Key<Count> = key("repeats", Count(1, 1_000_000_000), "How many runs it has in all.");
@@ -197,11 +201,21 @@ fn read(s: &Reader<'_>, roles: &[RoleConfig], data: Option<String>, now: Wall) -
     let http = s.given(&RUN).and_then(|run| runs::read_at_run_time(&run));
     let data = data_for(s, http.as_ref(), data);
     let schedule = match schedule {
-        Some(schedule) => Some(Arc::new(schedule?)),
+        Some(schedule) => Some(Arc::new(counted_from(at, schedule?))),
         None => None,
     };
     let (role, http, text) = (role?.0, http?, String::new());
     Some(RuntimeJob { role, schedule, at, repeats, expires, policy, finish_within, http, data, text })
+}
+
+/// An `@every` counts from the first moment, if there is one, to the second.
+fn counted_from(at: Option<Wall>, schedule: Schedule) -> Schedule {
+    match (at, schedule.interval()) {
+        (Some(at), Some(interval)) => {
+            schedule.later_by(Duration::from_secs(at.as_millis() / 1_000 % interval.as_secs()))
+        }
+        (None, _) | (_, None) => schedule,
+    }
 }
 
 /// `at`, or `in`.
@@ -360,6 +374,15 @@ mod tests {
         assert_eq!((plan.repeats, plan.next(2, NOW), plan.next(3, NOW)), (Some(3), job.first(NOW), None));
         let job = read_one(&with(&json!({"schedule": "@every 1h"}))).unwrap();
         assert_eq!(job.first(NOW), Some(NOW.plus(Duration::from_secs(5))));
+        let again = stored_runtime_job(job.text.as_bytes(), &roles(&["scheduler"])).unwrap();
+        for job in [job, again] {
+            let late = NOW.plus(Duration::from_secs(8));
+            assert_eq!(
+                job.plan().next(1, late),
+                Some(NOW.plus(Duration::from_secs(3_605))),
+                "it counts from the first"
+            );
+        }
         let past = json!({"in": null, "at": "2020-01-01T00:00:00+01:00"});
         assert!(read_one(&with(&past)).unwrap().first(NOW).is_some_and(|first| first < NOW), "it is due at once");
     }
