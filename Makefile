@@ -71,7 +71,8 @@ e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus 
 		'the status page' '.ci/deps chromedriver || { echo "notice: there is no Chromium"; exit 77; }; \
 			cargo test --test browser -- --test-threads=1' \
 		"Dapr's client" 'command -v npm >/dev/null || { echo "notice: there is no Node with npm"; exit 77; }; \
-			cargo test --test locks daprs_published_node_client -- --ignored --nocapture' \
+			cargo test --test locks daprs_published_node_client -- --ignored --nocapture && \
+			cargo test --test process daprs_published_node_client -- --ignored --nocapture' \
 		'the store on a Valkey' 'server=$$(.ci/valkey) || { echo "notice: there is no Valkey"; exit 77; }; \
 			BATON_REDIS_SERVER=$$server cargo test --test store' \
 		'the store on a real API server' \

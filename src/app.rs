@@ -505,16 +505,24 @@ fn routes(replica: &Replica, locks: &Option<Locks>, jobs: &Option<Jobs>) -> Rout
     let of_jobs = jobs.as_ref().map(|jobs| Arc::clone(&jobs.service));
     let router = api::router();
     let stopping = router.stopping();
-    let router = router
-        .mount(role::http::routes(replica.roles(), Arc::clone(clock), role::http::HEARTBEAT, stopping))
+    let mut router = router
+        .mount(role::http::routes(replica.roles(), Arc::clone(clock), role::http::HEARTBEAT, stopping.clone()))
         .mount(locks::routes(of_locks.clone().ok_or_else(no_locks), Arc::clone(clock)).on(&here))
-        .mount(jobs::routes(of_jobs.ok_or_else(no_jobs)).on(&here));
-    match of_locks {
-        Some(service) if !config.locks.dapr_stores.is_empty() => {
-            router.mount(locks::dapr_routes(service, config.locks.dapr_stores.clone()).on(&here))
-        }
-        _ => router,
+        .mount(jobs::routes(of_jobs.clone().ok_or_else(no_jobs)).on(&here));
+    let stores = of_locks.as_ref().map(|_| config.locks.dapr_stores.clone()).unwrap_or_default();
+    let dapr_jobs = of_jobs.zip(config.jobs_dapr.clone());
+    if !stores.is_empty() || dapr_jobs.is_some() {
+        let locks = of_locks.clone();
+        let is_stopping = move || stopping.has_begun() || locks.as_ref().is_some_and(|locks| locks.is_stopping());
+        router = router.mount(api::dapr_routes(Arc::clone(&config.identity), stores.clone(), is_stopping));
     }
+    if let Some(service) = of_locks.filter(|_| !stores.is_empty()) {
+        router = router.mount(locks::dapr_routes(service, stores).on(&here));
+    }
+    if let Some((service, dapr)) = dapr_jobs {
+        router = router.mount(jobs::dapr_routes(service, dapr).on(&here));
+    }
+    router
 }
 
 /// What it comes to, if there is any; else this never ends.

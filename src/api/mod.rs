@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `gate` | who may ask at all: `browser` for web pages, `token` for the bearer token |
 //! | `page` | `/` for browsers, and its two files |
+//! | `dapr` | what Dapr's clients ask for before they start |
 //!
 //! `openapi.yaml` beside this file describes all calls of all parts and is served as it is.
 
 mod browser;
+mod dapr;
 mod gate;
 mod page;
 mod token;
@@ -25,6 +27,7 @@ use crate::config::Secret;
 use crate::http::{Ask, BODY_TIMEOUT, Content, Door, Limits, ListenerThread, Problem, Response, Router, Routes};
 use crate::telemetry::Telemetry;
 
+pub use dapr::dapr_routes;
 use gate::Gate;
 use token::TokenCheck;
 

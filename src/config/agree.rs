@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::dapr_jobs::{self, DaprJobsConfig, JOBS_DAPR};
 use super::jobs::{self, FAILED_KEPT, FAN_OUT, JOBS, JobConfig, JobRoles, SCHEDULE, SUCCEEDED_KEPT};
 use super::listeners::IDENTITY;
 use super::locks::{self, LOCKS};
@@ -108,6 +109,20 @@ pub(super) fn jobs(top: &Reader<'_>, roles: &[RoleConfig], ledgers: Option<&Stor
         job_and_store(place, job, ledgers);
     }
     jobs.into_iter().map(|(_, job)| job).collect()
+}
+
+/// `jobsDapr:`, where jobs can be made at run time.
+pub(super) fn dapr_jobs(
+    top: &Reader<'_>,
+    roles: &[RoleConfig],
+    ledgers: Option<&StoreConfig>,
+) -> Option<DaprJobsConfig> {
+    let s = top.given(&JOBS_DAPR)?;
+    if let Some(reason) = ledgers.and_then(StoreConfig::without_runtime_jobs) {
+        s.problem(format!("cannot be had with this store: {reason}, or remove it"));
+    }
+    let role = job_role(&s, roles, top.at(&ROLES).is_sound());
+    dapr_jobs::read(&s, role.map(|(name, _)| name))
 }
 
 /// The role: as given, else the only one. Of a job that fans out, its shards.

@@ -91,7 +91,7 @@ const CATCH_UP: Key<Or<Words<CatchUp>>> = key(
 );
 pub(super) const SUSPEND: Key<Or<Flag>> =
     key("suspend", Or(Flag, false), "Whether slots are left out until the job is resumed.");
-pub(super) const BACKOFF_LIMIT: Key<Or<Count>> =
+const BACKOFF_LIMIT: Key<Or<Count>> =
     key("backoffLimit", Or(Count(0, 100), 6), "How many attempts may follow the first.");
 pub(super) const BACKOFF: Key<Group> = key("backoff", Group(&PAUSES), "The pauses before them.");
 pub(super) const ACTIVE_DEADLINE: Key<Count> = key(
@@ -194,7 +194,7 @@ fn read_one(s: &Reader<'_>, name: Option<JobName>, roles: Option<JobRoles>) -> V
     if let Some(schedule) = &schedule {
         bound(&s.at(&JITTER), jitter, schedule.interval_min());
     }
-    let policy = policy(s, timing.as_ref());
+    let policy = policy(s, timing.as_ref(), s.get(&BACKOFF_LIMIT));
     let run = s.given(&RUN).and_then(|run| runs::read(&run, timing.as_ref()));
     let finish_within = s.given(&FINISH_WITHIN);
     let (Some(name), Some(roles), Some(schedule), Some(run)) = (name, roles, schedule, run) else { return Vec::new() };
@@ -261,7 +261,8 @@ fn bound(place: &Reader<'_>, jitter: Option<Duration>, interval: Duration) {
     }
 }
 
-pub(super) fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {
+/// `attempts`: how many may follow the first.
+pub(super) fn policy(s: &Reader<'_>, timing: Option<&Timing>, attempts: u32) -> JobPolicy {
     let seconds = |key| s.given(key).map(|seconds: u32| Duration::from_secs(seconds.into()));
     let starting_deadline = seconds(&STARTING_DEADLINE);
     let lease = timing.map(Timing::lease_duration);
@@ -277,7 +278,7 @@ pub(super) fn policy(s: &Reader<'_>, timing: Option<&Timing>) -> JobPolicy {
         starting_deadline,
         catch_up: s.get(&CATCH_UP),
         suspend: s.get(&SUSPEND),
-        backoff: backoff(&s.at(&BACKOFF), s.get(&BACKOFF_LIMIT)),
+        backoff: backoff(&s.at(&BACKOFF), attempts),
         active_deadline: seconds(&ACTIVE_DEADLINE),
         on_interrupt: s.get(&ON_INTERRUPT),
         history: HistoryLimits { succeeded: kept(&SUCCEEDED_KEPT), failed: kept(&FAILED_KEPT) },

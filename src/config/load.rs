@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::redis::Kept;
 use super::section::{Checks, Reader, Section, schema_of};
 use super::tree::{self, Positions};
-use super::{Config, ConfigError, ConfigProblem, Environment, agree, jobs, listeners, locks, pod, roles, store, watch};
+use super::{
+    Config, ConfigError, ConfigProblem, Environment, agree, dapr_jobs, jobs, listeners, locks, pod, roles, store, watch,
+};
 
 /// A larger file is not a configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -27,6 +29,7 @@ const FILE: Section = Section::new(
         &jobs::JOBS,
         &jobs::MAX_CONCURRENT_RUNS,
         &store::JOBS_STORE,
+        &dapr_jobs::JOBS_DAPR,
         &listeners::LOG,
     ],
 );
@@ -112,6 +115,7 @@ fn config(top: &Reader<'_>) -> Option<Config> {
     agree::pod(top, &kubernetes, identity.as_deref(), &roles, store.as_ref());
     let ledgers = agree::ledgers(top, jobs_store.as_ref(), store.as_ref());
     let jobs = agree::jobs(top, &roles, ledgers);
+    let jobs_dapr = agree::dapr_jobs(top, &roles, ledgers);
     let log = listeners::log(top);
     Some(Config {
         identity: identity?,
@@ -125,6 +129,7 @@ fn config(top: &Reader<'_>) -> Option<Config> {
         jobs,
         max_concurrent_runs: top.given(&jobs::MAX_CONCURRENT_RUNS).and_then(|most| usize::try_from(most).ok()),
         jobs_store,
+        jobs_dapr,
         log,
     })
 }

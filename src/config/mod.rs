@@ -15,6 +15,7 @@
 //! * [`schema()`] is the JSON Schema for editors, printed from the same keys.
 
 mod agree;
+mod dapr_jobs;
 mod environment;
 mod jobs;
 mod lease_objects;
@@ -43,6 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use agree::mirror_name;
+pub use dapr_jobs::DaprJobsConfig;
 pub use environment::{AbsentFiles, Environment};
 pub use jobs::JobConfig;
 pub use lease_objects::KubernetesConfig;
@@ -57,7 +59,9 @@ pub use redis_url::server_of;
 pub use reload::{Differences, LiveChanges};
 pub use roles::{AppCheck, RoleConfig};
 pub use runs::{ExecRun, HttpRun, RunConfig};
-pub use runtime_jobs::{RUNTIME_DATA_BYTES_MAX, RUNTIME_JOB_BYTES_MAX, RuntimeJob, runtime_job, stored_runtime_job};
+pub use runtime_jobs::{
+    RUNTIME_ATTEMPTS_MAX, RUNTIME_DATA_BYTES_MAX, RUNTIME_JOB_BYTES_MAX, RuntimeJob, runtime_job, stored_runtime_job,
+};
 pub use secret::Secret;
 pub use store::{JobLimits, StoreConfig};
 pub use watch::{Changes, Reload, Watcher};
@@ -94,6 +98,8 @@ pub struct Config {
     pub(crate) max_concurrent_runs: Option<usize>,
     /// Where their ledgers are, if not in `store`.
     pub(crate) jobs_store: Option<StoreConfig>,
+    /// Dapr's Jobs API; none: it is not answered.
+    pub(crate) jobs_dapr: Option<DaprJobsConfig>,
     /// How to log.
     pub(crate) log: LogConfig,
 }
@@ -135,6 +141,11 @@ impl Config {
 
     pub fn jobs(&self) -> &[JobConfig] {
         &self.jobs
+    }
+
+    /// Dapr's Jobs API; none: it is not answered.
+    pub fn jobs_dapr(&self) -> Option<&DaprJobsConfig> {
+        self.jobs_dapr.as_ref()
     }
 
     /// How many attempts of jobs go on at once on this replica; none: however many.

@@ -49,6 +49,7 @@ impl Config {
             jobs: _,
             max_concurrent_runs: _,
             jobs_store,
+            jobs_dapr,
             log,
         } = self;
         let sections = [
@@ -60,6 +61,7 @@ impl Config {
             ("kubernetes", *kubernetes != new.kubernetes),
             ("locks", *locks != new.locks),
             ("jobsStore", *jobs_store != new.jobs_store),
+            ("jobsDapr", *jobs_dapr != new.jobs_dapr),
             ("log", *log != new.log),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
@@ -106,6 +108,7 @@ defaultRole: a
 log: { level: info }
 locks: { lease: 20s }
 kubernetes: { events: false }
+jobsDapr: { url: 'http://app', role: a }
 ";
 
     fn config(text: &str) -> Config {
@@ -128,6 +131,7 @@ kubernetes: { events: false }
             ("info", "debug", "log"),
             ("lease: 20s", "lease: 25s", "locks"),
             ("events: false", "events: true", "kubernetes"),
+            ("http://app", "http://other", "jobsDapr"),
         ] {
             let changed = config(&BASE.replace(from, to));
             assert_eq!(base.restart_needed(&changed), [section], "{from} to {to}");

@@ -156,7 +156,7 @@ const BODY: Key<Text> = key(
     "The body; `{{run}}`, `{{job}}`, `{{scheduledTime}}`, `{{attempt}}`, `{{token}}`, `{{shard}}` and `{{data}}` \
      in it stand for their values. Default: what a run was given, if it was given something.",
 );
-const TIMEOUT: Key<Or<Span>> = key(
+pub(super) const TIMEOUT: Key<Or<Span>> = key(
     "timeout",
     Or(Span::up_to(TIMEOUT_MAX), Duration::from_secs(30)),
     "When a request counts as failed that has no answer; up to {max}.",
@@ -359,7 +359,7 @@ pub(super) fn read_at_run_time(s: &Reader<'_>) -> Option<HttpRun> {
 }
 
 fn read_http(s: &Reader<'_>) -> Option<HttpRun> {
-    let (method, url, body) = (s.get(&METHOD), url(s), body(s));
+    let (method, url, body) = (s.get(&METHOD), url(s, &URL, URL_EXAMPLE), body(s));
     if body.is_some() && (method == "GET" || method == "HEAD") {
         s.at(&BODY)
             .problem(format!("a {method} request has no body that servers look at; write another method, as POST"));
@@ -403,12 +403,12 @@ fn is_here(url: &url::Url) -> bool {
 }
 
 /// No message holds any part of the URL, whose query may hold a token.
-fn url(s: &Reader<'_>) -> Option<url::Url> {
-    let problem = match url::Url::parse(&s.given(&URL)?) {
+pub(super) fn url(s: &Reader<'_>, key: &Key<Text>, example: &str) -> Option<url::Url> {
+    let problem = match url::Url::parse(&s.given(key)?) {
         // The error's own words name a part of a URL, never its text.
-        Err(error) => format!("is not a URL: {error}; {URL_EXAMPLE}"),
+        Err(error) => format!("is not a URL: {error}; {example}"),
         Ok(url) if url.scheme() != "http" && url.scheme() != "https" => {
-            format!("is neither http: nor https:; {URL_EXAMPLE}")
+            format!("is neither http: nor https:; {example}")
         }
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
             "holds a user or a password; give them in a header, `Authorization` with a valueFile".to_owned()
@@ -416,7 +416,7 @@ fn url(s: &Reader<'_>) -> Option<url::Url> {
         Ok(url) if url.fragment().is_some() => "holds a `#…`, which no request carries; remove it".to_owned(),
         Ok(url) => return Some(url),
     };
-    s.at(&URL).problem(problem);
+    s.at(key).problem(problem);
     None
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::jobs::{self, ROLE, TIME_ZONE};
 use super::runs::{self, HttpRun};
-use super::section::{Checks, Definitions, Group, Key, Kind, Reader, Section, Shape, key, required};
+use super::section::{Checks, Definitions, Group, Key, Kind, Or, Reader, Section, Shape, key, required};
 use super::tree::{Node, Positions};
 use super::value::{Count, Span, Text, Words};
 use super::{ConfigProblem, Environment, RoleConfig, agree};
@@ -22,6 +22,8 @@ use crate::schedule::Schedule;
 pub const RUNTIME_DATA_BYTES_MAX: usize = 8 << 10;
 /// The longest job as a whole, likewise: the store keeps 100,000 of them in memory.
 pub const RUNTIME_JOB_BYTES_MAX: usize = 16 << 10;
+/// How many attempts may follow the first: no record keeps them, as a ledger does.
+pub const RUNTIME_ATTEMPTS_MAX: u32 = 1_000_000_000;
 /// How far ahead a moment may be: the longest duration that is read.
 const AHEAD_MAX: Duration = Duration::from_secs(10_000 * 3_600);
 
@@ -62,6 +64,8 @@ const DATA: Key<Anything> = key("data", Anything, "What every run is given, as t
 const CONCURRENCY_POLICY: Key<Words<()>> =
     key("concurrencyPolicy", Words::of(&[("Forbid", ())]), "Runs of such a job never overlap.");
 const CATCH_UP: Key<Words<()>> = key("catchUp", Words::of(&[("latest", ())]), "One run makes up for all that passed.");
+const BACKOFF_LIMIT: Key<Or<Count>> =
+    key("backoffLimit", Or(Count(0, RUNTIME_ATTEMPTS_MAX), 6), "How many attempts may follow the first.");
 const RUN: Key<Group> = required("run", Group(&runs::SECTION), "What a run is: a request.");
 
 const RUNTIME_JOB: Section = Section::new(
@@ -80,7 +84,7 @@ const RUNTIME_JOB: Section = Section::new(
         &CATCH_UP,
         &jobs::STARTING_DEADLINE,
         &jobs::SUSPEND,
-        &jobs::BACKOFF_LIMIT,
+        &BACKOFF_LIMIT,
         &jobs::BACKOFF,
         &jobs::ACTIVE_DEADLINE,
         &jobs::ON_INTERRUPT,
@@ -196,7 +200,7 @@ fn read(s: &Reader<'_>, roles: &[RoleConfig], data: Option<String>, now: Wall) -
     let expires = expires(s, now);
     // Read for what is wrong with them: only one word of each is known.
     let _ = (s.given(&CONCURRENCY_POLICY), s.given(&CATCH_UP));
-    let policy = jobs::policy(s, timing);
+    let policy = jobs::policy(s, timing, s.get(&BACKOFF_LIMIT));
     let finish_within = s.given(&jobs::FINISH_WITHIN).unwrap_or_else(|| jobs::usual_finish(timing));
     let http = s.given(&RUN).and_then(|run| runs::read_at_run_time(&run));
     let data = data_for(s, http.as_ref(), data);
@@ -411,7 +415,7 @@ mod tests {
             (json!({"role": "other"}), "role", "they are `scheduler`"),
             (json!({"concurrencyPolicy": "Allow"}), "concurrencyPolicy", "`Forbid`"),
             (json!({"catchUp": "all"}), "catchUp", "`latest`"),
-            (json!({"backoffLimit": 101}), "backoffLimit", "from 0 to 100"),
+            (json!({"backoffLimit": 1_000_000_001}), "backoffLimit", "from 0 to 1000000000"),
             (json!({"data": "x".repeat(RUNTIME_DATA_BYTES_MAX)}), "data", "at the most"),
             (json!({"finishWithin": "61m"}), "finishWithin", "at most 1h"),
             (json!({"failedJobsHistoryLimit": 3}), "failedJobsHistoryLimit", "unknown key"),

@@ -112,6 +112,8 @@ fn the_schema_refuses_typical_mistakes_as_the_check_does() {
         ("identity: web-0", "jobs: [{name: a, schedule: '@daily', catchUp: some, run: {exec: {command: [a]}}}]"),
         ("identity: web-0", "locks: {leese: 1s}"),
         ("identity: web-0", "locks: {dapr: {}}"),
+        ("identity: web-0", "jobsDapr: {}"),
+        ("identity: web-0", "jobsDapr: {url: 'ftp://a'}"),
         ("identity: web-0", "locks: {dapr: {stores: []}}"),
         ("identity: web-0", "locks: {dapr: {stores: ['a b']}}"),
         ("identity: web-0", "kubernetes: {events: on call}"),

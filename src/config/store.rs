@@ -59,6 +59,16 @@ impl StoreConfig {
         }
     }
 
+    /// Why no job can be made at run time with this store; none when they can.
+    pub fn without_runtime_jobs(&self) -> Option<&'static str> {
+        match self {
+            Self::Redis(_) | Self::Memory => None,
+            Self::Quorum(_) | Self::Kubernetes(_) => {
+                Some("jobs that are made at run time are kept in Redis: name one for all jobs, jobsStore")
+            }
+        }
+    }
+
     /// What it asks of jobs that others do not; none when it takes all.
     pub fn job_limits(&self) -> Option<JobLimits> {
         match self {

@@ -8,7 +8,8 @@
 //! * [`ListenerThread`]: where a listener runs.
 //! * [`Response`]: an answer; [`json`], [`no_content`] and [`read_body`] are the shape of most.
 //! * [`client`]: requests to others, [`tls`] under them.
-//! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`.
+//! * [`Problem`]: an error as `application/problem+json` (RFC 9457) with a stable `type`; [`DaprFault`]: one in Dapr's
+//!   words.
 //!
 //! hyper reads and writes HTTP/1.1; what it lacks (an idle bound apart from the header bound, a bound on stalled
 //! writes, a bound on connections, a shutdown that ends) is added around it. warp is named here only.
@@ -16,6 +17,7 @@
 mod activity;
 mod answer;
 pub mod client;
+mod dapr;
 mod door;
 mod problem;
 mod refuse;
@@ -29,6 +31,7 @@ mod values;
 pub use warp::sse::Event as ServerEvent;
 
 pub use answer::{BoxError, Content, Response, answer, document, json, no_content};
+pub use dapr::DaprFault;
 pub use door::{AccessCheck, BODY_BYTES_MAX, BODY_TIMEOUT, Door};
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use router::{Answering, Answers, Ask, Found, Router, Routes, Stopping, wants_page};

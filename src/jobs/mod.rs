@@ -2,7 +2,7 @@
 //!
 //! * [`JobService`] runs the jobs of this replica, one task each. What a job does next is decided by its
 //!   [`crate::protocol::jobs::JobController`], for as long as this replica leads the job's role.
-//! * [`routes`] are its HTTP side, mounted on the app's listener.
+//! * [`routes`] are its HTTP side, mounted on the app's listener; [`dapr_routes`] the same for apps that know Dapr's.
 //!
 //! | file | what |
 //! |---|---|
@@ -24,6 +24,6 @@ mod runtime;
 mod service;
 mod task;
 
-pub use http::routes;
+pub use http::{dapr_routes, routes};
 pub use ledger_store::LedgerError;
 pub use service::{JobError, JobService, JobView};

@@ -72,6 +72,17 @@ fn locks_are_there_with_their_defaults_and_guarded_for_a_lease() {
 }
 
 #[test]
+fn daprs_jobs_are_delivered_where_it_is_said_for_the_role_that_is_meant() {
+    assert_eq!(good(BASE).jobs_dapr(), None, "Dapr's Jobs API is not answered unless it is asked for");
+    let dapr = |more: &str| good(&format!("{BASE}{more}\n")).jobs_dapr().cloned().unwrap();
+    let config = dapr("jobsDapr: { url: 'http://127.0.0.1:8080' }");
+    assert_eq!((config.url.as_str(), config.timeout), ("http://127.0.0.1:8080/", ms(30_000)));
+    let config = dapr("jobsDapr: { url: 'https://app/base', role: scheduler, timeout: 1h }");
+    assert_eq!((config.url.as_str(), config.role.as_str()), ("https://app/base", "scheduler"));
+    assert_eq!(config.timeout, ms(3_600_000));
+}
+
+#[test]
 fn what_is_given_is_taken() {
     let config = good(
         "

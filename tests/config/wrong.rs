@@ -292,6 +292,27 @@ fn stores_are_one_that_is_known() {
 }
 
 #[test]
+fn daprs_jobs_that_cannot_be_are_told() {
+    let redis = "  redis:\n    url: redis://redis:6379/0";
+    expect_each(&[
+        ("identity: web-0", "jobsDapr: {}", &[(1, "jobsDapr.url", "is missing; add it")]),
+        ("identity: web-0", "jobsDapr: {url: 'ftp://a'}", &[(1, "jobsDapr.url", "neither http: nor https:")]),
+        ("identity: web-0", "jobsDapr: {url: 'http://u:p@a'}", &[(1, "jobsDapr.url", "a user or a password")]),
+        ("identity: web-0", "jobsDapr: {url: 'http://a/?b'}", &[(1, "jobsDapr.url", "write the address alone")]),
+        (
+            "identity: web-0",
+            "jobsDapr: {url: 'http://a', role: other, timeout: 25h}",
+            &[(1, "jobsDapr.role", "is not one of the roles"), (1, "jobsDapr.timeout", "at most 24h")],
+        ),
+        (
+            redis,
+            "  kubernetes: {}\njobsDapr: {url: 'http://a'}",
+            &[(4, "jobsDapr", "cannot be had with this store: jobs that are made at run time are kept in Redis")],
+        ),
+    ]);
+}
+
+#[test]
 fn locks_that_cannot_be_are_told() {
     expect_each(&[
         ("identity: web-0", "locks: {leese: 30s}", &[(1, "locks.leese", "did you mean `lease`")]),

@@ -15,7 +15,6 @@ const WHOLE: &str = "Baton configuration";
 const SHARED: &[(&str, &str)] = &[
     ("ACTIVE_DEADLINE", "a job that is made at run time is a job"),
     ("BACKOFF", "a job that is made at run time is a job"),
-    ("BACKOFF_LIMIT", "a job that is made at run time is a job"),
     ("FINISH_WITHIN", "a job that is made at run time is a job"),
     ("KEY_PREFIX", "members of a quorum share one"),
     ("ON_INTERRUPT", "a job that is made at run time is a job"),
@@ -25,6 +24,7 @@ const SHARED: &[(&str, &str)] = &[
     ("RUN", "what a job runs is a section of its own"),
     ("STARTING_DEADLINE", "a job that is made at run time is a job"),
     ("SUSPEND", "a job that is made at run time is a job"),
+    ("TIMEOUT", "what is delivered for Dapr is a request"),
     ("TIME_ZONE", "a job that is made at run time is a job"),
     ("USERNAME", "a member is a Redis"),
     ("USERNAME_FILE", "a member is a Redis"),

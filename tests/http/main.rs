@@ -4,6 +4,7 @@ mod answers;
 mod client;
 mod contract;
 mod dapr;
+mod dapr_jobs;
 mod docs;
 mod events;
 mod fuzz;

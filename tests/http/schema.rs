@@ -113,8 +113,9 @@ fn matches(pattern: &str, text: &str) -> bool {
         "^urn:baton:problem:[a-z-]+$" => text
             .strip_prefix("urn:baton:problem:")
             .is_some_and(|end| !end.is_empty() && end.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')),
-        "^ERR_[A-Z_]+$" => text
-            .strip_prefix("ERR_")
+        "^(ERR|DAPR)_[A-Z_]+$" => ["ERR_", "DAPR_"]
+            .iter()
+            .find_map(|dapr| text.strip_prefix(dapr))
             .is_some_and(|end| !end.is_empty() && end.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')),
         other => panic!("{other} is not understood here"),
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use baton::api::{self, ApiOptions};
 use baton::base::clock::{BootClock, SharedClock};
 use baton::base::process::Entropy;
-use baton::config::{Environment, check_text};
+use baton::config::{DaprJobsConfig, Environment, check_text};
 use baton::jobs::{self, JobService};
 use baton::locks::{self, LockService, LockSettings};
 use baton::protocol::{
@@ -290,6 +290,12 @@ async fn job_service(
     (jobs, [listener, tokio::spawn(accept_all(app))])
 }
 
+/// Where jobs are delivered that are made through Dapr's API: nobody listens.
+fn dapr_jobs() -> DaprJobsConfig {
+    let url = "http://127.0.0.1:1".parse().unwrap();
+    DaprJobsConfig { role: name("scheduler"), url, timeout: Duration::from_secs(30) }
+}
+
 /// An app that accepts every run.
 async fn accept_all(app: TcpListener) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -373,7 +379,11 @@ impl Server {
             .mount(locks::routes(plan.no_locks.map_or_else(|| Ok(Arc::clone(&locks)), Err), clock()))
             .mount(jobs::routes(plan.no_jobs.map_or_else(|| Ok(Arc::clone(&jobs)), Err)));
         if plan.no_locks.is_none() {
-            router = router.mount(locks::dapr_routes(Arc::clone(&locks), vec![LOCK_STORE.to_owned()]));
+            let (stores, of) = (vec![LOCK_STORE.to_owned()], Arc::clone(&locks));
+            router = router
+                .mount(api::dapr_routes(IDENTITY.into(), stores.clone(), move || of.is_stopping()))
+                .mount(locks::dapr_routes(Arc::clone(&locks), stores))
+                .mount(jobs::dapr_routes(Arc::clone(&jobs), dapr_jobs()));
         }
         let routes = router.list();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -3,6 +3,7 @@
 mod caught;
 mod clock_steps;
 mod crashes;
+mod dapr_jobs;
 mod departures;
 mod finish;
 mod group;

@@ -1,5 +1,6 @@
 //! The recipes of docs/fencing.md and docs/jobs.md that can be run here are run as they stand there.
 
+mod dapr;
 mod fencing;
 mod schedulers;
 

@@ -1,5 +1,6 @@
 //! The calls of jobs, as they are plugged into the app's listener.
 
+mod dapr;
 mod requests;
 mod responses;
 mod runtime;
@@ -14,6 +15,8 @@ use super::run::Order;
 use super::service::JobService;
 use crate::http::{Ask, Problem, ProblemKind, Response, Routes, no_content};
 use crate::protocol::jobs::RunWish;
+
+pub use dapr::routes as dapr_routes;
 
 /// How many jobs are written before others get their turn: renewals are made on the same thread.
 const AT_ONCE: usize = 8;

@@ -1,11 +1,9 @@
-//! Dapr's lock API (`v1.0-alpha1`), so that an app written for it works unchanged, and as much of the rest as its HTTP
-//! clients ask for before they start.
+//! Dapr's lock API (`v1.0-alpha1`), so that an app written for it works unchanged.
 //!
 //! A lock that was taken here has a lease of its own, is not renewed, and not even its owner may take it again. It is
 //! given back by its owner's name, through any sidecar: the id that was written down beside the owner is looked up, and
 //! the release goes by that id. So a lock that ended meanwhile and is another's is never freed.
 
-use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,37 +14,11 @@ use serde_json::{Value, json};
 use super::super::acquire::Want;
 use super::super::owner;
 use super::super::service::{LockService, Refusal};
-use crate::http::{Ask, Problem, Response, Routes, decode_segment, json, no_content};
+use crate::http::{Ask, DaprFault, Response, Routes, decode_segment, json};
 use crate::protocol::{LockName, OWNER_BYTES_MAX};
 
 /// Dapr puts it between the parts of its keys, and therefore refuses it in a resource.
 const SEPARATOR: &str = "||";
-
-/// An error in Dapr's words: its clients branch on the code.
-#[derive(Debug, PartialEq, Eq)]
-struct Fault {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
-}
-
-impl Fault {
-    fn bad(code: &'static str, message: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, code, message: message.into() }
-    }
-
-    fn malformed(message: impl Into<String>) -> Self {
-        Self::bad("ERR_MALFORMED_REQUEST", message)
-    }
-
-    fn internal(code: &'static str, message: impl Into<String>) -> Self {
-        Self { status: StatusCode::INTERNAL_SERVER_ERROR, code, message: message.into() }
-    }
-
-    fn response(self) -> Response {
-        json(self.status, &json!({ "errorCode": self.code, "message": self.message }))
-    }
-}
 
 /// The body of both calls. Dapr ignores what it does not know, and takes the names of its protobuf fields, too.
 #[derive(Debug, Default, Deserialize)]
@@ -60,16 +32,8 @@ struct Body {
 }
 
 impl Body {
-    fn parse(body: &[u8]) -> Result<Self, Fault> {
-        if body.trim_ascii().is_empty() {
-            return Ok(Self::default());
-        }
-        serde_json::from_slice(body)
-            .map_err(|error| Fault::malformed(format!("failed deserializing HTTP body: {error}")))
-    }
-
     /// Whole seconds, as a number or as its text: protobuf's JSON takes both.
-    fn expiry(&self, lease_max: Duration) -> Result<Duration, Fault> {
+    fn expiry(&self, lease_max: Duration) -> Result<Duration, DaprFault> {
         let seconds = match &self.expiry {
             None => Some(0.0),
             Some(Value::Number(number)) => number.as_f64(),
@@ -77,43 +41,43 @@ impl Body {
             Some(_) => None,
         };
         let whole = seconds.filter(|seconds| seconds.fract() == 0.0);
-        let whole = whole.ok_or_else(|| Fault::malformed("expiryInSeconds: a whole number is wanted"))?;
+        let whole = whole.ok_or_else(|| DaprFault::malformed("expiryInSeconds: a whole number is wanted"))?;
         if whole <= 0.0 {
-            return Err(Fault::bad("ERR_EXPIRY_NOT_POSITIVE", "expiry in seconds is not positive"));
+            return Err(DaprFault::bad("ERR_EXPIRY_NOT_POSITIVE", "expiry in seconds is not positive"));
         }
         let lease = Duration::try_from_secs_f64(whole).unwrap_or(Duration::MAX);
         if lease > lease_max {
             let most = lease_max.as_secs_f64();
-            return Err(Fault::malformed(format!("expiryInSeconds: at most {most} (locks.maxLease)")));
+            return Err(DaprFault::malformed(format!("expiryInSeconds: at most {most} (locks.maxLease)")));
         }
         Ok(lease)
     }
 
     /// Resource and owner as locks know them, once the store is one of ours.
-    fn lock(&self, store: &str, stores: &[String], failed: &'static str) -> Result<(LockName, Arc<str>), Fault> {
+    fn lock(&self, store: &str, stores: &[String], failed: &'static str) -> Result<(LockName, Arc<str>), DaprFault> {
         let resource = self.resource.as_deref().unwrap_or_default();
         let owner = self.owner.as_deref().unwrap_or_default();
         if resource.is_empty() {
-            return Err(Fault::bad("ERR_RESOURCE_ID_EMPTY", "lock resource id is empty"));
+            return Err(DaprFault::bad("ERR_RESOURCE_ID_EMPTY", "lock resource id is empty"));
         }
         if owner.is_empty() {
-            return Err(Fault::bad("ERR_OWNER_EMPTY", "lock owner is empty"));
+            return Err(DaprFault::bad("ERR_OWNER_EMPTY", "lock owner is empty"));
         }
         let decoded = decode_segment(store).ok();
         let Some(store) = stores.iter().find(|known| Some(known.as_str()) == decoded.as_deref()) else {
             let shown: String = store.chars().take(100).collect();
             let message = format!("lock {shown} is not found");
-            return Err(Fault { status: StatusCode::NOT_FOUND, code: "ERR_LOCK_NOT_FOUND", message });
+            return Err(DaprFault { status: StatusCode::NOT_FOUND, code: "ERR_LOCK_NOT_FOUND", message });
         };
         if resource.contains(SEPARATOR) {
-            return Err(Fault::internal(failed, format!("input key can't contain '{SEPARATOR}'")));
+            return Err(DaprFault::internal(failed, format!("input key can't contain '{SEPARATOR}'")));
         }
         let name = LockName::new(format!("dapr/{store}/{}", plain(resource)));
-        let name = name.map_err(|error| Fault::malformed(format!("resourceId: as dapr/{store}/…, {error}")))?;
+        let name = name.map_err(|error| DaprFault::malformed(format!("resourceId: as dapr/{store}/…, {error}")))?;
         let owner = plain(owner);
         if owner.len() > OWNER_BYTES_MAX {
             let bytes = owner.len();
-            return Err(Fault::malformed(format!("lockOwner has {bytes} bytes; use 1 to {OWNER_BYTES_MAX}")));
+            return Err(DaprFault::malformed(format!("lockOwner has {bytes} bytes; use 1 to {OWNER_BYTES_MAX}")));
         }
         Ok((name, owner.into()))
     }
@@ -136,29 +100,26 @@ fn plain(text: &str) -> String {
 
 /// What every call may use.
 #[derive(Debug)]
-pub struct DaprContext {
+pub struct DaprLocks {
     service: Arc<LockService>,
     stores: Vec<String>,
 }
 
 /// Dapr's calls, answered by this service for lock stores of these names.
-pub fn routes(service: Arc<LockService>, stores: Vec<String>) -> Routes<DaprContext> {
-    type Here = Arc<DaprContext>;
-    Routes::new(DaprContext { service, stores })
-        .post_json("/v1.0-alpha1/lock/{store}", |here: Here, ask: Ask| async move { told(lock(&here, &ask).await) })
-        .post_json("/v1.0-alpha1/unlock/{store}", |here: Here, ask: Ask| async move { told(unlock(&here, &ask).await) })
-        .get("/v1.0/metadata", |here: Here, _: Ask| ready(Ok(metadata(&here))))
-        .get("/v1.0/healthz", |here: Here, _: Ask| ready(told(health(&here, "ERR_HEALTH_NOT_READY"))))
-        .get("/v1.0/healthz/outbound", |here: Here, _: Ask| ready(told(health(&here, "ERR_OUTBOUND_HEALTH_NOT_READY"))))
+pub fn routes(service: Arc<LockService>, stores: Vec<String>) -> Routes<DaprLocks> {
+    type Here = Arc<DaprLocks>;
+    Routes::new(DaprLocks { service, stores })
+        .post_json("/v1.0-alpha1/lock/{store}", |here: Here, ask: Ask| async move {
+            DaprFault::told(lock(&here, &ask).await)
+        })
+        .post_json("/v1.0-alpha1/unlock/{store}", |here: Here, ask: Ask| async move {
+            DaprFault::told(unlock(&here, &ask).await)
+        })
 }
 
-fn told(answer: Result<Response, Fault>) -> Result<Response, Problem> {
-    Ok(answer.unwrap_or_else(Fault::response))
-}
-
-async fn lock(context: &DaprContext, ask: &Ask) -> Result<Response, Fault> {
+async fn lock(context: &DaprLocks, ask: &Ask) -> Result<Response, DaprFault> {
     const FAILED: &str = "ERR_TRY_LOCK";
-    let body = Body::parse(&ask.body)?;
+    let body: Body = DaprFault::read(&ask.body)?;
     let lease = body.expiry(context.service.settings().lease_max)?;
     let (name, owner) = body.lock(ask.segment("store"), &context.stores, FAILED)?;
     let want = Want {
@@ -176,20 +137,20 @@ async fn lock(context: &DaprContext, ask: &Ask) -> Result<Response, Fault> {
             true
         }
         Err(Refusal::Held { .. } | Refusal::PermitsDiffer { .. }) => false,
-        Err(refusal) => return Err(Fault::internal(FAILED, format!("failed to try acquiring lock: {refusal}"))),
+        Err(refusal) => return Err(DaprFault::internal(FAILED, format!("failed to try acquiring lock: {refusal}"))),
     };
     Ok(json(StatusCode::OK, &json!({ "success": success })))
 }
 
 /// What is released is the id that was found beside the owner: a lock that is another's by then is left alone, however
 /// late this comes. While the release is not answered, it is tried on in the background.
-async fn unlock(context: &DaprContext, ask: &Ask) -> Result<Response, Fault> {
+async fn unlock(context: &DaprLocks, ask: &Ask) -> Result<Response, DaprFault> {
     const FAILED: &str = "ERR_UNLOCK";
     const RELEASED: u8 = 0;
     const ABSENT: u8 = 1;
     const OTHERS: u8 = 2;
-    let failed = |refusal| Fault::internal(FAILED, format!("failed to release lock: {refusal}"));
-    let (name, owner) = Body::parse(&ask.body)?.lock(ask.segment("store"), &context.stores, FAILED)?;
+    let failed = |refusal| DaprFault::internal(FAILED, format!("failed to release lock: {refusal}"));
+    let (name, owner) = DaprFault::read::<Body>(&ask.body)?.lock(ask.segment("store"), &context.stores, FAILED)?;
     let insight = context.service.inspect(name.clone()).await.map_err(failed)?;
     let found = insight.holders.iter().find_map(|holder| owner::id_of_once(&holder.owner, &owner));
     let status = match found {
@@ -204,23 +165,6 @@ async fn unlock(context: &DaprContext, ask: &Ask) -> Result<Response, Fault> {
     Ok(json(StatusCode::OK, &json!({ "status": status })))
 }
 
-/// What the Node client asks for until it is answered, before anything else.
-fn metadata(context: &DaprContext) -> Response {
-    let component = |name: &String| json!({ "name": name, "type": "lock.baton", "version": "v1" });
-    let components: Vec<Value> = context.stores.iter().map(component).collect();
-    let identity: &str = &context.service.settings().identity;
-    let metadata = json!({ "id": identity, "runtimeVersion": env!("CARGO_PKG_VERSION"), "components": components });
-    json(StatusCode::OK, &metadata)
-}
-
-/// What the other clients ask for.
-fn health(context: &DaprContext, code: &'static str) -> Result<Response, Fault> {
-    if context.service.is_stopping() {
-        return Err(Fault::internal(code, Refusal::ShuttingDown.to_string()));
-    }
-    Ok(no_content())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +172,7 @@ mod tests {
     #[test]
     fn an_expiry_is_a_positive_whole_number_up_to_the_longest_lease() {
         let hour = Duration::from_secs(3_600);
-        let expiry = |body: &str| Body::parse(body.as_bytes()).and_then(|body| body.expiry(hour));
+        let expiry = |body: &str| DaprFault::read::<Body>(body.as_bytes()).and_then(|body| body.expiry(hour));
         for good in [r#"{"expiryInSeconds":60}"#, r#"{"expiry_in_seconds":"60"}"#, r#"{"expiryInSeconds":6e1,"x":1}"#] {
             assert_eq!(expiry(good), Ok(Duration::from_secs(60)), "{good}");
         }

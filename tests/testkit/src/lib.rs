@@ -13,6 +13,7 @@ pub mod apiserver;
 pub mod cluster;
 pub mod helm;
 pub mod kubernetes;
+pub mod node;
 pub mod place;
 pub mod ports;
 pub mod programs;

@@ -46,8 +46,13 @@ pub struct App {
 /// A call that the app got.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Call {
+    pub path: String,
+    /// Its `Content-Type`.
+    #[serde(rename = "type")]
+    pub media_type: Option<String>,
+    pub body: String,
     pub run: String,
-    attempt: u32,
+    pub attempt: u32,
     token: u64,
     key: String,
 }

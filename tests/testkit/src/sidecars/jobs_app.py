@@ -1,6 +1,7 @@
 """A small app with one endpoint for jobs: it does a piece of work at each call, and writes down when and for whom.
 
-Arguments: the file that it writes to, and a seed. It prints its port. Some pieces of work are slow, some fail.
+Arguments: the file that it writes to, and a seed. It prints its port. Some pieces of work are slow, some fail; but what
+comes to /job/NAME, as Dapr delivers jobs, is answered as its name says.
 """
 
 import http.server
@@ -21,23 +22,35 @@ def write(event):
         journal.flush()
 
 
+def named(path, attempt):
+    if "unwanted" in path:
+        return 404
+    return 500 if "fails" in path or "third-time" in path and attempt < 3 else 200
+
+
 class App(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        attempt = int(self.headers["Baton-Attempt"])
         with lock:
-            pause, fails = dice.choice([0, 0, 0.1, 0.8]), dice.random() < 0.1
+            pause, status = dice.choice([0, 0, 0.1, 0.8]), 500 if dice.random() < 0.1 else 200
+        if self.path.startswith("/job/"):
+            pause, status = 0, named(self.path, attempt)
         call = {
+            "path": self.path,
+            "type": self.headers["Content-Type"],
+            "body": body.decode(),
             "run": self.headers["Baton-Run-Id"],
-            "attempt": int(self.headers["Baton-Attempt"]),
+            "attempt": attempt,
             "token": int(self.headers["Baton-Fencing-Token"]),
             "key": self.headers["Idempotency-Key"],
             "at": time.time(),
         }
         write(call)
         time.sleep(pause)
-        body = b"no luck" if fails else b"done"
+        body = b"done" if status == 200 else b"no luck"
         try:
-            self.send_response(500 if fails else 200)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
