@@ -217,6 +217,8 @@ impl Acquisition {
             {
                 let otherwise = Refusal::Held { name: name.clone(), holder: None, ahead: 0, waited: true };
                 self.has_rested = true;
+                // What is free between two turns is for who is queued.
+                self.waiter.yields.store(true, Ordering::Relaxed);
                 return Step::Again { after: BESIDE_MAX, otherwise };
             }
         }

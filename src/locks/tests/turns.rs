@@ -94,6 +94,19 @@ async fn a_request_that_nobody_waits_beside_has_no_turn_and_is_released_through_
 }
 
 #[tokio::test]
+async fn a_request_that_has_waited_beside_others_stands_back_for_who_is_queued() {
+    let stage = Stage::new();
+    let held = stage.take(want()).await;
+    let client = waiter(&stage, patient()).await;
+    stage.until(1, 1).await;
+    let yields: Vec<bool> = acquisitions(&stage).iter().map(|request| request.yields).collect();
+    assert_eq!(yields, [false, true]);
+    assert_eq!(stage.service.release(lock("a"), held.id).await, Ok(()));
+    let granted = within(WOKEN, client).await.unwrap().unwrap();
+    assert_eq!(stage.service.release(lock("a"), granted.id).await, Ok(()));
+}
+
+#[tokio::test]
 async fn a_turn_is_so_many_requests_at_the_most_and_then_the_store_is_asked() {
     let stage = Stage::new();
     let other = Stage::over(Arc::clone(&stage.store.memory), 10);
