@@ -67,7 +67,7 @@ fn what_is_out_of_bounds_is_refused_with_its_place_and_the_bound() {
         (schedule("0 0 31 2 *"), "schedule", "never"),
         (schedule("@every 500ms"), "schedule", "whole seconds"),
         (json!({"in": null, "schedule": "@daily", "timeZone": "Mars/Base"}), "timeZone", "zone"),
-        (json!({"backoffLimit": 101}), "backoffLimit", "from 0 to 100"),
+        (json!({"backoffLimit": 1_000_000_001}), "backoffLimit", "from 0 to 1000000000"),
         (json!({"backoff": {"initial": "25h"}}), "backoff.initial", "24h"),
         (json!({"startingDeadlineSeconds": 0}), "startingDeadlineSeconds", "from 1 to 31536000"),
         (json!({"activeDeadlineSeconds": 31_536_001}), "activeDeadlineSeconds", "from 1 to 31536000"),
