@@ -6,6 +6,7 @@ mod client;
 mod dev;
 mod exec;
 mod jobs;
+mod locks;
 mod output;
 mod purge;
 mod quorum;
@@ -41,8 +42,8 @@ Try it, without Redis:
 Exit codes:
   0   it ended well
   1   the answer is no: a role is unsettled (status), this replica does not lead (resign),
-      a problem was found (audit), the role is in use (purge), a run or a job is not
-      such that it could be done (jobs)
+      another holds the lock (unlock), a problem was found (audit), the role is in use
+      (purge), a run or a job is not such that it could be done (jobs)
   64  the command line or the configuration is wrong
   69  a listener cannot be bound, or what was asked does not answer
   70  a bug
@@ -62,6 +63,8 @@ enum Command {
     Status(status::StatusArgs),
     Resign(resign::ResignArgs),
     Jobs(jobs::JobsArgs),
+    Locks(locks::LocksArgs),
+    Unlock(locks::UnlockArgs),
     CheckConfig(check::CheckArgs),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
@@ -121,6 +124,8 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::status(args),
         Command::Resign(args) => resign::resign(args),
         Command::Jobs(args) => jobs::jobs(args),
+        Command::Locks(args) => locks::locks(&args),
+        Command::Unlock(args) => locks::unlock(&args),
         Command::CheckConfig(args) => check::check_config(&args),
         Command::Schema => {
             say(baton::config::schema());

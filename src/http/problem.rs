@@ -74,6 +74,8 @@ problems! {
     /// Others use the lock with another number of permits.
     PermitsDiffer = "permits-differ", CONFLICT, "others use another number of permits";
     LockLost = "lock-lost", GONE, "the lock is not held under this id";
+    /// An operator would end another lock than the one that was seen.
+    TokenDiffers = "token-differs", CONFLICT, "the lock is not held under this token";
     /// What stands in the path cannot be a lock.
     UnknownLock = "unknown-lock", NOT_FOUND, "no such lock";
     /// As many requests wait for locks, or hold one, as may.

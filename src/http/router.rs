@@ -109,6 +109,12 @@ impl<C: Send + Sync + 'static> Routes<C> {
         self.at(&[Method::PUT], template, handler).mark(|call| call.reads_body = true)
     }
 
+    /// `DELETE` with a body in JSON, or none.
+    #[must_use]
+    pub fn delete_json(self, template: &'static str, handler: impl Answers<C>) -> Self {
+        self.delete(template, handler).mark(|call| call.reads_body = true)
+    }
+
     #[must_use]
     pub fn delete(self, template: &'static str, handler: impl Answers<C>) -> Self {
         self.at(&[Method::DELETE], template, handler)

@@ -375,6 +375,7 @@ impl Acquisition {
             Some(
                 Refusal::PermitsDiffer { .. }
                 | Refusal::Lost
+                | Refusal::TokenDiffers { .. }
                 | Refusal::TooManyWaiters { .. }
                 | Refusal::Store(_)
                 | Refusal::TooLate { .. }

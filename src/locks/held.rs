@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 use super::service::{ANSWER_SPAN, Granted};
 use super::turns::{Given, Passed, is_exclusive};
@@ -40,8 +41,9 @@ pub(super) struct HeldLock {
     pub(super) was_passed: bool,
     /// One request about it is under way at a time: what is extended late must not put back what is given back.
     pub(super) asking: Arc<tokio::sync::Mutex<()>>,
-    /// Whoever renews it for its owner has this, too: that one tells and counts when it is lost.
-    renewed: Arc<()>,
+    /// Whoever renews it for its owner has this, too: that one tells and counts when it is lost. It is rung when an
+    /// operator has ended it.
+    renewed: Arc<Notify>,
 }
 
 impl HeldLock {
@@ -116,6 +118,11 @@ impl Held {
     /// Whether a hold is known here, and not of this name.
     pub(super) fn is_of_others(&self, id: LockId, name: &LockName) -> bool {
         self.locks.lock().get(&id).is_some_and(|lock| !lock.names.contains(name))
+    }
+
+    /// Whether a hold is known here, and of this name alone.
+    pub(super) fn is_alone(&self, id: LockId, name: &LockName) -> bool {
+        self.locks.lock().get(&id).is_some_and(|lock| lock.names == std::slice::from_ref(name))
     }
 
     /// The holds whose first name this is, and that may be acted upon.
@@ -280,7 +287,7 @@ impl Held {
     }
 
     /// Keeps a hold past its lease until this is dropped, so that [`Self::lost`] finds it.
-    pub(super) fn renewed(&self, id: LockId) -> Option<Arc<()>> {
+    pub(super) fn renewed(&self, id: LockId) -> Option<Arc<Notify>> {
         self.locks.lock().get(&id).map(|lock| Arc::clone(&lock.renewed))
     }
 

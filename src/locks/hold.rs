@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 
 use super::acquire::Want;
 use super::extend::extend_once;
@@ -78,6 +78,14 @@ async fn begins_to_fail(mut failing: watch::Receiver<usize>) {
     }
 }
 
+/// Completes when an operator has ended a hold.
+async fn rung(renewed: Option<&Notify>) {
+    match renewed {
+        Some(renewed) => renewed.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Renews a lock for as long as its hold lives.
 struct Renewal {
     service: Arc<LockService>,
@@ -88,7 +96,7 @@ struct Renewal {
     /// How many of the app's health checks fail.
     failing: watch::Receiver<usize>,
     /// See [`super::held::Held::renewed`].
-    renewed: Option<Arc<()>>,
+    renewed: Option<Arc<Notify>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -110,6 +118,9 @@ impl Renewal {
                 () = self.service.upkeep.stopping() => return self.end().await,
                 // An error: nobody checks any more.
                 Ok(()) = self.failing.changed() => continue,
+                () = rung(self.renewed.as_deref()) => {
+                    return self.tell(HoldState::Lost { reason: "an operator has unlocked it" });
+                }
                 () = tokio::time::sleep(pause) => {}
             }
             let sent_at = self.service.now();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
+use super::operator;
 use super::release::{cancel_later, leave_queue};
 use super::service::LockService;
 use crate::base::Subscription;
@@ -24,6 +25,7 @@ async fn hear(service: &Arc<LockService>, mut wakes: Subscription<WakeNews>) {
     while let Some(news) = wakes.recv().await {
         match news {
             WakeNews::Gap => service.waiters.wake_all(),
+            WakeNews::Unlocked { id, name } => operator::heard(service, id, &name),
             WakeNews::Wake { id, name } => {
                 if service.waiters.wake(id) {
                     continue;

@@ -13,6 +13,8 @@
 //! * `GET /locks/a/hold`: `hold` acquires, renews and, when the connection closes, releases.
 //! * On a wake from the store: `listener` rings the waiter's bell, and `acquire` asks again. A ticket that nobody knows
 //!   of is cancelled, so that the next is woken. The same task gives signs of life while anybody waits.
+//! * `GET /locks?all=true` and `DELETE /locks/a`: `operator` looks at the store's names, and ends a lock by its token.
+//!   The sidecar that has it hears of that, and forgets it.
 //! * At the end: `acquire` refuses who comes and who waits, `hold` tells its clients to hang up, and `upkeep` waits for
 //!   what is on its way to the store.
 //!
@@ -24,6 +26,7 @@ mod held;
 mod hold;
 mod http;
 mod listener;
+mod operator;
 mod owner;
 mod release;
 mod service;
@@ -36,4 +39,5 @@ mod waiters;
 pub use acquire::{Claim, Want};
 pub use hold::{Hold, HoldState};
 pub use http::{dapr_routes, routes};
+pub use operator::LockPage;
 pub use service::{Extended, Granted, LockService, LockSettings, Refusal, Used};

@@ -13,6 +13,7 @@ use super::extend::extend;
 use super::held::Held;
 use super::hold::{Hold, hold};
 use super::listener::listen;
+use super::operator::{self, LockPage};
 use super::release::release;
 use super::turns::Lines;
 use super::upkeep::Upkeep;
@@ -103,6 +104,16 @@ pub enum Refusal {
     /// It is not held under this id, or no longer.
     #[error("the lock is not held under this id: it was released, its lease ended, or it never was")]
     Lost,
+    /// An operator saw another's.
+    #[error("{}", differs(name, *token, holders))]
+    TokenDiffers {
+        /// Which name.
+        name: LockName,
+        /// What was to be ended.
+        token: Token,
+        /// Who has it.
+        holders: Vec<LockHolder>,
+    },
     /// As many wait or hold as may.
     #[error("{max} requests wait for locks or hold one, as many as may (locks.maxWaiters)")]
     TooManyWaiters {
@@ -124,6 +135,14 @@ pub enum Refusal {
     /// Nothing new is taken on.
     #[error("this replica is ending; locks are taken through others")]
     ShuttingDown,
+}
+
+fn differs(name: &LockName, token: Token, holders: &[LockHolder]) -> String {
+    let tokens: Vec<String> = holders.iter().map(|holder| holder.token.to_string()).collect();
+    match tokens.as_slice() {
+        [] => format!("{name} is not held under the token {token}: nobody holds it"),
+        [_, ..] => format!("{name} is not held under the token {token}, but under {}", tokens.join(", ")),
+    }
 }
 
 /// A name that is held or waited for through this sidecar.
@@ -237,6 +256,23 @@ impl LockService {
         let insight = self.timed(StoreCommand::LockInspect, self.store.inspect(name)).await.map_err(Refusal::Store)?;
         insight.holders.iter().for_each(|holder| self.held.saw(holder.token));
         Ok(insight)
+    }
+
+    /// Some of the store's locks that are held or waited for, through whatever sidecar: from this place on, 0 being the
+    /// beginning.
+    ///
+    /// # Errors
+    /// [`Refusal::Store`].
+    pub async fn list(&self, from: u64) -> Result<LockPage, Refusal> {
+        operator::list(self, from).await
+    }
+
+    /// Ends what is held under this token, whoever has it. Who had it; nobody where it was ended before.
+    ///
+    /// # Errors
+    /// [`Refusal::TokenDiffers`]; [`Refusal::Store`] after some seconds.
+    pub async fn unlock(self: &Arc<Self>, name: LockName, token: Token) -> Result<Option<LockHolder>, Refusal> {
+        operator::unlock(self, name, token).await
     }
 
     /// The names that are held or waited for through this sidecar: those most waited for first, then by name, `limit`

@@ -37,6 +37,7 @@ use crate::protocol::{
     AcquireReply, AcquireRequest, Announcement, CampaignReply, CampaignRequest, CancelRequest, ExtendReply,
     ExtendRequest, LockId, LockInsight, LockName, LockReleaseReply, LockReleaseRequest, Participant, PresenceRequest,
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped, TokensExhausted,
+    UnlockReply, UnlockRequest,
 };
 
 /// How long a command that is run once waits for a connection: longer than any connect that succeeds.
@@ -135,8 +136,15 @@ pub trait LockStore: Send + Sync + 'static {
     /// A lock as it stands.
     async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError>;
 
-    /// Begins to hear what is said to a session's waiters, until the receiver is dropped. A slow receiver loses
-    /// messages, then hears [`WakeNews::Gap`].
+    /// Ends what is held under a token, whoever has it.
+    async fn unlock(&self, request: UnlockRequest) -> Result<UnlockReply, StoreError>;
+
+    /// The names of which there is a record, some of them in use, from this place on (0: the beginning), and the place
+    /// to go on from: 0 at the end. What comes or goes meanwhile may be missing, and a name may be told twice.
+    async fn names(&self, from: u64) -> Result<(Vec<LockName>, u64), StoreError>;
+
+    /// Begins to hear what is said to a session's waiters and holders, until the receiver is dropped. A slow receiver
+    /// loses messages, then hears [`WakeNews::Gap`].
     fn wakes(&self, session: SessionId) -> Subscription<WakeNews>;
 }
 
@@ -223,9 +231,16 @@ impl Lossy for JobNews {
     const GAP: Self = Self::Gap;
 }
 
-/// What the waiters of a session hear.
+/// What the waiters and holders of a session hear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WakeNews {
+    /// An operator has ended this hold.
+    Unlocked {
+        /// Which, as the store knows it.
+        id: LockId,
+        /// Of what.
+        name: LockName,
+    },
     /// This request should ask again.
     Wake {
         /// Which.

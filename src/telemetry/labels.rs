@@ -45,6 +45,10 @@ pub enum StoreCommand {
     /// A sign of life while requests for locks wait.
     LockBeat,
     LockInspect,
+    /// An operator ends a lock.
+    LockUnlock,
+    /// Looking for names of locks.
+    LockNames,
     /// A leader's first look at a job's ledger.
     JobOpen,
     JobWrite,
@@ -65,7 +69,7 @@ pub enum StoreCommand {
 
 impl StoreCommand {
     /// Every command, for registering series at zero.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Campaign,
         Self::Renew,
         Self::Release,
@@ -77,6 +81,8 @@ impl StoreCommand {
         Self::LockCancel,
         Self::LockBeat,
         Self::LockInspect,
+        Self::LockUnlock,
+        Self::LockNames,
         Self::JobOpen,
         Self::JobWrite,
         Self::JobRead,
@@ -103,6 +109,8 @@ impl StoreCommand {
             Self::LockCancel => "lock_cancel",
             Self::LockBeat => "lock_beat",
             Self::LockInspect => "lock_inspect",
+            Self::LockUnlock => "lock_unlock",
+            Self::LockNames => "lock_names",
             Self::JobOpen => "job_open",
             Self::JobWrite => "job_write",
             Self::JobRead => "job_read",

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 use super::Telemetry;
 use super::events::ms;
 use super::metrics::Builder;
-use crate::protocol::{LockName, Token};
+use crate::protocol::{LockHolder, LockName, Token};
 
 /// Upper bounds in seconds, from a free lock on a local Redis to the longest wait.
 const WAIT_BUCKETS: [f64; 14] =
@@ -57,6 +57,8 @@ pub enum LockEvent {
     Lost { name: LockName, token: Token },
     /// The store had lost a lock, and it is put back with the same token (R4).
     Restored { name: LockName, token: Token },
+    /// An operator has ended a lock through this replica; `holder` had it, through whatever sidecar.
+    Unlocked { name: LockName, token: Token, holder: Option<LockHolder> },
 }
 
 /// The families of locks.
@@ -68,6 +70,7 @@ pub(super) struct LockFamilies {
     lost: IntCounter,
     releases: IntCounter,
     restored: IntCounter,
+    unlocks: IntCounter,
 }
 
 impl LockFamilies {
@@ -99,6 +102,7 @@ impl LockFamilies {
                 "baton_locks_restored_total",
                 "Locks of this replica that the store had lost and that were put back with the same token.",
             ),
+            unlocks: build.counter("baton_locks_unlocks_total", "Locks that an operator ended through this replica."),
         }
     }
 
@@ -113,6 +117,7 @@ impl LockFamilies {
             LockEvent::Released { .. } => self.releases.inc(),
             LockEvent::Lost { .. } => self.lost.inc(),
             LockEvent::Restored { .. } => self.restored.inc(),
+            LockEvent::Unlocked { .. } => self.unlocks.inc(),
         }
     }
 }
@@ -129,6 +134,10 @@ impl Telemetry {
             LockEvent::Lost { name, token } => warn!(lock = %name, %token, "a lock is lost"),
             LockEvent::Restored { name, token } => {
                 warn!(lock = %name, %token, "the store had lost a lock; it is put back");
+            }
+            LockEvent::Unlocked { name, token, holder } => {
+                let identity = holder.as_ref().map(|holder| &*holder.identity);
+                warn!(lock = %name, %token, holder = identity, "an operator has unlocked a lock");
             }
         }
     }

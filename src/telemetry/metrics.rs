@@ -254,7 +254,7 @@ mod tests {
             ("baton_contention_total{", 1),
             ("baton_transitions_total{", 1),
             ("baton_renewal_duration_seconds_count{", 1),
-            ("baton_store_command_duration_seconds_count{", 105),
+            ("baton_store_command_duration_seconds_count{", 115),
             ("baton_config_reloads_total{", 2),
             ("baton_leader{", 1),
             ("baton_leader_since_timestamp_seconds{", 1),

@@ -74,6 +74,32 @@ fn a_leader_is_resigned_with_the_keyboard_alone_and_only_after_a_question() {
 }
 
 #[test]
+fn a_lock_of_another_replica_is_seen_and_ended_only_after_a_question() {
+    let stage = Stage::start(Lease::LONGER);
+    let browser = Browser::open();
+    let [here, other] = [&stage.replicas[0], &stage.replicas[1]];
+    stage.leader();
+    assert_eq!(other.ask("POST /locks/orders%2F42", r#"{"owner":"worker-7","lease":"10m"}"#).status, 201);
+    stage.open(&browser, 0);
+    let locks = "document.querySelector('#locks').innerText";
+    browser.until("document.querySelector('#no-locks').textContent.includes('through this replica')");
+    browser.tab_to("at.id === 'all-locks'");
+    browser.press(&[SPACE]);
+    browser.until(&format!("{locks}.includes('worker-7 on web-1')"));
+    browser.tab_to("at.getAttribute('aria-label') === 'End: orders/42, worker-7 on web-1'");
+    browser.press(&[ENTER]);
+    assert_eq!(browser.text("document.activeElement.id"), "confirm-no", "a hasty key keeps the lock");
+    assert_eq!(browser.look("document.querySelector('#cooldown').checkVisibility()"), false);
+    browser.press(&[ESCAPE]);
+    assert!(here.ask("GET /locks/orders%2F42", "").body.contains("worker-7"), "it was only asked");
+    browser.press(&[ENTER, TAB, ENTER]);
+    browser.until("document.querySelector('#done').innerText.includes('✓')");
+    browser.until("document.querySelector('#no-locks').textContent === 'No lock is held or waited for.'");
+    assert!(here.ask("GET /locks/orders%2F42", "").body.contains("\"holders\":[]"));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
 fn jobs_are_run_suspended_and_resumed_by_their_buttons_and_a_refusal_is_shown() {
     let stage = Stage::start(Lease::LONGER);
     let browser = Browser::open();

@@ -45,6 +45,39 @@ async fn locks_are_shown_with_their_holder_and_who_waits() {
 }
 
 #[tokio::test]
+async fn all_locks_are_shown_and_one_is_ended_by_its_token() {
+    let port = dev_port();
+    let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));
+    let running = sidecar(&bench, port, "{ memory: {} }\nlocks: { guard: 1s }", "");
+    running.says("this replica leads").await;
+    assert_eq!(bench.baton(&["locks"]).await.ends_with(0).out, "no lock is held\n");
+    assert_eq!(bench.baton(&["locks", "-o", "json"]).await.ends_with(0).out, "[]\n");
+    for (line, body) in
+        [("POST /locks/orders%2F42%20%C3%BC", r#"{"owner":"worker-7","lease":"1m"}"#), ("POST /locks/b", "{}")]
+    {
+        assert!(ask(port, line, body).await.unwrap().contains("201 Created"), "{line}");
+    }
+    let said = bench.baton(&["locks"]).await.ends_with(0);
+    let first: Vec<&str> = said.out.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(first, ["LOCK", "b", "orders/42"], "{}", said.out);
+    let json = bench.baton(&["locks", "-o", "json"]).await.ends_with(0).json();
+    let token = json[1]["holders"][0]["token"].as_u64().unwrap();
+    let unlock = |token: u64| {
+        let token = token.to_string();
+        let bench = &bench;
+        async move { bench.baton(&["unlock", "orders/42 ü", "--token", &token]).await }
+    };
+    let refused = unlock(token + 1).await.ends_with(1);
+    assert!(refused.err.contains(&format!("but under {token}")), "{}", refused.err);
+    assert_eq!(unlock(token).await.ends_with(0).out, "orders/42 ü: taken from worker-7 on web-0\n");
+    assert_eq!(unlock(token).await.ends_with(0).out, "orders/42 ü: it was ended before\n");
+    assert_eq!(bench.baton(&["locks", "-o", "json"]).await.ends_with(0).json().as_array().unwrap().len(), 1);
+    for bad in [&["unlock", "b"][..], &["unlock", "b", "--token", "0"], &["unlock", "", "--token", "7"]] {
+        bench.baton(bad).await.ends_with(64);
+    }
+}
+
+#[tokio::test]
 async fn on_a_terminal_watch_draws_the_tables_anew_until_the_sidecar_ends() {
     let port = dev_port();
     let bench = Bench::new().with("BATON_API", &format!("127.0.0.1:{port}"));
@@ -97,7 +130,8 @@ async fn a_role_that_is_not_settled_ends_status_with_1_and_the_reason() {
 async fn where_nothing_answers_status_and_resign_end_with_69() {
     let bench = Bench::new();
     let address = format!("127.0.0.1:{}", free_port());
-    for command in [&["status"][..], &["status", "--watch"], &["resign", "a"]] {
+    let unlock = ["unlock", "a", "--token", "7"];
+    for command in [&["status"][..], &["status", "--watch"], &["resign", "a"], &["locks"], &unlock] {
         let said = bench.baton(&[command, &["--api", &address]].concat()).await.ends_with(69);
         assert!(said.err.contains(&format!("no sidecar answers at {address}")), "{}", said.err);
         assert_eq!(said.out, "");

@@ -262,7 +262,8 @@ async fn what_cannot_be_asked_for_is_refused_for_what_it_is() {
         (&format!("PUT /locks/a/{zeros}"), 410, "lock-lost"),
         (&format!("DELETE /locks/a/{zeros}"), 410, "lock-lost"),
         ("GET /locks/a/b/c", 404, "unknown-path"),
-        ("DELETE /locks/a", 405, "method-not-allowed"),
+        ("DELETE /locks/a", 400, "bad-body"),
+        ("PUT /locks/a", 405, "method-not-allowed"),
         ("PUT /locks/a/hold", 405, "method-not-allowed"),
     ] {
         let reply = ask(server.address, line).await;

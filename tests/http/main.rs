@@ -14,6 +14,7 @@ mod limits;
 mod locks;
 mod logs;
 mod long_poll;
+mod operator;
 mod page;
 mod runtime_jobs;
 mod schema;

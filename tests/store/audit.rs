@@ -125,6 +125,7 @@ async fn a_right_that_only_locks_need_is_a_warning_and_named() {
         "zrem",
         "zremrangebyscore",
         "zscore",
+        "scan",
     ] {
         let rest = LEAST_RIGHTS.split_whitespace().filter(|word| *word != format!("+{right}")).collect::<Vec<_>>();
         let user = format!("without-{right}");

@@ -194,7 +194,7 @@ async fn a_server_that_does_not_tell_its_generation_is_refused_by_the_guard_and_
 pub const LEAST_RIGHTS: &str = "~baton:* resetchannels &baton:* -@all +hello +auth +select +ping +info +time \
      +client|id \
      +evalsha +eval +hmget +hset +exists +del +pexpire +pttl +publish +subscribe +unsubscribe +wait +waitaof \
-     +get +set +hgetall +hlen +hdel +zadd +zcard +zrange +zrank +zrem +zremrangebyscore +zscore";
+     +get +set +hgetall +hlen +hdel +zadd +zcard +zrange +zrank +zrem +zremrangebyscore +zscore +scan";
 
 /// The rights that this version knows of.
 pub fn rights_for(redis: &RedisServer, user: &str, rights: &str) {

@@ -14,7 +14,7 @@ let tokenGiven = null; // resolves the wait for a token
 let connected = false;
 let heardAt = null; // when the sidecar was last heard, wall time
 let stream = null; // aborts the stream
-const lists = { jobs: { off: false }, locks: { off: false } };
+const lists = { jobs: { off: false, path: "/jobs" }, locks: { off: false, path: "/locks" } };
 
 /** An element. A property that starts with a dash is an attribute. */
 function make(tag, properties = {}, ...children) {
@@ -91,12 +91,12 @@ function report(good, text) {
 }
 
 /** Sends what changes something, and shows what came of it. The header is one that no other site's page may send. */
-async function act(what, path, body) {
+async function act(what, path, body, method = "POST") {
   try {
     const more = { "X-Baton-Request": "page" };
     if (body) more["Content-Type"] = "application/json";
     const response = await fetch(path,
-      { method: "POST", headers: headers(more), body: body ? JSON.stringify(body) : undefined, cache: "no-store" });
+      { method, headers: headers(more), body: body ? JSON.stringify(body) : undefined, cache: "no-store" });
     if (!response.ok) return report(false, what + ": " + await problemOf(response));
     const answer = response.status === 204 ? null : await response.json();
     report(true, what + (answer && answer.run ? ": " + answer.run : answer && answer.state ? ": " + answer.state : ""));
@@ -234,23 +234,36 @@ function paint({ card, status, until, whole }) {
   card.resign.disabled = stale || status.state !== "leading";
 }
 
-let asked = null; // the role that the dialog is about
+let onYes = null; // what the dialog asks about
 
-function askToResign(name) {
-  asked = name;
-  write($("confirm-title"), "Resign " + name + "?");
-  write($("confirm-text"), "This replica hands " + name + " over once its promises have run out, and stays out of it "
-    + "for a while. If no other replica is there to take it, nobody leads meanwhile.");
+/** Asks first. */
+function confirmed(what, text, yes, hasCooldown, go) {
+  onYes = go;
+  write($("confirm-title"), what);
+  write($("confirm-text"), text);
+  write($("confirm-yes"), yes);
   $("cooldown").value = "";
+  $("cooldown-part").hidden = !hasCooldown;
   $("confirm").showModal();
   $("confirm-no").focus();
 }
 
+function askToResign(name) {
+  confirmed("Resign " + name + "?", "This replica hands " + name + " over once its promises have run out, and stays "
+    + "out of it for a while. If no other replica is there to take it, nobody leads meanwhile.", "Resign", true,
+  (cooldown) => act("resign " + name, "/leader/" + name + "/resign", cooldown ? { cooldown } : null));
+}
+
+function askToUnlock(name, { token }, who) {
+  confirmed("End the lock " + name + "?", "It is free at once, though " + who + " was promised it and may still act on "
+    + "it: make sure that it has stopped. If another has the lock by then, nothing happens.", "End it", false,
+  () => act("unlock " + name, "/locks/" + encodeURIComponent(name), { token }, "DELETE"));
+}
+
 $("confirm-no").addEventListener("click", () => $("confirm").close());
 $("confirm-yes").addEventListener("click", () => {
-  const cooldown = $("cooldown").value;
   $("confirm").close();
-  act("resign " + asked, "/leader/" + asked + "/resign", cooldown ? { cooldown } : null);
+  onYes($("cooldown").value);
 });
 
 // Jobs and locks
@@ -296,14 +309,23 @@ function jobRow(job) {
 }
 
 function lockRow(lock) {
-  const holders = lock.holders.map((holder) => make("div", {}, (holder.owner || "unnamed") + " on " + holder.identity,
+  const who = (holder) => (holder.owner || "unnamed") + " on " + holder.identity;
+  const holders = lock.holders.map((holder) => make("div", {}, who(holder),
     make("span", { className: "sub" }, "token " + holder.token + ", " + span(holder.ends_in_ms) + " left"
       + (holder.holds > 1 ? ", taken " + holder.holds + " times" : ""))));
   const here = lock.waiting_here ? " (" + lock.waiting_here + " through this replica)" : "";
+  const buttons = lock.holders.map((holder) => {
+    const label = "End: " + lock.name + ", " + who(holder);
+    const button = make("button", { type: "button", "-aria-label": label }, "End …");
+    button.dataset.act = "end " + holder.token;
+    button.addEventListener("click", () => askToUnlock(lock.name, holder, who(holder)));
+    return button;
+  });
   const permits = lock.permits > 1 ? lock.holders.length + " of " + lock.permits + " permits" : "";
   return [make("th", { scope: "row", "-role": "rowheader" }, lock.name,
     make("span", { className: "sub" }, permits)),
-  cell("Held by", ...(holders.length ? holders : ["nobody"])), cell("Waiting", lock.waiting + here)];
+  cell("Held by", ...(holders.length ? holders : ["nobody"])), cell("Waiting", lock.waiting + here),
+  cell("Do", make("span", { className: "buttons" }, ...buttons))];
 }
 
 /** Fills a table row by row. A row that has not changed stays, and so does the focus in one that has. */
@@ -329,11 +351,12 @@ const LISTS = {
     fillTable($("jobs"), jobs.map((job) => ({ key: job.job, text: JSON.stringify(job), cells: () => jobRow(job) })));
     return jobs.some((job) => job.paused) ? "All jobs are suspended." : jobs.length ? "" : "No jobs are configured.";
   },
-  locks: ({ locks, more }) => {
+  locks: ({ locks, more, next }) => {
     fillTable($("locks"),
       locks.map((lock) => ({ key: lock.name, text: JSON.stringify(lock), cells: () => lockRow(lock) })));
+    if (next) return "There are more: `baton locks` shows them all.";
     return more ? more + " more are not shown."
-      : locks.length ? "" : "No lock is held or waited for through this replica.";
+      : locks.length ? "" : "No lock is held or waited for" + (next === null ? "." : " through this replica.");
   },
 };
 
@@ -342,7 +365,7 @@ async function refreshList(name) {
   if (list.off || list.busy) return;
   list.busy = true;
   try {
-    const response = await fetch("/" + name, { headers: headers(), cache: "no-store" });
+    const response = await fetch(list.path, { headers: headers(), cache: "no-store" });
     // Not here at all: there is no use in asking again.
     if (response.status === 501) list.off = true;
     const note = response.ok ? LISTS[name](await response.json()) : await problemOf(response);
@@ -357,7 +380,8 @@ async function refreshList(name) {
 }
 
 function refreshLists() {
-  if (connected && !document.hidden) Object.keys(LISTS).forEach(refreshList);
+  // Not behind the dialog: the button that it returns to stays.
+  if (connected && !document.hidden && !$("confirm").open) Object.keys(LISTS).forEach(refreshList);
 }
 
 function forgetLists() {
@@ -368,6 +392,12 @@ function forgetLists() {
     write($("no-" + name), "Not known: not connected.");
   }
 }
+
+$("all-locks").addEventListener("change", ({ target }) => {
+  lists.locks.path = target.checked ? "/locks?all=true" : "/locks";
+  write($("locks-title"), target.checked ? "All locks of the store" : "Locks used through this replica");
+  refreshLists();
+});
 
 // The connection
 

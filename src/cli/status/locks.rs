@@ -1,4 +1,4 @@
-//! The locks that are used through a running sidecar, as rows.
+//! Locks of a running sidecar, as rows.
 
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ struct LocksAnswer {
 }
 
 #[derive(Debug, Deserialize)]
-struct LockAnswer {
+pub(in crate::cli) struct LockAnswer {
     name: String,
     holders: Vec<HolderAnswer>,
     waiting: u32,
@@ -38,14 +38,23 @@ pub(super) async fn ask(api: &Api) -> Result<Option<Reply>, ClientError> {
     }
 }
 
-/// The table; no row without locks. A lock that several share has a row for each.
+/// The table; no row without locks.
 pub(super) fn rows(reply: &Reply) -> Result<Vec<Vec<String>>, ClientError> {
     let LocksAnswer { locks, more } = reply.json()?;
     if locks.is_empty() {
         return Ok(Vec::new());
     }
+    let mut rows = table(&locks);
+    if more > 0 {
+        rows.push(vec![format!("({more} more)")]);
+    }
+    Ok(rows)
+}
+
+/// A row for each, below their header. A lock that several share has a row for each of them.
+pub(in crate::cli) fn table(locks: &[LockAnswer]) -> Vec<Vec<String>> {
     let mut rows = vec![["LOCK", "OWNER", "REPLICA", "TOKEN", "TIME LEFT", "WAITING"].map(str::to_owned).to_vec()];
-    for lock in &locks {
+    for lock in locks {
         let waiting = lock.waiting.to_string();
         if lock.holders.is_empty() {
             let none = || "-".to_owned();
@@ -62,8 +71,5 @@ pub(super) fn rows(reply: &Reply) -> Result<Vec<Vec<String>>, ClientError> {
             ]
         }));
     }
-    if more > 0 {
-        rows.push(vec![format!("({more} more)")]);
-    }
-    Ok(rows)
+    rows
 }

@@ -1,7 +1,7 @@
 //! `baton status`: the roles, jobs and locks of a running sidecar.
 
 mod jobs;
-mod locks;
+pub(super) mod locks;
 mod roles;
 
 use std::io::IsTerminal;

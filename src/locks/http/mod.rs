@@ -11,14 +11,14 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use super::Want;
 use super::hold::{Hold, HoldState};
+use super::operator::READS;
 use super::service::LockService;
+use requests::Listing;
+
 use crate::base::clock::SharedClock;
 use crate::http::{Ask, Content, Problem, ProblemKind, Response, Routes, no_content};
 
 pub use dapr::routes as dapr_routes;
-
-/// How many locks are looked at at once to list them.
-const READS: usize = 16;
 
 /// What every call may use: a service, or the reason why there is none.
 #[derive(Debug)]
@@ -41,14 +41,19 @@ pub fn routes(service: Result<Arc<LockService>, &'static str>, clock: SharedCloc
         .get("/locks/{name}", inspect)
         .post_json("/locks/{name}", acquire_one)
         .get("/locks/{name}/hold", hold)
+        .delete_json("/locks/{name}", unlock)
         .put_json("/locks/{name}/{id}", extend)
         .delete("/locks/{name}/{id}", release)
 }
 
-/// The locks that are held or waited for here, as the store has them.
+/// The locks that are held or waited for here, as the store has them; or all that it has.
 async fn list(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
     let service = context.service()?;
-    let (used, all) = service.used(requests::limit(&ask.query)?);
+    let limit = match requests::Listing::parse(&ask.query)? {
+        Listing::Here { limit } => limit,
+        Listing::All { after } => return Ok(responses::page(&service.list(after).await.map_err(responses::refused)?)),
+    };
+    let (used, all) = service.used(limit);
     let looks = stream::iter(used).map(|used| async move {
         let insight = service.inspect(used.name.clone()).await?;
         Ok((used, insight))
@@ -77,6 +82,14 @@ async fn inspect(context: Arc<LockContext>, ask: Ask) -> Result<Response, Proble
     let (service, name) = (context.service()?, requests::name(ask.segment("name"))?);
     let insight = service.inspect(name.clone()).await.map_err(responses::refused)?;
     Ok(responses::insight(&name, &insight))
+}
+
+/// An operator's call.
+async fn unlock(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {
+    let (service, name) = (context.service()?, requests::name(ask.segment("name"))?);
+    let token = requests::token(&ask.body)?;
+    let holder = service.unlock(name.clone(), token).await.map_err(responses::refused)?;
+    Ok(responses::unlocked(&name, holder.as_ref()))
 }
 
 async fn hold(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {

@@ -10,7 +10,7 @@ use super::super::service::LockSettings;
 use crate::base::duration;
 use crate::config::LOCK_LEASE_MIN;
 use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
-use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX};
+use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX, Token};
 
 /// The longest that a request waits for a lock.
 const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
@@ -42,21 +42,64 @@ struct ExtendBody {
     lease: Option<String>,
 }
 
-/// How many locks a list has at the most, from its query.
-pub(super) fn limit(query: &str) -> Result<usize, Problem> {
-    let mut limit = None;
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if name != "limit" {
-            return Err(bad_parameter(format!("{}: unknown; there is limit", shown(name))));
+/// The body of `DELETE /locks/{name}`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnlockBody {
+    token: Option<u64>,
+}
+
+/// Which locks are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// Those that are used through this sidecar, so many at the most.
+    Here { limit: usize },
+    /// The store's, from what `next` said on the page before; 0 at first.
+    All { after: u64 },
+}
+
+impl Listing {
+    pub(super) fn parse(query: &str) -> Result<Self, Problem> {
+        let (mut limit, mut all, mut after) = (None, None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let wrong = |what: String| bad_parameter(format!("{name}={}: {what}", shown(value)));
+            let twice = match name {
+                "limit" => {
+                    let given = value.parse().ok().filter(|given| (1..=LIMIT_MAX).contains(given));
+                    limit.replace(given.ok_or_else(|| wrong(format!("1 to {LIMIT_MAX}")))?).is_some()
+                }
+                "all" => {
+                    let given = value.parse::<bool>().map_err(|_| wrong("true or false is wanted".to_owned()))?;
+                    all.replace(given).is_some()
+                }
+                "after" => {
+                    let what = || wrong("what `next` said on the page before is wanted".to_owned());
+                    after.replace(value.parse().map_err(|_| what())?).is_some()
+                }
+                other => {
+                    return Err(bad_parameter(format!("{}: unknown; there are all, after and limit", shown(other))));
+                }
+            };
+            if twice {
+                return Err(bad_parameter(format!("{name} is given twice")));
+            }
         }
-        let given = value.parse().ok().filter(|given| (1..=LIMIT_MAX).contains(given));
-        let given = given.ok_or_else(|| bad_parameter(format!("limit={}: 1 to {LIMIT_MAX}", shown(value))))?;
-        if limit.replace(given).is_some() {
-            return Err(bad_parameter("limit is given twice"));
+        match (all.unwrap_or(false), limit, after) {
+            (true, Some(_), _) => Err(bad_parameter("limit is not for all=true, whose pages have about 100 locks")),
+            (true, None, after) => Ok(Self::All { after: after.unwrap_or(0) }),
+            (false, _, Some(_)) => Err(bad_parameter("after is for all=true")),
+            (false, limit, None) => Ok(Self::Here { limit: limit.unwrap_or(LIMIT_DEFAULT) }),
         }
     }
-    Ok(limit.unwrap_or(LIMIT_DEFAULT))
+}
+
+/// The token of an unlock.
+pub(super) fn token(body: &[u8]) -> Result<Token, Problem> {
+    let UnlockBody { token } = read_body(body)?;
+    let token = token.ok_or_else(|| bad_body("token is missing: which was seen?"))?;
+    let known = Token::new(token).filter(|token| *token > Token::NONE);
+    known.ok_or_else(|| bad_body(format!("token {token}: 1 to {}", Token::LIMIT - 1)))
 }
 
 /// The name in a path.
@@ -230,6 +273,41 @@ mod tests {
         assert_eq!((plain.wait, plain.lease.as_secs(), plain.permits, plain.owner), (Duration::ZERO, 30, 1, None));
         let several = want_several(br#"{"names":["b","a"]}"#, &settings()).unwrap();
         assert_eq!(several.names, [lock("a"), lock("b")], "in one order, whoever asks");
+    }
+
+    #[test]
+    fn a_list_is_of_this_sidecar_or_of_the_store_page_by_page() {
+        assert_eq!(Listing::parse("").unwrap(), Listing::Here { limit: 20 });
+        assert_eq!(Listing::parse("all=false&limit=100").unwrap(), Listing::Here { limit: 100 });
+        assert_eq!(Listing::parse("all=true").unwrap(), Listing::All { after: 0 });
+        let last = Listing::All { after: u64::MAX };
+        assert_eq!(Listing::parse("after=18446744073709551615&all=true").unwrap(), last);
+        for bad in [
+            "limit=0",
+            "limit=101",
+            "limit=x",
+            "limit=1&limit=1",
+            "all",
+            "all=yes",
+            "all=true&all=true",
+            "all=true&limit=5",
+            "after=1",
+            "all=true&after=",
+            "all=true&after=-1",
+            "all=true&after=18446744073709551616",
+            "before=1",
+        ] {
+            assert_eq!(Listing::parse(bad).unwrap_err().kind(), ProblemKind::BadParameter, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_unlock_names_a_token_that_there_can_be() {
+        assert_eq!(token(br#"{"token":7}"#).unwrap().get(), 7);
+        let limit = format!(r#"{{"token":{}}}"#, Token::LIMIT);
+        for bad in ["", "{}", "7", r#"{"token":0}"#, r#"{"token":-1}"#, r#"{"token":"7"}"#, r#"{"tokens":7}"#, &limit] {
+            assert_eq!(token(bad.as_bytes()).unwrap_err().kind(), ProblemKind::BadBody, "{bad}");
+        }
     }
 
     #[test]

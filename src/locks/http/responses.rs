@@ -8,6 +8,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde::Serialize;
 
 use super::super::hold::HoldState;
+use super::super::operator::LockPage;
 use super::super::owner;
 use super::super::service::{Extended, Granted, Refusal, Used};
 use crate::http::{Content, Problem, ProblemKind, Response, answer, json, no_content};
@@ -151,6 +152,30 @@ pub(super) fn list(seen: &[(Used, LockInsight)], all: usize) -> Response {
     json(StatusCode::OK, &ListShape { locks: locks.collect(), more: all - seen.len() })
 }
 
+#[derive(Serialize)]
+struct PageShape<'a> {
+    locks: Vec<InsightShape<'a>>,
+    /// A text: it may be greater than what JavaScript's numbers hold.
+    next: Option<String>,
+}
+
+/// 200: some of the store's locks.
+pub(super) fn page(page: &LockPage) -> Response {
+    let locks = page.locks.iter().map(|(name, insight)| InsightShape::new(name, insight)).collect();
+    json(StatusCode::OK, &PageShape { locks, next: (page.next > 0).then(|| page.next.to_string()) })
+}
+
+#[derive(Serialize)]
+struct UnlockedShape<'a> {
+    name: &'a str,
+    holder: Option<HolderShape<'a>>,
+}
+
+/// 200: it is free; whose it was.
+pub(super) fn unlocked(name: &LockName, holder: Option<&LockHolder>) -> Response {
+    json(StatusCode::OK, &UnlockedShape { name: name.as_str(), holder: holder.map(HolderShape::from) })
+}
+
 /// Why there is no lock.
 pub(super) fn refused(refusal: Refusal) -> Problem {
     let detail = refusal.to_string();
@@ -168,6 +193,11 @@ pub(super) fn refused(refusal: Refusal) -> Problem {
         Refusal::Guarded { remaining } => Problem::new(ProblemKind::StoreGuarded, detail).with_retry_after(remaining),
         Refusal::PermitsDiffer { permits, .. } => {
             Problem::new(ProblemKind::PermitsDiffer, detail).with("permits", permits.into())
+        }
+        Refusal::TokenDiffers { holders, .. } => {
+            let shapes: Vec<HolderShape<'_>> = holders.iter().map(HolderShape::from).collect();
+            let shape = serde_json::to_value(shapes).unwrap_or_default();
+            Problem::new(ProblemKind::TokenDiffers, detail).with("holders", shape)
         }
         Refusal::Lost => Problem::new(ProblemKind::LockLost, detail),
         Refusal::TooManyWaiters { .. } => {

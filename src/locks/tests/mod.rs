@@ -1,6 +1,7 @@
 //! The service over a store that answers when a test wants it to: one test for each race.
 
 mod holds;
+mod operator;
 mod races;
 mod rules;
 mod stage;

@@ -14,7 +14,7 @@ use crate::base::clock::{BootClock, SharedClock};
 use crate::base::process::Entropy;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
-    LockReleaseRequest, SessionId,
+    LockReleaseRequest, SessionId, UnlockReply, UnlockRequest,
 };
 use crate::store::memory::MemoryStore;
 use crate::store::{LockStore, StoreError, WakeNews};
@@ -32,6 +32,7 @@ pub(super) enum Asked {
     Extend(ExtendRequest),
     Release(LockReleaseRequest),
     Cancel(CancelRequest),
+    Unlock,
 }
 
 /// What happens to one.
@@ -52,6 +53,7 @@ pub(super) enum Op {
     Extend,
     Release,
     Cancel,
+    Unlock,
 }
 
 impl Asked {
@@ -61,6 +63,7 @@ impl Asked {
             Self::Extend(_) => Op::Extend,
             Self::Release(_) => Op::Release,
             Self::Cancel(_) => Op::Cancel,
+            Self::Unlock => Op::Unlock,
         }
     }
 }
@@ -136,6 +139,14 @@ impl LockStore for Scripted {
 
     async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError> {
         self.memory.inspect(name).await
+    }
+
+    async fn unlock(&self, request: UnlockRequest) -> Result<UnlockReply, StoreError> {
+        self.meet(Asked::Unlock, self.memory.unlock(request)).await
+    }
+
+    async fn names(&self, from: u64) -> Result<(Vec<LockName>, u64), StoreError> {
+        self.memory.names(from).await
     }
 
     fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {

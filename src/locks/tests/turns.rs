@@ -42,7 +42,7 @@ async fn in_turn(stage: &Stage, wanted: &Want) -> (Granted, Client) {
 }
 
 /// The same, until the lock has gone on to the second in its turn.
-async fn passed(stage: &Stage, wanted: &Want) -> (Granted, Granted) {
+pub(super) async fn passed(stage: &Stage, wanted: &Want) -> (Granted, Granted) {
     loop {
         let (first, second) = in_turn(stage, wanted).await;
         let released = stage.store.count(Op::Release);

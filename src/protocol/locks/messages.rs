@@ -176,6 +176,23 @@ pub struct CancelRequest {
     pub keeps: bool,
 }
 
+/// An operator's word: ends what is held under a token, whoever has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnlockRequest {
+    pub name: LockName,
+    /// The one that was seen. Where another has the lock meanwhile, nothing changes.
+    pub token: Token,
+}
+
+/// The answer to an [`UnlockRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnlockReply {
+    /// It is no longer held: by `holder` from now on; or it was ended before, and nobody came since.
+    Unlocked { holder: Option<LockHolder> },
+    /// It is not held under this token, but by these.
+    Differs { holders: Vec<LockHolder> },
+}
+
 /// A lock as it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockInsight {
@@ -193,5 +210,14 @@ pub struct Wake {
     /// The request.
     pub id: LockId,
     /// What has become free. Who no longer waits for it must cancel, so that the next is woken.
+    pub name: LockName,
+}
+
+/// Tells a sidecar that an operator has ended one of its holds. May be lost: the next extension of it is refused, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlocked {
+    pub session: SessionId,
+    /// The hold, as the store knows it.
+    pub id: LockId,
     pub name: LockName,
 }

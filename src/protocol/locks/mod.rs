@@ -27,6 +27,9 @@
 //! queues, so that those who wait are in one order everywhere, the first of them blocks who comes later, and nobody
 //! waits in a circle.
 //!
+//! An operator ends a lock by its token: it is free then, nothing puts it back, and whoever takes it has a greater
+//! token. The promise that was given for it is broken by that, and no other.
+//!
 //! Late requests: a store executes no request whose sender has given it up. So what was repeated, cancelled or released
 //! since is not granted, queued or put back to nobody. The adapter sees to that.
 
@@ -40,7 +43,7 @@ pub use held_open::{HeldOpen, HoldEnd, HoldStep};
 pub use ids::{LockId, LockName, LockNameError, OWNER_BYTES_MAX};
 pub use messages::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
-    LockReleaseReply, LockReleaseRequest, Queueing, Restore, TurnSeat, Wake,
+    LockReleaseReply, LockReleaseRequest, Queueing, Restore, TurnSeat, UnlockReply, UnlockRequest, Unlocked, Wake,
 };
 pub use turn::{LockTurn, TURN_MAX};
 

@@ -98,6 +98,11 @@ impl Cell {
         }
     }
 
+    /// Whether a hold has this token; or, in a turn, may have it.
+    pub(super) fn is_under(&self, hold: &Hold, token: Token) -> bool {
+        hold.token == token || (hold.in_turn && (hold.token..=self.token).contains(&token))
+    }
+
     /// How many holds there are under a token: of one owner.
     pub(super) fn holds_under(&self, token: Token) -> usize {
         self.holds.iter().filter(|hold| hold.token == token).count()

@@ -1,8 +1,9 @@
 //! The store's side: what one atomic step does to the locks of one store. This is the reference: the memory store runs
 //! it, the simulation runs it, and the scripts are held against it by random operations, each against the function of
 //! its name: `lock_acquire.lua`, `lock_extend.lua`, `lock_confirm.lua`, `lock_release.lua`, `lock_cancel.lua`,
-//! `lock_beat.lua` and `lock_inspect.lua`, with `lock_head.lua` and `lock_common.lua`, which they share. What is most
-//! frequent has short ways: `lock_free.lua` to acquire, and `lock_only.lua` to release.
+//! `lock_beat.lua`, `lock_unlock.lua`, `lock_inspect.lua` and `lock_names.lua`, with `lock_head.lua` and
+//! `lock_common.lua`, which they share. What is most frequent has short ways: `lock_free.lua` to acquire, and
+//! `lock_only.lua` to release.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use super::super::ids::{SessionId, StoreTime, Token};
 use super::super::locks::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HOLDS_MAX, LockGrant, LockId, LockInsight,
-    LockName, LockReleaseReply, LockReleaseRequest, Queueing, TICKET_SPAN, Wake,
+    LockName, LockReleaseReply, LockReleaseRequest, Queueing, TICKET_SPAN, UnlockReply, UnlockRequest, Unlocked, Wake,
 };
 use super::guard::is_generation;
 use super::lease::{Server, TokensExhausted};
@@ -347,6 +348,39 @@ impl LockSpace {
     pub fn beat(&mut self, server: Server<'_>, session: SessionId) {
         self.living.retain(|_, until| server.now < *until);
         self.living.insert(session, server.now.plus(TICKET_SPAN));
+    }
+
+    /// An operator's word: ends the holds under this token, whoever has them, and tells their sidecars.
+    pub fn unlock(&mut self, server: Server<'_>, request: &UnlockRequest) -> (UnlockReply, Vec<Unlocked>, Vec<Wake>) {
+        let (now, UnlockRequest { name, token }) = (server.now, request);
+        cut(&mut self.living, now);
+        let nobody = || UnlockReply::Differs { holders: Vec::new() };
+        let Some(cell) = self.cells.get_mut(name) else { return (nobody(), Vec::new(), Vec::new()) };
+        cell.tidy(now);
+        let holders = cell.told(now);
+        let under: Vec<Hold> = cell.holds.iter().filter(|hold| cell.is_under(hold, *token)).cloned().collect();
+        let Some(first) = under.first() else {
+            let reply = match holders.is_empty() && *token <= cell.ended {
+                true => UnlockReply::Unlocked { holder: None },
+                false => UnlockReply::Differs { holders },
+            };
+            return (reply, Vec::new(), Vec::new());
+        };
+        for hold in &under {
+            cell.end(hold.id);
+        }
+        let holder = holders.into_iter().find(|holder| holder.token == first.token);
+        let told = under.iter().map(|hold| Unlocked { session: hold.session, id: hold.id, name: name.clone() });
+        (UnlockReply::Unlocked { holder }, told.collect(), self.wake_next(now, std::slice::from_ref(name)))
+    }
+
+    /// The names of which there is a record, some of them in use, from this place on: so many at the most, and the
+    /// place to go on from, 0 at the end.
+    pub fn names(&self, from: u64, most: usize) -> (Vec<LockName>, u64) {
+        let skipped = usize::try_from(from).unwrap_or(usize::MAX);
+        let names: Vec<LockName> = self.cells.keys().skip(skipped).take(most).cloned().collect();
+        let next = skipped.saturating_add(names.len());
+        (names, if next < self.cells.len() { next as u64 } else { 0 })
     }
 
     /// A lock as it stands; changes nothing.

@@ -11,12 +11,14 @@ use crate::base::Subscription;
 use crate::base::subscription::Subscribers;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
-    LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, Wake,
+    LockReleaseRequest, LockSpace, Mono, Server, SessionId, StoreTime, UnlockReply, UnlockRequest, Unlocked, Wake,
 };
 use crate::store::{LockStore, StoreError, WakeNews};
 
 /// How often old records are looked for.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
+/// How many names one look for them tells.
+const NAMES_TOLD: usize = 500;
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryLocks {
@@ -28,9 +30,13 @@ pub(super) struct MemoryLocks {
 impl MemoryLocks {
     fn publish(&mut self, wakes: Vec<Wake>) {
         for Wake { session, id, name } in wakes {
-            if let Some(listeners) = self.listeners.get_mut(&session) {
-                listeners.tell(&WakeNews::Wake { id, name });
-            }
+            self.tell(session, &WakeNews::Wake { id, name });
+        }
+    }
+
+    fn tell(&mut self, session: SessionId, news: &WakeNews) {
+        if let Some(listeners) = self.listeners.get_mut(&session) {
+            listeners.tell(news);
         }
     }
 
@@ -93,6 +99,21 @@ impl LockStore for MemoryStore {
 
     async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError> {
         Ok(self.lock_step(|space, server| (space.inspect(server, &name), Vec::new())))
+    }
+
+    async fn unlock(&self, request: UnlockRequest) -> Result<UnlockReply, StoreError> {
+        let (reply, unlocked) = self.lock_step(|space, server| {
+            let (reply, unlocked, wakes) = space.unlock(server, &request);
+            ((reply, unlocked), wakes)
+        });
+        for Unlocked { session, id, name } in unlocked {
+            self.locks().tell(session, &WakeNews::Unlocked { id, name });
+        }
+        Ok(reply)
+    }
+
+    async fn names(&self, from: u64) -> Result<(Vec<LockName>, u64), StoreError> {
+        Ok(self.lock_step(|space, _| (space.names(from, NAMES_TOLD), Vec::new())))
     }
 
     fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {

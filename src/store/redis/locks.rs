@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::scripts::locks::{self, ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, INSPECT, LockKeys, RELEASE};
+use super::scripts::locks::{self, ACQUIRE, BEAT, CANCEL, CONFIRM, EXTEND, INSPECT, LockKeys, NAMES, RELEASE, UNLOCK};
 use super::scripts::{Fields, Script};
 use super::{Done, RedisStore};
 use crate::base::Subscription;
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockInsight, LockName, LockReleaseReply,
-    LockReleaseRequest, SessionId,
+    LockReleaseRequest, SessionId, UnlockReply, UnlockRequest,
 };
 use crate::store::{LockStore, StoreError, WakeNews};
+
+/// How many keys of the database one look for names passes, whosever they are: a part of a millisecond of Redis's.
+const SCANNED: usize = 500;
 
 impl RedisStore {
     /// Runs a script of locks and reads its answer. Nothing is executed after the deadline.
@@ -75,6 +78,17 @@ impl LockStore for RedisStore {
 
     async fn inspect(&self, name: LockName) -> Result<LockInsight, StoreError> {
         Ok(self.run_lock(&INSPECT, &[name], &[], locks::inspect_reply).await?.reply)
+    }
+
+    async fn unlock(&self, request: UnlockRequest) -> Result<UnlockReply, StoreError> {
+        let args = [request.token.to_string()];
+        Ok(self.run_lock(&UNLOCK, &[request.name], &args, locks::unlock_reply).await?.reply)
+    }
+
+    async fn names(&self, from: u64) -> Result<(Vec<LockName>, u64), StoreError> {
+        let base = LockKeys::new(&self.settings.namespace).records();
+        let args = [from.to_string(), SCANNED.to_string(), base];
+        Ok(self.run_lock(&NAMES, &[], &args, locks::names_reply).await?.reply)
     }
 
     fn wakes(&self, session: SessionId) -> Subscription<WakeNews> {

@@ -1,6 +1,6 @@
 //! The messages that the scripts publish: `v1 <kind> <token> <count> <audience> <session> <identity>`, the identity
-//! being the rest of the line, spaces and all; for locks `v1 <id> <name>`, the name being the rest of the line; and for
-//! jobs `v1 <name>`.
+//! being the rest of the line, spaces and all; for locks `v1 <id> <name>`, who waits, and `v1 unlocked <id> <name>`,
+//! what an operator has ended, the name being the rest of the line; and for jobs `v1 <name>`.
 
 use std::sync::Arc;
 
@@ -34,10 +34,13 @@ pub(super) fn session(message: &str) -> Option<SessionId> {
     message.split(' ').nth(5)?.parse().ok()
 }
 
-/// The wake in a message; none when it is not one of ours.
+/// What a message about locks says; none when it is not one of ours.
 pub(super) fn parse_wake(message: &str) -> Option<WakeNews> {
-    let (id, name) = message.strip_prefix("v1 ")?.split_once(' ')?;
-    Some(WakeNews::Wake { id: id.parse().ok()?, name: LockName::new(name).ok()? })
+    let message = message.strip_prefix("v1 ")?;
+    let unlocked = message.strip_prefix("unlocked ");
+    let (id, name) = unlocked.unwrap_or(message).split_once(' ')?;
+    let (id, name) = (id.parse().ok()?, LockName::new(name).ok()?);
+    Some(if unlocked.is_some() { WakeNews::Unlocked { id, name } } else { WakeNews::Wake { id, name } })
 }
 
 /// The wish in a message; none when it is not one of ours.

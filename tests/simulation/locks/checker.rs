@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton::protocol::{LockId, LockName, SessionId, TICKET_SPAN, Token};
+use baton::protocol::{LockId, LockName, SessionId, TICKET_SPAN, TURN_MAX, Token};
 
 use super::world::{LEASE_MAX, MS, Nanos, SECOND};
 
@@ -39,6 +39,10 @@ pub struct Checker {
     /// Requests whose place is no longer known here: the store lost a part of what it knew, their sidecar was silent,
     /// or they were granted before.
     unordered: BTreeSet<LockId>,
+    /// The first tokens of what was granted for a turn.
+    pub blocks: BTreeSet<Token>,
+    /// Promises that an operator has broken: of these names, from the first token to the last.
+    broken: Vec<(LockName, Token, Token)>,
     alive_until: BTreeMap<SessionId, Nanos>,
     free_since: BTreeMap<LockName, Nanos>,
     /// Since when nobody who lives has what is waited for, whatever messages come; and whether those have it who died.
@@ -64,12 +68,27 @@ impl Checker {
     /// An app may act on these names until then; an extension moves the end.
     pub fn acts(&mut self, names: &[LockName], worker: usize, token: Token, until: Nanos) {
         for name in names {
+            if self.is_broken(name, token) {
+                continue;
+            }
             let known = |acting: &&mut Acting| (acting.worker, acting.token) == (worker, token) && acting.name == *name;
             match self.acting.iter_mut().find(known) {
                 Some(acting) => acting.until = acting.until.max(until),
                 None => self.acting.push(Acting { worker, token, name: name.clone(), until }),
             }
         }
+    }
+
+    /// An operator has ended what is held under this token; or, in a turn, under one of its block.
+    pub fn unlocked(&mut self, name: &LockName, token: Token) {
+        let more = if self.blocks.contains(&token) { u64::from(TURN_MAX) - 1 } else { 0 };
+        let last = Token::new(token.get() + more).expect("small");
+        self.broken.push((name.clone(), token, last));
+        self.acting.retain(|acting| acting.name != *name || !(token..=last).contains(&acting.token));
+    }
+
+    fn is_broken(&self, name: &LockName, token: Token) -> bool {
+        self.broken.iter().any(|(of, first, last)| of == name && (*first..=*last).contains(&token))
     }
 
     /// It has stopped by itself, before it gave the lock back.
@@ -88,6 +107,13 @@ impl Checker {
         if let Some(what) = crowd.map(|(name, tokens)| format!("the holders {tokens:?} of {name} may all act")) {
             self.complain(now, what);
         }
+    }
+
+    /// What goes on in a turn, unless its sidecar has not heard yet that it was ended.
+    pub fn rises_in_turn(&mut self, now: Nanos, names: &[LockName], token: Token) {
+        let going_on = |name: &&LockName| !self.is_broken(name, token);
+        let names: Vec<LockName> = names.iter().filter(going_on).cloned().collect();
+        self.rises(now, &names, token);
     }
 
     pub fn rises(&mut self, now: Nanos, names: &[LockName], token: Token) {

@@ -2,7 +2,8 @@
 
 use baton::protocol::LockSpace;
 
-use super::world::{Faults, Happening, MS, Nanos, SECOND, World};
+use super::calls::Happening;
+use super::world::{Faults, MS, Nanos, SECOND, World};
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -32,7 +33,7 @@ impl World {
         let any = [Fault::Pause, Fault::Cut, Fault::Kill, Fault::RestartKept, Fault::RestartLost, Fault::Failover];
         let steps = self.one_in(2);
         let faults: &[Fault] = match self.scenario.faults {
-            Faults::Mixed => &any,
+            Faults::Mixed | Faults::Unlocks => &any,
             Faults::ClockAhead if steps => &[Fault::ClockAhead],
             Faults::ClockAhead => &any,
             Faults::ClockBack => &[Fault::ClockBack, Fault::Kill],
@@ -110,11 +111,13 @@ impl World {
             self.space = *space;
             self.checker.forgot();
             self.given_back.clear();
+            self.unlocked.clear();
         }
         if forget {
             self.space.forget();
             self.checker.forgot();
             self.given_back.clear();
+            self.unlocked.clear();
             self.snapshots.clear();
             self.snapshots.push_back(LockSpace::new());
         }

@@ -41,13 +41,20 @@ impl World {
 
     fn look_at(&mut self, name: &LockName, insight: &LockInsight) {
         for holder in &insight.holders {
-            let stands = |(id, token): &(&LockId, &Token)| **token == holder.token && !self.given_back.contains(*id);
+            let stands = |(id, token): &(&LockId, &Token)| {
+                let is_unlocked = self.unlocked.contains(&(**id, name.clone()));
+                **token == holder.token && !self.given_back.contains(*id) && !is_unlocked
+            };
             let standing = self.tokens.iter().filter(stands).count();
             if standing < holder.holds as usize {
                 self.checker.complain(self.now, format!("what was given back of {name} stands: {holder:?}"));
             }
         }
-        let waits = |worker: &Worker| worker.waits_for(name) && self.sidecars[worker.sidecar].alive;
+        let waits = |worker: &Worker| {
+            // Whose grant was unlocked before it heard of it waits in vain.
+            let is_unlocked = self.unlocked.iter().any(|(id, of)| of == name && worker.is(*id));
+            worker.waits_for(name) && self.sidecars[worker.sidecar].alive && !is_unlocked
+        };
         let reserves = |worker: &Worker| {
             let sidecar = &self.sidecars[worker.sidecar];
             sidecar.alive && worker.reserves(name, self.local(worker.sidecar))

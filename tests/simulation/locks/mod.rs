@@ -4,9 +4,11 @@
 //!
 //! `BATON_SIM_SEED=N cargo test --test simulation locks:: -- --nocapture` replays that seed of every mix of faults.
 
+mod calls;
 mod checker;
 mod faults;
 mod looks;
+mod operator;
 mod sidecar;
 mod world;
 
@@ -90,6 +92,16 @@ fn a_clock_that_is_set_back_costs_no_promise_no_token_and_nobody_more_than_a_lea
     sound(count_of(SEEDS_FEW), Faults::ClockBack);
 }
 
+/// What an operator unlocks is the one promise that breaks; and tokens rise.
+#[test]
+fn an_operator_who_unlocks_breaks_the_promise_of_that_lock_and_no_other() {
+    let count = count_of(SEEDS_FEW);
+    let verdicts = sound(count, Faults::Unlocks);
+    let sum = |what: fn(&Verdict) -> u64| verdicts.iter().map(what).sum::<u64>();
+    println!("{} unlocked, {} refused", sum(|v| v.unlocked), sum(|v| v.differed));
+    assert!(sum(|v| v.unlocked) > count && sum(|v| v.differed) > count);
+}
+
 /// How many of some runs show this.
 fn broken(rules: Rules, faults: Faults, word: &str) -> usize {
     let verdicts = runs(SEEDS_FEW, |seed| Scenario { rules, faults, ..scenario(seed) });
@@ -115,6 +127,8 @@ fn each_rule_of_locks_switched_off_is_missed() {
         broken(asleep, Faults::Deaths, "nobody's") + broken(asleep, Faults::Deaths, "free for") > 0,
         "who is not the first sleeps on"
     );
+    let any = Rules { fenced: false, ..Rules::ALL };
+    assert!(broken(any, Faults::Unlocks, "may all act") > 0, "an unlock of whoever has it by then");
     assert!(
         broken(Rules::ALL, Faults::ClockAhead, "may all act") > 0,
         "the known limit: the store's clock steps forwards"

@@ -8,7 +8,8 @@ use baton::protocol::{
     LockReleaseRequest, LockTurn, Mono, Queueing, Restore, TURN_MAX, Token, TurnSeat, look_after, valid_span,
 };
 
-use super::world::{Answer, Body, GUARD, Happening, LEASES_MS, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of};
+use super::calls::{Answer, Body, Happening};
+use super::world::{GUARD, LEASES_MS, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of};
 
 const SECOND_LOOK: Duration = Duration::from_secs(5);
 
@@ -114,6 +115,13 @@ impl Worker {
         self.sidecar == sidecar && self.stage == Stage::Holding && is_its
     }
 
+    /// Whether it has this hold of just this name, or what has become of it in its turn.
+    pub fn holds_alone(&self, id: LockId, name: &LockName) -> bool {
+        let is_alone = self.request.as_ref().is_some_and(|request| request.names == [name.clone()]);
+        let seat = self.held.as_ref().and_then(|held| held.given.as_ref()).map(|(turn, _)| turn.seat());
+        is_alone && (self.is(id) || seat == Some(id))
+    }
+
     pub fn is(&self, id: LockId) -> bool {
         self.request.as_ref().is_some_and(|request| request.id == id)
     }
@@ -151,7 +159,8 @@ impl World {
 
     pub fn rest(&mut self, worker: usize) {
         let it = &mut self.workers[worker];
-        (it.stage, it.request, it.held, it.release) = (Stage::Idle, None, None, None);
+        // Whatever is out is nobody's any more.
+        (it.stage, it.call, it.request, it.held, it.release) = (Stage::Idle, 0, None, None, None);
         let span = self.span(0, 2 * SECOND);
         self.plan(worker, span);
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockId, LockName, LockReleaseRequest,
-    LockSpace, Queueing, Server, SessionId, StoreTime, TICKET_SPAN, Token, TurnSeat, Wake,
+    AcquireReply, AcquireRequest, LockId, LockName, LockReleaseRequest, LockSpace, Queueing, Server, SessionId,
+    StoreTime, TICKET_SPAN, Token, Wake,
 };
 
+use super::calls::{Answer, Body, Call, Happening};
 use super::checker::Checker;
 use super::sidecar::{Stage, Worker};
 
@@ -53,6 +54,8 @@ pub struct Rules {
     pub keeps: bool,
     /// Who waits looks when the lease ends that is in its way, also when others are before it.
     pub looks: bool,
+    /// An operator ends the lock that was seen, and not another's.
+    pub fenced: bool,
 }
 
 impl Rules {
@@ -66,6 +69,7 @@ impl Rules {
         ends_turn: true,
         keeps: true,
         looks: true,
+        fenced: true,
     };
 }
 
@@ -79,6 +83,8 @@ pub enum Faults {
     ClockBack,
     /// Sidecars die, with all that they have and wait for.
     Deaths,
+    /// All but clock steps, and an operator who unlocks.
+    Unlocks,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,50 +111,10 @@ pub struct Verdict {
     /// By an owner that had it already.
     pub again: u64,
     pub late: u64,
-}
-
-#[derive(Clone, Debug)]
-pub enum Body {
-    Acquire(AcquireRequest),
-    Extend(ExtendRequest),
-    Release(LockReleaseRequest),
-    Cancel(CancelRequest),
-}
-
-#[derive(Clone, Debug)]
-pub enum Answer {
-    Acquired(AcquireReply),
-    Extended(ExtendReply),
-    Released,
-    Cancelled,
-    Late,
-}
-
-/// A request on its way. `number` tells a worker's calls apart; 0 is a call that nobody waits for.
-#[derive(Clone, Debug)]
-pub struct Call {
-    pub sidecar: usize,
-    pub worker: usize,
-    pub number: u64,
-    pub latest: StoreTime,
-    pub body: Body,
-}
-
-#[derive(Clone, Debug)]
-pub enum Happening {
-    Arrives(Call),
-    Answered { sidecar: usize, worker: usize, number: u64, answer: Answer, store_time: StoreTime },
-    GivenUp { worker: usize, number: u64 },
-    Step { worker: usize, step: u64 },
-    Woken { sidecar: usize, id: LockId, name: LockName },
-    Gap(usize),
-    Beat(usize),
-    BeatArrives(usize),
-    Snapshot,
-    Fault,
-    StoreUp { forget: bool, space: Option<Box<LockSpace>> },
-    Join,
-    Tick,
+    /// Ended by an operator.
+    pub unlocked: u64,
+    /// Not ended: another's by then, or nobody's.
+    pub differed: u64,
 }
 
 pub struct Sidecar {
@@ -187,6 +153,8 @@ pub struct World {
     pub given_back: BTreeSet<LockId>,
     /// Requests that gave a lock on in a turn.
     pub gone: BTreeSet<LockId>,
+    /// Holds that an operator has ended, since the store last forgot something.
+    pub unlocked: BTreeSet<(LockId, LockName)>,
     /// The token of every lock that was granted.
     pub tokens: BTreeMap<LockId, Token>,
     agenda: BTreeMap<(Nanos, u64), Happening>,
@@ -223,6 +191,7 @@ impl World {
             ended: BTreeSet::new(),
             given_back: BTreeSet::new(),
             gone: BTreeSet::new(),
+            unlocked: BTreeSet::new(),
             tokens: BTreeMap::new(),
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -235,6 +204,7 @@ impl World {
         // After the guard of a server that has just started.
         let first = world.span(15 * SECOND, 20 * SECOND);
         world.at(first, Happening::Fault);
+        world.at(first, Happening::Operator);
         while let Some(((when, _), happening)) = world.agenda.pop_first() {
             if when > END {
                 break;
@@ -304,6 +274,7 @@ impl World {
     fn paused_until(&self, happening: &Happening) -> Option<Nanos> {
         let sidecar = match happening {
             Happening::Answered { sidecar, .. } | Happening::Woken { sidecar, .. } => *sidecar,
+            Happening::Unlocked { sidecar, .. } => *sidecar,
             Happening::Gap(sidecar) | Happening::Beat(sidecar) => *sidecar,
             Happening::GivenUp { worker, .. } | Happening::Step { worker, .. } => self.workers[*worker].sidecar,
             _ => return None,
@@ -326,6 +297,9 @@ impl World {
             Happening::GivenUp { worker, number } => self.given_up(worker, number),
             Happening::Step { worker, step } => self.step(worker, step),
             Happening::Woken { sidecar, id, name } => self.woken(sidecar, id, name),
+            Happening::Unlocked { sidecar, id, name } => self.hears_of_unlock(sidecar, id, &name),
+            Happening::Operator => self.operator(),
+            Happening::Unlock(request) => self.unlock(&request),
             Happening::Gap(sidecar) => self.gap(sidecar),
             Happening::Beat(sidecar) => self.beat(sidecar),
             Happening::BeatArrives(sidecar) => {
@@ -413,7 +387,7 @@ impl World {
         }
     }
 
-    fn publish(&mut self, wake: Wake) {
+    pub fn publish(&mut self, wake: Wake) {
         let Some(sidecar) = self.sidecars.iter().position(|sidecar| sidecar.session == wake.session) else { return };
         if self.scenario.rules.wakes && self.is_reached(sidecar) && !self.one_in(50) {
             let delay = self.span(MS / 5, 5 * MS);
@@ -469,6 +443,9 @@ impl World {
                 if self.sidecars[sidecar].alive && (!waits || self.ended.contains(&request.id)) {
                     self.checker.complain(self.now, format!("{} is granted to nobody", request.id));
                 }
+                if grant.tokens > 1 {
+                    self.checker.blocks.insert(grant.token);
+                }
                 let is_new = self.tokens.values().all(|token| *token != grant.token);
                 self.tokens.insert(request.id, grant.token);
                 // Not what its owner has, or had, already. Anew, too, when its lease ran out before it heard of it.
@@ -499,7 +476,7 @@ impl World {
     pub fn in_turn(&mut self, request: &AcquireRequest, token: Token) {
         self.seen.passed += 1;
         self.tokens.insert(request.id, token);
-        self.checker.rises(self.now, &request.names, token);
+        self.checker.rises_in_turn(self.now, &request.names, token);
         self.checker.left(request.id);
     }
 
@@ -571,28 +548,4 @@ impl World {
 pub fn server(now: StoreTime, uptime: Nanos, run_id: &str) -> Server<'_> {
     // It has been there for a while when the run begins.
     Server { now, uptime: Duration::from_nanos(uptime), generation: run_id }
-}
-
-impl Body {
-    pub fn names(&self) -> &[LockName] {
-        match self {
-            Self::Acquire(request) => &request.names,
-            Self::Extend(request) => &request.names,
-            Self::Release(request) => &request.names,
-            Self::Cancel(request) => &request.names,
-        }
-    }
-
-    fn ids(&self) -> Vec<LockId> {
-        match self {
-            Self::Acquire(request) => vec![request.id],
-            Self::Extend(request) => with_seat(request.id, request.seat.as_ref()),
-            Self::Release(request) => with_seat(request.id, request.seat.as_ref()),
-            Self::Cancel(request) => vec![request.id],
-        }
-    }
-}
-
-fn with_seat(id: LockId, seat: Option<&TurnSeat>) -> Vec<LockId> {
-    std::iter::once(id).chain(seat.map(|seat| seat.id)).collect()
 }

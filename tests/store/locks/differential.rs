@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use baton::base::Subscription;
-use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, TURN_MAX, TurnSeat, Wake};
+use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, TURN_MAX, TurnSeat, Unlocked, Wake};
 use testkit::cluster::Cluster;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
@@ -20,7 +20,7 @@ use super::*;
 const SEEDS: u64 = 300;
 /// Where servers are behind more servers.
 const SEEDS_FEW: u64 = 15;
-const OPERATIONS: usize = 70;
+const OPERATIONS: usize = 85;
 /// Longer than the test, so that nothing ends between the two sides' looks at it.
 const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
 const GUARD_MS: u64 = 560_000;
@@ -65,6 +65,8 @@ enum Operation {
     Cancel(CancelRequest),
     Beat(SessionId),
     Inspect(LockName),
+    Unlock(UnlockRequest),
+    Names,
     TimePasses(u64),
     EverythingForgotten,
     AnotherServer,
@@ -209,17 +211,19 @@ impl Pair<'_> {
 
     fn choose(&mut self) -> Operation {
         let request = self.request();
-        match self.rng.u32(0..40) {
+        match self.rng.u32(0..42) {
             0..=16 => Operation::Acquire(self.beside(request)),
             17..=21 => {
+                let (seat, session) = (self.seat(&request), self.session_for(&request));
                 let restore = self.one_in(2).then(|| {
-                    let AcquireRequest { owner, identity, lease, .. } = request.clone();
+                    let AcquireRequest { owner, lease, .. } = request.clone();
+                    // As its sidecar is called: the holds of one owner have one name.
+                    let identity = Arc::from(format!("web {session}"));
                     let permits = if self.one_in(6) { 2 } else { request.permits };
                     let (one, other) = (self.known_token(), self.known_token());
                     let (token, last) = (one.min(other), one.max(other));
                     Box::new(Restore { owner, identity, token, last, permits, lease })
                 });
-                let (seat, session) = (self.seat(&request), self.session_for(&request));
                 let lease = self.one_in(2).then(|| ms(self.pick(&LEASES_MS)));
                 let guard = (!self.one_in(6)).then(|| ms(GUARD_MS));
                 let AcquireRequest { names, id, .. } = request;
@@ -235,10 +239,16 @@ impl Pair<'_> {
             }
             32..=33 => Operation::Beat(session(self.rng.u128(1..=SESSIONS))),
             34 => Operation::Inspect(request.names[0].clone()),
+            39 if self.one_in(2) => Operation::AnotherServer,
+            39 => Operation::Names,
+            40..=41 => {
+                let (name, token) = (request.names[0].clone(), self.known_token());
+                if token == Token::NONE { Operation::Names } else { Operation::Unlock(UnlockRequest { name, token }) }
+            }
             35..=37 => Operation::TimePasses(self.pick(&PASSING_MS)),
             38 if self.one_in(3) => Operation::EverythingForgotten,
             38 => Operation::Inspect(request.names[0].clone()),
-            _ => Operation::AnotherServer,
+            _ => unreachable!("one of 42"),
         }
     }
 
@@ -281,6 +291,11 @@ impl Pair<'_> {
                 let reply = self.store.inspect(name.clone()).await.expect("an answer");
                 let expected = self.space.inspect(server, name);
                 self.same_insight(reply, expected);
+                Vec::new()
+            }
+            Operation::Unlock(request) => self.unlock(server, request).await,
+            Operation::Names => {
+                self.same_names(server).await;
                 Vec::new()
             }
             Operation::TimePasses(span_ms) => self.pass(*span_ms),
@@ -366,6 +381,48 @@ impl Pair<'_> {
         }
     }
 
+    async fn unlock(&mut self, server: Server<'_>, request: &UnlockRequest) -> Vec<Wake> {
+        let reply = self.store.unlock(request.clone()).await.expect("an answer");
+        let twin = UnlockRequest { token: self.twin(request.token), ..request.clone() };
+        let (expected, unlocked, wakes) = self.space.unlock(server, &twin);
+        match (reply, expected) {
+            (UnlockReply::Unlocked { holder }, UnlockReply::Unlocked { holder: twin }) => {
+                self.saw(if twin.is_some() { "Unlocked" } else { "EndedBefore" });
+                assert_eq!(holder.is_some(), twin.is_some());
+                holder.iter().zip(&twin).for_each(|(holder, twin)| self.same_holder(holder, twin));
+            }
+            (UnlockReply::Differs { holders }, UnlockReply::Differs { holders: twins }) => {
+                self.saw("Differs");
+                assert_eq!(holders.len(), twins.len());
+                holders.iter().zip(&twins).for_each(|(holder, twin)| self.same_holder(holder, twin));
+            }
+            (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
+        }
+        // In whatever order an owner's holds are in.
+        let mut heard = Vec::new();
+        for Unlocked { session: to, .. } in &unlocked {
+            heard.push(self.next_for(*to).await);
+        }
+        for Unlocked { id, name, .. } in unlocked {
+            let news = WakeNews::Unlocked { id, name };
+            assert!(heard.contains(&news), "{news:?} is not in {heard:?}");
+        }
+        wakes
+    }
+
+    /// All that are in use, and none that was never asked for. What is refused has no record on Redis.
+    async fn same_names(&mut self, server: Server<'_>) {
+        let listed = super::operator::all_names(self.store).await;
+        let (known, end) = self.space.names(0, NAMES.len());
+        assert!(listed.iter().all(|name| known.contains(name)) && end == 0, "{listed:?} of {known:?}");
+        let is_used = |name: &LockName| self.space.inspect(server, name).permits.is_some();
+        let used: Vec<LockName> = known.into_iter().filter(is_used).collect();
+        for name in used {
+            assert!(listed.contains(&name), "{name} is not in {listed:?}");
+            self.saw("Names");
+        }
+    }
+
     fn same_holder(&mut self, holder: &LockHolder, twin: &LockHolder) {
         self.same_token(holder.token, twin.token);
         assert_eq!((&holder.owner, &holder.identity, holder.holds), (&twin.owner, &twin.identity, twin.holds));
@@ -383,9 +440,13 @@ impl Pair<'_> {
     async fn heard(&mut self, expected: Vec<Wake>) {
         expected.iter().for_each(|_| self.saw("Woken"));
         for Wake { session: to, id, name } in expected {
-            let at = (1..=SESSIONS).position(|number| session(number) == to).expect("one of the sessions");
-            assert_eq!(next(&mut self.wakes[at]).await, WakeNews::Wake { id, name });
+            assert_eq!(self.next_for(to).await, WakeNews::Wake { id, name });
         }
+    }
+
+    async fn next_for(&mut self, to: SessionId) -> WakeNews {
+        let at = (1..=SESSIONS).position(|number| session(number) == to).expect("one of the sessions");
+        next(&mut self.wakes[at]).await
     }
 
     fn pass(&mut self, span_ms: u64) -> Vec<Wake> {
@@ -487,6 +548,10 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
         "Released",
         "NotHeld",
         "Woken",
+        "Unlocked",
+        "EndedBefore",
+        "Differs",
+        "Names",
     ] {
         assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
     }

@@ -37,9 +37,11 @@ async fn all_refuse(redis: &RedisServer, store: &RedisStore, key: &str, word: &s
         is_garbage(store.release(giving_back("a", 1)).await, key, word);
         is_garbage(store.cancel(cancelling("a", 1)).await, key, word);
         is_garbage(store.inspect(names(&["a"]).remove(0)).await, key, word);
+        is_garbage(store.unlock(unlocking("a", Token::new(1).expect("small"))).await, key, word);
     }
     if key == SESSIONS {
         is_garbage(store.beat(session(1)).await, key, word);
+        is_garbage(store.names(0).await, key, word);
     }
     assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{key} {word}");
 }

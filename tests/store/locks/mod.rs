@@ -3,6 +3,7 @@
 mod cost;
 mod differential;
 mod garbage;
+mod operator;
 mod servers;
 mod sides;
 mod steps;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use baton::base::Subscription;
 use baton::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
-    LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token,
+    LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, Token, UnlockReply, UnlockRequest,
 };
 use baton::store::redis::RedisStore;
 use baton::store::{LockStore, WakeNews};
@@ -80,6 +81,10 @@ fn giving_back(name: &str, number: u128) -> LockReleaseRequest {
 
 fn cancelling(name: &str, number: u128) -> CancelRequest {
     CancelRequest { names: names(&[name]), session: session(number), id: id(number), keeps: false }
+}
+
+fn unlocking(name: &str, token: Token) -> UnlockRequest {
+    UnlockRequest { name: LockName::new(name).expect("a good name"), token }
 }
 
 async fn acquire(store: &RedisStore, request: AcquireRequest) -> AcquireReply {

@@ -2,6 +2,7 @@
 
 mod holds;
 mod liveness;
+mod operator;
 mod turns;
 
 use super::super::super::locks::Restore;

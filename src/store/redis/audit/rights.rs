@@ -16,7 +16,7 @@ use crate::store::redis::scripts::{
 };
 
 /// What the scripts of locks do and those of roles do not, after the key; none of it makes a key that is absent.
-const LOCK_QUESTIONS: [(&str, &[&str]); 12] = [
+const LOCK_QUESTIONS: [(&str, &[&str]); 13] = [
     ("GET", &[]),
     ("SET", &["v", "XX"]),
     ("HGETALL", &[]),
@@ -29,6 +29,8 @@ const LOCK_QUESTIONS: [(&str, &[&str]); 12] = [
     ("ZREM", &["v"]),
     ("ZREMRANGEBYSCORE", &["0", "0"]),
     ("ZSCORE", &["v"]),
+    // For lists of all locks. The key is no cursor, which is said after the rights were looked at.
+    ("SCAN", &[]),
 ];
 
 /// Tries out rights on one connection.

@@ -91,6 +91,9 @@ local function line_up(cell, request, order)
   if request.queueing == 'fair' then
     redis.call('ZADD', cell.fair, text(order), request.ticket)
     cell.has_fair = true
+  elseif cell.has_fair then
+    -- It may have been one before.
+    redis.call('ZREM', cell.fair, request.ticket)
   end
 end
 

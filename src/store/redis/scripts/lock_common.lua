@@ -163,6 +163,11 @@ local function held_under(cell, id)
   end
 end
 
+-- Whether a hold has this token; or, in a turn, may have it.
+local function is_under(cell, hold, token)
+  return hold.token == token or hold.in_turn and hold.token <= token and token <= cell.token
+end
+
 -- How many holds there are under a token: of one owner.
 local function holds_under(cell, token)
   local count = 0

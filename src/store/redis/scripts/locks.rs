@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Call, Fields, Script, flag, misunderstood, script};
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
-    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime, TurnSeat,
+    LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime, TurnSeat, UnlockReply,
 };
 use crate::store::StoreError;
 use crate::store::redis::namespace::Namespace;
@@ -19,7 +19,9 @@ pub static RELEASE: Script =
     script!("generation.lua", "lock_head.lua", "lock_only.lua", "lock_common.lua", "lock_release.lua");
 pub static CANCEL: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_cancel.lua");
 pub static BEAT: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_beat.lua");
+pub static UNLOCK: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_unlock.lua");
 pub static INSPECT: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_inspect.lua");
+pub static NAMES: Script = script!("generation.lua", "lock_head.lua", "lock_common.lua", "lock_names.lua");
 
 /// The keys of all locks. The braces make a cluster keep them together: several names are one step.
 pub struct LockKeys<'a> {
@@ -61,6 +63,11 @@ impl<'a> LockKeys<'a> {
         words.extend(names.iter().map(ToString::to_string));
         words.extend_from_slice(args);
         Call { script, slot: self.slot(), keys, args: words, last: None }
+    }
+
+    /// What the keys of records begin with, before the name.
+    pub fn records(&self) -> String {
+        self.key("lock:")
     }
 
     /// Where all of them are in a cluster.
@@ -206,9 +213,34 @@ pub fn inspect_reply(mut fields: Fields) -> Result<LockInsight, StoreError> {
     }
     let permits = fields.text()?;
     let permits = if permits.is_empty() { None } else { Some(permits.parse().map_err(|_| misunderstood())?) };
-    let (waiting, mut holders) = (small(&mut fields)?, Vec::new());
+    let waiting = small(&mut fields)?;
+    Ok(LockInsight { holders: holders(fields)?, permits, waiting })
+}
+
+fn holders(mut fields: Fields) -> Result<Vec<LockHolder>, StoreError> {
+    let mut holders = Vec::new();
     while fields.rest.len() > 0 {
         holders.push(holder(&mut fields)?);
     }
-    Ok(LockInsight { holders, permits, waiting })
+    Ok(holders)
+}
+
+pub fn unlock_reply(fields: Fields) -> Result<UnlockReply, StoreError> {
+    Ok(match fields.name.as_str() {
+        "unlocked" => UnlockReply::Unlocked { holder: holders(fields)?.pop() },
+        "differs" => UnlockReply::Differs { holders: holders(fields)? },
+        _ => return Err(misunderstood()),
+    })
+}
+
+/// The names, without keys that are not ours, and the place to go on from.
+pub fn names_reply(mut fields: Fields) -> Result<(Vec<LockName>, u64), StoreError> {
+    if fields.name != "names" {
+        return Err(misunderstood());
+    }
+    let (next, mut names) = (fields.number()?, Vec::new());
+    while fields.rest.len() > 0 {
+        names.extend(LockName::new(fields.text()?));
+    }
+    Ok((names, next))
 }
