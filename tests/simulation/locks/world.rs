@@ -447,7 +447,10 @@ impl World {
                     self.checker.blocks.insert(grant.token);
                 }
                 let is_new = self.tokens.values().all(|token| *token != grant.token);
-                self.tokens.insert(request.id, grant.token);
+                if self.tokens.insert(request.id, grant.token) != Some(grant.token) {
+                    // Unlocked before it heard of its grant, it asked again and has another.
+                    self.unlocked.retain(|(id, _)| *id != request.id);
+                }
                 // Not what its owner has, or had, already. Anew, too, when its lease ran out before it heard of it.
                 if is_new {
                     let permits = usize::try_from(request.permits).expect("small");
