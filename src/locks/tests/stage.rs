@@ -256,7 +256,7 @@ pub async fn until(what: &str, mut reached: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
 }
 
-/// Lets a lock be held for as long.
+/// Lets a fault last this long.
 pub async fn last_for(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

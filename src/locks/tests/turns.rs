@@ -292,26 +292,30 @@ async fn who_comes_when_others_wait_here_has_a_ticket_before_long() {
     stage.until(1, 0).await;
 }
 
-/// Both names are busy without a gap, and free at one moment never.
+/// Both names are busy without a gap, and free at one moment never: whoever comes finds the one free and holds it until
+/// the other is taken.
 #[tokio::test]
 async fn a_request_for_several_names_is_not_starved_by_those_for_each() {
     let stage = Stage::new();
     let other = Stage::over(Arc::clone(&stage.store.memory), 10);
-    let hog = |name: &'static str| {
-        let service = Arc::clone(&stage.service);
-        tokio::spawn(async move {
-            loop {
-                let wanted = Want { names: vec![lock(name)], ..patient() };
-                let Ok(claim) = service.acquire(wanted).await else { return };
-                let held = claim.take();
-                last_for(Duration::from_millis(30)).await;
-                let _ = service.release(lock(name), held.id).await;
+    let named = |name: &str| Want { names: vec![lock(name)], ..want() };
+    let mut held = ("a", stage.take(named("a")).await);
+    let both = other.ask(Want { names: vec![lock("a"), lock("b")], ..patient() });
+    stage.until(1, 1).await;
+    let taking_turns = async {
+        loop {
+            let next = if held.0 == "a" { "b" } else { "a" };
+            let taken = stage.service.acquire(named(next)).await;
+            let (name, before) = held;
+            assert_eq!(stage.service.release(lock(name), before.id).await, Ok(()));
+            match taken {
+                Ok(claim) => held = (next, claim.take()),
+                Err(_) => break,
             }
-        })
+            // As long as the work takes.
+            last_for(Duration::from_millis(30)).await;
+        }
     };
-    let hogs = [hog("a"), hog("a"), hog("b"), hog("b")];
-    let both = Want { names: vec![lock("a"), lock("b")], ..patient() };
-    let granted = within(WOKEN, other.ask(both)).await.unwrap();
-    assert!(granted.is_ok());
-    hogs.iter().for_each(JoinHandle::abort);
+    within(WOKEN, taking_turns).await;
+    assert!(within(WOKEN, both).await.unwrap().is_ok());
 }
