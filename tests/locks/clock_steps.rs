@@ -3,23 +3,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::place::Place;
-use testkit::redis::RedisServer;
-use testkit::sidecars::clock::{self, ClockControl};
+use testkit::sidecars::clock;
 
 use crate::http::{ask, hold};
 use crate::sidecar::{GUARD, LEASE_MS, Sidecar, Store};
 
 #[test]
 fn a_clock_that_is_set_back_by_an_hour_keeps_no_lock_and_no_ticket_of_the_dead_for_longer_than_one_more_lease() {
-    let Some(library) = clock::library() else {
-        println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
-        return;
-    };
-    let control = ClockControl::started();
-    let environment = control.environment(library);
-    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let redis = RedisServer::start_at(&Place::here(), &environment, &[]);
+    let Some((redis, control)) = clock::redis() else { return };
     let mut sidecars = Sidecar::several(3, &Store::of(&redis), GUARD);
     sidecars.iter().for_each(Sidecar::until_open);
     let [dead, other] = [&sidecars[0], &sidecars[1]].map(|sidecar| sidecar.api);

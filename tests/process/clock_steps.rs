@@ -1,9 +1,8 @@
 //! The clock of Redis is stepped while somebody leads.
 
-use testkit::place::Place;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
-use testkit::sidecars::clock::{self, ClockControl};
+use testkit::sidecars::clock;
 use testkit::sidecars::replica::Lease;
 use testkit::sidecars::wait::until;
 
@@ -16,14 +15,7 @@ fn store_seconds(redis: &RedisServer) -> i64 {
 
 #[test]
 fn a_stepped_redis_clock_makes_no_second_leader_and_is_reported() {
-    let Some(library) = clock::library() else {
-        println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
-        return;
-    };
-    let control = ClockControl::started();
-    let environment = control.environment(library);
-    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let redis = RedisServer::start_at(&Place::here(), &environment, &[]);
+    let Some((redis, control)) = clock::redis() else { return };
     let group = group::start_on(redis, 3, Lease::LONG);
     let mut term = group.leader();
     for (offset, by_s) in [(30, 30), (-30, -60), (0, 30), (-3_600, -3_600), (86_400, 90_000)] {

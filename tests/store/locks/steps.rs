@@ -3,7 +3,7 @@
 use baton::store::StoreError;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
-use testkit::sidecars::clock::ClockControl;
+use testkit::sidecars::clock;
 use testkit::{BOUND, wait_until, wait_until_async};
 
 use super::super::live::acknowledged;
@@ -68,14 +68,7 @@ async fn a_request_that_its_sender_has_given_up_does_nothing_when_it_arrives() {
 
 #[tokio::test]
 async fn a_request_that_seems_late_because_the_stores_clock_was_stepped_is_sent_again() {
-    let Some(library) = testkit::sidecars::clock::library() else {
-        println!("left out: there is no libfaketime here, or the server does not start under it");
-        return;
-    };
-    let control = ClockControl::started();
-    let environment = control.environment(library);
-    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let redis = RedisServer::start_under(&environment, &[]);
+    let Some((redis, control)) = clock::redis() else { return };
     let store = connected(&redis.url()).await;
     let mut token = granted(&store, ask("0", 1)).await.token;
     for (number, offset) in [(1_u128, 3_600), (2, -3_600), (3, 0)] {

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::redis;
+use crate::place::Place;
+use crate::redis::{self, RedisServer};
 
 /// Where Debian's package libfaketime puts it, on the processors that this is run on.
 const LIBRARIES: [&str; 2] =
@@ -17,6 +18,18 @@ const LIBRARIES: [&str; 2] =
 pub fn library() -> Option<&'static str> {
     static FOUND: OnceLock<Option<&'static str>> = OnceLock::new();
     *FOUND.get_or_init(|| LIBRARIES.into_iter().find(|library| Path::new(library).exists() && is_borne(library)))
+}
+
+/// A Redis whose clock is set by what comes with it; none, which is said, where [`library`] finds none.
+pub fn redis() -> Option<(RedisServer, ClockControl)> {
+    let Some(library) = library() else {
+        println!("left out: there is no libfaketime here (Debian: apt-get install libfaketime)");
+        return None;
+    };
+    let control = ClockControl::started();
+    let environment = control.environment(library);
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    Some((RedisServer::start_at(&Place::here(), &environment, &[]), control))
 }
 
 /// Whether the server starts under it. Valkey's jemalloc ends it, or has it wait for itself for ever.
