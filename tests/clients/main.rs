@@ -6,25 +6,17 @@ mod sidecar;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sidecar::{Answer, Sidecar};
 use testkit::programs::{Running, is_installed};
+use testkit::sidecars::wait::until_within;
 
 /// Java compiles its client first, which takes a busy machine more than a minute.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn client(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clients").join(name)
-}
-
-/// Polls until `reached`, with a bound.
-fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !reached() {
-        assert!(begun.elapsed() < PATIENCE, "waited too long until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// The life of one client. `code`: what it exits with after SIGTERM.
@@ -44,18 +36,18 @@ fn behaves(mut command: Command, code: i32) {
         Answer::Leader { token: 99, valid_for_ms: 100, delay: Duration::ZERO },
     ] {
         let asked = sidecar.answer_with(untrustworthy);
-        wait_until("the client has asked three times", || sidecar.asked() >= asked + 3);
+        until_within(PATIENCE, "the client has asked three times", || sidecar.asked() >= asked + 3);
     }
     sidecar.answer_with(Answer::Leader { token: 41, valid_for_ms: 5_000, delay: Duration::ZERO });
-    wait_until("it works", || client.has_printed("acting with token 41"));
+    until_within(PATIENCE, "it works", || client.has_printed("acting with token 41"));
     sidecar.answer_with(Answer::Follower);
-    wait_until("it says that it has stopped", || sidecar.posts() == ["drained"]);
+    until_within(PATIENCE, "it says that it has stopped", || sidecar.posts() == ["drained"]);
     sidecar.answer_with(Answer::Leader { token: 42, valid_for_ms: 5_000, delay: Duration::ZERO });
-    wait_until("it works again", || client.has_printed("acting with token 42"));
+    until_within(PATIENCE, "it works again", || client.has_printed("acting with token 42"));
     client.terminate();
-    wait_until("it hands over", || sidecar.posts() == ["drained", "resign", "drained"]);
+    until_within(PATIENCE, "it hands over", || sidecar.posts() == ["drained", "resign", "drained"]);
     let mut ended = None;
-    wait_until("it has ended", || {
+    until_within(PATIENCE, "it has ended", || {
         ended = client.ended();
         ended.is_some()
     });
@@ -128,5 +120,5 @@ fn a_client_that_trusts_late_promises_is_caught() {
         command.arg(sidecar.url());
         command
     });
-    wait_until("the careless client works", || careless.has_printed("acting with token 98"));
+    until_within(PATIENCE, "the careless client works", || careless.has_printed("acting with token 98"));
 }

@@ -119,6 +119,7 @@ fn a_request_for_several_names_that_are_never_free_together_has_them_all_the_sam
                 while !done.load(Ordering::Relaxed) {
                     let answer = ask(address, &format!("POST /locks/{name}"), r#"{"wait":"10m"}"#);
                     assert_eq!(answer.status, 201, "{answer:?}");
+                    // The fault: neither is free for as long as this but for a moment.
                     last_for(Duration::from_millis(work_ms));
                     let line = format!("DELETE /locks/{name}/{}", answer.json()["lock"].as_str().unwrap());
                     assert_eq!(ask(address, &line, "").status, 204);

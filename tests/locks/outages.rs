@@ -5,14 +5,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::redis::{Data, RedisServer};
 use testkit::sidecars::http::{Answer, Connection};
-use testkit::sidecars::wait::last_for;
+use testkit::sidecars::wait::{last_for, until};
 
 use crate::sidecar::{GUARD, Sidecar, Store};
 
@@ -25,7 +25,8 @@ const DOWN: Duration = Duration::from_millis(700);
 const LEASE: Duration = Duration::from_millis(1_000);
 /// Nobody begins to write with less of its promise left: a machine may be busy.
 const MARGIN: Duration = Duration::from_millis(300);
-const SEED: u64 = 20_261_123;
+/// No sidecar waits longer for its turn.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What somebody was promised, as long as it used it.
 #[derive(Clone, Copy, Debug)]
@@ -35,24 +36,39 @@ struct Promise {
     until: Instant,
 }
 
+/// What was sold so far.
+#[derive(Default)]
+struct Sales {
+    count: usize,
+    /// Beside which sidecar the last was sold.
+    last: Option<usize>,
+    closed: bool,
+}
+
 struct Shop {
     /// Read and written in two steps: only the lock makes one of them.
     register: AtomicUsize,
-    sold: AtomicUsize,
+    sales: Mutex<Sales>,
+    news: Condvar,
     /// Of the threads beside one sidecar.
     turns: [Mutex<()>; SIDECARS],
     promises: Mutex<Vec<Promise>>,
     lost: Mutex<Vec<String>>,
-    closed: AtomicBool,
 }
 
 impl Shop {
-    fn sell(&self, until: Instant) {
+    fn sales(&self) -> MutexGuard<'_, Sales> {
+        self.sales.lock().expect("nobody panics")
+    }
+
+    fn sell(&self, sidecar: usize, until: Instant) {
         let stock = self.register.load(Ordering::SeqCst);
         thread::yield_now();
         if Instant::now() + MARGIN < until {
             self.register.store(stock + 1, Ordering::SeqCst);
-            self.sold.fetch_add(1, Ordering::SeqCst);
+            let mut sales = self.sales();
+            (sales.count, sales.last) = (sales.count + 1, Some(sidecar));
+            self.news.notify_all();
         }
     }
 
@@ -72,7 +88,7 @@ impl Shop {
         let until = valid.filter(|_| extended.status == 204).map(|valid| from + valid);
         if let Some(until) = until {
             let _turn = self.turns[sidecar].lock().expect("nobody panics");
-            self.sell(until);
+            self.sell(sidecar, until);
         }
         let used = Instant::now();
         let gone = connection.ask(&format!("DELETE {path}"), "")?;
@@ -90,11 +106,13 @@ impl Shop {
         }
     }
 
-    fn client(&self, number: usize, address: SocketAddr) {
-        let mut rolls = fastrand::Rng::with_seed(SEED + number as u64);
-        while !self.closed.load(Ordering::SeqCst) {
-            self.buy(number % SIDECARS, address).expect("a sidecar answers, whatever its store does");
-            last_for(Duration::from_millis(rolls.u64(0..2_000)));
+    /// Buys, and then leaves the lock to those beside other sidecars, until the shop is closed.
+    fn client(&self, sidecar: usize, address: SocketAddr) {
+        while !self.sales().closed {
+            self.buy(sidecar, address).expect("a sidecar answers, whatever its store does");
+            let is_ours = |sales: &mut Sales| !sales.closed && sales.last == Some(sidecar);
+            let waited = self.news.wait_timeout_while(self.sales(), PATIENCE, is_ours).expect("nobody panics").1;
+            assert!(!waited.timed_out(), "nothing is sold beside another sidecar");
         }
     }
 
@@ -122,32 +140,36 @@ fn outages(lasts: Duration) {
     sidecars.iter().for_each(Sidecar::until_open);
     let shop = Arc::new(Shop {
         register: AtomicUsize::new(0),
-        sold: AtomicUsize::new(0),
+        sales: Mutex::default(),
+        news: Condvar::new(),
         turns: Default::default(),
         promises: Mutex::default(),
         lost: Mutex::default(),
-        closed: AtomicBool::new(false),
     });
     let clients: Vec<_> = (0..THREADS)
         .map(|number| {
-            let (shop, address) = (Arc::clone(&shop), sidecars[number % SIDECARS].api);
-            thread::spawn(move || shop.client(number, address))
+            let (shop, sidecar) = (Arc::clone(&shop), number % SIDECARS);
+            let address = sidecars[sidecar].api;
+            thread::spawn(move || shop.client(sidecar, address))
         })
         .collect();
-    let (begun, mut stops) = (Instant::now(), 0);
+    let (begun, mut stops) = (Instant::now(), 0_u32);
     while begun.elapsed() < lasts {
-        last_for(CYCLE - DOWN);
+        let (before, due) = (shop.sales().count, CYCLE * (stops + 1) - DOWN);
+        until("it is sold again, and the next stop is due", || {
+            shop.sales().count > before + THREADS && begun.elapsed() >= due
+        });
         // Every third time it forgets everything.
         redis.stop(if stops % 3 == 2 { Data::Lost } else { Data::Kept });
         last_for(DOWN);
         redis.start_again();
         stops += 1;
     }
-    shop.closed.store(true, Ordering::SeqCst);
+    shop.sales().closed = true;
+    shop.news.notify_all();
     clients.into_iter().for_each(|client| client.join().expect("no client panics"));
-    let (sold, holds) = (shop.sold.load(Ordering::SeqCst), shop.promises.lock().expect("nobody panics").len());
+    let (sold, holds) = (shop.sales().count, shop.promises.lock().expect("nobody panics").len());
     println!("{holds} holds of {THREADS} threads in {SIDECARS} sidecars, {sold} sold, {stops} stops of Redis");
-    assert!(sold > stops, "it was sold");
     assert_eq!(shop.register.load(Ordering::SeqCst), sold, "the register is exact");
     assert_eq!(format!("{:?}", shop.overlaps()), "[]");
     assert_eq!(*shop.lost.lock().expect("nobody panics"), Vec::<String>::new(), "lost before their promise had ended");

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -12,7 +11,7 @@ use testkit::sidecars::callbacks::Callbacks;
 use testkit::sidecars::http::{Answer, Connection};
 use testkit::sidecars::jobs::{job, json, leader, runs};
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until, until_some};
+use testkit::sidecars::wait::{until, until_some};
 
 fn start(redis: &RedisServer, jobs: &str) -> Replica {
     let roles = Lease::LONGER.role(ROLE, "") + jobs;
@@ -163,8 +162,9 @@ fn fill(jobs: usize, room: usize) {
         "{jobs} jobs, room for {room} bytes: {made} made, {refused} refused; the sidecar has grown by {grown:.1} MiB"
     );
     assert!(made > 0 && refused > 0 && made + refused == jobs, "{told:?}");
-    // Renewals go on meanwhile.
-    last_for(Lease::LONGER.duration());
+    let renewals = || replica.role_metric("baton_renewals_total", &[("outcome", "ok")]);
+    let renewed = renewals();
+    until("renewals go on", || renewals() >= renewed + 3.0);
     assert_eq!(token(&replica), leads_under, "the role is led as before");
     assert!(grown < 16.0, "{grown} MiB");
     let failed = |outcome: &str| replica.role_metric("baton_renewals_total", &[("outcome", outcome)]);
@@ -262,8 +262,11 @@ fn a_daily_job_runs_once_on_the_days_on_which_clocks_change() {
         assert_eq!((asked.status, &json(&asked)["slots"]), (202, &json!(3)), "{asked:?}");
         until("it is done", || job(&replica, "daily")["backfill"].is_null());
         until("nothing goes on", || job(&replica, "daily")["active"].as_array().is_some_and(Vec::is_empty));
-        last_for(Duration::from_millis(300));
-        let ran = std::fs::read_to_string(&journal).expect("a journal");
-        assert_eq!(ran.lines().collect::<Vec<_>>(), wanted);
+        // Whatever else was due has begun when a run that is asked for now is done.
+        assert_eq!(replica.ask("POST /jobs/daily/run", "").status, 202);
+        let ran = || std::fs::read_to_string(&journal).expect("a journal");
+        until("that is done, too", || ran().lines().count() > wanted.len());
+        assert_eq!(ran().lines().collect::<Vec<_>>()[..wanted.len()], wanted);
+        assert_eq!(ran().lines().count(), wanted.len() + 1);
     }
 }
