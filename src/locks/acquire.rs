@@ -11,7 +11,7 @@ use super::extend::extend_once;
 use super::owner;
 use super::release::{cancel_later, give_back};
 use super::service::{Granted, LockService, PAUSE_MAX, Refusal};
-use super::turns::{Passed, is_exclusive, settle};
+use super::turns::{Passed, may_have_turns, settle};
 use super::waiters::Waiter;
 use crate::base::Backoff;
 use crate::protocol::{
@@ -44,6 +44,8 @@ pub struct Want {
     pub wait: Duration,
     /// How long it shall last.
     pub lease: Duration,
+    /// For how long after the grant nobody else has it, even if it is given back before; no longer than the lease.
+    pub at_least: Duration,
     /// How many may have it at once.
     pub permits: u32,
     /// First come, first served. Not with several names.
@@ -143,6 +145,7 @@ impl Acquisition {
             beside: None,
             identity: Arc::clone(&service.settings.identity),
             lease: want.lease,
+            at_least: want.at_least,
             permits: want.permits,
             floor: service.held.floor(),
             queueing,
@@ -261,7 +264,7 @@ impl Acquisition {
     fn next_request(&self, beside: Option<LockId>, now: Mono) -> AcquireRequest {
         let request = self.request();
         let is_busy = self.has_asked || self.has_rested || self.service.lines.has_others(request);
-        let in_turn = is_exclusive(&request.names, request.permits) && request.queueing != Queueing::Fair && is_busy;
+        let in_turn = may_have_turns(request) && request.queueing != Queueing::Fair && is_busy;
         let is_patient = request.names.len() > 1 && request.queueing == Queueing::Plain;
         AcquireRequest {
             floor: self.service.held.floor(),
@@ -328,6 +331,7 @@ impl Acquisition {
             service.upkeep.spawn(settle(Arc::clone(service), name.clone(), turn.clone()));
         }
         let granted = service.held.granted(grant, self.request(), valid_until, turn);
+        service.held.keep(id, service.now() + self.request().at_least);
         // Its owner may wait for it in other requests, which can have it beside this one from now on.
         service.lines.ring(&self.waiter);
         Ok(granted)

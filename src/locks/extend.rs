@@ -47,7 +47,7 @@ pub(super) async fn extend_once(
     }
     let names = known.as_ref().map_or_else(|| vec![name.clone()], |lock| lock.names.clone());
     let seat = service.held.seat(id);
-    let restore = known.map(|lock| lock.restore(&service.settings.identity));
+    let restore = known.map(|lock| lock.restore(&service.settings.identity, sent_at));
     let (session, guard) = (service.session, service.settings.guard);
     let request = ExtendRequest { names, id, session, seat, lease, restore, guard };
     match service.timed(StoreCommand::LockExtend, service.store.extend(request)).await? {

@@ -31,6 +31,8 @@ pub(super) struct HeldLock {
     permits: u32,
     /// The longest that it was granted or extended for.
     lease: Duration,
+    /// Until when it is shut at least.
+    keep_until: Mono,
     /// Until when it may be acted upon (R2).
     pub(super) valid_until: Mono,
     /// The turn that it has its place in, as long as the store may not know that it is its turn.
@@ -52,10 +54,11 @@ impl HeldLock {
         self.given.clone()
     }
 
-    /// What puts it back (R4).
-    pub(super) fn restore(self, identity: &Arc<str>) -> Box<Restore> {
+    /// What puts it back from now on (R4).
+    pub(super) fn restore(self, identity: &Arc<str>, now: Mono) -> Box<Restore> {
+        let at_least = self.keep_until.since(now);
         let Self { owner, token, last, permits, lease, .. } = self;
-        Box::new(Restore { owner, identity: Arc::clone(identity), token, last, permits, lease })
+        Box::new(Restore { owner, identity: Arc::clone(identity), token, last, permits, lease, at_least })
     }
 
     /// From when on the store has certainly forgotten it.
@@ -194,6 +197,7 @@ impl Held {
             last: given.as_ref().map_or(token, |given| given.turn.last()),
             permits,
             lease,
+            keep_until: Mono::default(),
             valid_until,
             passes: given.is_some(),
             given,
@@ -212,6 +216,13 @@ impl Held {
         }
         self.count(locks);
         Granted { id, token, holds, lease, valid_until }
+    }
+
+    /// A hold is shut until then, even if it is given back before.
+    pub(super) fn keep(&self, id: LockId, until: Mono) {
+        if let Some(lock) = self.locks.lock().get_mut(&id) {
+            lock.keep_until = until;
+        }
     }
 
     /// A hold is about to be extended: its turn ends here. What the store is to be told of it.

@@ -53,6 +53,7 @@ mod tests {
             once,
             wait: Duration::ZERO,
             lease: Duration::from_secs(30),
+            at_least: Duration::ZERO,
             permits: 1,
             fair: false,
         }

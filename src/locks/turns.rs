@@ -71,6 +71,11 @@ pub(super) fn is_exclusive(names: &[LockName], permits: u32) -> bool {
     names.len() == 1 && permits == 1
 }
 
+/// Whether a request may have its lock from another one, and pass it on: not where it is to be shut for a while after.
+pub(super) fn may_have_turns(request: &AcquireRequest) -> bool {
+    is_exclusive(&request.names, request.permits) && request.at_least.is_zero()
+}
+
 /// Of each name, the requests that wait for it alone and for themselves, in the order of their coming.
 #[derive(Debug, Default)]
 pub(super) struct Lines(Mutex<HashMap<LockName, VecDeque<Arc<Waiter>>>>);
@@ -109,8 +114,8 @@ impl Lines {
 
     /// A request of this owner was granted: those of the same owner may have the lock, too.
     pub(super) fn ring(&self, granted: &Waiter) {
-        let Some(name) = name_of(granted) else { return };
-        let AcquireRequest { id, ref owner, .. } = granted.request;
+        let AcquireRequest { id, ref owner, ref names, permits, .. } = granted.request;
+        let Some(name) = names.first().filter(|_| is_exclusive(names, permits)) else { return };
         let lines = self.0.lock();
         let others = lines.get(name).into_iter().flatten().filter(|other| other.request.id != id);
         others.filter(|other| other.request.owner == *owner).for_each(|other| other.bell.notify_one());
@@ -149,8 +154,7 @@ impl Lines {
 }
 
 fn name_of(waiter: &Waiter) -> Option<&LockName> {
-    let AcquireRequest { names, permits, .. } = &waiter.request;
-    names.first().filter(|_| is_exclusive(names, *permits))
+    waiter.request.names.first().filter(|_| may_have_turns(&waiter.request))
 }
 
 /// Passes a lock on within its turn, if somebody waits here who may have it. What is left of the turn otherwise.

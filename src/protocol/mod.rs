@@ -149,10 +149,10 @@ pub use election::{
 };
 pub use ids::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use locks::{
-    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HeldOpen, HoldEnd, HoldStep, LockGrant,
-    LockHolder, LockId, LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest, LockSpace,
-    LockTurn, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN, TURN_MAX, TurnSeat,
-    UnlockReply, UnlockRequest, Unlocked, Wake, look_after, valid_span,
+    AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HeldOpen, HoldEnd, HoldStep, LOOK_FIRST,
+    LockGrant, LockHolder, LockId, LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest,
+    LockSpace, LockTurn, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN,
+    TURN_MAX, TurnSeat, UnlockReply, UnlockRequest, Unlocked, Wake, look_after, valid_span,
 };
 pub use messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, KnownRecord, RecordVersion,

@@ -112,6 +112,26 @@ async fn permits_make_a_semaphore_and_must_agree() {
 }
 
 #[tokio::test]
+async fn a_lock_that_was_taken_for_a_time_at_least_is_shut_for_it() {
+    let (_role, server) = leader_fixture().await;
+    let body = json!({"lease": "20s", "atLeast": "10s"});
+    let lock = id(&post(&server, "/locks/cleanup", &body).await);
+    assert_eq!(ask(server.address, &format!("DELETE /locks/cleanup/{lock}")).await.status, 204);
+    let held = post(&server, "/locks/cleanup", &body).await;
+    assert_eq!((held.status, held.problem().as_str()), (409, "lock-held"));
+    let left = held.json()["retry_after_ms"].as_u64().unwrap();
+    assert!((1..=10_000).contains(&left), "{left}");
+    let mut client = Client::connect(server.address).await;
+    client.send(client.head("GET /locks/other/hold?atLeast=10s", &[]).as_bytes()).await;
+    assert_eq!(client.reply_head().await.status, 200);
+    let grant: Value = serde_json::from_slice(&client.chunk().await.unwrap()).unwrap();
+    drop(client);
+    let line = format!("PUT /locks/other/{}", grant["lock"].as_str().unwrap());
+    ask_until(server.address, &line, |reply| reply.status == 410).await;
+    assert_eq!(post(&server, "/locks/other", &json!({})).await.problem(), "lock-held");
+}
+
+#[tokio::test]
 async fn a_hold_tells_of_its_renewals_and_ends_with_its_connection() {
     let (_role, server) = leader_fixture().await;
     let mut client = Client::connect(server.address).await;
@@ -269,7 +289,14 @@ async fn what_cannot_be_asked_for_is_refused_for_what_it_is() {
         let reply = ask(server.address, line).await;
         assert_eq!((reply.status, reply.problem().as_str()), (status, problem), "{line}");
     }
-    for body in [r#"{"wait":"61m"}"#, r#"{"lease":"50ms"}"#, r#"{"permits":1001}"#, r#"{"colour":1}"#, "{"] {
+    for body in [
+        r#"{"wait":"61m"}"#,
+        r#"{"lease":"50ms"}"#,
+        r#"{"lease":"5s","atLeast":"6s"}"#,
+        r#"{"permits":1001}"#,
+        r#"{"colour":1}"#,
+        "{",
+    ] {
         let reply = ask_with(server.address, "POST /locks/a", &[JSON], body.as_bytes()).await;
         assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-body"), "{body}");
     }

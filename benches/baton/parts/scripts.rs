@@ -300,6 +300,7 @@ impl Stage {
             tokens: 1,
             identity: Arc::from("web-1"),
             lease: LEASE,
+            at_least: Duration::ZERO,
             permits: 1,
             floor: Token::NONE,
             queueing: Queueing::No,

@@ -128,6 +128,7 @@ async fn lock(context: &DaprLocks, ask: &Ask) -> Result<Response, DaprFault> {
         once: true,
         wait: Duration::ZERO,
         lease,
+        at_least: Duration::ZERO,
         permits: 1,
         fair: false,
     };

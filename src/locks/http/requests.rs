@@ -31,6 +31,8 @@ struct AcquireBody {
     owner: Option<String>,
     wait: Option<String>,
     lease: Option<String>,
+    #[serde(rename = "atLeast")]
+    at_least: Option<String>,
     fair: Option<bool>,
     permits: Option<u32>,
 }
@@ -165,6 +167,7 @@ pub(super) fn want_held(
             "owner" => body.owner.replace(value).is_some(),
             "lease" => body.lease.replace(value).is_some(),
             "max" => max.replace(held_max(&value).map_err(bad_parameter)?).is_some(),
+            "atLeast" => body.at_least.replace(value).is_some(),
             "permits" => {
                 let count = value.parse().map_err(|_| wrong("a number is wanted"))?;
                 body.permits.replace(count).is_some()
@@ -174,7 +177,7 @@ pub(super) fn want_held(
                 body.fair.replace(fair).is_some()
             }
             other => {
-                let known = "wait, owner, lease, max, permits and fair";
+                let known = "wait, owner, lease, atLeast, max, permits and fair";
                 return Err(bad_parameter(format!("{}: unknown; there are {known}", shown(other))));
             }
         };
@@ -196,12 +199,13 @@ fn held_max(text: &str) -> Result<Duration, String> {
 fn want(names: Vec<LockName>, body: AcquireBody, settings: &LockSettings) -> Result<Want, String> {
     let wait = body.wait.as_deref().map(wait).transpose()?.unwrap_or(Duration::ZERO);
     let lease = body.lease.as_deref().map(|text| lease(text, settings)).transpose()?.unwrap_or(settings.lease);
+    let at_least = body.at_least.as_deref().map(|text| at_least(text, lease)).transpose()?.unwrap_or(Duration::ZERO);
     let permits = body.permits.unwrap_or(1);
     if !(1..=PERMITS_MAX).contains(&permits) {
         return Err(format!("permits {permits}: use 1 to {PERMITS_MAX}"));
     }
     let owner = body.owner.map(owner).transpose()?;
-    Ok(Want { names, owner, once: false, wait, lease, permits, fair: body.fair.unwrap_or(false) })
+    Ok(Want { names, owner, once: false, wait, lease, at_least, permits, fair: body.fair.unwrap_or(false) })
 }
 
 fn wait(text: &str) -> Result<Duration, String> {
@@ -216,6 +220,11 @@ fn lease(text: &str, settings: &LockSettings) -> Result<Duration, String> {
         return Err(format!("lease {:?}: from {LOCK_LEASE_MIN:?} to {max:?} (locks.maxLease)", shown(text)));
     }
     Ok(given)
+}
+
+fn at_least(text: &str, lease: Duration) -> Result<Duration, String> {
+    let given = duration::parse(text).map_err(|why| format!("atLeast {:?} {why}", shown(text)))?;
+    if given <= lease { Ok(given) } else { Err(format!("atLeast {:?}: at most the lease of {lease:?}", shown(text))) }
 }
 
 fn owner(text: String) -> Result<Arc<str>, String> {
@@ -255,22 +264,24 @@ mod tests {
 
     #[test]
     fn a_body_says_all_there_is_to_say() {
-        let body = br#"{"owner":"worker-7","wait":"0m5s","lease":"10.0s","fair":true,"permits":3}"#;
+        let body = br#"{"owner":"worker-7","wait":"0m5s","lease":"10.0s","atLeast":"10s","fair":true,"permits":3}"#;
         let wanted = Want {
             names: vec![lock("a")],
             owner: Some("worker-7".into()),
             once: false,
             wait: Duration::from_secs(5),
             lease: Duration::from_secs(10),
+            at_least: Duration::from_secs(10),
             permits: 3,
             fair: true,
         };
         assert_eq!(want_one(lock("a"), body, &settings()).unwrap(), wanted);
-        let query = "owner=worker%2D7&wait=5s&lease=10s&fair=true&permits=3";
+        let query = "owner=worker%2D7&wait=5s&lease=10s&atLeast=10s&fair=true&permits=3";
         assert_eq!(want_held(lock("a"), query, &settings()).unwrap(), (wanted, None));
         assert_eq!(want_held(lock("a"), "max=10m", &settings()).unwrap().1, Some(Duration::from_secs(600)));
         let plain = want_one(lock("a"), b"", &settings()).unwrap();
         assert_eq!((plain.wait, plain.lease.as_secs(), plain.permits, plain.owner), (Duration::ZERO, 30, 1, None));
+        assert_eq!(plain.at_least, Duration::ZERO);
         let several = want_several(br#"{"names":["b","a"]}"#, &settings()).unwrap();
         assert_eq!(several.names, [lock("a"), lock("b")], "in one order, whoever asks");
     }
@@ -322,6 +333,10 @@ mod tests {
             r#"{"wait":"5"}"#,
             r#"{"lease":"99ms"}"#,
             r#"{"lease":"2h"}"#,
+            r#"{"atLeast":5}"#,
+            r#"{"atLeast":"soon"}"#,
+            r#"{"atLeast":"31s"}"#,
+            r#"{"lease":"1s","atLeast":"1001ms"}"#,
             r#"{"permits":0}"#,
             r#"{"permits":101}"#,
             r#"{"permits":-1}"#,
@@ -339,7 +354,8 @@ mod tests {
             assert!(want_several(body.as_bytes(), &settings()).is_err(), "{body}");
         }
         assert!(want_several(br#"{"names":["a","b"],"fair":true}"#, &settings()).is_err());
-        let bad = ["wait", "fair=yes", "permits=x", "names=a", "wait=1s&wait=1s", "owner=%ff", "lease=1ms"];
+        let bad =
+            ["wait", "fair=yes", "permits=x", "names=a", "wait=1s&wait=1s", "owner=%ff", "lease=1ms", "atLeast=1m"];
         for query in bad.into_iter().chain(["max=10", "max=99ms", "max=25h", "max=1m&max=1m"]) {
             let problem = want_held(lock("a"), query, &settings()).unwrap_err();
             assert_eq!(problem.kind(), ProblemKind::BadParameter, "{query}");

@@ -3,6 +3,7 @@
 mod holds;
 mod operator;
 mod races;
+mod rests;
 mod rules;
 mod stage;
 mod turns;

@@ -149,6 +149,7 @@ async fn a_ticket_that_nobody_waits_under_is_passed_over() {
         beside: None,
         identity: "web-0".into(),
         lease: Duration::from_secs(60),
+        at_least: Duration::ZERO,
         permits: 1,
         floor: Token::NONE,
         queueing: Queueing::Fair,

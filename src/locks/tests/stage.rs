@@ -278,6 +278,7 @@ pub fn want() -> Want {
         once: false,
         wait: Duration::ZERO,
         lease: Duration::from_secs(60),
+        at_least: Duration::ZERO,
         permits: 1,
         fair: false,
     }

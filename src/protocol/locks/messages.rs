@@ -35,6 +35,8 @@ pub struct AcquireRequest {
     pub identity: Arc<str>,
     /// How long the lock shall last from now.
     pub lease: Duration,
+    /// For how long from now it is shut at least, even if it is given back before; no longer than the lease.
+    pub at_least: Duration,
     /// How many may hold it at once; all who ask for a name must agree.
     pub permits: u32,
     /// The greatest token that this sidecar saw for any of the names (R3).
@@ -130,6 +132,8 @@ pub struct Restore {
     pub permits: u32,
     /// How long it was granted for.
     pub lease: Duration,
+    /// For how long from now it is shut at least.
+    pub at_least: Duration,
 }
 
 /// The answer to an [`ExtendRequest`].

@@ -27,6 +27,9 @@
 //! queues, so that those who wait are in one order everywhere, the first of them blocks who comes later, and nobody
 //! waits in a circle.
 //!
+//! A hold that was taken for a time *at least* and is given back before that rests: it is nobody's to extend, to take
+//! again or to put back, and its lease ends with that time. So two who start at about the same time do not both run.
+//!
 //! An operator ends a lock by its token: it is free then, nothing puts it back, and whoever takes it has a greater
 //! token. The promise that was given for it is broken by that, and no other.
 //!

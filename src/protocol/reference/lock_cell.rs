@@ -24,6 +24,10 @@ pub(super) struct Hold {
     pub(super) expires_at: StoreTime,
     /// It goes from request to request beside its sidecar, which alone knows whose it is.
     pub(super) in_turn: bool,
+    /// It is not free before, though it may be given back.
+    pub(super) keep_until: StoreTime,
+    /// It was given back before that.
+    pub(super) rests: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,17 +80,20 @@ impl Cell {
     /// clock was stepped back.
     pub(super) fn tidy(&mut self, now: StoreTime) {
         self.holds.retain(|hold| now < hold.expires_at);
-        self.holds.iter_mut().for_each(|hold| hold.expires_at = hold.expires_at.min(now.plus(hold.lease)));
+        for hold in &mut self.holds {
+            hold.expires_at = hold.expires_at.min(now.plus(hold.lease));
+            hold.keep_until = hold.keep_until.min(now.plus(hold.lease));
+        }
         self.used_at = now;
     }
 
     pub(super) fn held_under(&mut self, id: LockId) -> Option<&mut Hold> {
-        self.holds.iter_mut().find(|hold| hold.id == id)
+        self.holds.iter_mut().find(|hold| hold.id == id && !hold.rests)
     }
 
     /// The hold of this id, or of the seat in whose turn it was granted; as far as it is this sidecar's to change.
     pub(super) fn find(&self, id: LockId, seat: Option<&TurnSeat>, session: SessionId) -> Option<LockId> {
-        let is_theirs = |hold: &&Hold| !hold.in_turn || hold.session == session;
+        let is_theirs = |hold: &&Hold| !hold.rests && (!hold.in_turn || hold.session == session);
         let found = |id| self.holds.iter().filter(is_theirs).find(|hold| hold.id == id);
         found(id).or_else(|| found(seat?.id)).map(|hold| hold.id)
     }
@@ -105,7 +112,7 @@ impl Cell {
 
     /// How many holds there are under a token: of one owner.
     pub(super) fn holds_under(&self, token: Token) -> usize {
-        self.holds.iter().filter(|hold| hold.token == token).count()
+        self.holds.iter().filter(|hold| hold.token == token && !hold.rests).count()
     }
 
     pub(super) fn add(&mut self, hold: Hold) {
@@ -183,6 +190,11 @@ impl Cell {
         false
     }
 
+    /// Whether a hold rests: who waits is to learn when that is over.
+    fn rests(&self) -> bool {
+        self.holds.iter().any(|hold| hold.rests)
+    }
+
     /// The one to wake when it is free: the first ticket, or the first after this place.
     pub(super) fn next(
         &mut self,
@@ -191,24 +203,37 @@ impl Cell {
         now: StoreTime,
         living: &Living,
     ) -> Option<Wake> {
-        if self.free() == 0 {
+        if self.free() == 0 && !self.rests() {
             return None;
         }
         let ticket = self.meet(after.map_or(0, |place| place + 1), now, living)?;
         Some(Wake { session: ticket.session, id: ticket.id, name: name.clone() })
     }
 
-    /// Gives a hold back. Returns how many its owner has left; none where it is not held.
+    /// Gives a hold back that is to be shut for longer. As [`Self::end`]; none, too, where it is not.
+    pub(super) fn rest(&mut self, id: LockId, now: StoreTime) -> Option<usize> {
+        let hold = self.held_under(id).filter(|hold| now < hold.keep_until)?;
+        (hold.rests, hold.in_turn, hold.expires_at) = (true, false, hold.keep_until);
+        let token = hold.token;
+        Some(self.left(id, token))
+    }
+
+    /// Takes a hold away. Returns how many its owner has left; none where it is not held.
     pub(super) fn end(&mut self, id: LockId) -> Option<usize> {
-        let at = self.holds.iter().position(|hold| hold.id == id)?;
+        let at = self.holds.iter().position(|hold| hold.id == id && !hold.rests)?;
         let Hold { token, .. } = self.holds.remove(at);
+        Some(self.left(id, token))
+    }
+
+    /// How many holds its owner has left.
+    fn left(&mut self, id: LockId, token: Token) -> usize {
         self.forget_hold(id);
         let left = self.holds_under(token);
         if left == 0 {
             // All of its turn, too.
             self.ended = self.ended.max(if self.permits == 1 { self.token } else { token });
         }
-        Some(left)
+        left
     }
 
     /// What was given back under this id does not come again.
@@ -265,6 +290,11 @@ impl Cell {
     }
 }
 
+/// Until when it is not free: nothing, for who asks for none.
+fn kept(at_least: Duration, now: StoreTime) -> StoreTime {
+    if at_least.is_zero() { StoreTime(0) } else { now.plus(at_least) }
+}
+
 impl Ticket {
     pub(super) fn is(&self, session: SessionId, id: LockId) -> bool {
         (self.session, self.id) == (session, id)
@@ -282,6 +312,8 @@ impl Hold {
             lease: request.lease,
             expires_at: now.plus(request.lease),
             in_turn: false,
+            keep_until: kept(request.at_least, now),
+            rests: false,
         }
     }
 
@@ -296,6 +328,8 @@ impl Hold {
             lease: lost.lease,
             expires_at: now.plus(lost.lease),
             in_turn: false,
+            keep_until: kept(lost.at_least, now),
+            rests: false,
         }
     }
 

@@ -101,7 +101,9 @@ impl LockSpace {
     /// With how many tokens the lock is granted: nobody has it in turn where that could pass a fair request by.
     fn block(&self, request: &AcquireRequest) -> u32 {
         match request.names.as_slice() {
-            [name] if request.permits == 1 && !self.cells[name].is_fair => request.tokens.max(1),
+            [name] if request.permits == 1 && request.at_least.is_zero() && !self.cells[name].is_fair => {
+                request.tokens.max(1)
+            }
             _ => 1,
         }
     }
@@ -144,7 +146,8 @@ impl LockSpace {
         let beside = request.beside.filter(|_| request.permits == 1)?;
         let token_of = |name: &LockName| {
             let cell = &self.cells[name];
-            let hold = cell.holds.iter().find(|hold| hold.id == beside && hold.session == request.session)?;
+            let is_named = |hold: &&Hold| hold.id == beside && hold.session == request.session && !hold.rests;
+            let hold = cell.holds.iter().find(is_named)?;
             (cell.permits == 1 && cell.holds.len() < HOLDS_MAX).then_some(hold.token)
         };
         let (first, rest) = request.names.split_first()?;
@@ -292,7 +295,7 @@ impl LockSpace {
     }
 
     fn holds(&self, name: &LockName, id: LockId) -> bool {
-        self.cells.get(name).is_some_and(|cell| cell.holds.iter().any(|hold| hold.id == id))
+        self.cells.get(name).is_some_and(|cell| cell.holds.iter().any(|hold| hold.id == id && !hold.rests))
     }
 
     /// R7: gives a hold back. Never another's.
@@ -310,7 +313,7 @@ impl LockSpace {
             cell.tidy(now);
             cell.forget_served(request.session, request.seat.as_ref());
             let found = cell.find(request.id, request.seat.as_ref(), request.session);
-            let left = found.and_then(|found| cell.end(found));
+            let left = found.and_then(|found| cell.rest(found, now).or_else(|| cell.end(found)));
             if found.is_some_and(|found| found != request.id) {
                 cell.forget_hold(request.id);
             }
@@ -367,6 +370,7 @@ impl LockSpace {
             return (reply, Vec::new(), Vec::new());
         };
         for hold in &under {
+            cell.holds.iter_mut().filter(|one| one.id == hold.id).for_each(|one| one.rests = false);
             cell.end(hold.id);
         }
         let holder = holders.into_iter().find(|holder| holder.token == first.token);

@@ -154,6 +154,7 @@ mod tests {
             beside: None,
             identity: Arc::from("web-0"),
             lease: Duration::from_secs(30),
+            at_least: Duration::ZERO,
             permits: 1,
             floor: Token::NONE,
             queueing: Queueing::Fair,

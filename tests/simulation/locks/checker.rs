@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton::protocol::{LockId, LockName, SessionId, TICKET_SPAN, TURN_MAX, Token};
+use baton::protocol::{AcquireRequest, LOOK_FIRST, LockId, LockName, SessionId, TICKET_SPAN, TURN_MAX, Token};
 
-use super::world::{LEASE_MAX, MS, Nanos, SECOND};
+use super::world::{LEASE_MAX, MS, Nanos, SECOND, TIMEOUT};
 
 /// A worker's app may act on a lock until this moment. Workers of one owner may act at once, under one token.
 struct Acting {
@@ -43,6 +43,8 @@ pub struct Checker {
     pub blocks: BTreeSet<Token>,
     /// Promises that an operator has broken: of these names, from the first token to the last.
     broken: Vec<(LockName, Token, Token)>,
+    /// Until when names of one permit are nobody else's, and for which hold.
+    kept_until: BTreeMap<LockName, (LockId, Nanos)>,
     alive_until: BTreeMap<SessionId, Nanos>,
     free_since: BTreeMap<LockName, Nanos>,
     /// Since when nobody who lives has what is waited for, whatever messages come; and whether those have it who died.
@@ -79,11 +81,28 @@ impl Checker {
         }
     }
 
+    /// A lock is granted anew, and is nobody else's for so long.
+    pub fn keeps(&mut self, now: Nanos, request: &AcquireRequest, at_least: Nanos) {
+        for name in request.names.iter().filter(|_| request.permits == 1) {
+            // What was put back meanwhile was measured by a sidecar's clock.
+            let until = now + at_least - at_least / 100;
+            if self.kept_until.insert(name.clone(), (request.id, until)).is_some_and(|(_, until)| now + MS < until) {
+                self.complain(now, format!("{name} is granted too soon"));
+            }
+        }
+    }
+
+    /// Nobody was told of this hold.
+    pub fn forgoes(&mut self, id: LockId) {
+        self.kept_until.retain(|_, (of, _)| *of != id);
+    }
+
     /// An operator has ended what is held under this token; or, in a turn, under one of its block.
     pub fn unlocked(&mut self, name: &LockName, token: Token) {
         let more = if self.blocks.contains(&token) { u64::from(TURN_MAX) - 1 } else { 0 };
         let last = Token::new(token.get() + more).expect("small");
         self.broken.push((name.clone(), token, last));
+        self.kept_until.remove(name);
         self.acting.retain(|acting| acting.name != *name || !(token..=last).contains(&acting.token));
     }
 
@@ -138,7 +157,12 @@ impl Checker {
                 self.complain(now, format!("{id} overtook the fair requests {ahead:?} for {name}"));
             }
         }
-        // It has had its turn. Where the answer is lost, and then the store forgets the grant, it is asked again.
+        self.has_had_its_turn(id);
+    }
+
+    /// Where the answer is lost, and then the store forgets the grant or an operator ends it, it is asked again.
+    pub fn has_had_its_turn(&mut self, id: LockId) {
+        self.left(id);
         self.unordered.insert(id);
     }
 
@@ -192,10 +216,11 @@ impl Checker {
         if unused.0 != is_free {
             *unused = (is_free, now);
         }
-        // The dead have it for a lease; each time that the store's clock is set back meanwhile, for one from then.
-        let tickets = u64::try_from(TICKET_SPAN.as_nanos()).expect("small");
+        // The dead have it for a lease; each time that the store's clock is set back meanwhile, for one from when the
+        // first who waits looks next.
+        let [tickets, look] = [TICKET_SPAN, LOOK_FIRST].map(|span| u64::try_from(span.as_nanos()).expect("small"));
         let ended = self.leases_end.get(name).copied().unwrap_or(0).max(self.troubled_at + tickets);
-        let (begins, bound) = if is_free { (ended, tickets) } else { (self.troubled_at, LEASE_MAX) };
+        let (begins, bound) = if is_free { (ended, tickets) } else { (self.troubled_at + look, LEASE_MAX) };
         if now > unused.1.max(begins) + bound + 2 * SECOND {
             self.complain(
                 now,
@@ -203,9 +228,10 @@ impl Checker {
             );
         }
         if is_free {
-            // What disturbs a waiter or a message about the lock, starts the time anew.
+            // What disturbs a waiter or a message about the lock, starts the time anew. The answer to its last look and
+            // the next one may each take nearly as long as anybody waits for them.
             let since = *self.free_since.entry(name.clone()).or_insert(now);
-            if now > since.max(ended) + SECOND + 500 * MS {
+            if now > since.max(ended) + 2 * TIMEOUT + 100 * MS {
                 self.complain(now, format!("{name} is free for longer than until a waiter's own look"));
             }
         } else {

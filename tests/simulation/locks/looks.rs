@@ -4,7 +4,7 @@ use baton::protocol::{LockHolder, LockId, LockInsight, LockName, Token};
 
 use super::checker::Idle;
 use super::sidecar::{Stage, Worker};
-use super::world::{END, GUARD, Nanos, World, names, permits_of, server};
+use super::world::{END, Faults, GUARD, MS, Nanos, World, names, permits_of, server};
 
 impl World {
     /// What holds after every event.
@@ -43,7 +43,8 @@ impl World {
         for holder in &insight.holders {
             let stands = |(id, token): &(&LockId, &Token)| {
                 let is_unlocked = self.unlocked.contains(&(**id, name.clone()));
-                **token == holder.token && !self.given_back.contains(*id) && !is_unlocked
+                let rests = self.kept_until.get(*id).is_some_and(|until| self.may_rest(*until));
+                **token == holder.token && (rests || !self.given_back.contains(*id)) && !is_unlocked
             };
             let standing = self.tokens.iter().filter(stands).count();
             if standing < holder.holds as usize {
@@ -74,6 +75,11 @@ impl World {
             true => self.checker.unwanted(name),
             false => self.checker.idle(self.now, name, idle),
         }
+    }
+
+    /// Until then, or for a lease more where the store's clock goes back.
+    fn may_rest(&self, until: Nanos) -> bool {
+        self.now <= until + MS || self.scenario.faults == Faults::ClockBack
     }
 
     pub fn judge_the_end(&mut self) {

@@ -129,6 +129,8 @@ fn each_rule_of_locks_switched_off_is_missed() {
     );
     let any = Rules { fenced: false, ..Rules::ALL };
     assert!(broken(any, Faults::Unlocks, "may all act") > 0, "an unlock of whoever has it by then");
+    let early = Rules { rests: false, ..Rules::ALL };
+    assert!(broken(early, Mixed, "too soon") > 0, "what is given back early is free at once");
     assert!(
         broken(Rules::ALL, Faults::ClockAhead, "may all act") > 0,
         "the known limit: the store's clock steps forwards"

@@ -30,6 +30,7 @@ struct Held {
     valid_until: Nanos,
     extend_every: Nanos,
     give_back_at: Nanos,
+    keep_until: Nanos,
     /// The turn that it has its place in, as long as the store may not know; and who of it has a ticket.
     given: Option<(LockTurn, Vec<LockId>)>,
     /// The turn may go on from here.
@@ -104,7 +105,9 @@ impl Worker {
 
     /// Whether a lock of these names may be passed on to it: it waits for just that, and nothing of it is under way.
     fn may_be_given(&self, sidecar: usize, names: &[LockName]) -> bool {
-        let wants = |request: &AcquireRequest| request.names == names && request.queueing == Queueing::Plain;
+        let wants = |request: &AcquireRequest| {
+            request.names == names && request.queueing == Queueing::Plain && request.at_least.is_zero()
+        };
         let is_idle = self.stage == Stage::Asking && self.call == 0;
         self.sidecar == sidecar && is_idle && self.request.as_ref().is_some_and(wants)
     }
@@ -193,6 +196,7 @@ impl World {
             beside: None,
             identity: Arc::from(format!("sidecar-{sidecar}")),
             lease: Duration::from_millis(LEASES_MS[if is_bulk { 0 } else { self.rng.usize(0..LEASES_MS.len()) }]),
+            at_least: Duration::ZERO,
             permits: permits_of(&names[0]),
             floor,
             queueing,
@@ -201,6 +205,9 @@ impl World {
             guard: self.scenario.rules.guard.then_some(GUARD),
             names,
         };
+        let is_kept = !is_bulk && self.one_in(6);
+        let at_least = if is_kept { request.lease / self.rng.u32(1..=4) } else { Duration::ZERO };
+        let request = AcquireRequest { at_least, ..request };
         let now = self.local(sidecar);
         let wait = if queueing == Queueing::No { 0 } else { self.span(SECOND, 20 * SECOND) };
         let it = &mut self.workers[worker];
@@ -240,7 +247,7 @@ impl World {
         let it = &mut self.workers[worker];
         let is_plain = request.queueing == Queueing::Plain;
         let is_busy = it.has_waited || it.has_rested;
-        let is_exclusive = request.names.len() == 1 && request.permits == 1;
+        let is_exclusive = request.names.len() == 1 && request.permits == 1 && request.at_least.is_zero();
         let tokens = if is_plain && is_exclusive && is_busy { TURN_MAX } else { 1 };
         let yields = std::mem::take(&mut it.yields);
         let (sidecar, began_at) = (it.sidecar, it.began_at);
@@ -354,7 +361,8 @@ impl World {
         let it = &mut self.workers[worker];
         it.stage = Stage::Holding;
         let passes = given.is_some();
-        it.held = Some(Held { grant, valid_until, extend_every, give_back_at, given, passes, last });
+        let keep_until = now + u64::try_from(request.at_least.as_nanos()).expect("seconds");
+        it.held = Some(Held { grant, valid_until, extend_every, give_back_at, keep_until, given, passes, last });
         for mate in self.mates(worker) {
             if self.workers[mate].stage == Stage::Asking {
                 self.ask_soon(mate);
@@ -424,13 +432,15 @@ impl World {
     /// With all that is known of it; now and then for less than it was granted for. Its turn ends with that.
     fn extension(&mut self, worker: usize) -> ExtendRequest {
         let lease = self.one_in(4).then(|| Duration::from_millis(self.rng.u64(100..1_000)));
+        let now = self.local(self.workers[worker].sidecar);
         let it = &mut self.workers[worker];
         let held = it.held.as_mut().expect("it holds");
         held.passes = false;
+        let at_least = Duration::from_nanos(held.keep_until.saturating_sub(now));
         let (LockGrant { token, .. }, last, seat) = (held.grant, held.last, seat_of(held.given.as_ref()));
         let AcquireRequest { names, id, session, owner, identity, permits, lease: granted, .. } =
             it.request.clone().expect("it asked");
-        let restore = Some(Box::new(Restore { owner, identity, token, last, permits, lease: granted }));
+        let restore = Some(Box::new(Restore { owner, identity, token, last, permits, lease: granted, at_least }));
         let guard = self.scenario.rules.guard.then_some(GUARD);
         ExtendRequest { names, id, session, seat, lease, restore, guard }
     }

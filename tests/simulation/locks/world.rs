@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    AcquireReply, AcquireRequest, LockId, LockName, LockReleaseRequest, LockSpace, Queueing, Server, SessionId,
-    StoreTime, TICKET_SPAN, Token, Wake,
+    AcquireReply, AcquireRequest, ExtendReply, LockId, LockInsight, LockName, LockReleaseRequest, LockSpace, Queueing,
+    Server, SessionId, StoreTime, TICKET_SPAN, Token, Wake,
 };
 
 use super::calls::{Answer, Body, Call, Happening};
@@ -56,6 +56,8 @@ pub struct Rules {
     pub looks: bool,
     /// An operator ends the lock that was seen, and not another's.
     pub fenced: bool,
+    /// What was taken for a time at least rests when it is given back before.
+    pub rests: bool,
 }
 
 impl Rules {
@@ -70,6 +72,7 @@ impl Rules {
         keeps: true,
         looks: true,
         fenced: true,
+        rests: true,
     };
 }
 
@@ -155,6 +158,8 @@ pub struct World {
     pub gone: BTreeSet<LockId>,
     /// Holds that an operator has ended, since the store last forgot something.
     pub unlocked: BTreeSet<(LockId, LockName)>,
+    /// Until when holds are shut at least.
+    pub kept_until: BTreeMap<LockId, Nanos>,
     /// The token of every lock that was granted.
     pub tokens: BTreeMap<LockId, Token>,
     agenda: BTreeMap<(Nanos, u64), Happening>,
@@ -192,6 +197,7 @@ impl World {
             given_back: BTreeSet::new(),
             gone: BTreeSet::new(),
             unlocked: BTreeSet::new(),
+            kept_until: BTreeMap::new(),
             tokens: BTreeMap::new(),
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -399,11 +405,27 @@ impl World {
         let before = self.holders(server, call.body.names());
         let outcome = match &call.body {
             Body::Acquire(request) => {
-                let (reply, wakes) = self.space.acquire(server, request).expect("tokens are left");
+                let at_least = if self.scenario.rules.rests { request.at_least } else { Duration::ZERO };
+                let executed = AcquireRequest { at_least, ..request.clone() };
+                let is_met =
+                    request.names.iter().any(|name| self.space.inspect(server, name) != LockInsight::default());
+                let (reply, wakes) = self.space.acquire(server, &executed).expect("tokens are left");
+                // Who gets it at once is not asked to live.
+                if request.queueing != Queueing::No && (is_met || !matches!(reply, AcquireReply::Granted(_))) {
+                    self.checker.sign_of_life(self.now, request.session);
+                }
                 self.acquired(call.sidecar, (call.worker, call.number), request, &reply);
                 (Answer::Acquired(reply), wakes)
             }
-            Body::Extend(request) => (Answer::Extended(self.space.extend(server, request)), Vec::new()),
+            Body::Extend(request) => {
+                let reply = self.space.extend(server, request);
+                if let (ExtendReply::Extended { restored: true, .. }, Some(lost)) = (reply, &request.restore) {
+                    // As its sidecar has measured it.
+                    let at_least = u64::try_from(lost.at_least.as_nanos()).expect("seconds");
+                    self.kept_until.insert(request.id, self.now + at_least);
+                }
+                (Answer::Extended(reply), Vec::new())
+            }
             Body::Release(request) => {
                 let (_, wakes) = self.space.release(server, &self.mistaken(server, request));
                 self.given_back.insert(request.id);
@@ -413,6 +435,7 @@ impl World {
             Body::Cancel(request) => {
                 self.checker.left(request.id);
                 if !request.keeps {
+                    self.checker.forgoes(request.id);
                     self.ended.insert(request.id);
                     self.given_back.insert(request.id);
                 }
@@ -433,9 +456,6 @@ impl World {
     /// What the store answers to the call of a worker, by its number.
     fn acquired(&mut self, sidecar: usize, call: (usize, u64), request: &AcquireRequest, reply: &AcquireReply) {
         let (worker, number) = call;
-        if request.queueing != Queueing::No {
-            self.checker.sign_of_life(self.now, request.session);
-        }
         match reply {
             AcquireReply::Granted(grant) => {
                 let it = &self.workers[worker];
@@ -452,12 +472,15 @@ impl World {
                     self.unlocked.retain(|(id, _)| *id != request.id);
                 }
                 // Not what its owner has, or had, already. Anew, too, when its lease ran out before it heard of it.
+                let at_least = u64::try_from(request.at_least.as_nanos()).expect("seconds");
+                self.kept_until.insert(request.id, self.now + at_least);
                 if is_new {
+                    self.checker.keeps(self.now, request, at_least);
                     let permits = usize::try_from(request.permits).expect("small");
                     self.checker.granted(self.now, &request.names, request.id, grant.token, permits);
                     self.seen.grants += 1;
                 } else {
-                    self.checker.left(request.id);
+                    self.checker.has_had_its_turn(request.id);
                 }
             }
             AcquireReply::Held { .. } | AcquireReply::Guarded { .. } => {

@@ -27,6 +27,8 @@ const GUARD_MS: u64 = 560_000;
 /// Spans that stay clear of a ticket's five seconds by three seconds, more than a run takes on a busy machine, and
 /// whose sums stay clear of the leases and the guard, which the server's age is part of, by minutes.
 const PASSING_MS: [u64; 5] = [8_043, 8_043, 16_111, 310_270, 610_510];
+/// Clear of what spans add up to by four seconds, and less than any lease.
+const AT_LEAST_MS: u64 = 100_600;
 /// What a command takes at most; less than any span.
 const ROUNDING: Duration = Duration::from_millis(2_500);
 /// Redis tells its age in whole seconds.
@@ -51,8 +53,9 @@ const SHIFT: &str = "
     local hash = redis.call('HGETALL', key)
     for at = 1, #hash, 2 do
       if string.sub(hash[at], 1, 2) == 'h:' then
-        local head, moment, rest = string.match(hash[at + 1], '^(%x+ %d+ %d+) (%d+) (.*)$')
-        redis.call('HSET', key, hash[at], head .. ' ' .. earlier(moment) .. ' ' .. rest)
+        local head, moment, state, kept, rest = string.match(hash[at + 1], '^(%x+ %d+ %d+) (%d+) (%d) (%d+) (.*)$')
+        local later = kept == '0' and kept or earlier(kept)
+        redis.call('HSET', key, hash[at], table.concat({ head, earlier(moment), state, later, rest }, ' '))
       end
     end
   end";
@@ -157,6 +160,7 @@ impl Pair<'_> {
             beside: None,
             identity: Arc::from(format!("web {session}")),
             lease: ms(self.pick(&LEASES_MS)),
+            at_least: ms(self.pick(&[0, 0, 0, AT_LEAST_MS])),
             permits: self.pick(&[1, 1, 1, 1, 2, 2, 3]),
             floor: Token::NONE,
             queueing,
@@ -222,7 +226,7 @@ impl Pair<'_> {
                     let permits = if self.one_in(6) { 2 } else { request.permits };
                     let (one, other) = (self.known_token(), self.known_token());
                     let (token, last) = (one.min(other), one.max(other));
-                    Box::new(Restore { owner, identity, token, last, permits, lease })
+                    Box::new(Restore { owner, identity, token, last, permits, lease, at_least: request.at_least })
                 });
                 let lease = self.one_in(2).then(|| ms(self.pick(&LEASES_MS)));
                 let guard = (!self.one_in(6)).then(|| ms(GUARD_MS));
@@ -276,6 +280,9 @@ impl Pair<'_> {
                 let (expected, wakes) = self.space.release(server, request);
                 assert_eq!(reply, expected);
                 self.saw(expected);
+                if request.names.iter().any(|name| self.rests(server, name, request.id)) {
+                    self.saw("Rests");
+                }
                 wakes
             }
             Operation::Cancel(request) => {
@@ -430,6 +437,16 @@ impl Pair<'_> {
         assert!(one.abs_diff(other) < ROUNDING, "{one:?} {other:?}");
     }
 
+    /// Whether a hold that was given back is still told of.
+    fn rests(&self, server: Server<'_>, name: &LockName, given_back: LockId) -> bool {
+        let of = |request: &AcquireRequest| request.id == given_back && !request.at_least.is_zero();
+        let owner = self.recent.iter().find(|request| of(request)).map(|request| &request.owner);
+        let holders = self.space.inspect(server, name).holders;
+        owner.is_some_and(|owner| {
+            holders.iter().any(|holder| holder.owner == *owner && holder.remaining <= ms(AT_LEAST_MS))
+        })
+    }
+
     fn same_insight(&mut self, insight: LockInsight, twin: LockInsight) {
         assert_eq!((insight.permits, insight.waiting), (twin.permits, twin.waiting));
         assert_eq!(insight.holders.len(), twin.holders.len());
@@ -548,6 +565,7 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
         "Released",
         "NotHeld",
         "Woken",
+        "Rests",
         "Unlocked",
         "EndedBefore",
         "Differs",

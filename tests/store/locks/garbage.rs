@@ -66,7 +66,7 @@ async fn odd_fields_of_locks_are_refused_and_left_alone() {
     let redis = server();
     let store = connected(&redis.url()).await;
     let holder = format!("h:{}", id(1));
-    let bad_holders = ["", "x", &format!("{} 5 6 7 0 99 owner web", session(1))];
+    let bad_holders = ["", "x", &format!("{} 5 6 7 0 0 99 owner web", session(1))];
     let mut bad: Vec<(&str, &str)> =
         vec![("v", "2"), ("v", ""), ("token", "x"), ("ended", "-1"), ("permits", "1e3"), ("longest", ""), ("h:7", "x")];
     bad.extend(bad_holders.iter().map(|value| (holder.as_str(), *value)));

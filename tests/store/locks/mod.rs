@@ -50,6 +50,7 @@ fn ask(name: &str, number: u128) -> AcquireRequest {
         beside: None,
         identity: Arc::from(format!("web {number}")),
         lease: LEASE,
+        at_least: Duration::ZERO,
         permits: 1,
         floor: Token::NONE,
         queueing: Queueing::No,
@@ -72,7 +73,7 @@ fn extension(name: &str, number: u128) -> ExtendRequest {
 fn known(number: u128, token: Token) -> Option<Box<Restore>> {
     let request = ask("any", number);
     let (owner, identity) = (request.owner, request.identity);
-    Some(Box::new(Restore { owner, identity, token, last: token, permits: 1, lease: LEASE }))
+    Some(Box::new(Restore { owner, identity, token, last: token, permits: 1, lease: LEASE, at_least: Duration::ZERO }))
 }
 
 fn giving_back(name: &str, number: u128) -> LockReleaseRequest {

@@ -3,6 +3,7 @@
 mod holds;
 mod liveness;
 mod operator;
+mod rests;
 mod turns;
 
 use super::super::super::locks::Restore;
@@ -83,6 +84,7 @@ fn ask(name: &str, session: u128, id: u128) -> AcquireRequest {
         beside: None,
         identity: Arc::from(format!("web-{session}")),
         lease: LEASE,
+        at_least: Duration::ZERO,
         permits: 1,
         floor: Token::NONE,
         queueing: Queueing::No,
@@ -139,6 +141,7 @@ fn lost(token: Token) -> Option<Box<Restore>> {
         last: token,
         permits: 1,
         lease: LEASE,
+        at_least: Duration::ZERO,
     }))
 }
 

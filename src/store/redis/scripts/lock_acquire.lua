@@ -5,7 +5,7 @@
 --
 -- ARGV after the names: session id owner identity lease_us permits floor queueing(no|plain|fair) guard_us(or empty)
 -- acks(0/1: replies count with acknowledgements) beside(an id, or empty) yields(0/1: it overtakes nobody who waits)
--- tokens(more than one for a turn)
+-- tokens(more than one for a turn) at_least_us
 
 -- This very request was granted before, and its answer lost. Returns the hold, how many its owner has, and with how
 -- many tokens.
@@ -28,7 +28,8 @@ end
 local function hold_of(request, token)
   return {
     id = request.id, session = request.session, owner = request.owner, identity = request.identity, token = token,
-    lease = request.lease, expires_at = now + request.lease, in_turn = false,
+    lease = request.lease, expires_at = now + request.lease, in_turn = false, rests = false,
+    keep_until = kept(request.at_least),
   }
 end
 
@@ -157,7 +158,7 @@ local request = {
   session = arg(1), id = arg(2), owner = arg(3), identity = arg(4), lease = tonumber(arg(5)),
   permits = tonumber(arg(6)),
   floor = tonumber(arg(7)), queueing = arg(8), guard = arg(9), acks = arg(10) == '1', beside = arg(11),
-  yields = arg(12) == '1', tokens = tonumber(arg(13)), ticket = arg(1) .. ':' .. arg(2),
+  yields = arg(12) == '1', tokens = tonumber(arg(13)), at_least = tonumber(arg(14)), ticket = arg(1) .. ':' .. arg(2),
 }
 
 -- The next token, above all that were: 2^53 or more when there is none left.
@@ -171,7 +172,7 @@ end
 
 -- With how many tokens the lock is granted: nobody has it in turn where that could pass a fair request by.
 local function block(cells)
-  local is_plain = #cells == 1 and request.permits == 1 and not cells[1].is_fair
+  local is_plain = #cells == 1 and request.permits == 1 and request.at_least == 0 and not cells[1].is_fair
   return is_plain and math.max(request.tokens, 1) or 1
 end
 

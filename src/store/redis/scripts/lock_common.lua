@@ -35,24 +35,27 @@ local function not_sorted(key)
   return nil, reply
 end
 
--- `session token lease expires_at in_turn bytes-of-owner owner identity`, the last two with spaces and all. `in_turn`
--- (0/1): it goes from request to request beside its sidecar, which alone knows whose it is.
+-- `session token lease expires_at state keep_until bytes-of-owner owner identity`, the last two with spaces and all.
+-- `state`: 0; 1: it goes from request to request beside its sidecar, which alone knows whose it is (in_turn); 2: it was
+-- given back before keep_until, and is not free before (rests).
 local function parse_hold(id, value)
-  local session, token, lease, expires_at, in_turn, bytes, rest =
-    string.match(value, '^(%x+) (%d+) (%d+) (%d+) ([01]) (%d+) (.*)$')
+  local session, token, lease, expires_at, state, keep_until, bytes, rest =
+    string.match(value, '^(%x+) (%d+) (%d+) (%d+) ([012]) (%d+) (%d+) (.*)$')
   local sound = session and is_id(id) and #session == ID_LENGTH
-    and math.max(#token, #lease, #expires_at, #bytes) <= 16 -- what a double holds exactly
+    and math.max(#token, #lease, #expires_at, #keep_until, #bytes) <= 16 -- what a double holds exactly
   if not sound or string.sub(rest, bytes + 1, bytes + 1) ~= ' ' then
     return nil
   end
   local hold = {
     id = id, session = session, token = tonumber(token), lease = tonumber(lease), expires_at = tonumber(expires_at),
-    in_turn = in_turn == '1', owner = string.sub(rest, 1, bytes), identity = string.sub(rest, bytes + 2),
+    in_turn = state == '1', rests = state == '2', keep_until = tonumber(keep_until),
+    owner = string.sub(rest, 1, bytes), identity = string.sub(rest, bytes + 2),
   }
   -- None is longer than it was granted for: one that seems so began before this clock was stepped back.
   if hold.expires_at > now + hold.lease then
     hold.expires_at, hold.is_cut = now + hold.lease, true
   end
+  hold.keep_until = math.min(hold.keep_until, now + hold.lease)
   return hold
 end
 
@@ -157,7 +160,7 @@ end
 
 local function held_under(cell, id)
   for at, hold in ipairs(cell.holds) do
-    if hold.id == id then
+    if hold.id == id and not hold.rests then
       return hold, at
     end
   end
@@ -172,7 +175,7 @@ end
 local function holds_under(cell, token)
   local count = 0
   for _, hold in ipairs(cell.holds) do
-    if hold.token == token then
+    if hold.token == token and not hold.rests then
       count = count + 1
     end
   end
@@ -204,8 +207,9 @@ end
 
 local function hold_text(hold)
   return table.concat({
-    hold.session, text(hold.token), text(hold.lease), text(hold.expires_at), hold.in_turn and '1' or '0',
-    tostring(#hold.owner), hold.owner, hold.identity,
+    hold.session, text(hold.token), text(hold.lease), text(hold.expires_at),
+    hold.rests and '2' or hold.in_turn and '1' or '0', text(hold.keep_until), tostring(#hold.owner), hold.owner,
+    hold.identity,
   }, ' ')
 end
 
@@ -261,14 +265,19 @@ local function forget_hold(cell, id)
   cell.released = string.sub(cell.released .. ' ' .. id, -(RELEASED_KEPT * (ID_LENGTH + 1)))
 end
 
--- Takes a hold away. Returns how many its owner has left; nil where it is not held.
-local function give_back(cell, id)
+-- Takes a hold away; or, where it may rest and is to be shut for longer, leaves it to that. Returns how many its owner
+-- has left; nil where it is not held.
+local function give_back(cell, id, may_rest)
   local hold, at = held_under(cell, id)
   if not hold then
     return nil
   end
-  table.remove(cell.holds, at)
-  table.insert(cell.gone, 'h:' .. id)
+  if may_rest and now < hold.keep_until then
+    hold.rests, hold.in_turn, hold.expires_at = true, false, hold.keep_until
+  else
+    table.remove(cell.holds, at)
+    table.insert(cell.gone, 'h:' .. id)
+  end
   forget_hold(cell, id)
   local left = holds_under(cell, hold.token)
   if left == 0 then
@@ -423,11 +432,26 @@ local function is_open_to(cell, mine, yields)
   return false
 end
 
+-- Whether a hold rests: who waits is to learn when that is over.
+local function rests(cell)
+  for _, hold in ipairs(cell.holds) do
+    if hold.rests then
+      return true
+    end
+  end
+  return false
+end
+
+-- Until when it is not free: nothing, for who asks for none.
+local function kept(at_least)
+  return at_least > 0 and now + at_least or 0
+end
+
 -- Wakes the first in the queue, or the first behind this order, when there is something free; but not this one. A lost
 -- wake-up costs time, and no more: so the work that it belongs to is not called off for a queue that holds something
 -- else.
 local function wake_next(cell, order, except)
-  if free(cell) <= 0 or not cell.has_queue then
+  if not cell.has_queue or free(cell) <= 0 and not rests(cell) then
     return
   end
   local ticket = meet(cell, order)

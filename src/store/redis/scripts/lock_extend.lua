@@ -4,10 +4,10 @@
 --
 -- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty) acks(as in lock_acquire.lua)
 -- session seat(or empty) served(ids), and what it takes to put it back, or to say who has it now: owner identity token
--- last permits lease_us (or nothing)
+-- last permits lease_us at_least_us (or nothing)
 local id, lease, session, seat, served = arg(1), tonumber(arg(2)), arg(5), arg(6), arg(7)
 local owner, identity, token, last = arg(8), arg(9), tonumber(arg(10) or ''), tonumber(arg(11) or '')
-local permits, lease_lost = tonumber(arg(12) or ''), tonumber(arg(13) or '')
+local permits, lease_lost, at_least = tonumber(arg(12) or ''), tonumber(arg(13) or ''), tonumber(arg(14) or '')
 
 local cells, bad = load_all()
 if bad then
@@ -65,7 +65,7 @@ for _, cell in ipairs(missing) do
   cell.permits = permits
   add(cell, {
     id = id, session = session, owner = owner, identity = identity, token = token, lease = lease_lost,
-    expires_at = now + lease_lost, in_turn = false,
+    expires_at = now + lease_lost, in_turn = false, rests = false, keep_until = kept(at_least),
   })
   cell.token = math.max(cell.token, last)
 end

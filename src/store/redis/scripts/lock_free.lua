@@ -1,11 +1,11 @@
--- R1 as it mostly is: a lock, not a semaphore, that nobody holds or waits for, on a store that is open. Answers
--- granted, as lock_acquire.lua, which follows in the same step where any of that is otherwise.
+-- R1 as it mostly is: a lock, not a semaphore and not for a time at least, that nobody holds or waits for, on a store
+-- that is open. Answers granted, as lock_acquire.lua, which follows in the same step where any of that is otherwise.
 --
 -- ARGV: as lock_acquire.lua
 do
   local session, id, owner, identity, lease = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
   local before, ended, longest, released, is_fair
-  if ARGV[9] == '1' and ARGV[12] ~= '' then
+  if ARGV[9] == '1' and ARGV[12] ~= '' and ARGV[17] == '0' then
     before, ended, longest, released, is_fair = record_alone(0, id)
   end
   local store = before and redis.pcall('HMGET', store_key, 'v', 'generation', 'guard_until', 'kept')
@@ -27,7 +27,7 @@ do
         redis.call('SET', floor_key, last_text, 'PX', text(math.ceil((last - now) / 1000) + DAY_MS))
         redis.call('HSET', KEYS[4], 'v', '1', 'token', last_text, 'ended', ended, 'permits', '1',
           'longest', longest, 'released', released, 'is_fair', is_fair, 'h:' .. id, table.concat({
-            session, token_text, lease, text(now + lease), is_turn and '1' or '0', #owner, owner, identity,
+            session, token_text, lease, text(now + lease), is_turn and '1' or '0', '0', #owner, owner, identity,
           }, ' '))
         redis.call('PEXPIRE', KEYS[4], text(math.ceil(longest / 1000) + RECORD_MS))
         return { 'granted', text(now), token_text, '1', tokens }

@@ -10,7 +10,7 @@ do
     token, ended, _, released, _, hold = record_alone(1, id)
   end
   if hold and tonumber(ended) <= tonumber(token) then
-    local holder, expires_at = string.match(hold, '^(%x+) %d+ %d+ (%d+) [01] %d+ ')
+    local holder, expires_at = string.match(hold, '^(%x+) %d+ %d+ (%d+) [01] 0 %d+ ')
     if holder == session and now < tonumber(expires_at) then
       redis.call('HDEL', KEYS[4], 'h:' .. id)
       released = string.sub(released .. ' ' .. id, -(RELEASED_KEPT * (ID_LENGTH + 1)))

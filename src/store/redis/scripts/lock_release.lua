@@ -14,11 +14,11 @@ for _, cell in ipairs(cells) do
   if hold then
     -- First what is never refused: then the rest is not either, and a Redis whose memory is full can be released, too.
     redis.call('HDEL', cell.key, 'h:' .. hold.id)
-    is_free, is_released = give_back(cell, hold.id) == 0, true
+    is_free, is_released = give_back(cell, hold.id, true) == 0, true
     if hold.id ~= id then
       forget_hold(cell, id)
     end
-    save(cell)
+    save(cell, hold.rests and hold or nil)
   elseif was_released(cell, id) then
     is_released = true
   end

@@ -27,6 +27,7 @@ end
 for _, hold in ipairs(under) do
   -- First what is never refused: then the rest is not either.
   redis.call('HDEL', cell.key, 'h:' .. hold.id)
+  hold.rests = false
   give_back(cell, hold.id)
 end
 if under[1] then

@@ -106,6 +106,7 @@ pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
         request.beside.map_or_else(String::new, |id| id.to_string()),
         flag(request.yields),
         request.tokens.to_string(),
+        ceil_us(request.at_least),
     ]
 }
 
@@ -115,9 +116,9 @@ pub fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
     args.push(request.session.to_string());
     args.extend(seat_args(request.seat.as_ref()));
     if let Some(lost) = request.restore.as_deref() {
-        let Restore { owner, identity, token, last, permits, lease } = lost;
+        let Restore { owner, identity, token, last, permits, lease, at_least } = lost;
         args.extend([owner.to_string(), identity.to_string(), token.to_string(), last.to_string()]);
-        args.extend([permits.to_string(), ceil_us(*lease)]);
+        args.extend([permits.to_string(), ceil_us(*lease), ceil_us(*at_least)]);
     }
     args
 }
