@@ -251,3 +251,20 @@ fn a_storm_of_clients_that_vanish_leaves_nothing_behind() {
         });
     }
 }
+
+/// Timers that go off a moment apart: the second finds the work done, and the lock shut.
+#[test]
+fn what_is_given_back_early_is_shut_for_as_long_as_was_asked_for_though_its_sidecar_has_died() {
+    let (mut sidecars, _redis) = stage(3);
+    let (at_least, body) = (Duration::from_secs(4), r#"{"lease":"1h","atLeast":"4s"}"#);
+    let begun = Instant::now();
+    let (id, token) = sidecars[0].take("cleanup", body);
+    sidecars[0].kill();
+    assert_eq!(sidecars[1].release("cleanup", &id), 204, "through any sidecar");
+    assert_eq!(sidecars[1].release("cleanup", &id), 204, "once more");
+    let late = ask(sidecars[2].api, "POST /locks/cleanup", body);
+    assert_eq!(late.status, 409, "after {:?}: {late:?}", begun.elapsed());
+    let (_, later) = sidecars[2].take("cleanup", r#"{"wait":"1m"}"#);
+    let shut = begun.elapsed();
+    assert!(later > token && shut >= at_least && shut < at_least * 5, "{shut:?}");
+}

@@ -165,8 +165,11 @@ async fn look(
     findings.push(latency(probe.latencies().await?, timeout));
     let trial = Trial::new(&link, timeout, keys, subject.is_member());
     let problems = trial.problems(config.replication).await;
-    let of_locks = if subject.has_locks() { trial.lock_problems().await } else { Vec::new() };
-    findings.extend(rights(problems, of_locks, subject.main()));
+    let (of_locks, of_list) = match subject.has_locks() {
+        true => (trial.lock_problems().await, trial.list_problem().await),
+        false => (Vec::new(), None),
+    };
+    findings.extend(rights(problems, of_locks, of_list, subject.main()));
     findings.push(neighbours(&info, words));
     let facts = Facts { run_id: info.process(), version: info.version(), clock_offset_ms };
     Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
@@ -412,10 +415,15 @@ fn latency(mut taken: Vec<Duration>, timeout: Duration) -> Finding {
     finding(Severity::Ok, what, "far below commandTimeout", "")
 }
 
-fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>, of: StoreUse) -> Vec<Finding> {
+fn rights(
+    problems: Vec<StoreError>,
+    mut of_locks: Vec<StoreError>,
+    of_list: Option<StoreError>,
+    of: StoreUse,
+) -> Vec<Finding> {
     of_locks.retain(|problem| !problems.contains(problem));
     of_locks.dedup();
-    if problems.is_empty() && of_locks.is_empty() {
+    if problems.is_empty() && of_locks.is_empty() && of_list.is_none() {
         let what = "its user may do all that Baton does";
         return vec![finding(Severity::Ok, what, "tried with the scripts themselves", "")];
     }
@@ -432,7 +440,9 @@ fn rights(problems: Vec<StoreError>, mut of_locks: Vec<StoreError>, of: StoreUse
         StoreUse::Locks => (Severity::Problem, "locks do not work"),
     };
     let of_locks = of_locks.into_iter().map(|p| tell(p, grade, means));
-    problems.chain(of_locks).collect()
+    let only_list = "all works but the list of all locks";
+    let of_list = of_list.map(|problem| tell(problem, Severity::Warning, only_list));
+    problems.chain(of_locks).chain(of_list).collect()
 }
 
 fn neighbours(info: &Info, words: &FaultWords) -> Finding {

@@ -16,7 +16,7 @@ use crate::store::redis::scripts::{
 };
 
 /// What the scripts of locks do and those of roles do not, after the key; none of it makes a key that is absent.
-const LOCK_QUESTIONS: [(&str, &[&str]); 13] = [
+const LOCK_QUESTIONS: [(&str, &[&str]); 12] = [
     ("GET", &[]),
     ("SET", &["v", "XX"]),
     ("HGETALL", &[]),
@@ -29,8 +29,6 @@ const LOCK_QUESTIONS: [(&str, &[&str]); 13] = [
     ("ZREM", &["v"]),
     ("ZREMRANGEBYSCORE", &["0", "0"]),
     ("ZSCORE", &["v"]),
-    // For lists of all locks. The key is no cursor, which is said after the rights were looked at.
-    ("SCAN", &[]),
 ];
 
 /// Tries out rights on one connection.
@@ -97,6 +95,11 @@ impl<'a> Trial<'a> {
             problems.extend(self.forbidden(command, args).await);
         }
         problems
+    }
+
+    /// What is in the way of a list of all locks. The key is no cursor, which is said after the rights were looked at.
+    pub async fn list_problem(&self) -> Option<StoreError> {
+        self.forbidden("SCAN", vec![self.spare()]).await
     }
 
     fn spare(&self) -> Value {
