@@ -43,7 +43,7 @@ impl JobController {
             return;
         };
         if self.stage != Stage::Ready {
-            return self.withdraw(now, slot);
+            return self.withdraw(now, slot, "not begun: this replica was about to stop leading");
         }
         self.live.insert(slot, Live { attempt, since: now.mono, cancelled: None });
         // One of the past is due when it is its turn.
@@ -52,14 +52,14 @@ impl JobController {
         self.tell(JobEvent::Started { slot, attempt, late: now.wall.since(due) });
     }
 
-    /// A claim that is written, and whose attempt this replica does not start, because it is about to stop leading: it
-    /// is known not to have begun, so it costs none, and the next leader makes it.
-    fn withdraw(&mut self, now: Moment, slot: Slot) {
+    /// A claim that is written, and whose attempt this replica does not start: it is known not to have begun, so it costs
+    /// none, and the next leader makes it, unless the run is ended.
+    fn withdraw(&mut self, now: Moment, slot: Slot, why: &str) {
         let Some(run) = self.ledger.runs.get_mut(&slot) else { return };
         run.phase = Phase::Waiting { until: now.wall };
         if let Some(open) = run.open_attempt() {
             (open.end, open.withdrawn) = (Some((now.wall, Ending::Interrupted)), true);
-            "not begun: this replica was about to stop leading".clone_into(&mut open.note);
+            why.clone_into(&mut open.note);
         }
         if run.attempts_made() == run.spent {
             // Nor has the run, or its retry.
@@ -203,8 +203,8 @@ impl JobController {
         }
     }
 
-    /// Runs that somebody asked to end. One that runs under a claim of which the store has told nothing yet ends as
-    /// soon as it has.
+    /// Runs that somebody asked to end. One under a claim of which the store has told nothing yet ends as soon as it has,
+    /// and does not begin.
     pub(super) fn end_what_is_cancelled(&mut self, now: Moment) {
         let is_asked = |run: &Run| run.wish() == Some(RunWish::Cancel);
         let asked: Vec<Slot> =
@@ -223,7 +223,12 @@ impl JobController {
         match self.phase(slot) {
             Some(Phase::Asked | Phase::Waiting { .. }) => self.finish(now, slot, Some(why)),
             Some(Phase::Running) => {
-                // Without a live attempt, its claim is still on its way to the store: the next look finds it started.
+                if let Some(at) = self.confirmed.iter().position(|(of, _)| *of == slot) {
+                    self.confirmed.remove(at);
+                    self.withdraw(now, slot, "not begun: the run was to end");
+                    return self.finish(now, slot, Some(why));
+                }
+                // Without a live attempt, its claim is still on its way to the store.
                 let Some(live) = self.live.get_mut(&slot).filter(|live| live.cancelled.is_none()) else { return };
                 live.cancelled = Some(why);
                 let attempt = live.attempt;

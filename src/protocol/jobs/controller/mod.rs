@@ -358,11 +358,13 @@ impl JobController {
             self.stepped.get_or_insert(expected);
         }
         self.stepped.take_if(|from| *from >= now.wall);
+        if self.stage == Stage::Ready {
+            self.end_what_is_cancelled(now);
+            self.end_what_is_too_long(now);
+        }
         self.start_confirmed(now);
         if self.stage == Stage::Ready {
             self.doubt_the_clock(now);
-            self.end_what_is_cancelled(now);
-            self.end_what_is_too_long(now);
             self.mark_suspension(now);
             wake = wake.min(self.begin_attempts(now));
             // What begins next may be decided already.

@@ -114,11 +114,11 @@ fn the_deadline_is_over_all_leaders() {
 }
 
 #[test]
-fn a_deadline_that_passes_while_the_claim_is_written_ends_the_attempt() {
+fn a_deadline_that_passes_while_the_claim_is_written_ends_the_run_before_it_begins() {
     let mut stage = Stage::unserved(limited(5), 10);
-    stage.answer().answer().pass(secs(16)).answer();
-    assert_eq!(stage.starts(), [(at(10), 1)]);
-    assert_eq!(stage.cancelled, [(at(10), 1, RunFailure::DeadlineExceeded)]);
+    stage.answer().answer().pass(secs(16)).answer().answer();
+    assert_eq!(stage.starts(), []);
+    assert_eq!(stage.endings(), [(at(10), Some(RunFailure::DeadlineExceeded), 0)]);
 }
 
 #[test]

@@ -79,6 +79,16 @@ fn a_cancel_while_the_claim_is_on_its_way_ends_the_run_as_soon_as_it_runs() {
 }
 
 #[test]
+fn a_cancel_of_a_run_that_is_claimed_and_waits_for_its_place_ends_it_before_it_begins() {
+    let mut stage = Stage::unserved(allow(), 60);
+    stage.answer().answer().with_places(1).pass(secs(60)).with_places(0).answer();
+    stage.wish(|ledger, now| ledger.cancel(at(60), now).expect("it is there"));
+    stage.input(JobInput::Changed).answer().with_places(1).answer();
+    assert_eq!((stage.starts(), stage.endings()), (vec![], vec![(at(60), CANCELLED, 0)]));
+    assert!(stage.attempts(at(60)).iter().all(|attempt| attempt.withdrawn));
+}
+
+#[test]
 fn a_cancel_of_what_an_earlier_leader_claimed_is_heeded_by_the_one_that_leads() {
     let mut stage = Stage::new(long_memory(), 60);
     stage.pass(secs(60)).end(at(60), Ending::Failed).next_leader(TERM + 1);

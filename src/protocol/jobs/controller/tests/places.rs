@@ -8,7 +8,7 @@ fn allow() -> JobPolicy {
 
 impl Stage {
     /// So many places from now on.
-    fn with_places(&mut self, places: usize) -> &mut Self {
+    pub(super) fn with_places(&mut self, places: usize) -> &mut Self {
         self.places = places;
         self.controller.handle_timeout(self.now());
         self.follow();
