@@ -91,8 +91,12 @@ impl Cell {
         self.holds.iter_mut().find(|hold| hold.id == id && !hold.rests)
     }
 
-    /// The hold of this id, or of the seat in whose turn it was granted; as far as it is this sidecar's to change.
+    /// The hold of this id, or of the seat in whose turn it was granted; as far as it is this sidecar's to change. None
+    /// that rests: it was given back.
     pub(super) fn find(&self, id: LockId, seat: Option<&TurnSeat>, session: SessionId) -> Option<LockId> {
+        if self.holds.iter().any(|hold| hold.id == id && hold.rests) {
+            return None;
+        }
         let is_theirs = |hold: &&Hold| !hold.rests && (!hold.in_turn || hold.session == session);
         let found = |id| self.holds.iter().filter(is_theirs).find(|hold| hold.id == id);
         found(id).or_else(|| found(seat?.id)).map(|hold| hold.id)

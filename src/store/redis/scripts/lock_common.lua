@@ -250,11 +250,21 @@ local function was_released(cell, id)
   return string.find(cell.released, id, 1, true) ~= nil
 end
 
+-- Whether a hold rests; of this id, where one is named.
+local function rests(cell, id)
+  for _, hold in ipairs(cell.holds) do
+    if hold.rests and (not id or hold.id == id) then
+      return true
+    end
+  end
+  return false
+end
+
 -- The hold of this id, or of the seat (an id, or empty) in whose turn it was granted; as far as it is this sidecar's to
--- change.
+-- change. None that rests: it was given back.
 local function find(cell, id, seat, session)
   local hold = held_under(cell, id)
-  if not hold and seat ~= '' then
+  if not hold and seat ~= '' and not rests(cell, id) then
     hold = held_under(cell, seat)
   end
   return hold and (not hold.in_turn or hold.session == session) and hold or nil
@@ -432,16 +442,6 @@ local function is_open_to(cell, mine, yields)
   return false
 end
 
--- Whether a hold rests: who waits is to learn when that is over.
-local function rests(cell)
-  for _, hold in ipairs(cell.holds) do
-    if hold.rests then
-      return true
-    end
-  end
-  return false
-end
-
 -- Until when it is not free: nothing, for who asks for none.
 local function kept(at_least)
   return at_least > 0 and now + at_least or 0
@@ -449,7 +449,7 @@ end
 
 -- Wakes the first in the queue, or the first behind this order, when there is something free; but not this one. A lost
 -- wake-up costs time, and no more: so the work that it belongs to is not called off for a queue that holds something
--- else.
+-- else. Where a hold rests, who waits is to learn when that is over.
 local function wake_next(cell, order, except)
   if not cell.has_queue or free(cell) <= 0 and not rests(cell) then
     return

@@ -1,5 +1,6 @@
 //! What is shut for a time at least, though it is given back before.
 
+use super::super::super::super::locks::TurnSeat;
 use super::*;
 
 const SOON: Duration = Duration::from_secs(2);
@@ -109,4 +110,19 @@ fn an_operator_ends_what_rests() {
 fn what_may_rest_has_no_turn() {
     let mut store = Store::new();
     assert_eq!(store.granted(&AcquireRequest { tokens: 32, ..kept("a", 1, 1) }).tokens, 1);
+}
+
+#[test]
+fn what_rests_is_not_found_in_the_place_of_another_hold() {
+    let mut store = Store::new();
+    let two = |request| AcquireRequest { permits: 2, ..request };
+    store.granted(&two(kept("s", 1, 1)));
+    store.granted(&two(ask("s", 2, 2)));
+    store.release(&["s"], 1);
+    let seat = Some(TurnSeat { id: LockId::from_u128(2), served: Vec::new() });
+    assert_eq!(store.extend(&ExtendRequest { seat, ..extension("s", 1) }), ExtendReply::Lost);
+    assert!(matches!(
+        store.extend(&ExtendRequest { session: SessionId::from_u128(2), ..extension("s", 2) }),
+        ExtendReply::Extended { .. }
+    ));
 }
