@@ -15,8 +15,8 @@ use super::turns::{Passed, may_have_turns, settle};
 use super::waiters::Waiter;
 use crate::base::Backoff;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, LockGrant, LockId, LockName, LockTurn, Mono, Queueing, Random, TURN_MAX, look_after,
-    valid_span,
+    AcquireReply, AcquireRequest, LockGrant, LockId, LockName, LockTurn, Mono, Queueing, Random, TURN_MAX, is_reminder,
+    look_after, valid_span,
 };
 use crate::store::StoreError;
 use crate::telemetry::{AcquireOutcome, LockEvent, StoreCommand};
@@ -124,6 +124,8 @@ struct Acquisition {
     has_rested: bool,
     /// The store may know of it.
     has_asked: bool,
+    /// How often in a row it has found free what others are to have before it.
+    free_looks: u32,
     /// A request got no answer: it may still arrive.
     unsure: bool,
     /// It has the lock from another request of this sidecar.
@@ -150,6 +152,7 @@ impl Acquisition {
             floor: service.held.floor(),
             queueing,
             yields: false,
+            reminds: false,
             tokens: 1,
             guard: service.settings.guard,
             names: want.names,
@@ -165,6 +168,7 @@ impl Acquisition {
             random,
             has_rested: false,
             has_asked: false,
+            free_looks: 0,
             unsure: false,
             was_passed: false,
         }
@@ -271,6 +275,7 @@ impl Acquisition {
             beside,
             tokens: if in_turn { TURN_MAX } else { 1 },
             yields: self.waiter.yields.swap(false, Ordering::Relaxed),
+            reminds: is_reminder(self.free_looks),
             queueing: match now.since(self.begun) >= SEVERAL_PATIENCE {
                 true if is_patient => Queueing::Fair,
                 true | false => request.queueing,
@@ -301,6 +306,7 @@ impl Acquisition {
                 if let Some(holder) = &holder {
                     self.service.held.saw(holder.token);
                 }
+                self.free_looks = if holder.is_none() { self.free_looks.saturating_add(1) } else { 0 };
                 let remaining = holder.as_ref().map(|holder| holder.remaining);
                 let mut after = look_after(remaining, ahead) + self.random.between(Duration::from_millis(1), SPREAD);
                 if self.request().names.len() > 1 && self.service.now().since(self.begun) < SEVERAL_PATIENCE {

@@ -152,7 +152,7 @@ pub use locks::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, HeldOpen, HoldEnd, HoldStep, LOOK_FIRST,
     LockGrant, LockHolder, LockId, LockInsight, LockName, LockNameError, LockReleaseReply, LockReleaseRequest,
     LockSpace, LockTurn, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX, Queueing, RECORD_SPAN, Restore, TICKET_SPAN,
-    TURN_MAX, TurnSeat, UnlockReply, UnlockRequest, Unlocked, Wake, look_after, valid_span,
+    TURN_MAX, TurnSeat, UnlockReply, UnlockRequest, Unlocked, Wake, is_reminder, look_after, valid_span,
 };
 pub use messages::{
     Announcement, AnnouncementKind, CampaignReply, CampaignRequest, GuardCause, Holder, KnownRecord, RecordVersion,

@@ -301,6 +301,7 @@ impl Stage {
             owner: Arc::from("owner"),
             beside: None,
             yields: false,
+            reminds: false,
             tokens: 1,
             identity: Arc::from("web-1"),
             lease: LEASE,

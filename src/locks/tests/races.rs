@@ -154,6 +154,7 @@ async fn a_ticket_that_nobody_waits_under_is_passed_over() {
         floor: Token::NONE,
         queueing: Queueing::Fair,
         yields: false,
+        reminds: false,
         tokens: 1,
         guard: None,
     };

@@ -46,6 +46,9 @@ pub struct AcquireRequest {
     /// Whether it stands back for everybody who has a ticket before it, and not only for fair ones. So a sidecar whose
     /// requests have had the lock for long lets others have it.
     pub yields: bool,
+    /// Where it is free and others come first, the first of them is woken once more: that may have a ticket and no
+    /// request, for a store that has lost a part of its data brings back what was cancelled.
+    pub reminds: bool,
     /// How many tokens it asks for: more than one for a [turn](super::LockTurn), of a lock of one name.
     pub tokens: u32,
     /// For how long nobody new is granted after the store may have forgotten locks (R5); none for `guard: off`.

@@ -83,6 +83,11 @@ pub const LOOK_FIRST: Duration = Duration::from_secs(5);
 const LOOK_MAX: Duration = Duration::from_secs(30);
 /// How soon to look at a lock that is free, and that those before have not taken yet: who was woken may have died.
 const LOOK_FREE: Duration = Duration::from_millis(100);
+/// Whether a waiter that has looked so often at a lock which stayed free reminds the first in its queue now.
+pub fn is_reminder(looks: u32) -> bool {
+    looks > 0 && looks.is_multiple_of(5)
+}
+
 /// How much later each looks than the one before it: those who wait shall not all come at once.
 const LOOK_STAGGER: Duration = Duration::from_millis(2);
 

@@ -180,7 +180,7 @@ impl LockSpace {
         shut: Option<LockName>,
         guarded: Option<Duration>,
     ) -> (AcquireReply, Vec<Wake>) {
-        let wakes = match request.queueing {
+        let mut wakes = match request.queueing {
             Queueing::No => Vec::new(),
             Queueing::Plain | Queueing::Fair => self.queue(now, request, guarded.is_some()),
         };
@@ -189,8 +189,12 @@ impl LockSpace {
                 let cell = self.cells.entry(name.clone()).or_default();
                 cell.drop_dead(now, &self.living);
                 let ahead = cell.place(request.session, request.id).unwrap_or(cell.tickets.len());
+                let is_free = cell.free() > 0;
+                if request.reminds && is_free && ahead > 0 {
+                    wakes.extend(cell.next(&name, None, now, &self.living));
+                }
                 let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-                let holder = cell.first_to_end(now).filter(|_| cell.free() == 0);
+                let holder = cell.first_to_end(now).filter(|_| !is_free);
                 AcquireReply::Held { holder, ahead, name }
             }
             (None, remaining) => AcquireReply::Guarded { remaining: remaining.unwrap_or(Duration::ZERO) },

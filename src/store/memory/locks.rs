@@ -159,6 +159,7 @@ mod tests {
             floor: Token::NONE,
             queueing: Queueing::Fair,
             yields: false,
+            reminds: false,
             tokens: 1,
             guard: Some(Duration::from_secs(30)),
         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use baton::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
-    LockReleaseRequest, LockTurn, Mono, Queueing, Restore, TURN_MAX, Token, TurnSeat, look_after, valid_span,
+    LockReleaseRequest, LockTurn, Mono, Queueing, Restore, TURN_MAX, Token, TurnSeat, is_reminder, look_after,
+    valid_span,
 };
 
 use super::calls::{Answer, Body, Happening};
@@ -57,6 +58,8 @@ pub struct Worker {
     has_rested: bool,
     /// When it asks next, it stands back for who is queued elsewhere.
     yields: bool,
+    /// How often it has found free what it cannot have.
+    free_looks: u32,
     asks_again: bool,
     held: Option<Held>,
     release: Option<LockReleaseRequest>,
@@ -79,6 +82,7 @@ impl Worker {
             has_waited: false,
             has_rested: false,
             yields: false,
+            free_looks: 0,
             asks_again: false,
             held: None,
             release: None,
@@ -201,6 +205,7 @@ impl World {
             floor,
             queueing,
             yields: false,
+            reminds: false,
             tokens: 1,
             guard: self.scenario.rules.guard.then_some(GUARD),
             names,
@@ -212,7 +217,7 @@ impl World {
         let wait = if queueing == Queueing::No { 0 } else { self.span(SECOND, 20 * SECOND) };
         let it = &mut self.workers[worker];
         (it.stage, it.began_at, it.wait_until) = (Stage::Asking, now, now + wait);
-        (it.has_waited, it.has_rested, it.yields) = (false, false, false);
+        (it.has_waited, it.has_rested, it.yields, it.free_looks) = (false, false, false, 0);
         it.request = Some(request.clone());
         let is_beside = self.workers.iter().any(|it| it.has(sidecar, &request.names));
         if is_beside && request.queueing == Queueing::Plain && permits_of(&request.names[0]) == 1 {
@@ -250,10 +255,11 @@ impl World {
         let is_exclusive = request.names.len() == 1 && request.permits == 1 && request.at_least.is_zero();
         let tokens = if is_plain && is_exclusive && is_busy { TURN_MAX } else { 1 };
         let yields = std::mem::take(&mut it.yields);
+        let reminds = is_reminder(it.free_looks);
         let (sidecar, began_at) = (it.sidecar, it.began_at);
         let for_long = self.local(sidecar) > began_at + SECOND;
         let queueing = if is_plain && request.names.len() > 1 && for_long { Queueing::Fair } else { request.queueing };
-        self.call(worker, Body::Acquire(AcquireRequest { beside, tokens, yields, queueing, ..request }));
+        self.call(worker, Body::Acquire(AcquireRequest { beside, tokens, yields, reminds, queueing, ..request }));
     }
 
     /// Who asks for the same names for the same owner, or has them.
@@ -394,8 +400,10 @@ impl World {
         } else if it.asks_again {
             self.ask(worker);
         } else {
+            let mut free_looks = 0;
             let span = match reply {
                 AcquireReply::Held { holder, ahead, .. } => {
+                    free_looks = if holder.is_none() { it.free_looks + 1 } else { 0 };
                     let remaining = holder.as_ref().map(|holder| holder.remaining);
                     match self.scenario.rules.looks {
                         true => look_after(remaining, *ahead),
@@ -408,7 +416,9 @@ impl World {
             };
             let span = u64::try_from((span.saturating_add(Duration::from_millis(5))).as_nanos()).unwrap_or(u64::MAX);
             let span = if self.scenario.rules.wakes { span } else { 100 * SECOND };
-            self.plan(worker, span.min(it_waits(it.wait_until, now)));
+            let span = span.min(it_waits(it.wait_until, now));
+            self.workers[worker].free_looks = free_looks;
+            self.plan(worker, span);
         }
     }
 

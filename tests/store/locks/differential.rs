@@ -165,6 +165,7 @@ impl Pair<'_> {
             floor: Token::NONE,
             queueing,
             yields: false,
+            reminds: false,
             tokens: 1,
             guard: (!self.one_in(6)).then(|| ms(GUARD_MS)),
         };
@@ -184,8 +185,9 @@ impl Pair<'_> {
         // Whoever has waited for several names asks as a fair one; one may ask for a turn, and may stand back.
         let queueing =
             if self.one_in(4) && request.queueing == Queueing::Plain { Queueing::Fair } else { request.queueing };
-        let (yields, tokens) = (self.one_in(5), if self.one_in(2) { TURN_MAX } else { 1 });
-        AcquireRequest { floor: self.floor(), beside, queueing, yields, tokens, ..request }
+        let (yields, reminds) = (self.one_in(5), self.one_in(3));
+        let tokens = if self.one_in(2) { TURN_MAX } else { 1 };
+        AcquireRequest { floor: self.floor(), beside, queueing, yields, reminds, tokens, ..request }
     }
 
     /// Now and then the turn of another request of the same names.

@@ -55,6 +55,7 @@ fn ask(name: &str, number: u128) -> AcquireRequest {
         floor: Token::NONE,
         queueing: Queueing::No,
         yields: false,
+        reminds: false,
         tokens: 1,
         guard: None,
     }

@@ -89,6 +89,7 @@ fn ask(name: &str, session: u128, id: u128) -> AcquireRequest {
         floor: Token::NONE,
         queueing: Queueing::No,
         yields: false,
+        reminds: false,
         tokens: 1,
         guard: Some(GUARD),
     }

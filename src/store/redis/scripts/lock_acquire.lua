@@ -5,7 +5,7 @@
 --
 -- ARGV after the names: session id owner identity lease_us permits floor queueing(no|plain|fair) guard_us(or empty)
 -- acks(0/1: replies count with acknowledgements) beside(an id, or empty) yields(0/1: it overtakes nobody who waits)
--- tokens(more than one for a turn) at_least_us
+-- tokens(more than one for a turn) at_least_us reminds(0/1: it wakes who comes first, once more)
 
 -- This very request was granted before, and its answer lost. Returns the hold, how many its owner has, and with how
 -- many tokens.
@@ -107,6 +107,11 @@ local function held(cell, request)
   drop_dead(cell)
   local ahead = redis.call('ZRANK', cell.queue, request.ticket) or redis.call('ZCARD', cell.queue)
   local reply = { 'held', text(now), cell.name, text(ahead) }
+  -- The first of them may have a ticket and no request: a store that has lost a part of its data brings back what was
+  -- cancelled.
+  if request.reminds and free(cell) > 0 and ahead > 0 then
+    wake_next(cell)
+  end
   local _, first = told(cell)
   for _, word in ipairs(free(cell) <= 0 and first or {}) do
     table.insert(reply, word)
@@ -158,7 +163,8 @@ local request = {
   session = arg(1), id = arg(2), owner = arg(3), identity = arg(4), lease = tonumber(arg(5)),
   permits = tonumber(arg(6)),
   floor = tonumber(arg(7)), queueing = arg(8), guard = arg(9), acks = arg(10) == '1', beside = arg(11),
-  yields = arg(12) == '1', tokens = tonumber(arg(13)), at_least = tonumber(arg(14)), ticket = arg(1) .. ':' .. arg(2),
+  yields = arg(12) == '1', tokens = tonumber(arg(13)), at_least = tonumber(arg(14)), reminds = arg(15) == '1',
+  ticket = arg(1) .. ':' .. arg(2),
 }
 
 -- The next token, above all that were: 2^53 or more when there is none left.

@@ -107,6 +107,7 @@ pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
         flag(request.yields),
         request.tokens.to_string(),
         ceil_us(request.at_least),
+        flag(request.reminds),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! The dead, forgotten names, and clocks that are set back.
 
-use super::super::super::super::locks::{DEAD_DROPPED_MAX, RECORD_SPAN};
+use super::super::super::super::locks::{DEAD_DROPPED_MAX, RECORD_SPAN, is_reminder};
 use super::*;
 
 #[test]
@@ -108,4 +108,31 @@ fn looking_changes_nothing_and_old_records_are_swept() {
     store.space.sweep(store.now);
     assert!(store.space.cells.is_empty());
     assert!(store.granted(&ask("a", 1, 2)).token > token, "tokens start from the clock");
+}
+
+/// What was cancelled comes back where the store loses its last writes, and its sidecar lives.
+#[test]
+fn tickets_that_nobody_waits_under_are_reminded_by_those_behind_them_until_they_go() {
+    let mut store = Store::new();
+    store.granted(&ask("a", 1, 1));
+    for id in [2, 3] {
+        store.acquire(&waiting("a", 2, id, Queueing::Fair));
+    }
+    store.acquire(&waiting("a", 3, 4, Queueing::Plain));
+    // Its lease ends by itself, and wakes nobody.
+    for _ in 0..(LEASE.as_secs() + 1) {
+        store.pass(Duration::from_secs(1));
+        for session in [2, 3] {
+            store.space.beat(store.server(), SessionId::from_u128(session));
+        }
+    }
+    let last = waiting("a", 3, 4, Queueing::Plain);
+    for gone in [2, 3] {
+        assert_eq!(store.acquire_waking(&last).1, []);
+        let reminds = AcquireRequest { reminds: true, ..last.clone() };
+        assert_eq!(store.acquire_waking(&reminds).1, [wake("a", 2, gone)]);
+        store.cancel("a", 2, gone);
+    }
+    assert_eq!((1..=10).filter(|looks| is_reminder(*looks)).collect::<Vec<_>>(), [5, 10]);
+    store.granted(&last);
 }
