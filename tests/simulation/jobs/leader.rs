@@ -138,6 +138,7 @@ impl World {
             (Some(_), true) if ours => self.after(SECOND, Happening::Reloads { leader: id, job }),
             (Some(_), false) if !ours => {
                 leader.retiring[job] = true;
+                self.checker.gives_up(job, id);
                 self.close(id, job);
             }
             _ => {}

@@ -160,6 +160,8 @@ pub struct World {
     pub unlocked: BTreeSet<(LockId, LockName)>,
     /// Until when holds are shut at least.
     pub kept_until: BTreeMap<LockId, Nanos>,
+    /// When each name was last asked about.
+    pub met: BTreeMap<LockName, Nanos>,
     /// The token of every lock that was granted.
     pub tokens: BTreeMap<LockId, Token>,
     agenda: BTreeMap<(Nanos, u64), Happening>,
@@ -198,6 +200,7 @@ impl World {
             gone: BTreeSet::new(),
             unlocked: BTreeSet::new(),
             kept_until: BTreeMap::new(),
+            met: BTreeMap::new(),
             tokens: BTreeMap::new(),
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -403,6 +406,7 @@ impl World {
 
     fn execute(&mut self, server: Server<'_>, call: &Call) -> (Answer, Vec<Wake>) {
         let before = self.holders(server, call.body.names());
+        self.met.extend(call.body.names().iter().map(|name| (name.clone(), self.now)));
         let outcome = match &call.body {
             Body::Acquire(request) => {
                 let at_least = if self.scenario.rules.rests { request.at_least } else { Duration::ZERO };
@@ -410,8 +414,8 @@ impl World {
                 let is_met =
                     request.names.iter().any(|name| self.space.inspect(server, name) != LockInsight::default());
                 let (reply, wakes) = self.space.acquire(server, &executed).expect("tokens are left");
-                // Who gets it at once is not asked to live.
-                if request.queueing != Queueing::No && (is_met || !matches!(reply, AcquireReply::Granted(_))) {
+                // Who asks for what is free has no ticket that had to stand.
+                if request.queueing != Queueing::No && (is_met || matches!(reply, AcquireReply::Guarded { .. })) {
                     self.checker.sign_of_life(self.now, request.session);
                 }
                 self.acquired(call.sidecar, (call.worker, call.number), request, &reply);
@@ -502,6 +506,8 @@ impl World {
     pub fn in_turn(&mut self, request: &AcquireRequest, token: Token) {
         self.seen.passed += 1;
         self.tokens.insert(request.id, token);
+        // Where it was unlocked before it heard of its grant, it has another now.
+        self.unlocked.retain(|(id, _)| *id != request.id);
         self.checker.rises_in_turn(self.now, &request.names, token);
         self.checker.left(request.id);
     }
