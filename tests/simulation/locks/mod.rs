@@ -10,6 +10,7 @@ mod faults;
 mod looks;
 mod operator;
 mod sidecar;
+mod waits;
 mod world;
 
 use world::{Faults, Rules, Scenario, Verdict, World};

@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use baton::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockId, LockName,
-    LockReleaseRequest, LockTurn, Mono, Queueing, Restore, TURN_MAX, Token, TurnSeat, is_reminder, look_after,
-    valid_span,
+    LockReleaseRequest, LockTurn, Mono, Queueing, Restore, TURN_MAX, Token, TurnSeat, is_reminder, valid_span,
 };
 
 use super::calls::{Answer, Body, Happening};
 use super::world::{GUARD, LEASES_MS, MS, Nanos, SECOND, TIMEOUT, World, names, permits_of};
-
-const SECOND_LOOK: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -47,20 +44,20 @@ pub struct Worker {
     /// It wants to be served in order, however it is queued.
     pub is_fair: bool,
     owner: Arc<str>,
-    request: Option<AcquireRequest>,
+    pub(super) request: Option<AcquireRequest>,
     /// The call that is out, or 0; and when it was sent.
     call: u64,
     sent_at: Nanos,
     calls: u64,
     began_at: Nanos,
-    wait_until: Nanos,
-    has_waited: bool,
+    pub(super) wait_until: Nanos,
+    pub(super) has_waited: bool,
     has_rested: bool,
     /// When it asks next, it stands back for who is queued elsewhere.
     yields: bool,
     /// How often it has found free what it cannot have.
-    free_looks: u32,
-    asks_again: bool,
+    pub(super) free_looks: u32,
+    pub(super) asks_again: bool,
     held: Option<Held>,
     release: Option<LockReleaseRequest>,
     step: u64,
@@ -136,7 +133,7 @@ impl Worker {
 
 impl World {
     /// Its next step is so far away, by its own clock.
-    fn plan(&mut self, worker: usize, span: Nanos) {
+    pub(super) fn plan(&mut self, worker: usize, span: Nanos) {
         let it = &mut self.workers[worker];
         it.step += 1;
         let (sidecar, step) = (it.sidecar, it.step);
@@ -229,7 +226,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, worker: usize) {
+    pub(super) fn ask(&mut self, worker: usize) {
         let request = self.workers[worker].request.clone().expect("it asks for something");
         let holding = |mate: &usize| self.workers[*mate].stage == Stage::Holding;
         let mate = self.mates(worker).into_iter().find(holding);
@@ -384,44 +381,6 @@ impl World {
         }
     }
 
-    fn not_now(&mut self, worker: usize, reply: &AcquireReply) {
-        let it = &mut self.workers[worker];
-        let now = {
-            let sidecar = it.sidecar;
-            it.has_waited = true;
-            self.local(sidecar)
-        };
-        let it = &self.workers[worker];
-        let request = it.request.as_ref().expect("it asked");
-        if request.queueing == Queueing::No {
-            self.rest(worker);
-        } else if now >= it.wait_until {
-            self.cancel(worker);
-        } else if it.asks_again {
-            self.ask(worker);
-        } else {
-            let mut free_looks = 0;
-            let span = match reply {
-                AcquireReply::Held { holder, ahead, .. } => {
-                    free_looks = if holder.is_none() { it.free_looks + 1 } else { 0 };
-                    let remaining = holder.as_ref().map(|holder| holder.remaining);
-                    match self.scenario.rules.looks {
-                        true => look_after(remaining, *ahead),
-                        // Where the end of a lease is of no concern to who is not the first.
-                        false => (SECOND_LOOK * (*ahead).min(6)).max(remaining.unwrap_or_default().min(SECOND_LOOK)),
-                    }
-                }
-                AcquireReply::Guarded { remaining } => *remaining,
-                AcquireReply::Granted(_) | AcquireReply::PermitsDiffer { .. } => Duration::MAX,
-            };
-            let span = u64::try_from((span.saturating_add(Duration::from_millis(5))).as_nanos()).unwrap_or(u64::MAX);
-            let span = if self.scenario.rules.wakes { span } else { 100 * SECOND };
-            let span = span.min(it_waits(it.wait_until, now));
-            self.workers[worker].free_looks = free_looks;
-            self.plan(worker, span);
-        }
-    }
-
     /// The next thing to do with a lock that is held: extend it, or give it back.
     fn hold(&mut self, worker: usize) {
         let it = &self.workers[worker];
@@ -549,7 +508,7 @@ impl World {
         }
     }
 
-    fn cancel(&mut self, worker: usize) {
+    pub(super) fn cancel(&mut self, worker: usize) {
         self.workers[worker].stage = Stage::Cancelling;
         self.repeat(worker);
     }
@@ -599,10 +558,6 @@ impl World {
             waiting.into_iter().for_each(|worker| self.ask_soon(worker));
         }
     }
-}
-
-fn it_waits(until: Nanos, now: Nanos) -> Nanos {
-    until.saturating_sub(now)
 }
 
 fn seat_of(given: Option<&(LockTurn, Vec<LockId>)>) -> Option<TurnSeat> {

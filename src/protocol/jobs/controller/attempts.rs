@@ -52,8 +52,8 @@ impl JobController {
         self.tell(JobEvent::Started { slot, attempt, late: now.wall.since(due) });
     }
 
-    /// A claim that is written, and whose attempt this replica does not start: it is known not to have begun, so it costs
-    /// none, and the next leader makes it, unless the run is ended.
+    /// A claim that is written, and whose attempt this replica does not start: it is known not to have begun, so it
+    /// costs none, and the next leader makes it, unless the run is ended.
     fn withdraw(&mut self, now: Moment, slot: Slot, why: &str) {
         let Some(run) = self.ledger.runs.get_mut(&slot) else { return };
         run.phase = Phase::Waiting { until: now.wall };
@@ -203,8 +203,8 @@ impl JobController {
         }
     }
 
-    /// Runs that somebody asked to end. One under a claim of which the store has told nothing yet ends as soon as it has,
-    /// and does not begin.
+    /// Runs that somebody asked to end. One under a claim of which the store has told nothing yet ends as soon as it
+    /// has, and does not begin.
     pub(super) fn end_what_is_cancelled(&mut self, now: Moment) {
         let is_asked = |run: &Run| run.wish() == Some(RunWish::Cancel);
         let asked: Vec<Slot> =
