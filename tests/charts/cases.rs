@@ -151,6 +151,7 @@ fn long_names() -> Value {
 fn extras() -> Value {
     json!({"baton": {
         "config": {"kubernetes": {"podLabels": true, "events": true, "leaseMirror": true}},
+        "rbac": {"admissionPolicy": true},
         "leaderService": {"enabled": true, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
     }})
 }

@@ -84,6 +84,7 @@ fn objects() -> Vec<Row> {
         Row("baton.serviceAccount.name", json!("worker"), account, json!("Worker 1")),
         Row("baton.serviceAccount.annotations", json!({"a.example.com/b": "c"}), json!({}), json!({"a": 1})),
         Row("baton.rbac.create", json!(false), rights, json!("yes")),
+        Row("baton.rbac.admissionPolicy", json!(true), label.clone(), json!("on")),
         Row("baton.podSelector", json!({"app": "web"}), on("podMonitor"), json!("app=web")),
         Row("baton.fullnameOverride", json!("other"), json!({}), json!("Other")),
         Row("baton.podMonitor.enabled", json!(true), json!({}), json!("true")),

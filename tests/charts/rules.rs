@@ -67,6 +67,8 @@ fn names_and_labels_are_short_enough_and_no_object_is_there_twice() {
             }
             let kind = object["kind"].as_str().unwrap();
             assert!(!kind.starts_with("Cluster") && !kind.contains("Webhook"), "{}: {kind}", case.name);
+            let asked_for = case.values["baton"]["rbac"]["admissionPolicy"] == true;
+            assert!(asked_for || !kind.contains("AdmissionPolicy"), "{}: {kind}", case.name);
         }
     }
 }
@@ -171,6 +173,25 @@ fn the_rights_of_what_kubernetes_is_told_are_the_documented_ones() {
     let documented: Value = serde_yaml::from_str(text).unwrap();
     let (.., objects) = rendered().iter().find(|(case, ..)| case.name == "extras").unwrap();
     assert_eq!(object(objects, "Role", "baton")["rules"], documented["rules"]);
+}
+
+#[test]
+fn the_policy_for_the_right_to_patch_pods_is_the_documented_one() {
+    let page = std::fs::read_to_string(root().join("docs/kubernetes-integration.md")).unwrap();
+    let blocks = page.split("```yaml fragment\n").filter_map(|rest| rest.split("```").next());
+    let text = blocks.into_iter().find(|text| text.contains("kind: ValidatingAdmissionPolicy\n")).unwrap();
+    let (.., objects) = rendered().iter().find(|(case, ..)| case.name == "extras").unwrap();
+    let account = object(objects, "ServiceAccount", "baton")["metadata"]["name"].as_str().unwrap();
+    let policy = object(objects, "ValidatingAdmissionPolicy", ".shop");
+    let name = policy["metadata"]["name"].as_str().unwrap();
+    let text = text.replace("serviceaccount:shop:web", &format!("serviceaccount:shop:{account}"));
+    let documented: Vec<Value> = text
+        .replace("baton-pods", name)
+        .split("\n---\n")
+        .map(|document| serde_yaml::from_str(document).unwrap())
+        .collect();
+    let binding = object(objects, "ValidatingAdmissionPolicyBinding", ".shop");
+    assert_eq!([&policy["spec"], &binding["spec"]], [&documented[0]["spec"], &documented[1]["spec"]]);
 }
 
 #[test]

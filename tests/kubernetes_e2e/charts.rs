@@ -4,6 +4,7 @@
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
+use kube::discovery::Scope;
 use kube::{Api, Error};
 use serde_json::{Value, json};
 use testkit::apiserver::Cluster;
@@ -25,19 +26,22 @@ async fn restricted() -> Cluster {
 }
 
 /// The request to render a chart for the cluster's namespace.
-fn render(cluster: &Cluster, charts: &Charts, chart: &str, values: &Value) -> Value {
+pub fn render(cluster: &Cluster, charts: &Charts, chart: &str, values: &Value) -> Value {
     let mut request = charts.render(chart, values);
     request["namespace"] = json!(cluster.namespace());
     request
 }
 
 /// Server-side apply of one object, as `kubectl apply --server-side`, or only a try at it.
-async fn apply(cluster: &Cluster, object: &Value, dry_run: bool) -> Result<(), Error> {
+pub async fn apply(cluster: &Cluster, object: &Value, dry_run: bool) -> Result<(), Error> {
     let text = |key: &str| object[key].as_str().expect("every object has it");
     let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
     let kind = GroupVersionKind::gvk(group, version, text("kind"));
-    let (resource, _) = kube::discovery::pinned_kind(&cluster.client(), &kind).await?;
-    let api: Api<DynamicObject> = Api::namespaced_with(cluster.client(), cluster.namespace(), &resource);
+    let (resource, abilities) = kube::discovery::pinned_kind(&cluster.client(), &kind).await?;
+    let api: Api<DynamicObject> = match abilities.scope {
+        Scope::Cluster => Api::all_with(cluster.client(), &resource),
+        Scope::Namespaced => Api::namespaced_with(cluster.client(), cluster.namespace(), &resource),
+    };
     let params = PatchParams { dry_run, ..PatchParams::apply("baton-tests") };
     let name = object["metadata"]["name"].as_str().expect("every object has a name");
     api.patch(name, &params, &Patch::Apply(object)).await.map(drop)

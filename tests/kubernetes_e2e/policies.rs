@@ -12,8 +12,12 @@ use kube::config::Kubeconfig;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::apiserver::{Cluster, client, lease_rule};
+use testkit::helm::{Charts, done, names, object};
+use testkit::redis::RedisServer;
+use testkit::sidecars::replica::{Lease, Replica, Settings};
 use testkit::{BOUND, wait_until_async};
 
+use crate::charts::{apply, render};
 use crate::group::{self, LEASE_NAME};
 
 /// Makes what this page says, for a namespace and an account of the cluster's.
@@ -83,22 +87,17 @@ async fn leases_of_baton_are_written_by_its_account_alone_under_the_documented_p
     group.finish("an admission policy for Leases", "");
 }
 
-#[tokio::test]
-async fn the_right_to_patch_pods_is_one_to_label_them_under_the_documented_policy() {
-    let cluster = Cluster::start_own().await;
-    let pods_rule = PolicyRule {
-        api_groups: Some(vec![String::new()]),
-        resources: Some(vec!["pods".to_owned()]),
-        verbs: vec!["patch".to_owned()],
-        ..PolicyRule::default()
-    };
-    let kubeconfig = cluster.account("web", vec![pods_rule]).await;
+/// `web-0`, a pod of this account.
+async fn make_pod(cluster: &Cluster, account: &str) -> Pod {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), cluster.namespace());
     let pod = json!({"metadata": {"name": "web-0", "labels": {"app": "web"}}, "spec": {
-        "serviceAccountName": "web", "containers": [{"name": "app", "image": "shop:1"}],
+        "serviceAccountName": account, "containers": [{"name": "app", "image": "shop:1"}],
     }});
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).expect("a pod")).await.expect("a pod");
-    make_documented("kubernetes-integration.md", &cluster, "web").await;
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).expect("a pod")).await.expect("a pod")
+}
+
+/// Waits until a policy is in force: who has this kubeconfig then changes nothing of `web-0` but what is of roles.
+async fn changes_roles_only(cluster: &Cluster, kubeconfig: &Path) {
     let theirs = client(Kubeconfig::read_from(kubeconfig).expect("a kubeconfig")).await;
     let theirs: Api<Pod> = Api::namespaced(theirs, cluster.namespace());
     let patch = PatchParams::default();
@@ -130,4 +129,51 @@ async fn the_right_to_patch_pods_is_one_to_label_them_under_the_documented_polic
     ] {
         assert!(!refused(done(change.clone()).await), "{change}");
     }
+}
+
+#[tokio::test]
+async fn the_right_to_patch_pods_is_one_to_label_them_under_the_documented_policy() {
+    let cluster = Cluster::start_own().await;
+    let pods_rule = PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec!["pods".to_owned()]),
+        verbs: vec!["patch".to_owned()],
+        ..PolicyRule::default()
+    };
+    let kubeconfig = cluster.account("web", vec![pods_rule]).await;
+    make_pod(&cluster, "web").await;
+    make_documented("kubernetes-integration.md", &cluster, "web").await;
+    changes_roles_only(&cluster, &kubeconfig).await;
+}
+
+#[tokio::test]
+async fn under_the_charts_policy_its_account_labels_the_leader_and_changes_nothing_else_of_a_pod() {
+    let cluster = Cluster::start_own().await;
+    let values = json!({"baton": {"config": {"kubernetes": {"podLabels": true}}, "rbac": {"admissionPolicy": true}}});
+    let answer = done(&[render(&cluster, &Charts::copy(), "baton-demo", &values)]).remove(0);
+    let objects = answer["objects"].as_array().expect("objects");
+    let account = object(objects, "ServiceAccount", "baton")["metadata"]["name"].as_str().expect("a name");
+    let is_of_rights = |object: &&Value| {
+        let kind = object["kind"].as_str().expect("a kind");
+        kind == "ServiceAccount" || kind.starts_with("Role") || kind.starts_with("ValidatingAdmissionPolicy")
+    };
+    let of_rights: Vec<&Value> = objects.iter().filter(is_of_rights).collect();
+    assert_eq!(of_rights.len(), 5, "{}", names(objects));
+    for object in of_rights {
+        apply(&cluster, object, false).await.expect("it is taken");
+    }
+    let pod = make_pod(&cluster, account).await;
+    let kubeconfig = cluster.kubeconfig_of(account).await;
+    changes_roles_only(&cluster, &kubeconfig).await;
+
+    let redis = RedisServer::start();
+    let settings = Settings::new(0, redis.url(), Lease::SHORT);
+    let uid = pod.metadata.uid.expect("the server gives one");
+    let _replica = Replica::start(0, settings.telling(&["podLabels"], kubeconfig, cluster.namespace(), &uid));
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), cluster.namespace());
+    wait_until_async(BOUND, "the sidecar labels its pod", async || {
+        let labels = pods.get("web-0").await.expect("the pod is there").metadata.labels.unwrap_or_default();
+        labels.get("baton.dev/role-scheduler").is_some_and(|value| value == "leader")
+    })
+    .await;
 }

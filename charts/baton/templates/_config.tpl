@@ -166,6 +166,9 @@ tls:
 {{- if and $values.nativeSidecar (not (semverCompare ">=1.29.0-0" .Capabilities.KubeVersion.Version)) -}}
 {{- fail (printf "native sidecars need Kubernetes 1.29, this is %s: set baton.nativeSidecar to false, and see `baton.container`" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
+{{- if and $values.rbac.admissionPolicy (not (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version)) -}}
+{{- fail (printf "baton.rbac.admissionPolicy needs Kubernetes 1.30, this is %s: set it to false, or tell `helm template` your version with --kube-version" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- if and (include "baton.needsApi" .) (not $values.serviceAccount.create) (not $values.serviceAccount.name) -}}
 {{- fail "what baton.config asks for needs rights: set baton.serviceAccount.name to the pod's service account (or baton.serviceAccount.create)" -}}
 {{- end -}}

@@ -5,7 +5,7 @@ The objects beside the pod. `baton.objects` is all that the values ask for; each
 {{- define "baton.objects" -}}
 {{- include "baton.checks" . -}}
 {{- $root := . -}}
-{{- $names := list "configmap" "serviceaccount" "role" "podmonitor" "rules" "dashboards" "networkpolicy" "leaderservice" -}}
+{{- $names := list "configmap" "serviceaccount" "role" "admissionpolicy" "podmonitor" "rules" "dashboards" "networkpolicy" "leaderservice" -}}
 {{- range $names }}
 {{- with include (printf "baton.%s" .) $root }}
 ---
@@ -158,6 +158,70 @@ subjects:
   - kind: ServiceAccount
     name: {{ include "baton.serviceAccountName" $root }}
     namespace: {{ $root.Release.Namespace }}
+{{- end -}}
+
+{{/*
+RBAC cannot say "labels only": this says it, of the account that may patch pods. Off by default, because both objects
+belong to the cluster: who installs into a namespace often may not make them.
+*/}}
+{{- define "baton.admissionpolicy" -}}
+{{- $extras := (include "baton.given" . | fromJson).kubernetes | default dict -}}
+{{- if and .Values.baton.rbac.admissionPolicy $extras.podLabels -}}
+{{- $name := printf "%s.%s" (include "baton.fullname" .) .Release.Namespace | trimSuffix "." -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [""]
+        apiVersions: ["*"]
+        resources: [pods]
+        operations: [UPDATE]
+  matchConditions:
+    - name: by-baton
+      expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "baton.serviceAccountName" . }}'
+  variables:
+    # Before and after.
+    - name: labels
+      expression: "[oldObject, object].map(pod, has(pod.metadata.labels) ? pod.metadata.labels : {})"
+    - name: annotations
+      expression: "[oldObject, object].map(pod, has(pod.metadata.annotations) ? pod.metadata.annotations : {})"
+    # From before to after, and back.
+    - name: changes
+      expression: >-
+        [[variables.labels[0], variables.labels[1]], [variables.labels[1], variables.labels[0]],
+        [variables.annotations[0], variables.annotations[1]], [variables.annotations[1], variables.annotations[0]]]
+  validations:
+    - expression: object.spec == oldObject.spec
+      message: Baton does not change what a pod is
+    - expression: >-
+        variables.changes.all(change, change[0].all(key, key.startsWith('baton.dev/role-') ||
+        (key in change[1] && change[1][key] == change[0][key])))
+      message: Baton changes no labels and annotations but those of roles
+    - expression: >-
+        object.metadata.?finalizers == oldObject.metadata.?finalizers &&
+        object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences
+      message: Baton does not change whose a pod is
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "baton.labels" . | nindent 4 }}
+spec:
+  policyName: {{ $name }}
+  validationActions: [Deny]
+  matchResources:
+    namespaceSelector:
+      matchLabels:
+        kubernetes.io/metadata.name: {{ .Release.Namespace }}
+{{- end -}}
 {{- end -}}
 
 {{/* Not a ServiceMonitor, which finds ports by a Service: an init container's was not found by older Prometheus. */}}
