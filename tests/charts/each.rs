@@ -79,6 +79,7 @@ fn objects() -> Vec<Row> {
     }});
     let account = json!({"baton": {"serviceAccount": {"create": false}}});
     let label = json!({"baton": {"config": {"kubernetes": {"podLabels": true}}}});
+    let mesh = json!({"baton": {"mesh": {"kind": "linkerd"}}});
     vec![
         Row("baton.serviceAccount.create", json!(false), json!({}), json!("yes")),
         Row("baton.serviceAccount.name", json!("worker"), account, json!("Worker 1")),
@@ -109,6 +110,9 @@ fn objects() -> Vec<Row> {
             json!({"podSelector": {}}),
         ),
         Row("baton.networkPolicy.egress", json!([{"ports": [{"port": 6379}]}]), on("networkPolicy"), json!(["redis"])),
+        Row("baton.mesh.kind", json!("istio"), json!({}), json!("cilium")),
+        Row("baton.mesh.inboundPorts", json!([8080]), mesh.clone(), json!(["http"])),
+        Row("baton.mesh.outboundPorts", json!([443]), mesh, json!([0])),
         Row("baton.leaderService.enabled", json!(true), label, json!("true")),
         Row("baton.leaderService.name", json!("primary"), leader.clone(), json!("Primary")),
         Row("baton.leaderService.role", json!("outbox"), leader.clone(), json!("Out Box")),

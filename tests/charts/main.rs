@@ -9,6 +9,7 @@ mod demo;
 mod each;
 mod generated;
 mod matrix;
+mod mesh;
 mod pods;
 mod refused;
 mod rules;

@@ -192,8 +192,8 @@ yes
 {{- end -}}
 
 {{/*
-An annotation of the pod. It changes, and so the pods are replaced, when a part of the configuration changes that needs
-a restart. Roles are taken over by the running sidecars.
+Annotations of the pod. The first changes, and so the pods are replaced, when a part of the configuration changes that
+needs a restart. Roles are taken over by the running sidecars.
 */}}
 {{- define "baton.annotations" -}}
 {{- include "baton.checks" . -}}
@@ -202,6 +202,7 @@ a restart. Roles are taken over by the running sidecars.
 {{- $config = omit $config "roles" "defaultRole" -}}
 {{- end -}}
 checksum/baton-config: {{ $config | toJson | sha256sum }}
+{{- include "baton.meshAnnotations" . }}
 {{- end -}}
 
 {{/* Seconds for `terminationGracePeriodSeconds`: the app's own, then the sidecar's. */}}
