@@ -62,11 +62,27 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
         ),
         (json!({"leaderService": {"enabled": true}}), &["selects the leader by its label", "podLabels"]),
         (
+            leader_service("", json!([{"name": "stock", "shards": 4}])),
+            &["would select nobody", "the role stock has 4 shards", "such as stock/0, or leave the Service out"],
+        ),
+        (leader_service("stock/4", json!([{"name": "stock", "shards": 4}])), &["the role stock has shards 0 to 3"]),
+        (leader_service("stock/0", json!([{"name": "stock"}])), &["the role stock has no shards"]),
+        (leader_service("a", json!([{"name": "b"}, {"name": "c"}])), &["role is a, but", "roles has b, c"]),
+        (leader_service("", json!([{"name": "${ROLE}"}])), &["selects by the role's name", "write it out"]),
+        (
             json!({"config": {"telemetry": {"listen": "127.0.0.1:4041"}}}),
             &["telemetry.listen is loopback", "use 0.0.0.0"],
         ),
         (json!({"config": {"telemetry": {"listen": "0.0.0.0:${PORT}"}}}), &["written out", "the probes need the port"]),
     ]
+}
+
+/// A Service for the leader of one of these roles.
+fn leader_service(role: &str, roles: Value) -> Value {
+    json!({
+        "config": {"kubernetes": {"podLabels": true}, "roles": roles},
+        "leaderService": {"enabled": true, "role": role},
+    })
 }
 
 #[test]

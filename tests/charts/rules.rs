@@ -260,6 +260,17 @@ fn whatever_selects_pods_selects_the_workers_and_ports_have_the_names_that_other
 }
 
 #[test]
+fn a_service_for_the_leader_of_a_shard_selects_by_the_shards_label() {
+    let values = json!({"baton": {
+        "config": {"kubernetes": {"podLabels": true}, "roles": [{"name": "scheduler"}, {"name": "stock", "shards": 12}]},
+        "leaderService": {"enabled": true, "role": "stock/11"},
+    }});
+    let answer = ask(&[Charts::copy().render("baton-demo", &values)]).remove(0).unwrap();
+    let service = object(answer["objects"].as_array().unwrap(), "Service", "leader");
+    assert_eq!(service["spec"]["selector"]["baton.dev/role-stock.11"], "leader", "{service}");
+}
+
+#[test]
 fn the_prometheus_operator_gets_what_it_reads() {
     let (.., objects) = rendered().iter().find(|(case, ..)| case.name == "monitoring").unwrap();
     let monitor = object(objects, "PodMonitor", "baton");

@@ -175,6 +175,9 @@ tls:
 {{- if and $values.leaderService.enabled (not (($values.config.kubernetes).podLabels)) -}}
 {{- fail "baton.leaderService selects the leader by its label: set baton.config.kubernetes.podLabels" -}}
 {{- end -}}
+{{- if $values.leaderService.enabled -}}
+{{- $_ := include "baton.leaderRole" . -}}
+{{- end -}}
 {{- if and (or $values.podMonitor.enabled $values.networkPolicy.enabled) (hasPrefix "127." (include "baton.telemetryListen" .)) -}}
 {{- fail "baton.config.telemetry.listen is loopback: Prometheus could not reach it" -}}
 {{- end -}}

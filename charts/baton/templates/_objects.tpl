@@ -333,7 +333,6 @@ spec:
 {{- define "baton.leaderservice" -}}
 {{- $service := .Values.baton.leaderService -}}
 {{- if $service.enabled -}}
-{{- $role := $service.role | default (first .Values.baton.config.roles).name -}}
 apiVersion: v1
 kind: Service
 metadata:
@@ -343,8 +342,36 @@ metadata:
 spec:
   selector:
     {{- include "baton.selectorLabels" . | nindent 4 }}
-    baton.dev/role-{{ $role }}: leader
+    baton.dev/role-{{ include "baton.leaderRole" . }}: leader
   ports:
     {{- toYaml $service.ports | nindent 4 }}
 {{- end -}}
+{{- end -}}
+
+{{/* The role that the Service follows, as the pods' label names it: of a shard its number comes after a dot. */}}
+{{- define "baton.leaderRole" -}}
+{{- $roles := .Values.baton.config.roles -}}
+{{- $wanted := .Values.baton.leaderService.role | default (first $roles).name -}}
+{{- $name := first (splitList "/" $wanted) -}}
+{{- $names := list -}}
+{{- $shards := 1 -}}
+{{- range $roles -}}
+{{- $names = append $names .name -}}
+{{- if eq .name $name -}}
+{{- $shards = int (.shards | default 1) -}}
+{{- end -}}
+{{- end -}}
+{{- if contains "${" $wanted -}}
+{{- fail "baton.leaderService selects by the role's name: write it out in baton.config.roles, or name another role in baton.leaderService.role" -}}
+{{- end -}}
+{{- if not (has $name $names) -}}
+{{- fail (printf "baton.leaderService.role is %s, but baton.config.roles has %s" $wanted (join ", " $names)) -}}
+{{- end -}}
+{{- if and (gt $shards 1) (eq $name $wanted) -}}
+{{- fail (printf "baton.leaderService would select nobody: the role %s has %d shards, each with a leader of its own. Name one of them in baton.leaderService.role, such as %s/0, or leave the Service out" $name $shards $name) -}}
+{{- end -}}
+{{- if and (ne $name $wanted) (or (eq $shards 1) (ge (last (splitList "/" $wanted) | int) $shards)) -}}
+{{- fail (printf "baton.leaderService.role is %s, but the role %s has %s" $wanted $name (ternary "no shards" (printf "shards 0 to %d" (sub $shards 1)) (eq $shards 1))) -}}
+{{- end -}}
+{{- $wanted | replace "/" "." -}}
 {{- end -}}
