@@ -79,6 +79,9 @@ fn objects() -> Vec<Row> {
     }});
     let account = json!({"baton": {"serviceAccount": {"create": false}}});
     let label = json!({"baton": {"config": {"kubernetes": {"podLabels": true}}}});
+    let cidr = "10.0.0.1/32";
+    let peer = json!({"ipBlock": {"cidr": cidr}});
+    let shut = json!({"baton": {"networkPolicy": {"enabled": true, "apiServer": [peer]}}});
     let mesh = json!({"baton": {"mesh": {"kind": "linkerd"}}});
     vec![
         Row("baton.serviceAccount.create", json!(false), json!({}), json!("yes")),
@@ -109,6 +112,9 @@ fn objects() -> Vec<Row> {
             on("networkPolicy"),
             json!({"podSelector": {}}),
         ),
+        Row("baton.networkPolicy.apiServer", json!([peer]), on("networkPolicy"), json!([cidr])),
+        Row("baton.networkPolicy.apiServerPorts", json!([16443]), shut.clone(), json!(["https"])),
+        Row("baton.networkPolicy.dns", json!(false), shut, json!("no")),
         Row("baton.networkPolicy.egress", json!([{"ports": [{"port": 6379}]}]), on("networkPolicy"), json!(["redis"])),
         Row("baton.mesh.kind", json!("istio"), json!({}), json!("cilium")),
         Row("baton.mesh.inboundPorts", json!([8080]), mesh.clone(), json!(["http"])),

@@ -260,6 +260,34 @@ fn whatever_selects_pods_selects_the_workers_and_ports_have_the_names_that_other
 }
 
 #[test]
+fn a_network_policy_that_shuts_leaves_names_and_the_api_server_open() {
+    let charts = Charts::copy();
+    let policy = |more: Value| charts.render("baton-demo", &json!({"baton": {"networkPolicy": more}}));
+    let redis = json!({"to": [{"podSelector": {"matchLabels": {"app": "redis"}}}], "ports": [{"port": 6379}]});
+    let peers = json!([{"ipBlock": {"cidr": "10.0.0.1/32"}}]);
+    let dns = json!({"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]});
+    let tcp = |ports: &[u16]| ports.iter().map(|port| json!({"port": port, "protocol": "TCP"})).collect::<Vec<_>>();
+    let server = |ports: &[u16]| json!({"to": peers, "ports": tcp(ports)});
+    let cases = [
+        (json!({"enabled": true}), Value::Null),
+        (json!({"enabled": true, "egress": [redis]}), json!([dns, redis])),
+        (json!({"enabled": true, "egress": [redis], "dns": false}), json!([redis])),
+        (json!({"enabled": true, "apiServer": peers}), json!([dns, server(&[443, 6443])])),
+        (
+            json!({"enabled": true, "egress": [redis], "apiServer": peers, "apiServerPorts": [16443]}),
+            json!([dns, server(&[16443]), redis]),
+        ),
+    ];
+    let requests: Vec<Value> = cases.iter().map(|(values, _)| policy(values.clone())).collect();
+    for ((values, wanted), answer) in cases.iter().zip(ask(&requests)) {
+        let answer = answer.unwrap();
+        let spec = &object(answer["objects"].as_array().unwrap(), "NetworkPolicy", "baton")["spec"];
+        let types = if wanted.is_null() { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
+        assert_eq!([&spec["egress"], &spec["policyTypes"]], [wanted, &types], "{values}");
+    }
+}
+
+#[test]
 fn a_service_for_the_leader_of_a_shard_selects_by_the_shards_label() {
     let values = json!({"baton": {
         "config": {"kubernetes": {"podLabels": true}, "roles": [{"name": "scheduler"}, {"name": "stock", "shards": 12}]},

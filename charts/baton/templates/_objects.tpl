@@ -303,6 +303,7 @@ data:
 {{- define "baton.networkpolicy" -}}
 {{- $policy := .Values.baton.networkPolicy -}}
 {{- if $policy.enabled -}}
+{{- $shut := or $policy.egress $policy.apiServer -}}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
@@ -313,7 +314,7 @@ spec:
   podSelector:
     matchLabels:
       {{- include "baton.selectorLabels" . | nindent 6 }}
-  policyTypes: [Ingress{{ if $policy.egress }}, Egress{{ end }}]
+  policyTypes: [Ingress{{ if $shut }}, Egress{{ end }}]
   ingress:
     - ports:
         - port: {{ include "baton.telemetryPort" . }}
@@ -322,9 +323,24 @@ spec:
       from:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-  {{- with $policy.egress }}
+  {{- if $shut }}
   egress:
+    {{- if $policy.dns }}
+    - ports:
+        - { port: 53, protocol: UDP }
+        - { port: 53, protocol: TCP }
+    {{- end }}
+    {{- with $policy.apiServer }}
+    - to:
+        {{- toYaml . | nindent 8 }}
+      ports:
+        {{- range $policy.apiServerPorts }}
+        - { port: {{ int . }}, protocol: TCP }
+        {{- end }}
+    {{- end }}
+    {{- with $policy.egress }}
     {{- toYaml . | nindent 4 }}
+    {{- end }}
   {{- end }}
 {{- end -}}
 {{- end -}}
