@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
+use testkit::helm::{Charts, done};
 use testkit::ports::free_port;
 use testkit::redis::RedisServer;
 use testkit::root;
@@ -120,4 +121,14 @@ fn the_charts_test_fails_when_nobody_leads() {
     // An absolute path replaces the folder that it is joined to.
     let code = Script::start(script.to_str().unwrap(), &arguments, &[], &log).wait_end("it ends");
     assert_eq!(code, Some(1), "{}", std::fs::read_to_string(&log).unwrap());
+}
+
+#[test]
+fn the_notes_ask_for_what_a_mirror_tells_and_for_what_the_test_found() {
+    let mirror = json!({"baton": {"config": {"kubernetes": {"leaseMirror": true}}}});
+    let answer = done(&[Charts::copy().render("baton-demo", &mirror)]).remove(0);
+    let notes = answer["notes"].as_str().unwrap();
+    for words in ["test demo --logs\n", "SINCE:.spec.acquireTime", "CHANGES:.spec.leaseTransitions"] {
+        assert!(notes.contains(words), "no {words} in {notes}");
+    }
 }

@@ -15,6 +15,10 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
     let secret = |more: Value| json!({"redis": over(&json!({"existingSecret": "login"}), &more)});
     vec![
         (store(json!({})), &["config.store is empty", "name one store"]),
+        (
+            json!({"config": {"store": {"kubernetes": {}}}}),
+            &["names kubernetes and redis: leave one", "nothing with --reuse-values", "give all values anew"],
+        ),
         (json!({"config": {"roles": []}}), &["config.roles is empty", "name a role"]),
         (json!({"config": {"store": {"redis": {"url": null}}}}), &["store.redis.url is missing", "baton.redis.urlKey"]),
         (secret(json!({})), &["none of its keys"]),

@@ -112,7 +112,7 @@ tls:
 {{- fail "baton.config.store is empty: name one store, such as `store: { redis: { url: redis://redis:6379/0 } }`" -}}
 {{- end -}}
 {{- if gt (len $store) 1 -}}
-{{- fail (printf "baton.config.store names %s: leave one, and set a default of your chart to null" (keys $store | sortAlpha | join " and ")) -}}
+{{- fail (printf "baton.config.store names %s: leave one. Null takes back a default of your chart, but nothing with --reuse-values or --reset-then-reuse-values: give all values anew" (keys $store | sortAlpha | join " and ")) -}}
 {{- end -}}
 {{- if not $config.roles -}}
 {{- fail "baton.config.roles is empty: name a role, such as `roles: [{ name: scheduler }]`" -}}
@@ -164,10 +164,10 @@ tls:
 {{- define "baton.checkVersions" -}}
 {{- $values := .Values.baton -}}
 {{- if and $values.nativeSidecar (not (semverCompare ">=1.29.0-0" .Capabilities.KubeVersion.Version)) -}}
-{{- fail (printf "native sidecars need Kubernetes 1.29, this is %s: set baton.nativeSidecar to false, and see `baton.container`" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "native sidecars need Kubernetes 1.29, this is %s: set baton.nativeSidecar to false, and see `baton.container`. `helm template` asks no cluster: tell it your version with --kube-version" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if and $values.rbac.admissionPolicy (not (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version)) -}}
-{{- fail (printf "baton.rbac.admissionPolicy needs Kubernetes 1.30, this is %s: set it to false, or tell `helm template` your version with --kube-version" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "baton.rbac.admissionPolicy needs Kubernetes 1.30, this is %s: set it to false. `helm template` asks no cluster: tell it your version with --kube-version" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if and (include "baton.needsApi" .) (not $values.serviceAccount.create) (not $values.serviceAccount.name) -}}
 {{- fail "what baton.config asks for needs rights: set baton.serviceAccount.name to the pod's service account (or baton.serviceAccount.create)" -}}

@@ -6,7 +6,8 @@ standard output, both in JSON. An answer is {"ok": …}, or {"error": …} with 
   {"do": "lint", "chart": FOLDER, "values": {…}}    the findings, each {severity, path, error}
   {"do": "package", "chart": FOLDER, "to": FOLDER}  the archive's path
   {"do": "render", "chart": FOLDER, "values": {…}, "name": RELEASE, "namespace": NAMESPACE, "with": PROGRAM}
-                                                    {text, objects}; `with` is a helm to use instead of the library
+                                                    {text, objects, notes}; `with` is a helm to use instead of the
+                                                    library: that tells no notes
   {"do": "parse", "text": YAML}                     its documents
   {"do": "validate", "objects": […], "version": V}  against the strict schemas of this Kubernetes: the kinds without one
 """
@@ -44,14 +45,16 @@ def parse(text):
 
 
 def render(chart, name, namespace, values=None, program=None):
+    notes = None
     if program:
         text = by_program(program, chart, name, namespace, values)
     else:
         with helm_python.Chart.load(chart) as loaded:
             files = loaded.render(values or {}, name=name, namespace=namespace)
+        notes = "".join(text for path, text in files.items() if path.endswith("NOTES.txt"))
         files = [(path, text) for path, text in sorted(files.items()) if not path.endswith("NOTES.txt")]
         text = "".join(f"---\n# {path}\n{text.strip()}\n" for path, text in files if text.strip())
-    return {"text": text, "objects": parse(text)}
+    return {"text": text, "objects": parse(text), "notes": notes}
 
 
 def by_program(program, chart, name, namespace, values):
