@@ -12,6 +12,7 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
     let kubernetes = || store(json!({"kubernetes": {}}));
     let quorum =
         || store(json!({"quorum": {"members": [{"url": "redis://a"}, {"url": "redis://b"}, {"url": "redis://c"}]}}));
+    let redis = |redis: Value| json!({"config": {"store": {"redis": redis}}});
     let secret = |more: Value| json!({"redis": over(&json!({"existingSecret": "login"}), &more)});
     vec![
         (store(json!({})), &["config.store is empty", "name one store"]),
@@ -39,6 +40,21 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
         (and(kubernetes(), secret(json!({"passwordKey": "p"}))), &["neither redis nor quorum"]),
         (and(quorum(), secret(json!({"urlKey": "url"}))), &["every member", "has its own"]),
         (json!({"redis": {"tls": {"existingSecret": "t", "certKey": "c"}}}), &["belong together"]),
+        (redis(json!({"url": "redis://web:s3cret@redis:6379/0"})), &["store has a password in plain text", "a Secret"]),
+        (redis(json!({"url": "redis://:s3cret@redis"})), &["store has a password in plain text", "baton.redis."]),
+        (redis(json!({"password": "s3cret"})), &["store has a password in plain text", "write ${NAME} in its place"]),
+        (
+            redis(json!({"url": "redis-sentinel://a?sentinelServiceName=b&sentinelPassword=s3cret"})),
+            &["store has a password in plain text"],
+        ),
+        (
+            store(json!({"quorum": {"members": [{"url": "redis://a"}, {"url": "redis://:s3cret@b"}]}})),
+            &["store has a password in plain text"],
+        ),
+        (
+            json!({"config": {"jobsStore": {"redis": {"url": "redis://:s3cret@jobs"}}}}),
+            &["jobsStore has a password in plain text", "baton.jobsRedis.existingSecret"],
+        ),
         (
             json!({"config": {"locks": {"store": {"redis": {}}}}}),
             &["config.locks.store.redis.url is missing", "baton.locksRedis.urlKey"],
@@ -100,6 +116,27 @@ fn contradictions_are_refused_with_what_to_do() {
         for word in *words {
             assert!(why.contains(word), "{values}: no \"{word}\" in: {why}");
         }
+    }
+}
+
+#[test]
+fn no_refusal_tells_a_password_and_a_variable_in_its_place_is_taken() {
+    let charts = charts();
+    let render = |redis: Value| charts.render("baton-demo", &json!({"baton": {"config": {"store": {"redis": redis}}}}));
+    let sentinels = "redis-sentinel://u:${P}@a?sentinelServiceName=b&sentinelUsername=c&sentinelPassword=${Q}";
+    let answers = ask(&[
+        render(json!({"url": "redis://web:s3cret@redis:6379/0"})),
+        render(json!({"password": "s3cret"})),
+        render(json!({"url": "redis://web:${P}@redis:6379/0"})),
+        render(json!({"url": "redis://web@redis:6379/0", "password": "${P}"})),
+        render(json!({"url": sentinels})),
+        render(json!({"url": "redis://[::1]:6379/0"})),
+    ]);
+    for refused in &answers[..2] {
+        assert!(refused.as_ref().is_err_and(|why| !why.contains("s3cret")), "{refused:?}");
+    }
+    for taken in &answers[2..] {
+        assert!(taken.is_ok(), "{taken:?}");
     }
 }
 

@@ -152,11 +152,27 @@ tls:
 {{- $login := include "baton.login" . | fromYaml -}}
 {{- $section := ternary "store" (trimSuffix ".redis" .section) (eq $of "redis") -}}
 {{- range $place := $places -}}
+{{- if include "baton.holdsPassword" $place -}}
+{{- fail (printf "baton.config.%s has a password in plain text, which would be in a ConfigMap: put it into a Secret that baton.%s.existingSecret and passwordKey name, or write ${NAME} in its place and take the variable from a Secret in baton.env" $section $of) -}}
+{{- end -}}
 {{- range $key, $_ := $login -}}
 {{- $plain := trimSuffix "File" $key -}}
 {{- if or (hasKey $place $key) (hasKey $place $plain) -}}
 {{- fail (printf "baton.config.%s says `%s`, and baton.%s takes it from a Secret: leave one out" $section (ternary $key $plain (hasKey $place $key)) $of) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "yes" when a Redis of the configuration has a password that no variable stands for. */}}
+{{- define "baton.holdsPassword" -}}
+{{- $url := .url | default "" -}}
+{{- $user := regexFind "//[^/?#]*@" $url | trimSuffix "@" -}}
+{{- $inUrl := regexFind ":.*" (trimPrefix "//" $user) | trimPrefix ":" -}}
+{{- $ofSentinels := regexFind "[?&]sentinelPassword=[^&]*" $url | regexFind "[^=]*$" -}}
+{{- range list $inUrl $ofSentinels (.password | default "") -}}
+{{- if and . (not (contains "${" .)) -}}
+yes
 {{- end -}}
 {{- end -}}
 {{- end -}}
