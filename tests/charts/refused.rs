@@ -6,13 +6,14 @@ use testkit::helm::ask;
 use crate::stage::{charts, over};
 
 /// What is set below `baton`, and words of the message.
-fn contradictions() -> Vec<(Value, &'static [&'static str])> {
+type Refused = (Value, &'static [&'static str]);
+
+fn contradictions() -> Vec<Refused> {
     let store = |store: Value| json!({"config": {"store": over(&json!({"redis": null}), &store)}});
     let and = |base: Value, more: Value| over(&base, &more);
     let kubernetes = || store(json!({"kubernetes": {}}));
     let quorum =
         || store(json!({"quorum": {"members": [{"url": "redis://a"}, {"url": "redis://b"}, {"url": "redis://c"}]}}));
-    let redis = |redis: Value| json!({"config": {"store": {"redis": redis}}});
     let secret = |more: Value| json!({"redis": over(&json!({"existingSecret": "login"}), &more)});
     vec![
         (store(json!({})), &["config.store is empty", "name one store"]),
@@ -40,21 +41,6 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
         (and(kubernetes(), secret(json!({"passwordKey": "p"}))), &["neither redis nor quorum"]),
         (and(quorum(), secret(json!({"urlKey": "url"}))), &["every member", "has its own"]),
         (json!({"redis": {"tls": {"existingSecret": "t", "certKey": "c"}}}), &["belong together"]),
-        (redis(json!({"url": "redis://web:s3cret@redis:6379/0"})), &["store has a password in plain text", "a Secret"]),
-        (redis(json!({"url": "redis://:s3cret@redis"})), &["store has a password in plain text", "baton.redis."]),
-        (redis(json!({"password": "s3cret"})), &["store has a password in plain text", "write ${NAME} in its place"]),
-        (
-            redis(json!({"url": "redis-sentinel://a?sentinelServiceName=b&sentinelPassword=s3cret"})),
-            &["store has a password in plain text"],
-        ),
-        (
-            store(json!({"quorum": {"members": [{"url": "redis://a"}, {"url": "redis://:s3cret@b"}]}})),
-            &["store has a password in plain text"],
-        ),
-        (
-            json!({"config": {"jobsStore": {"redis": {"url": "redis://:s3cret@jobs"}}}}),
-            &["jobsStore has a password in plain text", "baton.jobsRedis.existingSecret"],
-        ),
         (
             json!({"config": {"locks": {"store": {"redis": {}}}}}),
             &["config.locks.store.redis.url is missing", "baton.locksRedis.urlKey"],
@@ -82,6 +68,40 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
         ),
         (json!({"leaderService": {"enabled": true}}), &["selects the leader by its label", "podLabels"]),
         (
+            json!({"config": {"telemetry": {"listen": "127.0.0.1:4041"}}}),
+            &["telemetry.listen is loopback", "use 0.0.0.0"],
+        ),
+        (json!({"config": {"telemetry": {"listen": "0.0.0.0:${PORT}"}}}), &["written out", "the probes need the port"]),
+    ]
+}
+
+/// Passwords that would stand in a ConfigMap.
+fn passwords() -> Vec<Refused> {
+    let redis = |redis: Value| json!({"config": {"store": {"redis": redis}}});
+    let members = json!([{"url": "redis://a"}, {"url": "redis://:s3cret@b"}, {"url": "redis://c"}]);
+    vec![
+        (redis(json!({"url": "redis://web:s3cret@redis:6379/0"})), &["store has a password in plain text", "a Secret"]),
+        (redis(json!({"url": "redis://:s3cret@redis"})), &["store has a password in plain text", "baton.redis."]),
+        (redis(json!({"password": "s3cret"})), &["store has a password in plain text", "write ${NAME} in its place"]),
+        (
+            redis(json!({"url": "redis-sentinel://a?sentinelServiceName=b&sentinelPassword=s3cret"})),
+            &["store has a password in plain text"],
+        ),
+        (
+            json!({"config": {"store": {"redis": null, "quorum": {"members": members}}}}),
+            &["store has a password in plain text"],
+        ),
+        (
+            json!({"config": {"jobsStore": {"redis": {"url": "redis://:s3cret@jobs"}}}}),
+            &["jobsStore has a password in plain text", "baton.jobsRedis.existingSecret"],
+        ),
+    ]
+}
+
+/// Services for a leader that there is not.
+fn leader_services() -> Vec<Refused> {
+    vec![
+        (
             leader_service("", json!([{"name": "stock", "shards": 4}])),
             &["would select nobody", "the role stock has 4 shards", "such as stock/0, or leave the Service out"],
         ),
@@ -89,11 +109,6 @@ fn contradictions() -> Vec<(Value, &'static [&'static str])> {
         (leader_service("stock/0", json!([{"name": "stock"}])), &["the role stock has no shards"]),
         (leader_service("a", json!([{"name": "b"}, {"name": "c"}])), &["role is a, but", "roles has b, c"]),
         (leader_service("", json!([{"name": "${ROLE}"}])), &["selects by the role's name", "write it out"]),
-        (
-            json!({"config": {"telemetry": {"listen": "127.0.0.1:4041"}}}),
-            &["telemetry.listen is loopback", "use 0.0.0.0"],
-        ),
-        (json!({"config": {"telemetry": {"listen": "0.0.0.0:${PORT}"}}}), &["written out", "the probes need the port"]),
     ]
 }
 
@@ -108,7 +123,7 @@ fn leader_service(role: &str, roles: Value) -> Value {
 #[test]
 fn contradictions_are_refused_with_what_to_do() {
     let charts = charts();
-    let cases = contradictions();
+    let cases = [contradictions(), passwords(), leader_services()].concat();
     let requests: Vec<Value> =
         cases.iter().map(|(values, _)| charts.render("baton-demo", &json!({"baton": values}))).collect();
     for ((values, words), answer) in cases.iter().zip(ask(&requests)) {

@@ -289,8 +289,9 @@ fn a_network_policy_that_shuts_leaves_names_and_the_api_server_open() {
 
 #[test]
 fn a_service_for_the_leader_of_a_shard_selects_by_the_shards_label() {
+    let roles = json!([{"name": "scheduler"}, {"name": "stock", "shards": 12}]);
     let values = json!({"baton": {
-        "config": {"kubernetes": {"podLabels": true}, "roles": [{"name": "scheduler"}, {"name": "stock", "shards": 12}]},
+        "config": {"kubernetes": {"podLabels": true}, "roles": roles},
         "leaderService": {"enabled": true, "role": "stock/11"},
     }});
     let answer = ask(&[Charts::copy().render("baton-demo", &values)]).remove(0).unwrap();
