@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help dev deps lint test charts bench chaos e2e
+.PHONY: help dev deps lint test charts image bench chaos e2e
 
 # How many seeds of mixed faults the simulation runs.
 BATON_SIM_SEEDS ?= 2000
@@ -44,6 +44,11 @@ test: ## lint, then every test: units, simulation (2,000 seeds), real Redis, cha
 charts: ## write what is generated for the charts: tables, schema, golden files, copies of alerts and dashboards
 	BATON_CHARTS_WRITE=1 cargo test --test charts the_schema_of_config
 	BATON_CHARTS_WRITE=1 cargo test --test charts
+
+image: ## the image as an OCI archive, target/image/baton-VERSION.tar, without docker or a registry; and runs it, with runc
+	cargo build --release --locked --bin baton
+	.ci/deps runc || true
+	.ci/image
 
 bench: ## the figures and plots of docs/performance.md, on this machine, beside its peers; PART="handover crash" for some parts only
 	.ci/deps

@@ -4,6 +4,7 @@
 mod docs;
 mod floors;
 mod glossary;
+mod image;
 mod map;
 mod optimisations;
 mod parts;

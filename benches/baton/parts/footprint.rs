@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::redis::RedisServer;
@@ -16,7 +17,9 @@ pub const PART: Part = Part {
     name: "footprint",
     title: "On the machine",
     about: "\
-One role, the default lease, a Redis. The start is from starting the process until the first answer has been read.
+One role, the default lease, a Redis. The program is built as for the image: linked to the C library of this machine,
+which should be that of Debian 12, the image's base. The start is from starting the process until the first answer has
+been read.
 Others publish: of Dapr's sidecar [a binary of 58 MB and 4 MB of memory][dapr-early] in an early README, and [23 MB of
 memory and 0.48 of a core][dapr] with version 1.0 at a thousand requests a second from app to app, which is other work
 than Baton's. The leader-elector of Kubernetes' contributors publishes no such figures; Docker Hub tells of
@@ -62,8 +65,7 @@ const START_BOUND: Duration = Duration::from_secs(10);
 async fn measure(bench: &Bench) -> Findings {
     let redis = &bench.redis;
     let binary = std::fs::metadata(binary()).expect("cargo built it").len();
-    let licence = std::fs::metadata(root().join("LICENSE")).expect("the repository has one").len();
-    let image = (binary + licence) as f64;
+    let image = (binary + licences()) as f64;
     let starts_ms: Vec<f64> = (0..STARTS).map(|_| start_ms(redis)).collect();
     let spec = |n: usize| Spec::redis(&format!("rest-{n}"), &redis.url(), "footprint", LEASE);
     let group = Group::start(vec![spec(0), spec(1)]);
@@ -83,7 +85,7 @@ async fn measure(bench: &Bench) -> Findings {
     let each_mib = all().map(|replica| pss_kib(replica.pid())).sum::<f64>() / SIDECARS as f64 / 1024.0;
     Findings::of(vec![
         Row::new("release binary", binary as f64 / MIB, "MiB").at_most(12.0).because(WHY_LARGE),
-        Row::new("what the image adds to its base: binary and licence", image / MIB, "MiB"),
+        Row::new("what the image adds to its base: binary and licences", image / MIB, "MiB"),
         Row::new(format!("{SIDECARS} sidecars on a node: memory as it pays for each (PSS)"), each_mib, "MiB")
             .at_most(5.0),
         Row::new("resident memory at rest, leader", at_rest[0].1, "MiB"),
@@ -98,6 +100,14 @@ async fn measure(bench: &Bench) -> Findings {
         Row::new(format!("start to the first 200 on `/leader`, median of {STARTS}"), median(&starts_ms), "ms"),
         Row::new("start to the first 200, longest", percentile(&starts_ms, 1.0), "ms").at_most(30.0),
     ])
+}
+
+/// The size of the licences beside the program: "LICENSE", and those of what is linked, "THIRD-PARTY-LICENSES".
+fn licences() -> u64 {
+    let own = std::fs::metadata(root().join("LICENSE")).expect("the repository has one").len();
+    let linked = Command::new(root().join(".ci/licences")).output().expect("the licences of what is linked");
+    assert!(linked.status.success(), "{}", String::from_utf8_lossy(&linked.stderr));
+    own + linked.stdout.len() as u64
 }
 
 /// What the process has for itself, and its share of what several map.
