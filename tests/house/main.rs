@@ -8,6 +8,7 @@ mod image;
 mod map;
 mod optimisations;
 mod parts;
+mod releases;
 mod rules;
 mod scripts;
 mod sections;
