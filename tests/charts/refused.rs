@@ -19,7 +19,7 @@ fn contradictions() -> Vec<Refused> {
         (store(json!({})), &["config.store is empty", "name one store"]),
         (
             json!({"config": {"store": {"kubernetes": {}}}}),
-            &["names kubernetes and redis: leave one", "nothing with --reuse-values", "give all values anew"],
+            &["names kubernetes and redis: leave one", "with --reuse-values or", "give all values anew"],
         ),
         (json!({"config": {"roles": []}}), &["config.roles is empty", "name a role"]),
         (json!({"config": {"store": {"redis": {"url": null}}}}), &["store.redis.url is missing", "baton.redis.urlKey"]),

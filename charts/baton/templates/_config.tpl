@@ -112,7 +112,7 @@ tls:
 {{- fail "baton.config.store is empty: name one store, such as `store: { redis: { url: redis://redis:6379/0 } }`" -}}
 {{- end -}}
 {{- if gt (len $store) 1 -}}
-{{- fail (printf "baton.config.store names %s: leave one. Null takes back a default of your chart, but nothing with --reuse-values or --reset-then-reuse-values: give all values anew" (keys $store | sortAlpha | join " and ")) -}}
+{{- fail (printf "baton.config.store names %s: leave one. Null takes back a default of your chart; with --reuse-values or --reset-then-reuse-values it does not where a value was set before: give all values anew" (keys $store | sortAlpha | join " and ")) -}}
 {{- end -}}
 {{- if not $config.roles -}}
 {{- fail "baton.config.roles is empty: name a role, such as `roles: [{ name: scheduler }]`" -}}
