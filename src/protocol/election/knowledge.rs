@@ -119,6 +119,11 @@ impl Knowledge {
         true
     }
 
+    /// Whether the last term that it knows of is over because its lease was given back.
+    pub(super) fn knows_of_release(&self) -> bool {
+        self.released.is_some_and(|(_, token)| token == self.floor)
+    }
+
     /// Until when a heartbeat forbids to look: one lease from when it was heard, on this replica's own clock (R8).
     pub(super) fn quiet_until(&self, lease: Duration) -> Option<Mono> {
         self.heartbeat.map(|heartbeat| heartbeat.at + lease)

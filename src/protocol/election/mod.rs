@@ -436,6 +436,8 @@ impl Election {
                     written(State::Guarded, why)
                 } else if !self.stagger_left(candidacy).is_zero() {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
+                } else if self.knowledge.knows_of_release() {
+                    because(State::Campaigning, "the last leader gave the lease back; asking the store")
                 } else if now < self.listen_until && candidacy.attempt != Attempt::default() {
                     because(State::Campaigning, "nobody is known to lead; watching for a lease before the first grant")
                 } else {

@@ -78,6 +78,21 @@ fn a_release_wakes_a_candidate_within_its_spread() {
 }
 
 #[test]
+fn who_has_heard_a_release_does_not_say_that_it_watches() {
+    let reason = |stage: &Stage| stage.election.view(stage.now).reason.unwrap_or_default().into_owned();
+    let mut stage = Stage::standby(LEASE);
+    assert_eq!(reason(&stage), "other leads");
+    stage.hear(AnnouncementKind::Heartbeat, token(10), 6);
+    stage.pass(ms(100)).hear(AnnouncementKind::Release, token(10), 7);
+    assert_eq!(reason(&stage), "the last leader gave the lease back; asking the store", "it has just started, and yet");
+    stage.until_due(ms(5));
+    let (id, _) = stage.campaign();
+    stage.answer(id, look_again(token(12), 9));
+    let watching = "nobody is known to lead; watching for a lease before the first grant";
+    assert_eq!(reason(&stage), watching, "there was a later term, and nobody knows how it ended");
+}
+
+#[test]
 fn a_candidate_whose_look_is_due_hears_first_that_another_leads() {
     let mut stage = Stage::standby(ms(500));
     stage.actions();
