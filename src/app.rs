@@ -27,7 +27,8 @@ use crate::http::{ListenerThread, Router};
 use crate::jobs::{self, JobService};
 use crate::locks::{self, LockService, LockSettings};
 use crate::pod::{Extras, Failover, TerminationMessageFile};
-use crate::role::{self, Membership, RoleContext, Roles, Team};
+use crate::protocol::State;
+use crate::role::{self, Membership, RoleContext, RoleHandle, Roles, Team};
 use crate::store::redis::SetupError;
 use crate::store::{LedgerStore, LockStore, RegistryStore, ShortestLease, StoreHealth};
 use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
@@ -394,8 +395,8 @@ impl App {
 
     /// Drains and releases, and answers meanwhile; a second signal ends at once.
     async fn end(mut self, mut signals: Option<Signals>) -> Exit {
-        tracing::info!("shutting down: handing over what this replica leads");
         let team = &mut self.replica.team;
+        tell_end(team);
         if let Some(locks) = &self.locks {
             locks.service.begin_shutdown();
         }
@@ -439,6 +440,17 @@ impl App {
     }
 }
 
+/// Says that the process ends, and what is handed over before that.
+fn tell_end(team: &Team) {
+    let is_held = |role: &&RoleHandle| role.leads() || role.snapshot().view.state == State::Draining;
+    let held: Vec<String> = team.roles().all().iter().filter(is_held).map(|role| role.name().to_string()).collect();
+    if held.is_empty() && !team.is_draining() {
+        tracing::info!("shutting down: this replica leads nothing");
+    } else {
+        tracing::info!(roles = held.join(","), "shutting down: handing over what this replica leads");
+    }
+}
+
 /// Tells how a store is, whenever that changes, for as long as there is that store.
 async fn tell_health(of: StoreUse, mut health: watch::Receiver<StoreHealth>, telemetry: Telemetry) {
     if *health.borrow() == StoreHealth::Up {
@@ -476,7 +488,7 @@ fn bind(section: &'static str, address: SocketAddr) -> Result<TcpListener, Start
 
 fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<ListenerThread, StartError> {
     let roles = replica.roles();
-    let liveness = |role: &crate::role::RoleHandle| {
+    let liveness = |role: &RoleHandle| {
         let (last, within, knows_state) = role.heartbeat().read();
         Liveness { role: role.name().clone(), last, within, knows_state }
     };

@@ -16,6 +16,7 @@ mod log_pipe;
 mod networks;
 mod own_stores;
 mod proxies;
+mod quiet;
 mod quorum;
 mod redis_faults;
 mod redis_words;

@@ -92,7 +92,7 @@ impl QuorumMember for RedisMember {
     }
 
     fn trouble(&self) -> Option<StoreError> {
-        self.store.routes.base.trouble()
+        self.store.routes.base.link().err()
     }
 
     /// Redis's run_id, as told at the last connect.

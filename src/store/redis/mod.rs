@@ -10,8 +10,8 @@
 //! - *One client of fred is one connection*, also in a cluster, where `Nodes` finds the way. It has no policy to
 //!   reconnect; a supervisor makes another client. So a command that got an error, or no answer, cannot be sent again
 //!   later behind our back.
-//! - *Nothing waits for a connection*, but the first command of a slot in a cluster. Without one, a command is answered
-//!   at once with the reason.
+//! - *Nothing waits for a connection*, but for the first one, which is opened at the start, or in a cluster for a slot.
+//!   Afterwards, without one, a command is answered at once with the reason.
 //! - *Every command ends* within the command timeout, by fred's own means, and no future that has sent something is
 //!   dropped while its connection lives.
 //!

@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use super::cluster::Target;
 use super::link::Link;
 use super::settings::{Settings, Timeouts};
-use super::supervisor::{self, Common, Connection, LinkState};
+use super::supervisor::{self, Common, Connection};
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
 use crate::store::StoreError;
@@ -55,41 +55,36 @@ impl CommandRoutes {
         Self { settings, seed, base: Arc::clone(&base.connection), _base: base, common, slots }
     }
 
-    /// The connection to whom the slot belongs, where that needs no looking for: outside of a cluster.
+    /// The connection to whom the slot belongs, where that needs neither looking for nor waiting: outside of a cluster,
+    /// once it was opened for the first time.
     pub fn only_link(&self) -> Option<Result<Arc<Link>, StoreError>> {
-        self.settings.nodes.is_none().then(|| link_of(&self.base))
+        (self.settings.nodes.is_none() && !self.base.is_opening()).then(|| self.base.link())
     }
 
     /// The connection to whom the slot belongs.
     ///
     /// # Errors
-    /// Why there is none. The first time in a cluster it is waited for, for at most `timeout`: nothing is sent
-    /// meanwhile, and the caller may leave at any time.
+    /// Why there is none. The first one is waited for, for at most `timeout`: nothing is sent meanwhile, and the caller
+    /// may leave at any time.
     pub async fn link(&self, slot: u16, timeout: Duration) -> Result<Arc<Link>, StoreError> {
-        if self.settings.nodes.is_none() {
-            return link_of(&self.base);
-        }
-        let (connection, first_news) = self.route(slot);
-        if let Some(mut news) = first_news {
-            // Whatever it is, the slot says it, too.
-            let _ = tokio::time::timeout(timeout, news.changed()).await;
-        }
-        link_of(&connection)
+        let connection = if self.settings.nodes.is_none() { Arc::clone(&self.base) } else { self.route(slot) };
+        connection.opened(timeout).await;
+        connection.link()
     }
 
-    /// The slot's connection, and when it is new how to wait for it.
-    fn route(&self, slot: u16) -> (Arc<Connection>, Option<supervisor::Health>) {
+    /// The slot's connection.
+    fn route(&self, slot: u16) -> Arc<Connection> {
         let mut slots = self.slots.lock();
         self.sweep(&mut slots);
         if let Some(route) = slots.routes.get_mut(&slot) {
             route.used = true;
-            return (Arc::clone(&route.connection), None);
+            return Arc::clone(&route.connection);
         }
         let seed = self.seed ^ u64::from(slot);
         let route = start(&self.settings, Target::MasterOf(slot), &self.common, seed);
-        let found = (Arc::clone(&route.connection), Some(route.connection.health.subscribe()));
+        let connection = Arc::clone(&route.connection);
         slots.routes.insert(slot, route);
-        found
+        connection
     }
 
     /// Closes the connections of slots that nobody listens to nor has asked anything of for a while: their roles are no
@@ -119,11 +114,4 @@ fn start(settings: &Arc<Settings>, target: Target, common: &Arc<Common>, seed: u
         supervisor::run(Arc::clone(settings), target, Arc::clone(&connection), Arc::clone(common), backoff);
     let task = tokio::spawn(supervisor).abort_handle();
     Route { connection, task, used: true }
-}
-
-fn link_of(connection: &Connection) -> Result<Arc<Link>, StoreError> {
-    match &**connection.state.load() {
-        LinkState::Up(link) => Ok(Arc::clone(link)),
-        LinkState::Down(error) => Err(error.clone()),
-    }
 }

@@ -17,11 +17,15 @@ use crate::base::Backoff;
 use crate::store::redis::subscriber::Listeners;
 use crate::store::{StoreError, StoreHealth, push_change};
 
-/// How a connection is, as it changes.
-pub type Health = watch::Receiver<StoreHealth>;
+/// What commands are answered with that could not wait for the first connection.
+fn not_connected_yet() -> StoreError {
+    StoreError::Unreachable { reason: "not connected yet".to_owned() }
+}
 
 /// The connection for commands, or why there is none.
 pub enum LinkState {
+    /// The first connection is being opened.
+    Opening,
     /// Connected, and checked.
     Up(Arc<Link>),
     /// Not, and this is what commands are answered with.
@@ -88,16 +92,31 @@ impl Common {
 
 impl Connection {
     pub fn new() -> Self {
-        let error = StoreError::Unreachable { reason: "not connected yet".to_owned() };
-        let (health, _) = watch::channel(StoreHealth::Down { reason: error.to_string() });
-        Self { state: ArcSwap::from_pointee(LinkState::Down(error)), health, known: Mutex::default() }
+        let (health, _) = watch::channel(StoreHealth::Down { reason: not_connected_yet().to_string() });
+        Self { state: ArcSwap::from_pointee(LinkState::Opening), health, known: Mutex::default() }
     }
 
-    /// What commands are answered with while there is no connection.
-    pub fn trouble(&self) -> Option<StoreError> {
+    /// The connection, or what commands are answered with while there is none.
+    pub fn link(&self) -> Result<Arc<Link>, StoreError> {
         match &**self.state.load() {
-            LinkState::Up(_) => None,
-            LinkState::Down(error) => Some(error.clone()),
+            LinkState::Opening => Err(not_connected_yet()),
+            LinkState::Up(link) => Ok(Arc::clone(link)),
+            LinkState::Down(error) => Err(error.clone()),
+        }
+    }
+
+    /// Whether the first connection is still being opened.
+    pub fn is_opening(&self) -> bool {
+        matches!(**self.state.load(), LinkState::Opening)
+    }
+
+    /// Waits until the first connection is there, or cannot be had, for at most `timeout`.
+    pub async fn opened(&self, timeout: Duration) {
+        let mut news = self.health.subscribe();
+        // The state is another before it is told.
+        if self.is_opening() {
+            // Whatever the news is, the state says it, too.
+            let _ = tokio::time::timeout(timeout, news.changed()).await;
         }
     }
 
