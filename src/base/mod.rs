@@ -12,5 +12,5 @@ pub mod subscription;
 
 pub use backoff::Backoff;
 pub use child::{Child, kill_groups};
-pub use complaint::{Complaint, Turn};
+pub use complaint::{Complaint, RepeatedFailure, Turn};
 pub use subscription::Subscription;

@@ -13,9 +13,9 @@ use super::handle::{Command, CommandError, Heartbeat, RoleHandle};
 use super::status::Snapshot;
 use crate::base::clock::{SharedClock, wall_time};
 use crate::base::process::StallWatch;
-use crate::base::{Complaint, Subscription, Turn};
+use crate::base::{Complaint, RepeatedFailure, Subscription, Turn};
 use crate::protocol::{
-    Action, Attempts, Election, Input, Mono, NoReply, Profile, RoleName, SessionId, State, Timing, View,
+    Action, Attempts, Election, Event, Input, Mono, NoReply, Profile, RoleName, SessionId, State, Timing, View,
 };
 use crate::store::{LeaseStore, News, StoreError, StoreHealth, timed};
 use crate::telemetry::{StoreCommand, SystemEvent, Telemetry};
@@ -109,6 +109,8 @@ struct Task {
     logged: Option<State>,
     /// Why the store refused this role's last request.
     refusal: Complaint,
+    /// The failures of this term's renewals.
+    renewals: RepeatedFailure,
 }
 
 /// Makes a role: the handle for everybody else, and the task to be spawned. The task ends after [`Command::Shutdown`]
@@ -161,6 +163,7 @@ pub fn role(spec: RoleSpec, context: RoleContext) -> (RoleHandle, impl Future<Ou
         turned_at: now,
         logged: None,
         refusal: Complaint::default(),
+        renewals: RepeatedFailure::default(),
     };
     (handle, async move { task.run().await })
 }
@@ -202,6 +205,7 @@ impl Task {
                     (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Tell(event) => {
+                    self.log_renewals(&event, now);
                     let told = self.context.telemetry.record(&self.name, &event, now.since(self.turned_at));
                     self.logged = told.or(self.logged);
                 }
@@ -263,6 +267,41 @@ impl Task {
         if let Some(Turn::Wrong(reason)) = self.refusal.note(refusal) {
             let event = SystemEvent::RoleRefused { role: self.name.clone(), reason: reason.to_owned() };
             self.context.telemetry.record_system(&event);
+        }
+    }
+
+    /// Logs that this term's renewals fail, and that they do no longer. Each may be tried several times a second.
+    fn log_renewals(&mut self, event: &Event, now: Mono) {
+        let telemetry = &self.context.telemetry;
+        match event {
+            Event::Renewed { token, failure: Some(reason), .. } => {
+                if let Some(failures) = self.renewals.failed(reason, now) {
+                    telemetry.renewals_fail(&self.name, *token, reason, failures);
+                }
+            }
+            Event::Renewed { token, failure: None, .. } => {
+                if let Some(failures) = self.renewals.ended() {
+                    telemetry.renewals_fail_no_longer(&self.name, *token, failures, false);
+                }
+            }
+            Event::Lost { token, .. } | Event::Released { token, .. } | Event::Abandoned { token, .. } => {
+                if let Some(failures) = self.renewals.ended() {
+                    telemetry.renewals_fail_no_longer(&self.name, *token, failures, true);
+                }
+            }
+            Event::Elected { .. } => {
+                // Whatever became of the term before.
+                let _ = self.renewals.ended();
+            }
+            Event::Campaigned { .. }
+            | Event::Contended { .. }
+            | Event::Draining { .. }
+            | Event::Departed { .. }
+            | Event::DepartureRefuted { .. }
+            | Event::Guarded { .. }
+            | Event::Following { .. }
+            | Event::IdentityClash { .. }
+            | Event::StoreClockStepped { .. } => {}
         }
     }
 

@@ -71,6 +71,18 @@ impl Telemetry {
         }
     }
 
+    /// Logs that renewals of a term fail: so many so far, the last one for this reason.
+    pub fn renewals_fail(&self, role: &RoleName, token: Token, reason: &str, failures: u64) {
+        let outcome = RenewalOutcome::Error.as_str();
+        warn!(%role, %token, outcome, reason, failures, "renewals have no usable answer");
+    }
+
+    /// Logs that they fail no longer, after so many: they are answered again, or the term is over.
+    pub fn renewals_fail_no_longer(&self, role: &RoleName, token: Token, failures: u64, is_over: bool) {
+        let what = if is_over { "the term whose renewals failed is over" } else { "renewals are answered again" };
+        info!(%role, %token, failures, "{what}");
+    }
+
     fn tell(&self, role: &RoleName, event: &Event) {
         let is_attempt = matches!(event, Event::Campaigned { .. } | Event::Renewed { .. });
         if !is_attempt && self.listeners.receiver_count() > 0 {
@@ -169,7 +181,9 @@ fn log(role: &RoleName, event: &Event, lasted: Duration) {
             debug!(%role, outcome = "error", "a campaign had no usable answer");
         }
         Event::Campaigned { outcome } => debug!(%role, outcome = outcome.as_str(), "campaigned"),
-        Event::Renewed { outcome, took, token } => log_renewal(role, *outcome, *took, *token),
+        Event::Renewed { outcome, took, token, failure } => {
+            log_renewal(role, *outcome, *took, *token, failure.as_deref());
+        }
         Event::Elected { token } => info!(%role, %token, state, duration_ms, "this replica leads"),
         Event::Lost { token, reason, held_for } => {
             let (reason, duration_ms) = (reason.as_str(), ms(*held_for));
@@ -215,7 +229,7 @@ fn log(role: &RoleName, event: &Event, lasted: Duration) {
     }
 }
 
-fn log_renewal(role: &RoleName, outcome: RenewalOutcome, took: Duration, token: Token) {
+fn log_renewal(role: &RoleName, outcome: RenewalOutcome, took: Duration, token: Token, failure: Option<&str>) {
     let (outcome_word, duration_ms) = (outcome.as_str(), ms(took));
     match outcome {
         RenewalOutcome::Ok => trace!(%role, %token, outcome = outcome_word, duration_ms, "renewed"),
@@ -226,8 +240,10 @@ fn log_renewal(role: &RoleName, outcome: RenewalOutcome, took: Duration, token: 
         RenewalOutcome::Lost => {
             debug!(%role, %token, outcome = outcome_word, duration_ms, "the renewal found the term over");
         }
+        // There may be many: see `Telemetry::renewals_fail`.
         RenewalOutcome::Error => {
-            warn!(%role, %token, outcome = outcome_word, duration_ms, "a renewal had no usable answer");
+            let reason = failure.unwrap_or_default();
+            debug!(%role, %token, outcome = outcome_word, reason, duration_ms, "a renewal had no usable answer");
         }
     }
 }
@@ -279,7 +295,7 @@ mod tests {
         let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
         let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
         type Fields = &'static [(&'static str, &'static str)];
-        let rows: [(Event, &str, Fields); 12] = [
+        let rows: [(Event, &str, Fields); 11] = [
             (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading"), ("duration_ms", "2500")]),
             (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
             (
@@ -303,7 +319,6 @@ mod tests {
             (Event::Following { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("token", "7")]),
             (Event::IdentityClash { session: SessionId::from_u128(1) }, "WARN", &[]),
             (Event::StoreClockStepped { by_ms: -5 }, "WARN", &[("by_ms", "-5")]),
-            (Event::Renewed { outcome: RenewalOutcome::Error, took, token }, "WARN", &[("outcome", "error")]),
         ];
         for (event, level, fields) in rows {
             let line = line(LogLevel::Info, &event).unwrap();
@@ -332,11 +347,31 @@ mod tests {
     #[test]
     fn what_goes_well_all_the_time_is_not_logged_at_the_usual_level() {
         let (token, took) = (Token::new(7).unwrap(), Duration::from_millis(2));
-        let renewed = Event::Renewed { outcome: RenewalOutcome::Ok, took, token };
+        let renewed = Event::Renewed { outcome: RenewalOutcome::Ok, took, token, failure: None };
         let held = Event::Campaigned { outcome: CampaignOutcome::Held };
         assert_eq!((line(LogLevel::Info, &renewed), line(LogLevel::Info, &held)), (None, None));
         assert!(line(LogLevel::Trace, &renewed).is_some() && line(LogLevel::Debug, &held).is_some());
     }
+
+    #[test]
+    fn a_single_renewal_that_fails_is_for_debugging_and_that_they_fail_is_a_warning() {
+        let (role, token) = (RoleName::new("scheduler").unwrap(), Token::new(7).unwrap());
+        let (outcome, took) = (RenewalOutcome::Error, Duration::from_millis(2));
+        let failed = Event::Renewed { outcome, took, token, failure: Some("NOAUTH".to_owned()) };
+        assert_eq!(line(LogLevel::Info, &failed), None);
+        assert_eq!(line(LogLevel::Debug, &failed).unwrap()["reason"], "NOAUTH");
+        let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
+        let text = logged(LogConfig { level: LogLevel::Info, format: LogFormat::Json }, || {
+            telemetry.renewals_fail(&role, token, "NOAUTH", 1);
+            telemetry.renewals_fail_no_longer(&role, token, 34, false);
+        });
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let told = |index: usize| (&lines[index]["level"], &lines[index]["failures"], &lines[index]["token"]);
+        assert_eq!(told(0), (&"WARN".into(), &1.into(), &"7".into()));
+        assert_eq!((&lines[0]["outcome"], &lines[0]["reason"]), (&"error".into(), &"NOAUTH".into()));
+        assert_eq!(told(1), (&"INFO".into(), &34.into(), &"7".into()));
+    }
+
     #[test]
     fn a_reload_tells_what_it_changed_of_roles_of_jobs_and_of_the_default() {
         let config = |roles: &str, more: &str| {

@@ -178,7 +178,8 @@ fn metrics() -> (Arc<Metrics>, Vec<RoleName>) {
 fn counted() -> impl FnMut() {
     let (metrics, roles) = metrics();
     let telemetry = Telemetry::new(metrics);
-    let event = Event::Renewed { outcome: RenewalOutcome::Ok, took: Duration::from_micros(300), token: token() };
+    let took = Duration::from_micros(300);
+    let event = Event::Renewed { outcome: RenewalOutcome::Ok, took, token: token(), failure: None };
     move || {
         black_box(telemetry.record(&roles[0], &event, LEASE));
     }

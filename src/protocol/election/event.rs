@@ -186,8 +186,8 @@ pub enum Event {
     Contended { winner: Arc<str>, token: Token },
     /// A term of this replica begins.
     Elected { token: Token },
-    /// A renewal got its answer, or none. `took`: from sending to the answer.
-    Renewed { outcome: RenewalOutcome, took: Duration, token: Token },
+    /// A renewal got its answer, or none. `took`: from sending to the answer. `failure`: why there is no usable one.
+    Renewed { outcome: RenewalOutcome, took: Duration, token: Token, failure: Option<String> },
     /// A term ended against this replica's will. `held_for`: since its grant.
     Lost { token: Token, reason: LossReason, held_for: Duration },
     /// A term no longer leads and waits for its promises to run out; at most for `remaining`.

@@ -73,7 +73,8 @@ impl Election {
             self.end_if_idle();
             return;
         };
-        self.tell(Event::Renewed { outcome, took, token: term.token });
+        let failure = reply.as_ref().err().map(|failure| failure.reason.clone());
+        self.tell(Event::Renewed { outcome, took, token: term.token, failure });
         match reply {
             Ok(Stamped { reply: RenewReply::Renewed { count, audience, .. }, .. }) => {
                 let writer = Some(self.profile.session);
