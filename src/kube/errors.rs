@@ -75,6 +75,18 @@ impl Failure {
         }
     }
 
+    /// Whether the server will answer the same until somebody changes something there: it does not know who asks, or
+    /// allows it not.
+    pub const fn is_lasting(&self) -> bool {
+        match self {
+            Self::Missing | Self::Conflict | Self::Unanswered { .. } => false,
+            Self::Denied { why, .. } => match why {
+                Denial::Unauthorized | Denial::Forbidden => true,
+                Denial::Unsent | Denial::NoNamespace | Denial::NoSuchKind | Denial::Invalid | Denial::Busy => false,
+            },
+        }
+    }
+
     pub(super) const fn unsent(reason: String) -> Self {
         Self::Denied { why: Denial::Unsent, code: 0, reason, retry_after: None }
     }

@@ -245,6 +245,11 @@ impl Events {
                 self.queue.pop_front();
                 self.dropped(KubernetesDrop::Refused, 1);
             }
+            // So are the others, and nobody changes a rule in the second that is left.
+            Err(failure) if closing && failure.is_lasting() => {
+                self.dropped(KubernetesDrop::Refused, self.queue.len() as u64);
+                self.queue.clear();
+            }
             Err(failure) => {
                 let pause = self.pauses.after(&failure, closing);
                 self.rest_until = self.clock.now() + pause;

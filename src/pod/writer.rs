@@ -34,6 +34,8 @@ pub(super) async fn run(mut writer: impl Writer, mut shown: watch::Receiver<Show
         let newest = shown.borrow_and_update().clone();
         let (pause, deaf) = match writer.write(&newest).await {
             Ok(_) if newest.closing => return,
+            // Nobody changes a rule in the second that is left; it was said.
+            Err(failure) if newest.closing && failure.is_lasting() => return,
             Ok(again) => {
                 pauses.reset();
                 (again, false)
@@ -81,6 +83,9 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn unanswered(retry_after: Option<Duration>) -> Failure {
@@ -99,6 +104,29 @@ mod tests {
         pauses.reset();
         assert!(pauses.after(&denied(Denial::Unsent), false) <= PAUSE_MIN);
         assert!(pauses.after(&denied(Denial::Forbidden), false) >= PAUSE_DENIED_MIN / 2);
+    }
+
+    /// Is denied twice what it would write, for this reason.
+    struct Barred {
+        why: Denial,
+        tries: Arc<AtomicUsize>,
+    }
+
+    impl Writer for Barred {
+        async fn write(&mut self, _: &Shown) -> Result<Option<Duration>, Failure> {
+            if self.tries.fetch_add(1, Ordering::SeqCst) < 2 { Err(denied(self.why)) } else { Ok(None) }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_forbidden_at_the_end_is_asked_for_once_and_what_may_pass_is_tried_again() {
+        let rows = [(Denial::Unauthorized, 1), (Denial::Forbidden, 1), (Denial::Busy, 3), (Denial::Unsent, 3)];
+        for (why, expected) in rows {
+            let tries = Arc::new(AtomicUsize::new(0));
+            let (_sender, shown) = watch::channel(Shown { closing: true, ..Shown::default() });
+            run(Barred { why, tries: Arc::clone(&tries) }, shown, 1).await;
+            assert_eq!(tries.load(Ordering::SeqCst), expected, "{why:?}");
+        }
     }
 
     #[test]

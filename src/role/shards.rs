@@ -129,7 +129,9 @@ impl Spreader {
     /// Logs why the store refuses, once for each reason. A store that is down is logged already.
     fn log_refusal(&mut self, told: &Result<Vec<Participant>, StoreError>) {
         let reason = match told {
-            Err(error @ (StoreError::Refused { .. } | StoreError::Garbage { .. })) => Some(error.to_string()),
+            Err(error @ (StoreError::Refused { .. } | StoreError::Denied { .. } | StoreError::Garbage { .. })) => {
+                Some(error.to_string())
+            }
             Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) => return,
             Ok(_) => None,
         };

@@ -202,7 +202,11 @@ impl Task {
                 Action::Release { id, request } => self.replies.push(Box::pin(async move {
                     let reply = via.timed(StoreCommand::Release, &role, via.store.release(&role, request)).await;
                     let refusal = refusal(&reply);
-                    (Input::Released { id, reply: reply.map_err(failure) }, refusal)
+                    let input = match reply {
+                        Err(error @ StoreError::Denied { .. }) => Input::ReleaseDenied { id, failure: failure(error) },
+                        reply => Input::Released { id, reply: reply.map_err(failure) },
+                    };
+                    (input, refusal)
                 })),
                 Action::Tell(event) => {
                     self.log_renewals(&event, now);
@@ -402,7 +406,9 @@ impl Task {
 /// What the store itself said against a request; none when it did not answer, or did what was asked.
 fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
     match reply {
-        Err(error @ (StoreError::Refused { .. } | StoreError::Garbage { .. })) => Some(error.to_string()),
+        Err(error @ (StoreError::Refused { .. } | StoreError::Denied { .. } | StoreError::Garbage { .. })) => {
+            Some(error.to_string())
+        }
         Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }) | Ok(_) => None,
     }
 }

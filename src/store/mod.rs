@@ -319,6 +319,12 @@ pub enum StoreError {
         /// What it said, and what would help.
         reason: String,
     },
+    /// It answered that it will not, whoever asks again: it does not know this replica, or does not let it.
+    #[error("the store refuses: {reason}")]
+    Denied {
+        /// What it said, and what would help.
+        reason: String,
+    },
     /// A key of ours holds what we did not write. It is left as it is.
     #[error("{key} holds something that is not Baton's ({why}); move it away or choose another keyPrefix")]
     Garbage {

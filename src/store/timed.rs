@@ -20,7 +20,7 @@ pub async fn timed<T>(
         Ok(_) => CommandOutcome::Ok,
         Err(StoreError::Unknown { .. }) => CommandOutcome::Unknown,
         Err(StoreError::Unreachable { .. }) => CommandOutcome::Unreachable,
-        Err(StoreError::Refused { .. }) => CommandOutcome::Refused,
+        Err(StoreError::Refused { .. } | StoreError::Denied { .. }) => CommandOutcome::Refused,
         Err(StoreError::Garbage { .. }) => CommandOutcome::Garbage,
     };
     let took = clock.now().since(sent_at);

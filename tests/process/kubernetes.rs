@@ -254,6 +254,31 @@ fn what_the_api_server_turns_away_at_the_end_is_tried_again_before_the_process_i
 }
 
 #[test]
+fn what_is_forbidden_at_the_end_is_not_asked_for_again_and_again() {
+    let api = api_with(1);
+    let mut group = group(&api, 1, &ALL);
+    let first = group.leader();
+    until_labelled(&api, 1, 0, first.token);
+    until("there is a mirror", || api.lease(MIRROR).is_some());
+    until("the election was told", || told(&api, 0).len() == 1);
+    // As when an uninstall takes the rights away before the pods have ended.
+    api.forbid(&["patch", "update", "create", "get"]);
+    let asked = || api.count("patch", &name(0)) + api.count("update", MIRROR) + api.count("get", MIRROR);
+    let before = asked();
+    assert!(end(&mut group, 0).success());
+    let more = asked() - before;
+    // One for the label and one for the mirror at each step of the end: draining, given back, closing.
+    assert!(more <= 8, "{more} requests");
+    let log = group.replicas[0].log();
+    assert!(!log.contains("there was no time left"), "{log}");
+    for rule in ["verbs: [patch]", "verbs: [update]"] {
+        let warned = log.lines().filter(|line| line.contains("WARN") && line.contains(rule)).count();
+        assert_eq!(warned, 1, "{rule}: {log}");
+    }
+    group.finish("no rights at the end", "");
+}
+
+#[test]
 fn shards_have_labels_and_mirrors_of_their_own_which_go_with_them() {
     let api = api_with(1);
     let redis = RedisServer::start();

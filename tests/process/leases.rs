@@ -66,6 +66,27 @@ impl Cluster {
 }
 
 #[test]
+fn a_release_that_is_forbidden_is_told_once_and_not_asked_for_again() {
+    let mut cluster = Cluster::start(1, Lease::LONGER);
+    cluster.leader();
+    // As when an uninstall takes the rights away before the pods have ended.
+    cluster.api.forbid(&["update"]);
+    let before = cluster.api.count("update", NAME);
+    cluster.replicas[0].signal(Signal::TERM);
+    assert!(cluster.replicas[0].wait_end().success());
+    let more = cluster.api.count("update", NAME) - before;
+    assert!(more <= 2, "{more} requests: the release, and a renewal that may have been due before");
+    let log = cluster.replicas[0].log();
+    assert_eq!(
+        log.lines().filter(|line| line.contains("WARN") && line.contains("verbs: [update]")).count(),
+        1,
+        "{log}"
+    );
+    assert!(log.contains("the lease is left to run out"), "{log}");
+    cluster.finish("a release that is forbidden", "");
+}
+
+#[test]
 fn only_who_has_jobs_watches_the_wishes_for_them() {
     let (api, lease) = (FakeApi::start(), Lease::SHORT);
     let replica = Replica::start(0, Settings::on_kubernetes(0, api.kubeconfig(), lease));

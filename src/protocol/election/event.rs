@@ -198,7 +198,8 @@ pub enum Event {
     Departed { holder: Arc<str>, token: Token },
     /// A process that was said to have ended was heard of afterwards: its lease is not given back.
     DepartureRefuted { holder: Arc<str>, session: SessionId },
-    /// The lease was left to its TTL because promises stand that nobody waits for (a second signal).
+    /// The lease was left to its TTL because promises stand that nobody waits for (a second signal), or because the
+    /// store does not let this replica give it back.
     Abandoned { token: Token, remaining: Duration },
     /// R5 closed the role, as this replica sees it.
     Guarded { cause: GuardCause, remaining: Duration },

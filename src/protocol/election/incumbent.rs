@@ -237,6 +237,17 @@ impl Election {
         }
     }
 
+    /// Nobody asks again: the lease is left to its TTL.
+    pub(super) fn release_denied(&mut self, now: Mono, id: RequestId, failure: NoReply) {
+        self.released(now, id, Err(failure));
+        if let Phase::Releasing(release) = self.phase {
+            if release.token != Token::NONE {
+                self.tell(Event::Abandoned { token: release.token, remaining: Duration::ZERO });
+            }
+            self.after_release(now, release);
+        }
+    }
+
     fn after_release(&mut self, now: Mono, release: Release) {
         if self.leaving {
             self.phase = Phase::Ended;

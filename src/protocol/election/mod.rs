@@ -89,6 +89,8 @@ pub enum Input {
     Renewed { id: RequestId, reply: Result<Stamped<RenewReply>, NoReply> },
     /// The answer to [`Action::Release`], or none.
     Released { id: RequestId, reply: Result<Stamped<ReleaseReply>, NoReply> },
+    /// The store will not do it, whoever asks again: it does not let this replica.
+    ReleaseDenied { id: RequestId, failure: NoReply },
     /// The store published this (R8).
     Heard(Announcement),
     /// Messages may have been missed: a new subscription, or this process was paused. Look once.
@@ -353,6 +355,7 @@ impl Election {
             Input::Campaigned { id, reply } => self.campaigned(now, id, reply),
             Input::Renewed { id, reply } => self.renewed(now, id, reply),
             Input::Released { id, reply } => self.released(now, id, reply),
+            Input::ReleaseDenied { id, failure } => self.release_denied(now, id, failure),
             Input::Heard(announcement) => self.heard(now, announcement),
             Input::Gap => self.missed_messages(now),
             Input::AppHealth { healthy } => self.app_health(now, healthy),

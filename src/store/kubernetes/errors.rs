@@ -9,6 +9,7 @@ impl From<Failure> for StoreError {
             Failure::Missing => Self::Refused { reason: "the Lease does not exist".to_owned() },
             Failure::Conflict => Self::Refused { reason: "somebody else changed the Lease first".to_owned() },
             Failure::Denied { why: Denial::Unsent, reason, .. } => Self::Unreachable { reason },
+            Failure::Denied { why: Denial::Unauthorized | Denial::Forbidden, reason, .. } => Self::Denied { reason },
             Failure::Denied { why, reason, .. } => Self::Refused { reason: format!("{reason}{}", hint(why)) },
             Failure::Unanswered { waited: Some(after), .. } => Self::Unknown { after },
             Failure::Unanswered { reason, .. } => Self::Unreachable { reason },

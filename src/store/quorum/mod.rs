@@ -138,7 +138,7 @@ impl Quorum {
             StoreError::Unknown { after } => format!("{name}: no answer within {after:?}"),
             StoreError::Unreachable { reason } if reason.starts_with(name) => reason.clone(),
             StoreError::Unreachable { reason } => format!("{name}: {reason}"),
-            StoreError::Refused { reason } => format!("{name} refuses: {reason}"),
+            StoreError::Refused { reason } | StoreError::Denied { reason } => format!("{name} refuses: {reason}"),
             StoreError::Garbage { .. } => format!("{name}: {error}"),
         }
     }

@@ -51,7 +51,7 @@ impl Refusals {
         let members = self.members.lock();
         let (role, error) = members.get(member)?.iter().find_map(|(role, error)| Some((role, error.as_ref()?)))?;
         let reason = match error {
-            StoreError::Refused { reason } => reason.clone(),
+            StoreError::Refused { reason } | StoreError::Denied { reason } => reason.clone(),
             StoreError::Unknown { .. } | StoreError::Unreachable { .. } | StoreError::Garbage { .. } => {
                 error.to_string()
             }

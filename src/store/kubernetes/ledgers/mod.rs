@@ -90,7 +90,7 @@ impl KubernetesStore {
         let told = self
             .change(&name, deadline, |seen| Ok((Act::Put(Box::new(wishes::write(seen, &name, job, revision)?)), ())));
         told.await.map_err(|error| match error {
-            StoreError::Refused { reason } => {
+            StoreError::Refused { reason } | StoreError::Denied { reason } => {
                 StoreError::Refused { reason: format!("it is written, but the leader is not told of it: {reason}") }
             }
             error @ (StoreError::Unknown { .. } | StoreError::Unreachable { .. } | StoreError::Garbage { .. }) => error,

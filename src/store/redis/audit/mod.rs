@@ -429,7 +429,7 @@ fn rights(
     }
     let tell = |problem, severity, means| match problem {
         // Each refusal says what would help.
-        StoreError::Refused { reason } => finding(severity, reason, means, ""),
+        StoreError::Refused { reason } | StoreError::Denied { reason } => finding(severity, reason, means, ""),
         StoreError::Unknown { .. } | StoreError::Unreachable { .. } | StoreError::Garbage { .. } => {
             finding(Severity::Unknown, problem.to_string(), "what the user may do was not found out", "")
         }

@@ -113,6 +113,7 @@ impl Link {
                     }
                     error @ (StoreError::Unreachable { .. }
                     | StoreError::Refused { .. }
+                    | StoreError::Denied { .. }
                     | StoreError::Garbage { .. }) => error,
                 },
             };
@@ -208,7 +209,10 @@ impl Link {
                 }
             }
             error if failure.reconnect => self.close_because(error.clone()),
-            StoreError::Unreachable { .. } | StoreError::Refused { .. } | StoreError::Garbage { .. } => self.answered(),
+            StoreError::Unreachable { .. }
+            | StoreError::Refused { .. }
+            | StoreError::Denied { .. }
+            | StoreError::Garbage { .. } => self.answered(),
         }
         Err(failure)
     }

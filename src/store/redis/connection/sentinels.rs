@@ -79,10 +79,13 @@ impl Sentinels {
                 ),
             };
         }
-        let refused = answers.iter().any(|(_, why)| matches!(why, Some(StoreError::Refused { .. })));
+        let refused =
+            answers.iter().any(|(_, why)| matches!(why, Some(StoreError::Refused { .. } | StoreError::Denied { .. })));
         let words = answers.into_iter().map(|(at, why)| match why {
             None => format!("{at} knows no master called {}", self.service),
-            Some(StoreError::Refused { reason }) => format!("{at}: {}", for_a_sentinel(&reason)),
+            Some(StoreError::Refused { reason } | StoreError::Denied { reason }) => {
+                format!("{at}: {}", for_a_sentinel(&reason))
+            }
             Some(StoreError::Unreachable { reason }) => reason,
             Some(why @ (StoreError::Unknown { .. } | StoreError::Garbage { .. })) => format!("{at}: {why}"),
         });
@@ -117,6 +120,7 @@ fn of_the_master(master: &str, endpoint: &str, error: StoreError) -> StoreError 
     match error {
         StoreError::Unreachable { reason } => StoreError::Unreachable { reason: of(reason) },
         StoreError::Refused { reason } => StoreError::Refused { reason: of(reason) },
+        StoreError::Denied { reason } => StoreError::Denied { reason: of(reason) },
         error @ (StoreError::Unknown { .. } | StoreError::Garbage { .. }) => error,
     }
 }
