@@ -12,8 +12,10 @@ use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, Seq
 
 use super::problem::ConfigProblem;
 
-/// More values than any configuration has, few enough that a file full of aliases cannot fill the memory.
+/// More values than any configuration has, and more text than any file may have: few enough that a file full of aliases
+/// cannot fill the memory.
 const VALUES_MAX: usize = 100_000;
+const TEXT_BYTES_MAX: usize = 4 << 20;
 /// Deeper nesting than this has no positions of its own; the YAML parser refuses it anyway.
 const DEPTH_MAX: usize = 160;
 
@@ -140,11 +142,13 @@ pub(super) fn parse(text: &str) -> Result<Node, ConfigProblem> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#') || line.trim() == "---") {
         return Err(ConfigProblem::of_file("the file is empty: it needs at least `store` and `roles`".to_owned()));
     }
-    let budget = Cell::new(VALUES_MAX);
-    NodeSeed { budget: &budget }.deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|error| {
-        let at = error.location().map(|at| within(text, Position { line: at.line(), column: at.column() }));
-        explain(text, &error.to_string(), at)
-    })
+    let (values, text_bytes) = (Cell::new(VALUES_MAX), Cell::new(TEXT_BYTES_MAX));
+    NodeSeed { values: &values, text_bytes: &text_bytes }.deserialize(serde_yaml::Deserializer::from_str(text)).map_err(
+        |error| {
+            let at = error.location().map(|at| within(text, Position { line: at.line(), column: at.column() }));
+            explain(text, &error.to_string(), at)
+        },
+    )
 }
 
 /// At the end of a text that does not end with a line break, the parser names the line after the last.
@@ -170,20 +174,26 @@ fn explain(text: &str, error: &str, at: Option<Position>) -> ConfigProblem {
     problem(at, format!("this is not YAML: {error}{hint}"))
 }
 
-/// Builds a [`Node`], but not more values than the budget: aliases of aliases could make billions.
+/// Builds a [`Node`], but of no more values and no more text than are left: aliases of aliases could make billions, and
+/// aliases of a long text gigabytes.
 #[derive(Clone, Copy)]
 struct NodeSeed<'b> {
-    budget: &'b Cell<usize>,
+    values: &'b Cell<usize>,
+    text_bytes: &'b Cell<usize>,
+}
+
+/// Takes `amount` from what is left of something.
+fn spend<E: Error>(left: &Cell<usize>, amount: usize, what: &str) -> Result<(), E> {
+    let rest = left.get().checked_sub(amount);
+    left.set(rest.ok_or_else(|| E::custom(format_args!("too {what}, counting what aliases stand for")))?);
+    Ok(())
 }
 
 impl<'de> DeserializeSeed<'de> for NodeSeed<'_> {
     type Value = Node;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        match self.budget.get().checked_sub(1) {
-            Some(rest) => self.budget.set(rest),
-            None => return Err(D::Error::custom("too many values, counting what aliases stand for")),
-        }
+        spend(self.values, 1, "many values")?;
         deserializer.deserialize_any(self)
     }
 }
@@ -209,7 +219,8 @@ impl<'de> Visitor<'de> for NodeSeed<'_> {
 
     numbers!(visit_i64: i64, visit_u64: u64, visit_i128: i128, visit_u128: u128, visit_f64: f64);
 
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<Node, E> {
+        spend(self.text_bytes, value.len(), "much text")?;
         Ok(Node::Text { text: value.to_owned(), source: None })
     }
 
@@ -445,6 +456,20 @@ store: again
         }
         let (_, message) = refused(&text);
         assert!(message.contains("too many values") || message.contains("repetition limit"), "{message}");
+    }
+
+    #[test]
+    fn many_aliases_of_a_long_text_cannot_fill_the_memory() {
+        let long = format!("a: &a {}\n", "x".repeat(500_000));
+        let few = format!("{long}b: [{}]\n", ["*a"; 7].join(", "));
+        assert!(parse(&few).is_ok());
+        let many = format!("{long}b: [{}]\n", ["*a"; 100_000].join(", "));
+        assert!(many.len() < 1 << 20, "a file may be so large");
+        let (line, message) = refused(&many);
+        assert!(message.contains("too much text, counting what aliases stand for"), "{message}");
+        assert!(line <= 2, "{line}");
+        let as_keys = format!("{long}b:\n{}", "- ? *a\n  : 1\n".repeat(40_000));
+        assert!(as_keys.len() < 1 << 20 && refused(&as_keys).1.contains("too much text"));
     }
 
     #[test]
