@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 use tokio::process::{ChildStderr, ChildStdout, Command};
 
+use super::process::restore_file_limit;
+
 /// How long what is left of a group may take to vanish once it was killed: far more than a kernel needs.
 const VANISH: Duration = Duration::from_millis(200);
 
@@ -52,6 +54,7 @@ impl Child {
         let process = command.process_group(0).kill_on_drop(true).spawn()?;
         let id = process.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let group = id.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        restore_file_limit(group);
         groups.push(group);
         Ok(Self { process, group, gone: false })
     }

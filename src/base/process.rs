@@ -3,9 +3,11 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use uuid::Uuid;
 
 use super::kill_groups;
@@ -170,15 +172,30 @@ pub fn end_on_panic(flush: fn()) {
     }));
 }
 
+/// The limit of open files as this process was started with, once it is another.
+static FILE_LIMIT_GIVEN: OnceLock<Rlimit> = OnceLock::new();
+
 /// Lets this process open as many files and connections as its hard limit allows: a waiting client is one each, and the
 /// usual soft limit is from a time when `select` counted them.
 pub fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
-    {
-        tracing::debug!(%error, "the limit of open files stays as it is");
+    let given = getrlimit(Resource::Nofile);
+    let Rlimit { current, maximum } = given;
+    if current == maximum {
+        return;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        // Called twice, it was raised the first time.
+        Ok(()) => _ = FILE_LIMIT_GIVEN.set(given),
+        Err(error) => tracing::debug!(%error, "the limit of open files stays as it is"),
+    }
+}
+
+/// Gives a program that has just been started the limit that this process was started with: `select` fails above the
+/// usual one, and who closes every file that may be open takes long. What it starts in turn has it from there.
+pub(super) fn restore_file_limit(program: Pid) {
+    if let Some(given) = FILE_LIMIT_GIVEN.get() {
+        // One that has ended already needs none.
+        let _ = prlimit(Some(program), Resource::Nofile, *given);
     }
 }
 
@@ -224,6 +241,39 @@ mod tests {
             assert!(BootClock.now().since(begun) < Duration::from_secs(30), "{pids:?} run on");
             std::thread::yield_now();
         }
+    }
+
+    /// Tells this test, run once more by itself, that it is under a limit of its own.
+    const LIMITED: &str = "BATON_TEST_FILE_LIMIT";
+
+    #[test]
+    fn a_program_has_the_file_limit_that_this_process_was_started_with() {
+        if std::env::var_os(LIMITED).is_some() {
+            return start_a_program_under_a_raised_limit();
+        }
+        let name = "base::process::tests::a_program_has_the_file_limit_that_this_process_was_started_with";
+        let script = format!("ulimit -Sn 200 && exec \"$0\" --exact {name} --nocapture");
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-c", &script]).arg(std::env::current_exe().unwrap()).env(LIMITED, "").output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+
+    fn start_a_program_under_a_raised_limit() {
+        raise_file_limit();
+        assert!(getrlimit(Resource::Nofile).current.is_none_or(|most| most > 200), "it is raised");
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut command = tokio::process::Command::new("sh");
+            let script = "while [ ! -e go ]; do sleep 0.02; done; ulimit -Sn >limit";
+            command.args(["-c", script]).current_dir(dir.path());
+            let mut child = Child::start(command).unwrap();
+            std::fs::write(dir.path().join("go"), "").unwrap();
+            assert!(child.ended().await.unwrap().success());
+        });
+        assert_eq!(std::fs::read_to_string(dir.path().join("limit")).unwrap().trim(), "200");
     }
 
     /// With a program that is deaf to every signal, and another that it started.

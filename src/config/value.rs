@@ -1,16 +1,15 @@
 //! The kinds of values: what a text, a duration, a number, a word, a file or a list may be.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::secret::read_small;
 use super::section::{Definitions, Kind, Preset, Reader, Shape, quoted};
 use super::tree::Node;
 use crate::base::duration::{self, DurationError};
 
-/// Secret and certificate files are small; a larger file is not what was meant.
-const SECRET_BYTES_MAX: u64 = 1 << 20;
 /// What a reference to the environment looks like anywhere in a value.
 const REFERENCE: &str = r"\$\{.+\}";
 
@@ -322,20 +321,6 @@ impl Kind for File {
 /// Judges a secret: there must be one.
 pub(super) fn not_empty(content: &str) -> Result<(), &'static str> {
     if content.is_empty() { Err("is empty; it must hold the secret") } else { Ok(()) }
-}
-
-fn read_small(file: &Path) -> std::io::Result<String> {
-    use std::io::{Error, ErrorKind, Read};
-    // A named pipe would be waited for, and a device never ends.
-    if !std::fs::metadata(file)?.is_file() {
-        return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let mut content = String::new();
-    std::fs::File::open(file)?.take(SECRET_BYTES_MAX + 1).read_to_string(&mut content)?;
-    if content.len() as u64 > SECRET_BYTES_MAX {
-        return Err(Error::new(ErrorKind::InvalidData, "larger than 1 MiB"));
-    }
-    Ok(content)
 }
 
 /// A list. It is read as the places of its items; how many there may be is judged by who reads it, in its own words.

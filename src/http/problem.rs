@@ -13,6 +13,9 @@ use super::answer::{Content, Response};
 /// The media type of every error.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
+/// No error names more of what there is: whoever asks in vain shall not cost more than whoever asks.
+const KNOWN_MAX: usize = 20;
+
 /// One table: the kinds, the words that end their `type`, their statuses and titles. No kind is there without its row.
 macro_rules! problems {
     ($($(#[$doc:meta])* $kind:ident = $word:literal, $status:ident, $title:literal;)*) => {
@@ -179,9 +182,10 @@ impl Problem {
         problem
     }
 
-    /// Adds the member `known`: what the request could have named.
+    /// Adds the member `known`: what the request could have named, the first of it.
     #[must_use]
-    pub fn with_known(mut self, known: Vec<String>) -> Self {
+    pub fn with_known(mut self, mut known: Vec<String>) -> Self {
+        known.truncate(KNOWN_MAX);
         self.known = Some(known);
         self
     }
@@ -245,5 +249,9 @@ mod tests {
         let json: serde_json::Value = serde_json::from_slice(&problem.to_json()).unwrap();
         assert_eq!(json["type"], "urn:baton:problem:unknown-role");
         assert_eq!((&json["status"], &json["known"]), (&404.into(), &serde_json::json!(["a"])));
+        let all: Vec<String> = (0..1_000).map(|number| format!("role-{number:03}")).collect();
+        let problem = Problem::new(ProblemKind::UnknownRole, "no role x").with_known(all.clone());
+        let json: serde_json::Value = serde_json::from_slice(&problem.to_json()).unwrap();
+        assert_eq!(json["known"], serde_json::json!(all[..KNOWN_MAX]), "an answer stays small");
     }
 }
