@@ -20,9 +20,7 @@ use crate::api::{self, ApiOptions};
 use crate::base::clock::{BootClock, SharedClock, wall_time};
 use crate::base::process::{Entropy, Exit, StallWatch};
 use crate::base::signals::Signals;
-use crate::config::{
-    Changes, Config, Environment, Guard, LiveChanges, Loaded, Reload, RoleConfig, StoreConfig, StoreUse, Watcher,
-};
+use crate::config::{Changes, Config, Environment, Guard, Loaded, Reload, RoleConfig, StoreConfig, StoreUse, Watcher};
 use crate::http::{ListenerThread, Router};
 use crate::jobs::{self, JobService};
 use crate::locks::{self, LockService, LockSettings};
@@ -31,7 +29,7 @@ use crate::protocol::State;
 use crate::role::{self, Membership, RoleContext, RoleHandle, Roles, Team};
 use crate::store::redis::SetupError;
 use crate::store::{LedgerStore, LockStore, RegistryStore, ShortestLease, StoreHealth};
-use crate::telemetry::{Metrics, SystemEvent, Telemetry, Traces};
+use crate::telemetry::{ConfigReload, Metrics, SystemEvent, Telemetry, Traces};
 
 use stores::lease_min;
 pub use stores::{Opened, Stores, open_store, open_stores};
@@ -99,7 +97,7 @@ pub struct Replica {
     health: watch::Receiver<StoreHealth>,
     team: Team,
     /// A configuration whose roles are not all running yet, and what it changes.
-    next: Option<(Config, LiveChanges)>,
+    next: Option<(Config, ConfigReload)>,
     extras: Option<Extras>,
     /// What is left behind for the case that this process ends without a word.
     termination_message: Option<TerminationMessageFile>,
@@ -183,11 +181,11 @@ impl Replica {
     /// Begins to apply what can be applied while running, and says what needs a restart. False when it is refused.
     /// [`Self::settle`] completes it.
     async fn reload(&mut self, loaded: Loaded) -> bool {
-        let new = loaded.config;
+        let Loaded { config: new, rotated, .. } = loaded;
         for section in self.config.restart_needed(&new) {
             tracing::warn!(section, "this change needs a restart; until then the old value is in force");
         }
-        let changes = self.config.live_changes(&new);
+        let reload = ConfigReload { changes: self.config.live_changes(&new), rotated };
         let timeout = command_timeout(&self.config);
         let too_fast = |role: &&RoleConfig| timeout.is_some_and(|t| role.timing.check_command_timeout(t).is_err());
         if let Some(role) = new.roles.iter().find(too_fast) {
@@ -203,19 +201,19 @@ impl Replica {
             return false;
         }
         self.team.change(&self.config.roles, &new.roles, new.default_role.clone()).await;
-        self.next = Some((new, changes));
+        self.next = Some((new, reload));
         true
     }
 
     /// Completes a reload as soon as the roles that it changes have drained. True when it just has.
     fn settle(&mut self) -> bool {
-        let Some((new, changes)) = self.next.take_if(|_| self.team.settle()) else { return false };
+        let Some((new, reload)) = self.next.take_if(|_| self.team.settle()) else { return false };
         self.config.roles = new.roles;
         self.config.default_role = new.default_role;
         self.config.jobs = new.jobs;
         self.config.max_concurrent_runs = new.max_concurrent_runs;
         self.show();
-        self.telemetry.record_system(&SystemEvent::ConfigReloaded(changes));
+        self.telemetry.record_system(&SystemEvent::ConfigReloaded(reload));
         true
     }
 }

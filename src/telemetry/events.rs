@@ -4,6 +4,7 @@
 //! durations in `…_ms`. They are stable, and `docs/operations.md` lists them: alerts on logs may rely on them. Whatever
 //! changes a role's state, there is one line with the new state in it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,12 +30,21 @@ pub enum SystemEvent {
     /// The store answers, but does not tell who takes part in the shards of this role, so that they are not spread;
     /// why, in words.
     SpreadRefused { role: RoleName, reason: String },
-    /// A changed configuration is in force, of which this was applied while running.
-    ConfigReloaded(LiveChanges),
+    /// A changed configuration was taken over.
+    ConfigReloaded(ConfigReload),
     /// A changed configuration has problems; the old one stays.
     ConfigRefused { problems: Vec<String> },
     /// The HTTP listener's token file cannot be used: nobody is let in until it can.
     TokenUnavailable { reason: String },
+}
+
+/// What a reload has brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigReload {
+    /// What was applied while running.
+    pub changes: LiveChanges,
+    /// The files that the configuration names and that have another content.
+    pub rotated: Vec<PathBuf>,
 }
 
 /// What happened to a role, for those who listen: [`Telemetry::listen`].
@@ -131,19 +141,9 @@ impl Telemetry {
             SystemEvent::SpreadRefused { role, reason } => {
                 warn!(%role, %reason, "the shards of this role are not spread over the replicas");
             }
-            SystemEvent::ConfigReloaded(changes) => {
+            SystemEvent::ConfigReloaded(reload) => {
                 self.metrics.config_reloaded(ReloadOutcome::Ok);
-                info!(
-                    added = %names(&changes.roles.added),
-                    removed = %names(&changes.roles.removed),
-                    changed = %names(&changes.roles.changed),
-                    jobs_added = %names(&changes.jobs.added),
-                    jobs_removed = %names(&changes.jobs.removed),
-                    jobs_changed = %names(&changes.jobs.changed),
-                    default_role_changed = changes.default_role,
-                    max_concurrent_runs_changed = changes.max_concurrent_runs,
-                    "the changed configuration is in force"
-                );
+                log_reload(reload);
             }
             SystemEvent::ConfigRefused { problems } => {
                 self.metrics.config_reloaded(ReloadOutcome::Refused);
@@ -154,6 +154,28 @@ impl Telemetry {
                 warn!(%reason, "the bearer token cannot be read; no request is let in until it can");
             }
         }
+    }
+}
+
+fn log_reload(ConfigReload { changes, rotated }: &ConfigReload) {
+    if !rotated.is_empty() {
+        let files = rotated.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(",");
+        info!(files, "files that the configuration names have changed; they are read when they are next needed");
+    }
+    if *changes != LiveChanges::default() {
+        info!(
+            added = %names(&changes.roles.added),
+            removed = %names(&changes.roles.removed),
+            changed = %names(&changes.roles.changed),
+            jobs_added = %names(&changes.jobs.added),
+            jobs_removed = %names(&changes.jobs.removed),
+            jobs_changed = %names(&changes.jobs.changed),
+            default_role_changed = changes.default_role,
+            max_concurrent_runs_changed = changes.max_concurrent_runs,
+            "the changed configuration is in force"
+        );
+    } else if rotated.is_empty() {
+        info!("the configuration file has changed, and nothing in it that is applied while running");
     }
 }
 
@@ -388,7 +410,8 @@ mod tests {
         ] {
             let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
             let text = logged(LogConfig { level: LogLevel::Info, format: LogFormat::Json }, || {
-                telemetry.record_system(&SystemEvent::ConfigReloaded(base.live_changes(&new)));
+                let reload = ConfigReload { changes: base.live_changes(&new), rotated: Vec::new() };
+                telemetry.record_system(&SystemEvent::ConfigReloaded(reload));
             });
             let line: Value = serde_json::from_str(&text).unwrap();
             for other in ["added", "removed", "changed", "jobs_added", "jobs_removed", "jobs_changed"] {
@@ -397,5 +420,24 @@ mod tests {
             }
             assert_eq!(line["default_role_changed"], field == "default_role_changed", "{line}");
         }
+    }
+
+    #[test]
+    fn a_reload_that_changes_nothing_while_running_does_not_say_that_it_did() {
+        let told = |rotated: &[&str]| {
+            let telemetry = Telemetry::new(Arc::new(Metrics::new(Timestamp::UNIX_EPOCH)));
+            let rotated = rotated.iter().map(PathBuf::from).collect();
+            let reload = ConfigReload { rotated, ..ConfigReload::default() };
+            let text = logged(LogConfig { level: LogLevel::Info, format: LogFormat::Json }, || {
+                telemetry.record_system(&SystemEvent::ConfigReloaded(reload));
+            });
+            let line: Value = serde_json::from_str(&text).unwrap();
+            (line["message"].as_str().unwrap().to_owned(), line["files"].as_str().map(str::to_owned))
+        };
+        let (rotated, files) = told(&["/etc/baton/password", "/etc/baton/token"]);
+        assert!(rotated.contains("that the configuration names have changed"), "{rotated}");
+        assert_eq!(files.as_deref(), Some("/etc/baton/password,/etc/baton/token"));
+        let (nothing, files) = told(&[]);
+        assert!(nothing.contains("nothing in it that is applied while running") && files.is_none(), "{nothing}");
     }
 }

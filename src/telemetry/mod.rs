@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
-pub use events::{RoleEvent, SystemEvent};
+pub use events::{ConfigReload, RoleEvent, SystemEvent};
 pub use jobs::JobReading;
 pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
 pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use baton::admin::{self, Liveness, Sources, default_limits};
-use baton::config::LiveChanges;
 use baton::config::StoreUse;
 use baton::http::ListenerThread;
 use baton::protocol::jobs::JobName;
 use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseReason, RenewalOutcome, Token};
 use baton::role::Roles;
 use baton::store::StoreHealth;
-use baton::telemetry::{KubernetesKind, Metrics, SystemEvent, Telemetry};
+use baton::telemetry::{ConfigReload, KubernetesKind, Metrics, SystemEvent, Telemetry};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -107,7 +106,7 @@ fn every_event() -> Vec<Event> {
         Event::StoreClockStepped { by_ms: -3_600_000 },
     ];
     events.extend(CampaignOutcome::ALL.map(|outcome| Event::Campaigned { outcome }));
-    events.extend(RenewalOutcome::ALL.map(|outcome| Event::Renewed { outcome, took, token }));
+    events.extend(RenewalOutcome::ALL.map(|outcome| Event::Renewed { outcome, took, token, failure: None }));
     events.extend(LossReason::ALL.map(|reason| Event::Lost { token, reason, held_for: took }));
     events.extend(ReleaseReason::ALL.map(|reason| Event::Released { token, reason, held_for: took }));
     events.extend(GuardCause::ALL.map(|cause| Event::Guarded { cause, remaining: took }));
@@ -120,7 +119,7 @@ async fn every_event_counts_once_where_it_should() {
     for event in every_event() {
         watched.telemetry.record(&name("scheduler"), &event, Duration::ZERO);
     }
-    watched.telemetry.record_system(&SystemEvent::ConfigReloaded(LiveChanges::default()));
+    watched.telemetry.record_system(&SystemEvent::ConfigReloaded(ConfigReload::default()));
     watched.telemetry.record_system(&SystemEvent::ConfigRefused { problems: vec!["roles: missing".to_owned()] });
     let text = watched.metrics().await;
     for family in [
@@ -139,7 +138,7 @@ async fn every_event_counts_once_where_it_should() {
         assert!(!lines.is_empty() && lines.iter().all(|line| line.ends_with(" 1")), "{lines:?}");
     }
     assert!(text.contains("\nbaton_config_last_reload_successful 0\n"), "the last file was refused");
-    watched.telemetry.record_system(&SystemEvent::ConfigReloaded(LiveChanges::default()));
+    watched.telemetry.record_system(&SystemEvent::ConfigReloaded(ConfigReload::default()));
     assert!(watched.metrics().await.contains("\nbaton_config_last_reload_successful 1\n"));
     let transitions = watched.series("baton_transitions_total{role=\"scheduler\"}").await;
     assert!((transitions - 2.0).abs() < f64::EPSILON, "two tokens were seen, one of them three times");
