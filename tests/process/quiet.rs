@@ -1,7 +1,8 @@
-//! What is logged where nothing is wrong.
+//! What is logged where nothing is wrong, and how often the same where something is.
 
 use rustix::process::Signal;
 use testkit::redis::RedisServer;
+use testkit::resp::Reply;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
 use testkit::sidecars::wait::until;
 
@@ -55,4 +56,30 @@ fn a_healthy_start_a_handover_and_an_end_log_no_warning_and_no_wrong_reason() {
         assert!(!log.contains("watching for a lease"), "the release was heard: {log}");
     }
     group.finish("a healthy group", "");
+}
+
+#[test]
+fn renewals_that_are_refused_again_and_again_are_told_once_for_each_reason_and_then_counted() {
+    let lease = Lease { duration: 20_000, renew: 600, margin: 400, validity: 500 };
+    let redis = known_redis(lease);
+    let replica = Replica::start(0, Settings::new(0, redis.url(), lease));
+    until("it leads", || replica.ask(&format!("GET /leading/{ROLE}"), "").status == 200);
+    let ok = Reply::Text("OK".to_owned());
+    assert_eq!(redis.command(&["CONFIG", "SET", "requirepass", "correct-horse"]), ok);
+    for kind in ["normal", "pubsub"] {
+        redis.command(&["CLIENT", "KILL", "TYPE", kind]);
+    }
+    let failed = || replica.role_metric("baton_renewals_total", &[("outcome", "error")]);
+    until("many renewals have failed", || failed() >= 12.0);
+    assert_eq!(redis.command(&["CONFIG", "SET", "requirepass", ""]), ok);
+    until("it is told that they are answered", || replica.has_logged(&["INFO", "renewals are answered again"]));
+    let log = replica.log();
+    let warned: Vec<String> =
+        lines_at(&log, &["WARN"]).into_iter().filter(|line| line.contains("no usable answer")).collect();
+    // That the connection was closed, and what the next one was refused for.
+    assert!((1..=4).contains(&warned.len()), "{}: {warned:#?}", warned.len());
+    assert!(warned.iter().any(|line| line.contains("NOAUTH")), "{warned:#?}");
+    let told = log.lines().find(|line| line.contains("renewals are answered again")).expect("waited for");
+    let failures = told.split("failures=").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<u32>().ok());
+    assert!(failures.is_some_and(|failures| failures >= 12), "{told}");
 }
