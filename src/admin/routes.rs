@@ -5,18 +5,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::{TryStreamExt, stream};
+use hyper::body::Incoming;
 use hyper::header::{ALLOW, HeaderValue};
-use hyper::{Method, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Liveness, Sources};
-use crate::http::{Ask, BoxError, Content, Door, Problem, ProblemKind, Response, Router, Routes, document, json};
+use crate::http::{
+    AccessCheck, Ask, BoxError, Content, Door, Ends, Problem, ProblemKind, Response, Router, Routes, document, json,
+};
 use crate::role::RoleHandle;
 use crate::store::StoreHealth;
 use crate::telemetry::{Reading, TermReading};
 
+const METRICS: &str = "/metrics";
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// As much of `/metrics` is copied at once.
 const SLICE_BYTES: usize = 16 * 1024;
@@ -35,16 +39,31 @@ pub(super) async fn serve(listener: TcpListener, sources: Sources, shutdown: imp
     let (limits, clock) = (sources.limits, Arc::clone(&sources.clock));
     let router = Router::new("there are /metrics, /livez, /readyz and /leading");
     let router = router.mount(routes(Context { sources, store_reached }));
-    Door::new(router, limits, clock).serve(listener, shutdown).await;
+    let door = Door::new(router, limits, clock).checked_by(ProbesFirst { connections: limits.connections });
+    door.serve(listener, shutdown).await;
     watching.abort();
+}
+
+/// A connection that is one too many is there for the kubelet's probes: they are short, and cannot wait.
+struct ProbesFirst {
+    connections: usize,
+}
+
+impl AccessCheck for ProbesFirst {
+    fn check(&self, request: &Request<Incoming>, ends: Ends) -> Result<(), Problem> {
+        match ends.is_spare && request.uri().path() == METRICS {
+            true => Err(Problem::too_many_connections(self.connections)),
+            false => Ok(()),
+        }
+    }
 }
 
 fn routes(context: Context) -> Routes<Context> {
     let probes = [Method::GET, Method::HEAD, Method::OPTIONS];
     let (looks, options_only) = (&probes[..2], &probes[2..]);
     Routes::new(context)
-        .at(looks, "/metrics", metrics)
-        .at(options_only, "/metrics", options)
+        .at(looks, METRICS, metrics)
+        .at(options_only, METRICS, options)
         .at(looks, "/livez", livez)
         .at(options_only, "/livez", options)
         .at(looks, "/readyz", readyz)

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn ours(host: &str, local: &str) -> bool {
-        let ends = Ends { local: local.parse().unwrap(), peer: "127.0.0.1:9".parse().unwrap() };
+        let ends = Ends { local: local.parse().unwrap(), peer: "127.0.0.1:9".parse().unwrap(), is_spare: false };
         is_ours(host, ends)
     }
 

@@ -19,6 +19,7 @@ mod answer;
 pub mod client;
 mod dapr;
 mod door;
+mod places;
 mod problem;
 mod refuse;
 mod router;

@@ -174,6 +174,11 @@ impl Problem {
         Self { kind, detail: detail.into(), known: None, members: Vec::new(), headers }
     }
 
+    /// So many connections are open, and no more may be.
+    pub fn too_many_connections(max: usize) -> Self {
+        Self::new(ProblemKind::TooManyConnections, format!("{max} connections are open, as many as may be"))
+    }
+
     /// A wrong method; `allow` lists the right ones as the `Allow` header does.
     pub fn method_not_allowed(allow: &str) -> Self {
         let mut problem = Self::new(ProblemKind::MethodNotAllowed, format!("this path takes {allow}"));

@@ -1,7 +1,5 @@
 //! The accept loop of both listeners.
 
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -21,16 +19,20 @@ use tokio::task::JoinSet;
 
 use super::activity::{Activity, Order, Overdue, WatchedBody, WatchedStream};
 use super::answer::BoxError;
+use super::places::{Place, Places};
 use super::problem::{Problem, ProblemKind};
 use super::refuse::refuse;
 use crate::base::clock::SharedClock;
-use crate::protocol::Mono;
 
 /// What clients may cost this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How many connections may be open at once. One more makes the longest-waiting idle one go, or is answered 503.
     pub connections: usize,
+    /// How many of them one address may have. One more of it makes one of its own go, whoever else has how many.
+    pub per_peer: usize,
+    /// How many may be open beside them, each for one request that the [`AccessCheck`](super::AccessCheck) lets in.
+    pub spare: usize,
     /// How long a request's head may take from its first byte; then 408.
     pub head: Duration,
     /// How long a connection may stay open with nothing asked.
@@ -45,6 +47,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            per_peer: usize::MAX,
+            spare: 0,
             head: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             stall: Duration::from_secs(20),
@@ -59,10 +63,10 @@ pub struct Ends {
     /// This side: the listener's address, resolved when it listens on all.
     pub local: SocketAddr,
     pub peer: SocketAddr,
+    /// It is one too many, and there for one request that cannot wait: see [`Limits::spare`].
+    pub is_spare: bool,
 }
 
-/// A client that has waited less than this is not asked to make room: its request may be on its way.
-const EVICTION_AGE_MIN: Duration = Duration::from_secs(1);
 /// How many connections at once may be told that they are too many; the rest is closed without a word.
 const REFUSALS_MAX: usize = 64;
 /// What hyper may hold of one connection's unread request or unsent answer.
@@ -73,8 +77,6 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long what was sent may stay unacknowledged.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
-/// The shortest pause between two looks at the connections' notes.
-const LOOK_EVERY_MIN: Duration = Duration::from_millis(5);
 
 /// Serves HTTP/1.1 on `listener` until `shutdown` completes, then lets the open connections finish for `limits.grace`
 /// at the most. `make_service` is called once for each connection. Returns when every connection is closed.
@@ -88,7 +90,7 @@ pub async fn serve<S, B>(
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    let open = Arc::new(Open::default());
+    let open = Arc::new(Places::default());
     let mut tasks = JoinSet::new();
     let mut refusals = JoinSet::new();
     let (mut shutdown, mut next_look) = (pin!(shutdown), pin!(tokio::time::sleep(Duration::ZERO)));
@@ -104,18 +106,17 @@ pub async fn serve<S, B>(
             Some(_) = refusals.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    let Some(ends) = prepare(&stream, peer) else { continue };
-                    if open.has_room(&limits, &clock) {
-                        let activity = Activity::new(Arc::clone(&clock));
-                        let slot = ConnectionSlot::take(&open, Arc::clone(&activity));
-                        let conversation = converse(stream, make_service(ends), limits, activity);
+                    let Some(local) = prepare(&stream) else { continue };
+                    let activity = Activity::new(Arc::clone(&clock));
+                    if let Some(place) = Place::take(&open, &limits, peer.ip(), &activity) {
+                        let ends = Ends { local, peer, is_spare: place.is_spare };
+                        let conversation = converse(stream, make_service(ends), limits, ends, activity);
                         tasks.spawn(async move {
                             conversation.await;
-                            drop(slot);
+                            drop(place);
                         });
                     } else if refusals.len() < REFUSALS_MAX {
-                        let detail = format!("{} connections are open, as many as may be", limits.connections);
-                        let problem = Problem::new(ProblemKind::TooManyConnections, detail);
+                        let problem = Problem::too_many_connections(limits.connections);
                         refusals.spawn(async move { refuse(stream, &problem).await });
                     }
                 }
@@ -134,17 +135,18 @@ pub async fn serve<S, B>(
     }
 }
 
-fn prepare(stream: &TcpStream, peer: SocketAddr) -> Option<Ends> {
-    // Both fail only on a connection that is gone already.
+/// Its address on this side.
+fn prepare(stream: &TcpStream) -> Option<SocketAddr> {
+    // All of it fails only on a connection that is gone already.
     stream.set_nodelay(true).ok()?;
     // A client whose machine is gone closes nothing; what was sent to it is not acknowledged. It is given up then, and
     // so is a lock that lasted as long as its connection.
     socket2_fred::SockRef::from(stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX)).ok()?;
-    Some(Ends { local: stream.local_addr().ok()?, peer })
+    stream.local_addr().ok()
 }
 
 /// One connection, from its first byte to its close.
-async fn converse<S, B>(stream: TcpStream, service: S, limits: Limits, activity: Arc<Activity>)
+async fn converse<S, B>(stream: TcpStream, service: S, limits: Limits, ends: Ends, activity: Arc<Activity>)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
@@ -161,7 +163,7 @@ where
     // The bounds on time are kept outside, apart for heads and for idleness, which hyper would count as one.
     builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX).max_header_size(HEAD_BYTES_MAX);
     // Answers are small: copied behind their head and sent in one piece they cost less than a vectored write.
-    builder.writev(false);
+    builder.writev(false).keep_alive(!ends.is_spare);
     let mut connection = builder.serve_connection(io, watched);
     let mut known: Option<Waker> = None;
     loop {
@@ -196,83 +198,4 @@ where
     let stream = connection.into_parts().io.into_inner().into_inner();
     let detail = format!("the request's head took longer than {:?}", limits.head);
     refuse(stream, &Problem::new(ProblemKind::RequestTimeout, detail)).await;
-}
-
-/// The connections that are open.
-#[derive(Default)]
-struct Open {
-    table: Mutex<Table>,
-}
-
-#[derive(Default)]
-struct Table {
-    next: u64,
-    connections: HashMap<u64, Arc<Activity>>,
-}
-
-impl Open {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
-    }
-
-    /// Whether one more may come. When all places are taken, the client that has waited longest without asking anything
-    /// loses its own: so neither forgotten nor malicious idle connections keep others out.
-    fn has_room(&self, limits: &Limits, clock: &SharedClock) -> bool {
-        let mut table = self.lock();
-        if table.connections.len() < limits.connections {
-            return true;
-        }
-        let now = clock.now();
-        let waiting = table.connections.iter().filter_map(|(id, activity)| Some((activity.waiting_since()?, *id)));
-        let longest = waiting.min().filter(|(since, _)| now.since(*since) >= EVICTION_AGE_MIN);
-        let Some((_, id)) = longest else { return false };
-        if let Some(activity) = table.connections.remove(&id) {
-            activity.tell(Order::Leave);
-        }
-        true
-    }
-
-    /// Has those connections look to themselves whose time seems to be up. Returns how long nothing of the kind can
-    /// come about: what begins after this has at least the shortest of the limits.
-    fn look(&self, limits: &Limits, now: Mono) -> Duration {
-        let mut nap = limits.head.min(limits.idle).min(limits.stall);
-        for activity in self.lock().connections.values() {
-            match activity.overdue_at(limits) {
-                Some((moment, _)) if moment <= now => activity.tell(Order::Look),
-                Some((moment, _)) => nap = nap.min(moment.since(now)),
-                None => {}
-            }
-        }
-        nap.max(LOOK_EVERY_MIN)
-    }
-
-    fn tell_all(&self, order: Order) {
-        self.lock().connections.values().for_each(|activity| activity.tell(order));
-    }
-
-    fn add(&self, activity: Arc<Activity>) -> u64 {
-        let mut table = self.lock();
-        table.next += 1;
-        let id = table.next;
-        table.connections.insert(id, activity);
-        id
-    }
-}
-
-/// One place among the open connections, given back on drop.
-struct ConnectionSlot {
-    open: Arc<Open>,
-    id: u64,
-}
-
-impl ConnectionSlot {
-    fn take(open: &Arc<Open>, activity: Arc<Activity>) -> Self {
-        Self { open: Arc::clone(open), id: open.add(activity) }
-    }
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        self.open.lock().connections.remove(&self.id);
-    }
 }

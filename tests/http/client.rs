@@ -1,10 +1,10 @@
 //! A client that believes nothing: it speaks HTTP/1.1 over a plain socket and insists on well-formed answers.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// Longer than anything here takes, so that a hang is a failure with a name.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,6 +49,15 @@ pub struct Client {
 impl Client {
     pub async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, unread: Vec::new(), address }
+    }
+
+    /// From this address of the machine: on loopback any of 127.0.0.0/8.
+    pub async fn connect_from(from: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let stream = socket.connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, unread: Vec::new(), address }
     }
@@ -104,6 +113,13 @@ impl Client {
 
     pub async fn ask(&mut self, line: &str) -> Reply {
         self.ask_with(line, &[], b"").await
+    }
+
+    /// Asks for something, whatever the answer is; false once the server has hung up.
+    pub async fn is_answered(&mut self, line: &str) -> bool {
+        self.unread.clear();
+        let head = self.head(line, &[]);
+        self.try_send(head.as_bytes()).await && self.fill().await
     }
 
     /// The next whole reply. `headless`: it answers HEAD, so that no body follows.

@@ -7,6 +7,7 @@ mod dapr;
 mod dapr_jobs;
 mod docs;
 mod events;
+mod floods;
 mod fuzz;
 mod job_runs;
 mod jobs;
