@@ -130,10 +130,14 @@ impl Ledger {
 
     /// Up to when nothing is due, because it is decided.
     pub(in crate::protocol::jobs) fn decided_until(&self, timetable: &dyn Timetable) -> Wall {
-        let next = timetable.next_after(self.decided);
-        let stretch =
-            |(first, last): &&(Wall, Wall)| first < last && next.is_some_and(|at| *first <= at && at <= *last);
-        self.leaps.closed.iter().find(stretch).map_or(self.decided, |(_, last)| *last)
+        let mut until = self.decided;
+        // One may follow upon the other.
+        while let Some(next) = timetable.next_after(until)
+            && let Some((_, last)) = self.leaps.closed.iter().find(|(first, last)| *first <= next && next <= *last)
+        {
+            until = *last;
+        }
+        until
     }
 
     /// Whether a slot that is ahead of all others is decided for good.
