@@ -62,8 +62,8 @@ pub struct Sources {
     pub limits: Limits,
 }
 
-/// Few clients come here, and they come back at the interval of a scrape. Any pod may come: what one of them opens keeps
-/// nobody else out, and no flood the kubelet's probes, whose failure would end the pod.
+/// Few clients come here, and they come back at the interval of a scrape. Any pod may come: what one of them opens
+/// keeps nobody else out, and no flood the kubelet's probes, whose failure would end the pod.
 pub fn default_limits() -> Limits {
     Limits { connections: 128, per_peer: 32, spare: 16, idle: Duration::from_secs(150), ..Limits::default() }
 }

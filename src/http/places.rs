@@ -1,5 +1,5 @@
-//! Who may have a connection. Places are bounded, and one address has a share of them at the most: so whoever opens many
-//! keeps nobody else out. A few more are there for what cannot wait even then, as a kubelet's probe.
+//! Who may have a connection. Places are bounded, and one address has a share of them at the most: so whoever opens
+//! many keeps nobody else out. A few more are there for what cannot wait even then, as a kubelet's probe.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

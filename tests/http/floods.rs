@@ -1,5 +1,5 @@
-//! The telemetry listener is open to every pod. Whatever one of them does there, the kubelet's probes are answered: where
-//! they are not, it ends the pod.
+//! The telemetry listener is open to every pod. Whatever one of them does there, the kubelet's probes are answered:
+//! where they are not, it ends the pod.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -68,6 +68,10 @@ impl OpenApi {
                     let known = schema["properties"].as_object().unwrap();
                     value.as_object().is_none_or(|members| members.keys().all(|name| known.contains_key(name)))
                 }
+                "maxItems" => {
+                    let most = usize::try_from(rule.as_u64().unwrap()).unwrap();
+                    value.as_array().is_none_or(|items| items.len() <= most)
+                }
                 other => panic!("{place}: {other} is not understood here"),
             };
             assert!(fine, "{place}: {value} breaks {keyword}: {rule}");
