@@ -202,11 +202,7 @@ impl Task {
                 Action::Release { id, request } => self.replies.push(Box::pin(async move {
                     let reply = via.timed(StoreCommand::Release, &role, via.store.release(&role, request)).await;
                     let refusal = refusal(&reply);
-                    let input = match reply {
-                        Err(error @ StoreError::Denied { .. }) => Input::ReleaseDenied { id, failure: failure(error) },
-                        reply => Input::Released { id, reply: reply.map_err(failure) },
-                    };
-                    (input, refusal)
+                    (Input::Released { id, reply: reply.map_err(failure) }, refusal)
                 })),
                 Action::Tell(event) => {
                     self.log_renewals(&event, now);
@@ -414,7 +410,7 @@ fn refusal<T>(reply: &Result<T, StoreError>) -> Option<String> {
 }
 
 fn failure(error: StoreError) -> NoReply {
-    NoReply { reason: error.to_string() }
+    NoReply { reason: error.to_string(), is_denied: matches!(error, StoreError::Denied { .. }) }
 }
 
 #[cfg(test)]

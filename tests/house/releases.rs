@@ -18,7 +18,12 @@ fn with_stubs(script: &str, arguments: &[&str], stubs: &[(&str, &str)], environm
     }
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(root().join(".ci").join(script));
-    command.args(arguments).env_remove("CI").envs(environment.iter().copied()).env("PATH", path);
+    command
+        .args(arguments)
+        .env_remove("CI")
+        .env_remove("GITHUB_ACTIONS")
+        .envs(environment.iter().copied())
+        .env("PATH", path);
     command.output().unwrap()
 }
 
@@ -47,14 +52,15 @@ fn a_tag_is_the_version_of_everything() {
 }
 
 #[test]
-fn advisories_are_not_skipped_where_nobody_reads_the_log() {
+fn advisories_are_not_skipped_in_githubs_workflows() {
     let deny = fs::read_to_string(root().join(".ci/deny")).unwrap();
     let version = deny.lines().find_map(|line| line.strip_prefix("version=").map(str::to_owned)).unwrap();
     let away = format!("case \"$*\" in --version) echo cargo-deny {version} ;; 'fetch db') exit 1 ;; esac");
     let deny = |environment: &[(&str, &str)]| with_stubs("deny", &[], &[("cargo-deny", &away)], environment);
     let here = deny(&[]);
     assert!(here.status.success() && String::from_utf8_lossy(&here.stdout).contains("SKIPPED"));
-    assert_eq!(deny(&[("CI", "true")]).status.code(), Some(1));
+    assert!(deny(&[("CI", "true")]).status.success(), "elsewhere the database may be out of reach");
+    assert_eq!(deny(&[("GITHUB_ACTIONS", "true")]).status.code(), Some(1));
 }
 
 /// The images are pushed as what was built, with the same arguments, and only when that is asked for.

@@ -188,7 +188,7 @@ impl Play {
     }
 
     fn act(&mut self, action: Action) {
-        let silence = || NoReply { reason: "the store does not answer".to_owned() };
+        let silence = || NoReply::new("the store does not answer");
         let current = Token::new(self.token).unwrap();
         let input = match (action, self.cue.clone()) {
             (Action::Campaign { id, .. }, Cue::Grant) => {

@@ -234,14 +234,20 @@ fn a_lease_that_something_else_made_is_left_alone() {
     group.finish("somebody else's Lease", "");
 }
 
-#[test]
-fn what_the_api_server_turns_away_at_the_end_is_tried_again_before_the_process_is_gone() {
+/// One leader, whose label, mirror and Event are there.
+fn one_that_has_shown_all() -> (FakeApi, Group) {
     let api = api_with(1);
-    let mut group = group(&api, 1, &ALL);
+    let group = group(&api, 1, &ALL);
     let first = group.leader();
     until_labelled(&api, 1, 0, first.token);
     until("there is a mirror", || api.lease(MIRROR).is_some());
     until("the election was told", || told(&api, 0).len() == 1);
+    (api, group)
+}
+
+#[test]
+fn what_the_api_server_turns_away_at_the_end_is_tried_again_before_the_process_is_gone() {
+    let (api, mut group) = one_that_has_shown_all();
     // Not so often that a busy machine needs more than the second that there is.
     for verb in ["patch", "update", "create"] {
         api.fail_times(&[verb], 2, Fault::Answer(503));
@@ -255,12 +261,7 @@ fn what_the_api_server_turns_away_at_the_end_is_tried_again_before_the_process_i
 
 #[test]
 fn what_is_forbidden_at_the_end_is_not_asked_for_again_and_again() {
-    let api = api_with(1);
-    let mut group = group(&api, 1, &ALL);
-    let first = group.leader();
-    until_labelled(&api, 1, 0, first.token);
-    until("there is a mirror", || api.lease(MIRROR).is_some());
-    until("the election was told", || told(&api, 0).len() == 1);
+    let (api, mut group) = one_that_has_shown_all();
     // As when an uninstall takes the rights away before the pods have ended.
     api.forbid(&["patch", "update", "create", "get"]);
     let asked = || api.count("patch", &name(0)) + api.count("update", MIRROR) + api.count("get", MIRROR);

@@ -34,7 +34,7 @@ pub enum Sent {
 
 impl Sent {
     fn failed(self, id: RequestId, reason: &str) -> Input {
-        let failure = NoReply { reason: reason.to_owned() };
+        let failure = NoReply::new(reason);
         match self {
             Self::Campaign => Input::Campaigned { id, reply: Err(failure) },
             Self::Renew => Input::Renewed { id, reply: Err(failure) },

@@ -230,21 +230,18 @@ impl Election {
                 }
                 self.after_release(now, release);
             }
+            // As when an uninstall has taken the rights away: the lease is left to its TTL. Whoever stays has the time
+            // to find out whether it was for a moment only.
+            Err(failure) if failure.is_denied && self.leaving => {
+                if release.token != Token::NONE {
+                    self.tell(Event::Abandoned { token: release.token, remaining: Duration::ZERO });
+                }
+                self.after_release(now, release);
+            }
             Err(_) => {
                 let retry_at = now + self.retry_delay();
                 self.phase = Phase::Releasing(Release { retry_at, ..release });
             }
-        }
-    }
-
-    /// Nobody asks again: the lease is left to its TTL.
-    pub(super) fn release_denied(&mut self, now: Mono, id: RequestId, failure: NoReply) {
-        self.released(now, id, Err(failure));
-        if let Phase::Releasing(release) = self.phase {
-            if release.token != Token::NONE {
-                self.tell(Event::Abandoned { token: release.token, remaining: Duration::ZERO });
-            }
-            self.after_release(now, release);
         }
     }
 

@@ -78,6 +78,15 @@ pub enum Action {
 pub struct NoReply {
     /// In words for people.
     pub reason: String,
+    /// Whether the store does not let this replica, so that asking again soon changes nothing.
+    pub is_denied: bool,
+}
+
+impl NoReply {
+    /// For this reason, which may be gone at the next try.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_denied: false }
+    }
 }
 
 /// What happened to an election.
@@ -89,8 +98,6 @@ pub enum Input {
     Renewed { id: RequestId, reply: Result<Stamped<RenewReply>, NoReply> },
     /// The answer to [`Action::Release`], or none.
     Released { id: RequestId, reply: Result<Stamped<ReleaseReply>, NoReply> },
-    /// The store will not do it, whoever asks again: it does not let this replica.
-    ReleaseDenied { id: RequestId, failure: NoReply },
     /// The store published this (R8).
     Heard(Announcement),
     /// Messages may have been missed: a new subscription, or this process was paused. Look once.
@@ -355,7 +362,6 @@ impl Election {
             Input::Campaigned { id, reply } => self.campaigned(now, id, reply),
             Input::Renewed { id, reply } => self.renewed(now, id, reply),
             Input::Released { id, reply } => self.released(now, id, reply),
-            Input::ReleaseDenied { id, failure } => self.release_denied(now, id, failure),
             Input::Heard(announcement) => self.heard(now, announcement),
             Input::Gap => self.missed_messages(now),
             Input::AppHealth { healthy } => self.app_health(now, healthy),

@@ -109,7 +109,7 @@ impl Urn {
             reason.push_str(if at == 0 { ": " } else { "; " });
             reason.push_str(&failure.reason);
         }
-        NoReply { reason }
+        NoReply::new(reason)
     }
 }
 
@@ -377,7 +377,7 @@ fn unlisted(urn: &Urn) -> Option<NoReply> {
             "another replica's list of the members is {theirs}, which it used a moment ago, and this one's is another: \
              a list is changed in steps, see docs/quorum.md"
         );
-        Some(NoReply { reason })
+        Some(NoReply::new(reason))
     })
 }
 

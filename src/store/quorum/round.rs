@@ -51,10 +51,10 @@ pub(super) async fn drive<R: Round>(
                     to.into_iter().for_each(|member| drop(question(quorum, role, member, &ask)));
                 }
                 RoundStep::Done(Ok(reply)) => return Ok(reply),
-                RoundStep::Done(Err(NoReply { reason })) if some_are_silent => {
+                RoundStep::Done(Err(NoReply { reason, .. })) if some_are_silent => {
                     return Err(StoreError::Unreachable { reason });
                 }
-                RoundStep::Done(Err(NoReply { reason })) => return Err(StoreError::Refused { reason }),
+                RoundStep::Done(Err(NoReply { reason, .. })) => return Err(StoreError::Refused { reason }),
             }
         }
         let mut late_at = None;
@@ -86,7 +86,7 @@ pub(super) async fn drive<R: Round>(
         };
         out.remove(&member);
         some_are_silent |= matches!(vote, Err(StoreError::Unknown { .. } | StoreError::Unreachable { .. }));
-        round.answered(ballot, member, vote.map_err(|error| NoReply { reason: quorum.describe(member, &error) }));
+        round.answered(ballot, member, vote.map_err(|error| NoReply::new(quorum.describe(member, &error))));
     }
 }
 

@@ -462,7 +462,7 @@ impl World {
         if call.creating {
             self.replicas[at].observation.create_unanswered();
         }
-        self.finish(at, id, Err(NoReply { reason: "no answer in time".to_owned() }));
+        self.finish(at, id, Err(NoReply::new("no answer in time")));
     }
 
     fn send(&mut self, from: usize, id: Option<RequestId>, leg: Leg) {
@@ -544,7 +544,7 @@ impl World {
                 let Some(call) = self.replicas[to].calls.get_mut(&id) else { return };
                 (call.looked, call.creating) = (true, false);
                 if call.decisions >= DECISIONS_MAX {
-                    self.finish(to, id, Err(NoReply { reason: "too many conflicts".to_owned() }));
+                    self.finish(to, id, Err(NoReply::new("too many conflicts")));
                 } else {
                     self.send(to, Some(id), Leg::Look);
                 }

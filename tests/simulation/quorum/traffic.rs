@@ -112,7 +112,7 @@ impl World {
                 self.at(self.now + COMMAND_TIMEOUT, happening);
             }
             Some(tag) => {
-                let vote = Box::new(Err(NoReply { reason: format!("member {member}: not connected") }));
+                let vote = Box::new(Err(NoReply::new(format!("member {member}: not connected"))));
                 self.at(self.now, Happening::Answer { to: from, member, tag, vote });
             }
             None => {}
@@ -149,7 +149,7 @@ impl World {
             Health::Up => {}
             Health::Refuses => {
                 let reason = format!("member {member}: connection refused");
-                return self.reply(from, member, tag, Err(NoReply { reason }));
+                return self.reply(from, member, tag, Err(NoReply::new(reason)));
             }
             Health::Silent => return,
         }
@@ -216,7 +216,7 @@ impl World {
             link.given_up_at = now;
         }
         let reason = format!("member {member}: no answer within {:?}", Duration::from_nanos(COMMAND_TIMEOUT));
-        self.answer(to, member, tag, Err(NoReply { reason }));
+        self.answer(to, member, tag, Err(NoReply::new(reason)));
     }
 
     pub fn hear(&mut self, to: usize, member: usize, news: Announcement) {

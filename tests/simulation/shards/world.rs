@@ -480,7 +480,7 @@ impl World {
 
 /// What the sender of a lost request hears in the end.
 fn lost(replica: usize, session: SessionId, shard: u16, action: Action) -> Happening {
-    let failure = || baton::protocol::NoReply { reason: "no answer".to_owned() };
+    let failure = || baton::protocol::NoReply::new("no answer");
     let input = match action {
         Action::Campaign { id, .. } => Input::Campaigned { id, reply: Err(failure()) },
         Action::Renew { id, .. } => Input::Renewed { id, reply: Err(failure()) },

@@ -485,7 +485,7 @@ fn one_that_is_granted_the_role_and_never_answered_makes_way() {
         if heard {
             stage.input(Input::Heard(grant(request.candidate.attempt.0)));
         }
-        stage.pass(ms(500)).input(Input::Campaigned { id, reply: Err(NoReply { reason: "no".to_owned() }) });
+        stage.pass(ms(500)).input(Input::Campaigned { id, reply: Err(NoReply::new("no")) });
     };
     // A store that is away gives nothing: it asks on and on, for a grant may be there that it was not told of.
     let begun = stage.now;

@@ -197,22 +197,25 @@ fn a_candidate_that_leaves_gives_back_what_was_granted_meanwhile() {
 }
 
 #[test]
-fn a_release_that_is_denied_is_not_asked_for_again() {
-    for leaves in [true, false] {
-        let mut stage = Stage::leading(token(10));
-        let (end, reason) = if leaves {
-            (Input::Shutdown, ReleaseReason::Shutdown)
-        } else {
-            (Input::Resign { cooldown: PERIOD }, ReleaseReason::Resigned)
-        };
-        stage.input(end);
-        let (id, _) = stage.release();
-        stage.input(Input::ReleaseDenied { id, failure: no_answer() });
-        assert!(stage.told(&Event::Abandoned { token: token(10), remaining: Duration::ZERO }), "{reason:?}");
-        assert_eq!(stage.election.is_ended(), leaves, "whoever leaves has nothing left to wait for");
-        stage.pass(SOON);
-        assert_eq!(stage.actions(), vec![]);
-    }
+fn a_release_that_is_denied_is_not_asked_for_again_by_who_leaves() {
+    let mut stage = Stage::leading(token(10));
+    stage.input(Input::Shutdown);
+    let (id, _) = stage.release();
+    stage.input(Input::Released { id, reply: Err(denied()) });
+    assert!(stage.told(&Event::Abandoned { token: token(10), remaining: Duration::ZERO }));
+    assert!(stage.election.is_ended(), "whoever leaves has nothing left to wait for");
+}
+
+#[test]
+fn a_release_that_is_denied_is_tried_again_by_who_stays() {
+    let mut stage = Stage::leading(token(10));
+    stage.input(Input::Resign { cooldown: PERIOD });
+    let (id, _) = stage.release();
+    stage.input(Input::Released { id, reply: Err(denied()) });
+    stage.pass(SOON);
+    let (id, _) = stage.release();
+    stage.answer_release(id);
+    assert!(stage.told(&Event::Released { token: token(10), reason: ReleaseReason::Resigned, held_for: SOON }));
 }
 
 #[test]

@@ -191,7 +191,11 @@ impl Stage {
 }
 
 fn no_answer() -> NoReply {
-    NoReply { reason: "no answer".to_owned() }
+    NoReply::new("no answer")
+}
+
+fn denied() -> NoReply {
+    NoReply { reason: "not allowed".to_owned(), is_denied: true }
 }
 
 fn renewed(count: u64) -> RenewReply {

@@ -31,7 +31,7 @@ fn done<R: Round>(round: &mut R) -> Result<R::Reply, NoReply> {
 }
 
 fn silent(member: usize) -> Vote {
-    Err(NoReply { reason: format!("member {member}: no answer within 500ms") })
+    Err(NoReply::new(format!("member {member}: no answer within 500ms")))
 }
 
 fn granted(value: u64) -> Vote {
@@ -132,7 +132,7 @@ fn while_the_list_changes_it_takes_a_majority_of_each() {
 fn while_the_list_changes_a_campaign_and_a_renewal_take_a_majority_of_each() {
     let votes = vec![granted(10), silent(1), granted(20), silent(3)];
     let answer = failed(replacing(), votes);
-    assert!(matches!(answer, Err(NoReply { reason }) if reason.contains("after the change answer")));
+    assert!(matches!(answer, Err(NoReply { reason, .. }) if reason.contains("after the change answer")));
     let mut round = campaigned(replacing(), vec![granted(10), silent(1), granted(20), granted(30)]);
     let (ballot, to, _) = asked(&mut round);
     assert_eq!(to, [0, 2, 3]);
@@ -153,7 +153,7 @@ fn a_member_that_was_asked_by_another_list_vetoes_and_names_it() {
     let (theirs, remaining) = (Arc::from("a:1, b:1, c:1"), secs(3));
     let unlisted = Ok(MemberReply::Campaign(MemberCampaignReply::Unlisted { theirs, remaining, token: token(5) }));
     let votes = vec![granted(1), granted(2), granted(3), granted(4), unlisted];
-    assert!(matches!(failed(FIVE, votes), Err(NoReply { reason }) if reason.contains("a:1, b:1, c:1")));
+    assert!(matches!(failed(FIVE, votes), Err(NoReply { reason, .. }) if reason.contains("a:1, b:1, c:1")));
 }
 
 #[test]
@@ -243,10 +243,10 @@ fn too_few_answers_are_an_error_that_names_every_member_that_gave_none() {
     let votes = vec![granted(1), held(9, 90, 6, true), silent(2), silent(3), silent(4)];
     let reason = "2 of 5 members answer and 3 are needed: member 2: no answer within 500ms; \
                   member 3: no answer within 500ms; member 4: no answer within 500ms";
-    assert_eq!(failed(FIVE, votes), Err(NoReply { reason: reason.to_owned() }), "whatever the others know");
+    assert_eq!(failed(FIVE, votes), Err(NoReply::new(reason)), "whatever the others know");
     let votes = vec![granted(1), granted(2), silent(2)];
     let reason = "2 of 3 members answer and 3 are needed: member 2: no answer within 500ms";
-    assert_eq!(failed(Seats::all(3), votes), Err(NoReply { reason: reason.to_owned() }));
+    assert_eq!(failed(Seats::all(3), votes), Err(NoReply::new(reason)));
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn a_raise_that_fails_takes_everything_back() {
             round.answered(ballot, member, vote);
         }
         taken_back(&mut round, FIVE);
-        assert_eq!(done(&mut round), expected.map_err(|reason: &str| NoReply { reason: reason.to_owned() }));
+        assert_eq!(done(&mut round), expected.map_err(|reason: &str| NoReply::new(reason)));
     }
 }
 
@@ -415,7 +415,7 @@ fn a_term_is_over_when_a_majority_knows_of_a_later_one() {
     let votes = vec![beaten(60, Some(6)), beaten(70, Some(7)), beaten(50, None), silent(3), renewed(1, false, 0)];
     let reason = "1 of 5 members renewed the lease and 3 are needed: member 3: no answer within 500ms";
     let reply = renewal(FIVE, votes).unwrap();
-    assert_eq!(reply, Err(NoReply { reason: reason.to_owned() }), "a minority does not end a term");
+    assert_eq!(reply, Err(NoReply::new(reason)), "a minority does not end a term");
 }
 
 #[test]
@@ -436,5 +436,5 @@ fn a_release_waits_for_every_member() {
     assert_eq!(ended(vec![say(no), say(no), say(no)]), Ok(no));
     let reason = "1 of 3 members answer and 2 are needed: member 1: no answer within 500ms; \
                   member 2: no answer within 500ms";
-    assert_eq!(ended(vec![say(yes), silent(1), silent(2)]), Err(NoReply { reason: reason.to_owned() }));
+    assert_eq!(ended(vec![say(yes), silent(1), silent(2)]), Err(NoReply::new(reason)));
 }

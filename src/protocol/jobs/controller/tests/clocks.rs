@@ -205,6 +205,15 @@ fn a_schedule_that_is_changed_under_a_clock_ahead_begins_when_that_is_right() {
     stage.runs_after(to_next, at(HOUR + 600));
 }
 
+/// As after a clock that was ahead more than once.
+#[test]
+fn what_is_decided_for_good_upon_one_another_counts_as_one() {
+    let closed = [(2, 2), (3, 4), (6, 6)].map(|(first, last)| (wall(first * HOUR), wall(last * HOUR)));
+    let leaps = Leaps { closed: closed.to_vec(), ..Leaps::default() };
+    let ledger = Ledger { decided: wall(HOUR), leaps, ..Stage::new(policy(), HOUR).stored() };
+    assert_eq!(ledger.decided_until(&Every(HOUR)), wall(4 * HOUR), "five is open");
+}
+
 /// Of many outages the longest are remembered: a clock that was ahead passed over more.
 #[test]
 fn many_outages_make_no_ledger_long_and_do_not_hide_a_leap() {
