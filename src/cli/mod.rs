@@ -6,6 +6,7 @@ mod client;
 mod dev;
 mod exec;
 mod jobs;
+mod kubectl;
 mod locks;
 mod output;
 mod purge;
@@ -107,17 +108,30 @@ impl From<Exit> for Code {
 
 /// Parses the command line and does what it says.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are no mistakes.
-            let mistake = error.use_stderr();
-            // A closed terminal is nothing to report to itself.
-            let _ = error.print();
-            return if mistake { Exit::Usage } else { Exit::Well }.into();
+    let Code(code) = match std::env::args_os().next() {
+        // kubectl finds its plugins by their names.
+        Some(program) if Path::new(&program).file_stem() == Some(kubectl::PROGRAM.as_ref()) => {
+            parsed().map_or_else(|code| code, kubectl::kubectl)
         }
+        _ => parsed().map_or_else(|code| code, command),
     };
-    let Code(code) = match cli.command {
+    baton::telemetry::logging::flush();
+    code.into()
+}
+
+/// The command line; or the code to end with, where it is wrong or asks for help.
+fn parsed<T: Parser>() -> Result<T, Code> {
+    T::try_parse().map_err(|error| {
+        // Help and version are no mistakes.
+        let mistake = error.use_stderr();
+        // A closed terminal is nothing to report to itself.
+        let _ = error.print();
+        if mistake { Exit::Usage } else { Exit::Well }.into()
+    })
+}
+
+fn command(cli: Cli) -> Code {
+    match cli.command {
         Command::Run(args) => run::run(&args.config),
         Command::Dev(args) => dev::dev(args),
         Command::Exec(args) => exec::exec(args),
@@ -134,9 +148,7 @@ pub fn main() -> ExitCode {
         Command::Audit(args) => audit::audit(&args),
         Command::Purge(args) => purge::purge(&args),
         Command::Quorum(args) => quorum::quorum(args),
-    };
-    baton::telemetry::logging::flush();
-    code.into()
+    }
 }
 
 /// The configuration, or its problems on standard error.

@@ -93,7 +93,12 @@ impl Bench {
 
     /// Runs the binary to its end.
     pub async fn baton(&self, arguments: &[&str]) -> Said {
-        let output = tokio::time::timeout(PATIENCE, self.command(arguments).output()).await;
+        self.run(env!("CARGO_BIN_EXE_baton"), arguments).await
+    }
+
+    /// Runs a program to its end.
+    pub async fn run(&self, program: &str, arguments: &[&str]) -> Said {
+        let output = tokio::time::timeout(PATIENCE, self.program(program).args(arguments).output()).await;
         let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Said { code: code(output.status), out: text(&output.stdout), err: text(&output.stderr) }

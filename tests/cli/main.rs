@@ -6,6 +6,7 @@ mod audit;
 mod dev;
 mod exec;
 mod jobs;
+mod kubectl;
 mod leases;
 mod logs;
 mod status;

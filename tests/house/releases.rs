@@ -41,6 +41,35 @@ fn a_digest_that_cannot_be_looked_up_is_a_failure() {
     }
 }
 
+/// What Krew would fetch is what the manifest names, and in it is the program under kubectl's name.
+#[test]
+fn the_plugins_manifest_names_its_archives_by_their_hashes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    for architecture in ["amd64", "arm64"] {
+        fs::write(file(architecture), format!("#!/bin/sh\necho {architecture}\n")).unwrap();
+    }
+    let url = "https://github.com/example/baton/releases/download/v1.2.3";
+    let made = with_stubs("krew", &["1.2.3", url, folder.path().to_str().unwrap()], &[], &[]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let manifest: serde_yaml::Value = serde_yaml::from_str(&fs::read_to_string(file("baton.yaml")).unwrap()).unwrap();
+    assert_eq!((&manifest["spec"]["version"], &manifest["metadata"]["name"]), (&"v1.2.3".into(), &"baton".into()));
+    assert_eq!(manifest["spec"]["homepage"], "https://github.com/example/baton");
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(folder.path()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (platform, architecture) in manifest["spec"]["platforms"].as_sequence().unwrap().iter().zip(["amd64", "arm64"])
+    {
+        let archive = format!("kubectl-baton-linux-{architecture}.tar.gz");
+        assert_eq!(platform["selector"]["matchLabels"]["arch"], architecture);
+        assert_eq!(platform["uri"], format!("{url}/{archive}"));
+        assert_eq!(run("sha256sum", &[&archive]), format!("{}  {archive}\n", platform["sha256"].as_str().unwrap()));
+        run("tar", &["-xzf", &archive]);
+        assert_eq!(run(&format!("./{}", platform["bin"].as_str().unwrap()), &[]), format!("{architecture}\n"));
+    }
+}
+
 #[test]
 fn a_tag_is_the_version_of_everything() {
     let right = format!("v{}", in_cargo_toml("version"));

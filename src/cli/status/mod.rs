@@ -12,7 +12,7 @@ use clap::Args;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use self::roles::{RoleStatus, StatusAnswer};
+pub(super) use self::roles::{RoleStatus, StatusAnswer, pod_header, pod_row};
 use super::client::{Api, ApiArgs, ClientError, Reply};
 use super::output::{columns, complain, say};
 use super::{Code, Format, block_on};

@@ -5,15 +5,22 @@ use serde::Deserialize;
 
 /// `GET /status`, as far as it is shown.
 #[derive(Debug, Deserialize)]
-pub(super) struct StatusAnswer {
-    pub(super) roles: Vec<RoleStatus>,
+pub struct StatusAnswer {
+    pub roles: Vec<RoleStatus>,
+}
+
+impl StatusAnswer {
+    /// What another process was told.
+    pub fn of(said: &serde_json::Value) -> Result<Self, serde_json::Error> {
+        Self::deserialize(said)
+    }
 }
 
 /// One role.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct RoleStatus {
-    pub(super) role: String,
-    pub(super) state: String,
+pub struct RoleStatus {
+    pub role: String,
+    pub state: String,
     pub(super) holder: Option<String>,
     pub(super) token: Option<u64>,
     pub(super) time_left_ms: Option<u64>,
@@ -38,7 +45,7 @@ const CHANGES_SHOWN: usize = 8;
 
 impl RoleStatus {
     /// Whether all is well with it: this replica leads, or stands by.
-    pub(super) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         matches!(self.state.as_str(), "leading" | "standby")
     }
 }
@@ -71,6 +78,18 @@ pub(super) fn row(role: &RoleStatus) -> Vec<String> {
         moment(role.since),
         role.reason.clone().unwrap_or_default(),
     ]
+}
+
+/// For the pods of a workload: the pod's name instead of the holder's.
+pub fn pod_header() -> Vec<String> {
+    ["POD", "ROLE", "STATE", "TOKEN", "TIME LEFT", "SINCE", "REASON"].map(str::to_owned).to_vec()
+}
+
+pub fn pod_row(pod: &str, role: &RoleStatus) -> Vec<String> {
+    let mut row = row(role);
+    row.remove(2);
+    row.insert(0, pod.to_owned());
+    row
 }
 
 /// The last changes of all roles, newest first.
