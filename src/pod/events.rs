@@ -74,7 +74,9 @@ fn words(role: &RoleName, event: &Event) -> Option<Words> {
             let why = reason.as_str();
             ("Normal", "HandedOver", "HandOver", format!("gave the role {role} back (token {token}): {why}"))
         }
-        Event::Guarded { cause, remaining } => {
+        // Nobody led that could have been forgotten.
+        Event::Guarded { is_first: true, .. } => return None,
+        Event::Guarded { cause, remaining, .. } => {
             let (why, ms) = (cause.as_str(), remaining.as_millis());
             let note = format!(
                 "nobody new may lead the role {role} for up to {ms} ms: the store may have forgotten a lease ({why})"
@@ -298,7 +300,7 @@ mod tests {
             ),
             (Event::Released { token, reason: ReleaseReason::Unused, held_for: span }, None),
             (
-                Event::Guarded { cause: GuardCause::Vanished, remaining: span },
+                Event::Guarded { cause: GuardCause::Vanished, remaining: span, is_first: false },
                 Some(("Guarded", "Warning", "1500 ms: the store may have forgotten a lease (vanished)")),
             ),
             (Event::Following { holder: "web-1".into(), token }, None),

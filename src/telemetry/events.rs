@@ -237,7 +237,14 @@ fn log(role: &RoleName, event: &Event, lasted: Duration) {
         Event::Following { holder, token } => {
             info!(%role, %token, %holder, state, reason = "held", duration_ms, "another replica leads");
         }
-        Event::Guarded { cause, remaining } => {
+        Event::Guarded { cause, remaining, is_first: true } => {
+            let (reason, remaining_ms) = (cause.as_str(), ms(*remaining));
+            info!(
+                %role, state, reason, duration_ms, remaining_ms,
+                "the store knows of no term of this role: it is watched for a lease before the first"
+            );
+        }
+        Event::Guarded { cause, remaining, is_first: false } => {
             let (reason, remaining_ms) = (cause.as_str(), ms(*remaining));
             warn!(
                 %role, state, reason, duration_ms, remaining_ms,
@@ -315,9 +322,10 @@ mod tests {
         let (token, took) = (Token::new(7).unwrap(), Duration::from_millis(1_500));
         let reason = ReleaseReason::Resigned;
         let lost = Event::Lost { token, reason: LossReason::Expired, held_for: took };
-        let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took };
+        let first = Event::Guarded { cause: GuardCause::Empty, remaining: took, is_first: true };
+        let guarded = Event::Guarded { cause: GuardCause::Vanished, remaining: took, is_first: false };
         type Fields = &'static [(&'static str, &'static str)];
-        let rows: [(Event, &str, Fields); 11] = [
+        let rows: [(Event, &str, Fields); 12] = [
             (Event::Elected { token }, "INFO", &[("token", "7"), ("state", "leading"), ("duration_ms", "2500")]),
             (lost, "WARN", &[("state", "standby"), ("reason", "expired"), ("duration_ms", "1500")]),
             (
@@ -331,6 +339,7 @@ mod tests {
                 &[("reason", "resigned"), ("duration_ms", "1500")],
             ),
             (Event::Abandoned { token, remaining: took }, "WARN", &[("token", "7"), ("remaining_ms", "1500")]),
+            (first, "INFO", &[("state", "guarded"), ("reason", "empty"), ("duration_ms", "2500")]),
             (guarded, "WARN", &[("state", "guarded"), ("reason", "vanished"), ("duration_ms", "2500")]),
             (Event::Departed { holder: "web-2".into(), token }, "INFO", &[("holder", "web-2"), ("reason", "departed")]),
             (

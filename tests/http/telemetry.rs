@@ -109,7 +109,7 @@ fn every_event() -> Vec<Event> {
     events.extend(RenewalOutcome::ALL.map(|outcome| Event::Renewed { outcome, took, token, failure: None }));
     events.extend(LossReason::ALL.map(|reason| Event::Lost { token, reason, held_for: took }));
     events.extend(ReleaseReason::ALL.map(|reason| Event::Released { token, reason, held_for: took }));
-    events.extend(GuardCause::ALL.map(|cause| Event::Guarded { cause, remaining: took }));
+    events.extend(GuardCause::ALL.map(|cause| Event::Guarded { cause, remaining: took, is_first: false }));
     events
 }
 

@@ -219,7 +219,8 @@ impl Election {
                 self.knowledge.learn(version, now);
                 let remaining = remaining.min(timing.lease_duration());
                 if self.knowledge.guarded.is_none_or(|(known, until)| known != cause || until <= now) {
-                    self.tell(Event::Guarded { cause, remaining });
+                    let is_first = self.knowledge.is_first(cause);
+                    self.tell(Event::Guarded { cause, remaining, is_first });
                 }
                 self.knowledge.guarded = Some((cause, now + remaining));
                 // Once in between as well: a guard that is due by then (a replica came, R6) begins when somebody asks.

@@ -201,8 +201,9 @@ pub enum Event {
     /// The lease was left to its TTL because promises stand that nobody waits for (a second signal), or because the
     /// store does not let this replica give it back.
     Abandoned { token: Token, remaining: Duration },
-    /// R5 closed the role, as this replica sees it.
-    Guarded { cause: GuardCause, remaining: Duration },
+    /// R5 closed the role, as this replica sees it. The first time nothing is amiss: neither the store nor this replica
+    /// knows of any term.
+    Guarded { cause: GuardCause, remaining: Duration, is_first: bool },
     /// Another replica leads.
     Following { holder: Arc<str>, token: Token },
     /// Another process with this replica's name campaigns for the same role.

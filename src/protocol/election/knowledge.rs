@@ -59,6 +59,11 @@ pub(super) struct Knowledge {
 }
 
 impl Knowledge {
+    /// Whether nobody is known to have led before, so that an empty store has forgotten nothing that is known.
+    pub(super) fn is_first(&self, cause: GuardCause) -> bool {
+        cause == GuardCause::Empty && self.floor == Token::NONE
+    }
+
     /// What to tell the store (R5). `listening`: messages may have been missed, so that it counts only if it was seen
     /// to stand still for as long as one listens.
     pub(super) fn of_record(&self, now: Mono, timing: &Timing, listening: bool) -> Option<KnownRecord> {

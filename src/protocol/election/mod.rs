@@ -439,10 +439,12 @@ impl Election {
                         "this replica stays out for a while: it resigned, or the store's clock was stepped",
                     )
                 } else if let Some((cause, _)) = self.knowledge.guarded.filter(|(_, until)| now < *until) {
-                    let why = format!(
-                        "the store may have forgotten a lease that stands ({cause}): nobody new may lead for one lease"
-                    );
-                    written(State::Guarded, why)
+                    if self.knowledge.is_first(cause) {
+                        because(State::Guarded, "the store knows of no term of this role: watching for one lease")
+                    } else {
+                        let forgot = format!("the store may have forgotten a lease that stands ({cause})");
+                        written(State::Guarded, format!("{forgot}: nobody new may lead for one lease"))
+                    }
                 } else if !self.stagger_left(candidacy).is_zero() {
                     because(State::Standby, "this shard is left to others for a while, so that each leads its share")
                 } else if self.knowledge.knows_of_release() {

@@ -252,13 +252,30 @@ fn news_keep_nobody_quiet_for_more_than_ten_leases_and_the_store_says_whose_they
 }
 
 #[test]
+fn an_empty_store_is_a_worry_only_to_who_has_known_a_term() {
+    let remaining = LEASE;
+    let empty = CampaignReply::Guarded { cause: GuardCause::Empty, remaining, version: version(Token::NONE, 0) };
+    for (mut stage, is_first) in [(Stage::new(), true), (Stage::standby(LEASE), false)] {
+        stage.until_due(LEASE * 2);
+        let (id, _) = stage.campaign();
+        stage.answer(id, empty.clone());
+        assert!(stage.told(&Event::Guarded { cause: GuardCause::Empty, remaining, is_first }));
+        if is_first {
+            let reason = stage.election.view(stage.now).reason.expect("it does not lead").into_owned();
+            assert_eq!(stage.state(), State::Guarded);
+            assert!(reason.starts_with("the store knows of no term of this role"), "{reason}");
+        }
+    }
+}
+
+#[test]
 fn a_guarded_role_is_said_to_be_guarded_and_asked_for_when_that_ends() {
     let mut stage = Stage::new();
     let (id, _) = stage.campaign();
     let cause = GuardCause::Generation;
     stage.answer(id, CampaignReply::Guarded { cause, remaining: ms(6_000), version: version(token(10), 5) });
     assert_eq!(stage.state(), State::Guarded);
-    assert!(stage.told(&Event::Guarded { cause, remaining: ms(6_000) }));
+    assert!(stage.told(&Event::Guarded { cause, remaining: ms(6_000), is_first: false }));
     assert!(stage.until_due(ms(6_100)) >= ms(6_000));
     assert_eq!(stage.campaign().1.floor, token(10));
 }
