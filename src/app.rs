@@ -21,7 +21,7 @@ use crate::base::clock::{BootClock, SharedClock, wall_time};
 use crate::base::process::{Entropy, Exit, StallWatch};
 use crate::base::signals::Signals;
 use crate::config::{Changes, Config, Environment, Guard, Loaded, Reload, RoleConfig, StoreConfig, StoreUse, Watcher};
-use crate::http::{ListenerThread, Router};
+use crate::http::{ListenerThread, Router, listen};
 use crate::jobs::{self, JobService};
 use crate::locks::{self, LockService, LockSettings};
 use crate::pod::{Extras, Failover, TerminationMessageFile};
@@ -477,11 +477,7 @@ fn bug(what: &str) -> Exit {
 }
 
 fn bind(section: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let bound = TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    bound.map_err(|error| StartError::Listen { section, address, error })
+    listen(address).map_err(|error| StartError::Listen { section, address, error })
 }
 
 fn serve_telemetry(listener: TcpListener, replica: &Replica) -> Result<ListenerThread, StartError> {

@@ -1,6 +1,6 @@
 //! The small sections: `identity:`, the two listeners, `log:`.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -69,9 +69,12 @@ pub(super) const TELEMETRY: Key<Group> =
     key("telemetry", Group(&TELEMETRY_SECTION), "The kubelet's and Prometheus's side: metrics and probes. Read-only.");
 const TELEMETRY_SECTION: Section =
     Section::new("Telemetry", "The kubelet's and Prometheus's side.", &[&TELEMETRY_LISTEN]);
-const TELEMETRY_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 4041));
-const TELEMETRY_LISTEN: Key<Or<Listen>> =
-    key("listen", Or(Listen(TELEMETRY_DEFAULT), TELEMETRY_DEFAULT), "IP address and port to listen on.");
+const TELEMETRY_DEFAULT: SocketAddr = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 4041, 0, 0));
+const TELEMETRY_LISTEN: Key<Or<Listen>> = key(
+    "listen",
+    Or(Listen(TELEMETRY_DEFAULT), TELEMETRY_DEFAULT),
+    "IP address and port to listen on; `[::]` is for both families.",
+);
 
 pub(super) const LOG: Key<Group> = key("log", Group(&LOG_SECTION), "How to log.");
 const LOG_SECTION: Section = Section::new("Log", "How to log.", &[&LEVEL, &FORMAT]);
@@ -118,7 +121,7 @@ impl Kind for Listen {
         }
         let hint = match address.rsplit_once(':') {
             Some(("", port)) if port.parse::<u16>().is_ok() => {
-                format!("; for port {port} of the same pod write 127.0.0.1:{port}, for all addresses 0.0.0.0:{port}")
+                format!("; for port {port} of the same pod write 127.0.0.1:{port}, for all addresses [::]:{port}")
             }
             Some(("localhost", port)) => format!("; instead of a name write 127.0.0.1:{port}"),
             _ => format!("; write an IP address and a port, such as {} or [::1]:{}", self.0, self.0.port()),

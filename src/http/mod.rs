@@ -2,7 +2,7 @@
 //! errors.
 //!
 //! * [`serve`]: accepts, bounds and watches connections, and ends within a bound.
-//! * [`Limits`]: what one client may cost.
+//! * [`listen`]: the socket, for both IP families; [`Limits`]: what one client may cost.
 //! * [`Door`]: a request on its way to its handler, and a [`AccessCheck`] before that.
 //! * [`Router`], [`Routes`]: which handler that is. Parts bring their own; none lives here.
 //! * [`ListenerThread`]: where a listener runs.
@@ -19,6 +19,7 @@ mod answer;
 pub mod client;
 mod dapr;
 mod door;
+mod listen;
 mod places;
 mod problem;
 mod refuse;
@@ -34,6 +35,7 @@ pub use warp::sse::Event as ServerEvent;
 pub use answer::{BoxError, Content, Response, answer, document, json, no_content};
 pub use dapr::DaprFault;
 pub use door::{AccessCheck, BODY_BYTES_MAX, BODY_TIMEOUT, Door};
+pub use listen::listen;
 pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use router::{Answering, Answers, Ask, Found, Router, Routes, Stopping, wants_page};
 pub use serve::{Ends, Limits, serve};

@@ -67,10 +67,7 @@ fn contradictions() -> Vec<Refused> {
             &["write roles, jobs, keyPrefix, namePrefix and namespace out", "baton.rbac.create"],
         ),
         (json!({"leaderService": {"enabled": true}}), &["selects the leader by its label", "podLabels"]),
-        (
-            json!({"config": {"telemetry": {"listen": "127.0.0.1:4041"}}}),
-            &["telemetry.listen is loopback", "use 0.0.0.0"],
-        ),
+        (json!({"config": {"telemetry": {"listen": "127.0.0.1:4041"}}}), &["telemetry.listen is loopback", "use [::]"]),
         (json!({"config": {"telemetry": {"listen": "0.0.0.0:${PORT}"}}}), &["written out", "the probes need the port"]),
     ]
 }

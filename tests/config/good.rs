@@ -24,7 +24,7 @@ fn what_is_not_given_has_its_default() {
     assert_eq!(&**config.identity(), "web-0");
     assert_eq!(config.api().listen.to_string(), "127.0.0.1:4040");
     assert!(config.api().token.is_none());
-    assert_eq!(config.telemetry().listen.to_string(), "0.0.0.0:4041");
+    assert_eq!(config.telemetry().listen.to_string(), "[::]:4041");
     assert_eq!((config.log().level, config.log().format), (LogLevel::Info, LogFormat::Json));
     assert_eq!(config.default_role(), None);
     let role = &config.roles()[0];

@@ -241,11 +241,11 @@ fn listeners_that_cannot_be_or_should_not_be_are_told() {
             "api: {listen: 4040}",
             &[(1, api, "`4040` is not an address to listen on; for port 4040 of the same pod")],
         ),
-        (id, "api: {listen: ':4040'}", &[(1, api, "write 127.0.0.1:4040, for all addresses 0.0.0.0:4040")]),
+        (id, "api: {listen: ':4040'}", &[(1, api, "write 127.0.0.1:4040, for all addresses [::]:4040")]),
         (id, "api: {listen: 'localhost:4040'}", &[(1, api, "instead of a name write 127.0.0.1:4040")]),
         (id, "api: {listen: '127.0.0.1'}", &[(1, api, "such as 127.0.0.1:4040 or [::1]:4040")]),
         (id, "api: {listen: '127.0.0.1:70000'}", &[(1, api, "is not an address")]),
-        (id, "telemetry: {listen: nonsense}", &[(1, telemetry, "such as 0.0.0.0:4041 or [::1]:4041")]),
+        (id, "telemetry: {listen: nonsense}", &[(1, telemetry, "such as [::]:4041 or [::1]:4041")]),
         (id, "telemetry: {listen: '0.0.0.0:4040'}", &[(1, telemetry, "are the same port; give them two")]),
     ]);
     // The default of the other side counts too; its place is then the file's beginning.

@@ -200,7 +200,7 @@ yes
 {{- end -}}
 
 {{- define "baton.telemetryListen" -}}
-{{- ((.Values.baton.config.telemetry).listen) | default "0.0.0.0:4041" -}}
+{{- ((.Values.baton.config.telemetry).listen) | default "[::]:4041" -}}
 {{- end -}}
 
 {{/* The port that metrics and probes are on. */}}
@@ -211,7 +211,7 @@ yes
 {{- fail "baton.config.telemetry.listen is written out here, as ADDRESS:PORT: the probes need the port" -}}
 {{- end -}}
 {{- if or (hasPrefix "127." $listen) (hasPrefix "[::1]" $listen) -}}
-{{- fail "baton.config.telemetry.listen is loopback, but the kubelet's probes come from outside the pod: use 0.0.0.0" -}}
+{{- fail "baton.config.telemetry.listen is loopback, but the kubelet's probes come from outside the pod: use [::]" -}}
 {{- end -}}
 {{- $port -}}
 {{- end -}}
