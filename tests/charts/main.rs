@@ -8,6 +8,7 @@ mod cases;
 mod demo;
 mod each;
 mod generated;
+mod injector;
 mod matrix;
 mod mesh;
 mod pods;

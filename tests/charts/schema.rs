@@ -89,7 +89,7 @@ fn the_schemas_refuse_unknown_keys_at_every_level() {
             check(part, &format!("{path}#{name}"));
         }
     }
-    for chart in ["baton", "baton-demo"] {
+    for chart in ["baton", "baton-demo", "baton-injector"] {
         check(&schema(chart), chart);
     }
 }

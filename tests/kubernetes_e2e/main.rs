@@ -8,6 +8,7 @@ mod departures;
 mod elector;
 mod extras;
 mod group;
+mod injector;
 mod jobs;
 mod labels;
 mod outage;

@@ -67,7 +67,7 @@ impl Charts {
     /// is in them.
     pub fn copy_with(files: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary directory");
-        for name in ["baton", "baton-demo"] {
+        for name in ["baton", "baton-demo", "baton-injector"] {
             copy(&root().join("charts").join(name), &folder.path().join(name));
         }
         let charts = Self { folder };
@@ -79,7 +79,7 @@ impl Charts {
             fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
             fs::write(file, text).expect("a file");
         }
-        done(&[json!({"do": "depend", "chart": charts.path("baton-demo")})]);
+        done(&["baton-demo", "baton-injector"].map(|chart| json!({"do": "depend", "chart": charts.path(chart)})));
         charts
     }
 
