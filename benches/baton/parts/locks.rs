@@ -336,8 +336,9 @@ impl Scripts {
             let id = format!("{:032x}", dice.u128(..));
             let owner = format!("{:032x}", dice.u128(..));
             // As long as the default guard.
-            let args = [&session, &id, &owner, "bench-0", &lease_us, "1", "0", "plain", &lease_us, "0", "", "0", "1"];
-            let words = [&["EVALSHA", &self.acquire], &keys[..], &head, &args].concat();
+            let who = [&session, &id, &owner, "bench-0"];
+            let args = [&lease_us, "1", "0", "plain", &lease_us, "0", "", "0", "1", "0", "0"];
+            let words = [&["EVALSHA", &self.acquire], &keys[..], &head, &who, &args].concat();
             let reply = redis.command(&words).await.map_err(failed)?;
             if !reply.windows(7).any(|part| part == b"granted") {
                 return Err(format!("acquire answers {:?}", String::from_utf8_lossy(reply)));
