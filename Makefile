@@ -66,6 +66,12 @@ chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BAT
 			else echo "notice: leases in Kubernetes are not measured without Go"; fi; \
 			BATON_CHAOS_WRITE=1 cargo test --test chaos measure_the_table -- --ignored --nocapture'
 
+cluster: ## charts and image on a one-node Kubernetes of its own (needs root and Go; the first time it builds Kubernetes), with the table of docs/kubernetes.md (BATON_KUBERNETES=1.36 for another version; BATON_FLOOD_SECONDS=N)
+	@.ci/parts $(DEPS) 'Debian packages' '.ci/deps containerd runc nft iptables conntrack ethtool busybox ip' \
+		'the image' '$(MAKE) image' \
+		'Kubernetes and Helm' 'tests/cluster/build.sh' \
+		'the cluster' 'BATON_CLUSTER_WRITE=1 tests/cluster/up.sh cargo test --test cluster -- --nocapture --test-threads=2'
+
 e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N or BATON_CHAOS_FAULTS=N, BATON_OUTAGE_SECONDS=N, BATON_HANDOVERS=N, BATON_JOBS_KILLS=N)
 	@.ci/parts $(DEPS) 'Helm for the charts' '.ci/python charts' \
 		'the README in a fresh clone' 'tests/e2e/readme.sh' \

@@ -21,7 +21,8 @@ fn sidecars() -> Vec<Value> {
     let login = json!({"redis": {"existingSecret": "login", "usernameKey": "user", "passwordKey": "password",
         "tls": {"existingSecret": "tls", "caKey": "ca", "certKey": "crt", "keyKey": "key"}},
         "config": {"store": {"redis": {"url": "rediss://redis:6379/0"}}}});
-    let more = json!({"waitForStore": true, "mesh": {"kind": "istio"}, "env": [{"name": "TEXT", "value": "it's \"a\" & b <c>\\n\n${d} é"}],
+    let text = "it's \"a\" & b <c>\\n\n${d} é";
+    let more = json!({"waitForStore": true, "mesh": {"kind": "istio"}, "env": [{"name": "TEXT", "value": text}],
         "resources": {"limits": {"cpu": 1, "memory": "64Mi"}}, "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
         "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]});
     vec![json!({}), kubernetes, login, more]
@@ -45,7 +46,8 @@ fn shapes() -> Vec<Value> {
                     (Some(false), json!([container("app"), container("helper")])),
                     (Some(true), json!([container("app")])),
                 ] {
-                    let mut pod = json!({"metadata": {"name": format!("shop-{}", all.len())}, "spec": {"containers": containers}});
+                    let name = format!("shop-{}", all.len());
+                    let mut pod = json!({"metadata": {"name": name}, "spec": {"containers": containers}});
                     for (field, value) in [("initContainers", &inits), ("volumes", &volumes)] {
                         value.iter().for_each(|value| pod["spec"][field] = (*value).clone());
                     }
