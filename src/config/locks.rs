@@ -51,7 +51,7 @@ const GUARD: Key<Span> = key(
 );
 const MAX_WAITERS: Key<Or<Count>> = key(
     "maxWaiters",
-    Or(Count(1, 100_000), 10_000),
+    Or(Count(1, 100_000), 1_000),
     "How many requests may wait for locks, and connections hold one, at once.",
 );
 const DAPR: Key<Group> = key("dapr", Group(&DAPR_SECTION), "Answer Dapr's lock API, too.");

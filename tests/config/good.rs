@@ -59,7 +59,7 @@ fn locks_are_there_with_their_defaults_and_guarded_for_a_lease() {
     let locks = |more: &str| good(&format!("{BASE}{more}\n")).locks().clone();
     let config = locks("");
     assert_eq!((config.lease, config.max_lease, config.guard), (ms(30_000), ms(3_600_000), ms(30_000)));
-    assert_eq!(config.max_waiters, 10_000);
+    assert_eq!(config.max_waiters, 1_000);
     let config = locks("locks: { lease: 2h, maxWaiters: 7 }");
     assert_eq!((config.lease, config.max_lease, config.guard), (ms(7_200_000), ms(7_200_000), ms(7_200_000)));
     assert_eq!(config.max_waiters, 7);
