@@ -20,7 +20,12 @@ flock --nonblock 9 || { echo "tests/cluster/up.sh: it runs already" >&2; exit 1;
 # What containers leave in the machine's tree of control groups, here and where an earlier run was killed.
 sweep() {
     local ours=(-path '*/kubepods*' -o -path '*/k8s.io*')
-    find /sys/fs/cgroup -depth -type d \( "${ours[@]}" \) -exec rmdir {} + 2>/dev/null || true
+    # What was killed a moment ago may not have left its groups yet.
+    for _ in $(seq 100); do
+        find /sys/fs/cgroup -depth -type d \( "${ours[@]}" \) -exec rmdir {} + 2>/dev/null || true
+        [ -n "$(find /sys/fs/cgroup -type d \( "${ours[@]}" \) -print -quit)" ] || break
+        sleep 0.1
+    done
     rm -rf "$state"/{containerd,kubelet,etcd,cni,keys,bin}
 }
 sweep
