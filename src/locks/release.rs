@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use super::service::{ANSWER_SPAN, LockService, Refusal};
 use super::turns::{Given, pass_on};
-use crate::protocol::{CancelRequest, LockId, LockName, LockReleaseReply, LockReleaseRequest, TICKET_SPAN};
+use crate::protocol::{
+    CancelRequest, ExtendReply, ExtendRequest, LockId, LockName, LockReleaseReply, LockReleaseRequest, Mono, Restore,
+    TICKET_SPAN,
+};
 use crate::store::StoreError;
 use crate::telemetry::{LockEvent, StoreCommand};
 
@@ -33,9 +36,10 @@ pub(super) async fn release(service: &Arc<LockService>, name: LockName, id: Lock
 pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, id: LockId) -> Result<(), Refusal> {
     let now = service.now();
     let mut request = LockReleaseRequest { names, id, session: service.session, seat: None };
-    let mut until = now;
+    let (mut until, mut restore) = (now, None);
     if let Some((known, passes)) = service.held.begin_release(id, now) {
         until = known.valid_until;
+        restore = (now < until).then(|| known.clone().restore(&service.settings.identity, now));
         let mut given = known.given();
         request.names = known.names;
         if let Some(name) = request.names.first()
@@ -55,7 +59,13 @@ pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, i
         drop(known.asking.lock().await);
     }
     let release = || service.timed(StoreCommand::LockRelease, service.store.release(request.clone()));
-    let reply = service.insist(until.max(now + ANSWER_SPAN), release).await;
+    let mut reply = service.insist(until.max(now + ANSWER_SPAN), release).await;
+    if matches!(reply, Ok(LockReleaseReply::NotHeld))
+        && let Some(restore) = restore
+        && put_back(&service, &request, restore, until).await
+    {
+        reply = service.insist(until.max(now + ANSWER_SPAN), release).await;
+    }
     if let [name] = request.names.as_slice() {
         service.lines.wake_next(name);
     }
@@ -68,6 +78,17 @@ pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, i
         }
         LockReleaseReply::NotHeld => Err(Refusal::Lost),
     }
+}
+
+/// Puts back a hold that the store has forgotten while its promise stands (R4), so that it can be given back like any
+/// other: its token stays known, and its app is not told that it was lost. Not if anybody came since; what has no
+/// answer may be there.
+async fn put_back(service: &LockService, request: &LockReleaseRequest, restore: Box<Restore>, until: Mono) -> bool {
+    let LockReleaseRequest { ref names, id, session, ref seat } = *request;
+    let (names, seat, guard) = (names.clone(), seat.clone(), service.settings.guard);
+    let request = ExtendRequest { names, id, session, seat, lease: None, restore: Some(restore), guard };
+    let extend = || service.timed(StoreCommand::LockExtend, service.store.extend(request.clone()));
+    service.now() < until && !matches!(service.insist(until, extend).await, Ok(ExtendReply::Lost))
 }
 
 /// Takes away the ticket of a request that has the lock in a turn, or had it.

@@ -218,6 +218,17 @@ fn a_redis_that_loses_its_data_lets_nobody_new_in_until_locks_are_put_back() {
 }
 
 #[test]
+fn a_lock_that_redis_has_forgotten_is_given_back_as_long_as_it_is_promised() {
+    let (sidecars, mut redis) = guarded_stage(2, Duration::from_secs(3));
+    let (id, token) = sidecars[0].take("orders", r#"{"lease":"10m"}"#);
+    redis.restart(Data::Lost);
+    assert_eq!(sidecars[0].release("orders", &id), 204, "nobody had it meanwhile: it was not lost");
+    assert_eq!(sidecars[0].metric("baton_locks_lost_total"), 0.0);
+    let (_, later) = sidecars[1].take("orders", r#"{"wait":"1m"}"#);
+    assert!(later > token);
+}
+
+#[test]
 fn a_storm_of_clients_that_vanish_leaves_nothing_behind() {
     let (sidecars, _redis) = stage(3);
     let threads: Vec<_> = (0..30_usize)
