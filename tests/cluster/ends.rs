@@ -96,12 +96,11 @@ fn an_app_that_ignores_sigterm_hands_over_when_it_is_killed() {
     let _shared = node::shared();
     for store in Store::BOTH {
         let release = Release::install("deaf", store, &[]);
-        let stubborn = r#"import os, signal, time, urllib.request
+        let stubborn = r#"import os, signal, urllib.request
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 while True:
-    try: urllib.request.urlopen(os.environ["BATON_LEADER_URL"]).close()
-    except OSError: pass
-    time.sleep(0.5)"#;
+    try: urllib.request.urlopen(os.environ["BATON_LEADER_URL"] + "?wait=500ms").close()
+    except OSError: pass"#;
         let worker = serde_json::json!({"name": "worker", "command": ["python3", "-c", stubborn]});
         let patch = serde_json::json!({"spec": {"template": {"spec": {
             "terminationGracePeriodSeconds": 5, "containers": [worker]}}}});

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use testkit::sidecars::wait::last_for;
+use testkit::sidecars::wait::Ending;
 
 use crate::node;
 
@@ -54,23 +53,22 @@ pub struct Term {
 /// See the module.
 pub struct Follower {
     lines: Arc<Mutex<Vec<Line>>>,
-    over: Arc<AtomicBool>,
+    ending: Arc<Ending>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Follower {
     pub fn start(namespace: &str) -> Self {
-        let (lines, over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (lines, ending) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Ending::default()));
         let mut reader =
             Reader { namespace: format!("{namespace}_"), files: HashMap::new(), lines: Arc::clone(&lines) };
-        let ended = Arc::clone(&over);
+        let end = Arc::clone(&ending);
         let thread = thread::spawn(move || {
-            while !ended.load(Ordering::Relaxed) {
+            while !end.within(LOOK) {
                 reader.read();
-                last_for(LOOK);
             }
         });
-        Self { lines, over, thread: Some(thread) }
+        Self { lines, ending, thread: Some(thread) }
     }
 
     pub fn lines(&self) -> Vec<Line> {
@@ -99,7 +97,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.ending.tell();
         if let Some(thread) = self.thread.take() {
             // It has nothing to say.
             let _ = thread.join();

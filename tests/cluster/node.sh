@@ -2,6 +2,7 @@
 # The node: the first process of its own PID, mount, network, IPC and UTS namespaces. Started by up.sh. When it ends,
 # everything of the cluster ends with it, containers too.
 set -euo pipefail
+. "$(dirname "$0")/wait.sh"
 state=$1 programs=$2 images=$3 baton=$4 ip=$5
 log=$state/log keys=$state/keys
 export PATH=$programs:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -46,14 +47,6 @@ start() { # NAME PROGRAM ARGUMENT…
     "$@" >>"$log/$name.log" 2>&1 &
     echo $! >"$state/$name.pid"
 }
-wait_for() { # SECONDS COMMAND…
-    local ends=$((SECONDS + $1))
-    shift
-    until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $ends ] || { echo "gave up: $*"; return 1; }
-        sleep 0.1
-    done
-}
 admin() { kubectl --kubeconfig "$keys/admin.kubeconfig" "$@"; }
 
 start containerd containerd --config "$state/etc/containerd.toml"
@@ -86,6 +79,7 @@ ctr --namespace k8s.io images tag "$name" "registry.example.com/baton:${name##*:
 kubelets() {
     while true; do
         kubelet "$@" || true
+        # As long as it is away.
         sleep 1
     done
 }
@@ -97,7 +91,4 @@ wait_for 60 admin get node node
 admin wait --for=condition=Ready node/node --timeout=60s
 touch "$state/ready"
 # Goes on until it is killed, and reaps what nobody else waits for.
-while true; do
-    sleep 3600 &
-    wait $! || true
-done
+wait

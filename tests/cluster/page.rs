@@ -47,12 +47,11 @@ fn the_demo_installs() {
 fn the_injector_adds_the_sidecar_where_kubernetes_has_its_policies() {
     let _alone = node::alone();
     let release = Release::namespace("injected", Store::Redis);
-    let app = r#"import os, signal, time, urllib.request
+    let app = r#"import os, signal, urllib.request
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 while True:
-    try: urllib.request.urlopen("http://127.0.0.1:4040/leader").close()
-    except OSError: pass
-    time.sleep(0.5)"#;
+    try: urllib.request.urlopen("http://127.0.0.1:4040/leader?wait=500ms").close()
+    except OSError: break"#;
     let shop = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shop"}, "spec": {
         "replicas": 3, "selector": {"matchLabels": {"app": "shop"}}, "template": {
             "metadata": {"labels": {"app": "shop"}},

@@ -6,6 +6,7 @@
 # Nothing is left but the logs, below target/cluster/state.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/wait.sh"
 [ "$(id -u)" -eq 0 ] || { echo "tests/cluster/up.sh: a node takes root" >&2; exit 77; }
 programs=$("$here/build.sh")
 images=$("$here/images.sh")
@@ -18,14 +19,14 @@ ip=10.99.0.1
 exec 9>"$top/target/cluster/running"
 flock --nonblock 9 || { echo "tests/cluster/up.sh: it runs already" >&2; exit 1; }
 # What containers leave in the machine's tree of control groups, here and where an earlier run was killed.
-sweep() {
+swept() {
     local ours=(-path '*/kubepods*' -o -path '*/k8s.io*')
+    find /sys/fs/cgroup -depth -type d \( "${ours[@]}" \) -exec rmdir {} + || true
+    [ -z "$(find /sys/fs/cgroup -type d \( "${ours[@]}" \) -print -quit)" ]
+}
+sweep() {
     # What was killed a moment ago may not have left its groups yet.
-    for _ in $(seq 100); do
-        find /sys/fs/cgroup -depth -type d \( "${ours[@]}" \) -exec rmdir {} + 2>/dev/null || true
-        [ -n "$(find /sys/fs/cgroup -type d \( "${ours[@]}" \) -print -quit)" ] || break
-        sleep 0.1
-    done
+    wait_for 10 swept || true
     rm -rf "$state"/{containerd,kubelet,etcd,cni,keys,bin}
 }
 sweep
@@ -49,10 +50,9 @@ end() {
 trap end EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
-until [ -e "$state/ready" ]; do
-    kill -0 "$outer" 2>/dev/null || { echo "the node has ended: $(tail -n 5 "$state/log/node.log")" >&2; exit 1; }
-    sleep 0.1
-done
+ready_or_gone() { [ -e "$state/ready" ] || ! kill -0 "$outer"; }
+wait_for 180 ready_or_gone
+[ -e "$state/ready" ] || { echo "the node has ended: $(tail -n 5 "$state/log/node.log")" >&2; exit 1; }
 echo "the node is ready after $((SECONDS - began)) s"
 
 BATON_CLUSTER_NODE=$(pgrep --parent "$outer")
