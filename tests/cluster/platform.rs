@@ -52,7 +52,8 @@ fn a_flood_from_another_pod_costs_neither_a_lease_nor_a_probe() {
     let address = pod["status"]["podIP"].as_str().expect("an address");
     let sidecar = release.processes(&leader, "baton")[0];
     let before = memory(sidecar);
-    // 80 clients, each of which asks some thirty times a second: 2,000 requests a second and more. Every eighth wants all metrics, on a connection of its own each time.
+    // 80 clients, each of which asks some thirty times a second: 2,000 requests a second and more. Every eighth wants
+    // all metrics, on a connection of its own each time.
     let script = FLOOD.replace("ADDRESS", address).replace("SECONDS", &seconds.to_string());
     let said = release.kubectl(&[
         "run",
