@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::extend::extend_once;
+use super::held::Beside;
 use super::owner;
 use super::release::{cancel_later, give_back};
 use super::service::{Granted, LockService, PAUSE_MAX, Refusal};
@@ -124,6 +125,8 @@ struct Acquisition {
     has_rested: bool,
     /// The store may know of it.
     has_asked: bool,
+    /// What it named last as what its owner has.
+    beside: Option<Beside>,
     /// How often in a row it has found free what others are to have before it.
     free_looks: u32,
     /// A request got no answer: it may still arrive.
@@ -168,6 +171,7 @@ impl Acquisition {
             random,
             has_rested: false,
             has_asked: false,
+            beside: None,
             free_looks: 0,
             unsure: false,
             was_passed: false,
@@ -249,17 +253,19 @@ impl Acquisition {
         loop {
             let sent_at = service.now();
             let beside = service.held.beside(self.request(), sent_at);
-            if let (Some((id, true)), Some(name)) = (beside, self.request().names.first()) {
+            if let (Some(beside), Some(name)) = (beside.filter(|beside| !beside.is_told), self.request().names.first())
+            {
                 // The store is to know what is named. If it does not, that is asked for like any other.
-                let _ = extend_once(&service, name, id, None).await;
+                let _ = extend_once(&service, name, beside.id, None).await;
             }
+            self.beside = beside.or(self.beside);
             let sent_at = service.now();
-            let request = self.next_request(beside.map(|(id, _)| id), sent_at);
+            let request = self.next_request(beside.map(|beside| beside.id), sent_at);
             let reply = service.timed(StoreCommand::LockAcquire, service.store.acquire(request)).await;
             // What it named may have been given back meanwhile, while its owner has other holds.
-            let other = service.held.beside(self.request(), service.now()).map(|(id, _)| id);
+            let other = service.held.beside(self.request(), service.now()).map(|other| other.id);
             let is_held = matches!(reply, Ok(AcquireReply::Held { .. }));
-            if !is_held || other.is_none() || other == beside.map(|(id, _)| id) {
+            if !is_held || other.is_none() || other == beside.map(|beside| beside.id) {
                 return self.judge(reply, sent_at);
             }
         }
@@ -336,7 +342,7 @@ impl Acquisition {
             service.held.saw(turn.last());
             service.upkeep.spawn(settle(Arc::clone(service), name.clone(), turn.clone()));
         }
-        let granted = service.held.granted(grant, self.request(), valid_until, turn);
+        let granted = service.held.granted(grant, self.request(), self.beside, valid_until, turn);
         service.held.keep(id, service.now() + self.request().at_least);
         // Its owner may wait for it in other requests, which can have it beside this one from now on.
         service.lines.ring(&self.waiter);

@@ -48,7 +48,36 @@ pub(super) struct HeldLock {
     renewed: Arc<Notify>,
 }
 
+/// A hold beside which its owner asks for another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside {
+    pub(super) id: LockId,
+    token: Token,
+    /// The last token of its turn, which nobody else was granted.
+    last: Token,
+    /// The store knows that it is its turn.
+    pub(super) is_told: bool,
+}
+
 impl HeldLock {
+    fn new(request: &AcquireRequest, token: Token, valid_until: Mono, given: Option<Given>) -> Self {
+        Self {
+            names: request.names.clone(),
+            owner: Arc::clone(&request.owner),
+            token,
+            last: given.as_ref().map_or(token, |given| given.turn.last()),
+            permits: request.permits,
+            lease: request.lease,
+            keep_until: Mono::default(),
+            valid_until,
+            passes: given.is_some(),
+            given,
+            was_passed: false,
+            asking: Arc::default(),
+            renewed: Arc::default(),
+        }
+    }
+
     /// What the store is to be told of its turn, and what is left of that.
     pub(super) fn given(&self) -> Option<Given> {
         self.given.clone()
@@ -141,8 +170,8 @@ impl Held {
     }
 
     /// The hold that the owner of a request has of just its names: the one that lasts the longest. Its turn ends with
-    /// that, and the store is to be told first who has it, where this says so.
-    pub(super) fn beside(&self, request: &AcquireRequest, now: Mono) -> Option<(LockId, bool)> {
+    /// that.
+    pub(super) fn beside(&self, request: &AcquireRequest, now: Mono) -> Option<Beside> {
         let AcquireRequest { names, owner, permits, .. } = request;
         if *permits > 1 {
             return None;
@@ -153,7 +182,7 @@ impl Held {
         let mut locks = self.locks.lock();
         let lock = locks.get_mut(&id)?;
         lock.passes = false;
-        Some((id, lock.given.is_some()))
+        Some(Beside { id, token: lock.token, last: lock.last, is_told: lock.given.is_none() })
     }
 
     /// Whose turn it is in this seat, if the store is to be told.
@@ -162,49 +191,33 @@ impl Held {
         self.under(name, now).into_iter().find(is_in).map(|(id, _)| id)
     }
 
-    /// Notes what the store has granted.
+    /// Notes what the store has granted; beside this, where it has the same token.
     pub(super) fn granted(
         &self,
         grant: LockGrant,
         request: &AcquireRequest,
+        beside: Option<Beside>,
         valid_until: Mono,
         turn: Option<LockTurn>,
     ) -> Granted {
         let given = turn.map(|turn| Given { turn, served: Vec::new() });
-        self.note(request, grant.token, grant.holds, valid_until, given, false)
+        let mut lock = HeldLock::new(request, grant.token, valid_until, given);
+        if let Some(beside) = beside.filter(|beside| beside.token == grant.token) {
+            lock.last = beside.last;
+        }
+        self.note(request, grant.holds, lock)
     }
 
     /// Notes what was passed on.
     pub(super) fn passed(&self, request: &AcquireRequest, Passed { token, given }: Passed) -> Granted {
         let valid_until = given.turn.valid_until();
-        self.note(request, token, 1, valid_until, Some(given), true)
+        let lock = HeldLock { was_passed: true, ..HeldLock::new(request, token, valid_until, Some(given)) };
+        self.note(request, 1, lock)
     }
 
-    fn note(
-        &self,
-        request: &AcquireRequest,
-        token: Token,
-        holds: u32,
-        valid_until: Mono,
-        given: Option<Given>,
-        was_passed: bool,
-    ) -> Granted {
+    fn note(&self, request: &AcquireRequest, holds: u32, lock: HeldLock) -> Granted {
         let AcquireRequest { id, lease, permits, .. } = *request;
-        let lock = HeldLock {
-            names: request.names.clone(),
-            owner: Arc::clone(&request.owner),
-            token,
-            last: given.as_ref().map_or(token, |given| given.turn.last()),
-            permits,
-            lease,
-            keep_until: Mono::default(),
-            valid_until,
-            passes: given.is_some(),
-            given,
-            was_passed,
-            asking: Arc::default(),
-            renewed: Arc::default(),
-        };
+        let (token, valid_until) = (lock.token, lock.valid_until);
         let mut locks = self.locks.lock();
         if locks.len() < LOCKS_MAX {
             if permits == 1

@@ -229,6 +229,27 @@ fn a_lock_that_redis_has_forgotten_is_given_back_as_long_as_it_is_promised() {
 }
 
 #[test]
+fn a_redis_that_comes_back_with_an_older_state_takes_nothing_from_who_came_after_that() {
+    let (sidecars, mut redis) = guarded_stage(2, Duration::from_secs(3));
+    let (earlier, _) = sidecars[0].take("orders", r#"{"lease":"10m"}"#);
+    redis.command(&["SAVE"]);
+    assert_eq!(sidecars[0].release("orders", &earlier), 204);
+    let (id, token) = sidecars[1].take("orders", r#"{"lease":"10m"}"#);
+    let (other, _) = sidecars[1].take("stock", r#"{"lease":"10m"}"#);
+    redis.kill();
+    redis.start_again();
+    until("the sidecar is back", || sidecars[1].ask("GET /locks/orders", "").status == 200);
+    assert_ne!(sidecars[1].insight("orders")["holders"][0]["token"], token, "it believes in the earlier one");
+    assert_eq!(sidecars[1].ask(&format!("PUT /locks/orders/{id}"), "").status, 204);
+    assert_eq!(sidecars[1].insight("orders")["holders"][0]["token"], token);
+    assert_eq!(sidecars[1].release("orders", &id), 204);
+    assert_eq!(sidecars[1].release("stock", &other), 204);
+    assert_eq!(sidecars[1].metric("baton_locks_lost_total"), 0.0);
+    let (_, later) = sidecars[0].take("orders", r#"{"wait":"1m"}"#);
+    assert!(later > token);
+}
+
+#[test]
 fn a_storm_of_clients_that_vanish_leaves_nothing_behind() {
     let (sidecars, _redis) = stage(3);
     let threads: Vec<_> = (0..30_usize)

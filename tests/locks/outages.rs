@@ -83,7 +83,7 @@ impl Shop {
         let (from, path) = (Instant::now(), format!("/locks/register/{}", granted.json()["lock"].as_str().unwrap()));
         // The grant may have waited to be read: only half of what it says is counted on, and then an extension.
         let extended = connection.ask(&format!("PUT {path}"), "")?;
-        self.note_loss(&extended, from + LEASE / 2);
+        self.note_loss(&format!("PUT {path}"), &extended, from + LEASE / 2);
         let valid = extended.header("baton-valid-for-ms").and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
         let until = valid.filter(|_| extended.status == 204).map(|valid| from + valid);
         if let Some(until) = until {
@@ -93,16 +93,17 @@ impl Shop {
         let used = Instant::now();
         let gone = connection.ask(&format!("DELETE {path}"), "")?;
         if let Some(until) = until {
-            self.note_loss(&gone, until);
+            self.note_loss(&format!("DELETE {path}"), &gone, until);
             self.promises.lock().expect("nobody panics").push(Promise { sidecar, from, until: until.min(used) });
         }
         Ok(())
     }
 
     /// An answer that a lock is not held, although it was promised until a moment that is still to come.
-    fn note_loss(&self, answer: &Answer, until: Instant) {
+    fn note_loss(&self, what: &str, answer: &Answer, until: Instant) {
         if answer.status == 410 && Instant::now() < until {
-            self.lost.lock().expect("nobody panics").push(format!("{answer:?}"));
+            let left = until - Instant::now();
+            self.lost.lock().expect("nobody panics").push(format!("{what}, {left:?} before its end: {answer:?}"));
         }
     }
 

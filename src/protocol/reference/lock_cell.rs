@@ -257,15 +257,28 @@ impl Cell {
     ) -> bool {
         let is_last = self.token <= lost.last && self.ended < lost.token && !self.released.contains(&id);
         let has_room = match lost.permits {
-            // Beside what else its owner has.
-            1 => self
-                .holds
-                .iter()
-                .all(|hold| (hold.token, &hold.owner, hold.session) == (lost.token, &lost.owner, session)),
+            1 => self.holds.iter().all(|hold| hold.is_beside(lost, session) || self.is_older(hold, lost)),
             permits => self.holds.len() < permits as usize && self.holds.iter().all(|hold| hold.token < lost.token),
         };
         let agree = |cell: &mut Self| cell.holds.is_empty() && cell.meet(0, now, living).is_none();
         is_last && has_room && (self.permits == lost.permits || agree(self))
+    }
+
+    /// Puts it back. What stands of earlier owners was over when this was granted: a store that was set back to a
+    /// moment before that does not know.
+    pub(super) fn put_back(&mut self, (session, id): (SessionId, LockId), lost: &Restore, now: StoreTime) {
+        if lost.permits == 1 {
+            self.holds.retain(|hold| hold.is_beside(lost, session));
+        }
+        (self.permits, self.used_at) = (lost.permits, now);
+        self.add(Hold::put_back(id, session, lost, now));
+        self.token = self.token.max(lost.last);
+    }
+
+    /// Whether a hold is of an earlier owner, with all of its turn.
+    fn is_older(&self, hold: &Hold, lost: &Restore) -> bool {
+        let last = if hold.in_turn { self.token } else { hold.token };
+        last < lost.token
     }
 
     /// Who holds it.
@@ -321,8 +334,13 @@ impl Hold {
         }
     }
 
+    /// Whether it is one more of the owner that has lost one.
+    fn is_beside(&self, lost: &Restore, session: SessionId) -> bool {
+        (self.token, &self.owner, self.session) == (lost.token, &lost.owner, session)
+    }
+
     /// As its sidecar knows it.
-    pub(super) fn put_back(id: LockId, session: SessionId, lost: &Restore, now: StoreTime) -> Self {
+    fn put_back(id: LockId, session: SessionId, lost: &Restore, now: StoreTime) -> Self {
         Self {
             id,
             session,

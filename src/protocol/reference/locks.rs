@@ -266,10 +266,7 @@ impl LockSpace {
         if let Some(lost) = restore {
             for name in &missing {
                 let cell = self.cells.entry((*name).clone()).or_default();
-                cell.permits = lost.permits;
-                cell.used_at = now;
-                cell.add(Hold::put_back(id, request.session, lost, now));
-                cell.token = cell.token.max(lost.last);
+                cell.put_back((request.session, id), lost, now);
                 self.floor = self.floor.max(lost.last);
             }
         }

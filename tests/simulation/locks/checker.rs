@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton::protocol::{AcquireRequest, LOOK_FIRST, LockId, LockName, SessionId, TICKET_SPAN, TURN_MAX, Token};
+use baton::protocol::{
+    AcquireRequest, ExtendRequest, LOOK_FIRST, LockId, LockName, SessionId, TICKET_SPAN, TURN_MAX, Token,
+};
 
 use super::world::{LEASE_MAX, MS, Nanos, SECOND, TIMEOUT};
 
@@ -104,6 +106,15 @@ impl Checker {
         self.broken.push((name.clone(), token, last));
         self.kept_until.remove(name);
         self.acting.retain(|acting| acting.name != *name || !(token..=last).contains(&acting.token));
+    }
+
+    /// What is promised is lost to who came since, or to an operator, and to nobody else.
+    pub fn loses(&mut self, now: Nanos, request: &ExtendRequest) {
+        let Some(lost) = request.restore.as_ref().filter(|lost| lost.permits == 1) else { return };
+        let is_last = |name: &LockName| self.tokens.get(name) == Some(&lost.token) && !self.is_broken(name, lost.token);
+        if request.names.iter().all(is_last) {
+            self.complain(now, format!("{:?} are lost to nobody, under {}", request.names, lost.token));
+        }
     }
 
     fn is_broken(&self, name: &LockName, token: Token) -> bool {

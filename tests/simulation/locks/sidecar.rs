@@ -58,6 +58,8 @@ pub struct Worker {
     /// How often it has found free what it cannot have.
     pub(super) free_looks: u32,
     pub(super) asks_again: bool,
+    /// The token of what it named last as what its owner has, and the last one of that turn.
+    beside: Option<(Token, Token)>,
     held: Option<Held>,
     release: Option<LockReleaseRequest>,
     step: u64,
@@ -81,6 +83,7 @@ impl Worker {
             yields: false,
             free_looks: 0,
             asks_again: false,
+            beside: None,
             held: None,
             release: None,
             step: 0,
@@ -124,6 +127,12 @@ impl Worker {
         let is_alone = self.request.as_ref().is_some_and(|request| request.names == [name.clone()]);
         let seat = self.held.as_ref().and_then(|held| held.given.as_ref()).map(|(turn, _)| turn.seat());
         is_alone && (self.is(id) || seat == Some(id))
+    }
+
+    /// Whether it was promised this, by its sidecar's clock.
+    pub fn may_act(&self, id: LockId, now: Nanos) -> bool {
+        let is_promised = self.held.as_ref().is_some_and(|held| now < held.valid_until);
+        self.is(id) && self.stage == Stage::Holding && is_promised
     }
 
     pub fn is(&self, id: LockId) -> bool {
@@ -214,7 +223,7 @@ impl World {
         let wait = if queueing == Queueing::No { 0 } else { self.span(SECOND, 20 * SECOND) };
         let it = &mut self.workers[worker];
         (it.stage, it.began_at, it.wait_until) = (Stage::Asking, now, now + wait);
-        (it.has_waited, it.has_rested, it.yields, it.free_looks) = (false, false, false, 0);
+        (it.has_waited, it.has_rested, it.yields, it.free_looks, it.beside) = (false, false, false, 0, None);
         it.request = Some(request.clone());
         let is_beside = self.workers.iter().any(|it| it.has(sidecar, &request.names));
         if is_beside && request.queueing == Queueing::Plain && permits_of(&request.names[0]) == 1 {
@@ -237,6 +246,7 @@ impl World {
             let held = it.held.as_mut().expect("it holds");
             held.passes &= !ends_turn;
             beside = it.request.as_ref().map(|request| request.id);
+            let named = (held.grant.token, held.last);
             if held.given.is_some() && ends_turn {
                 // The store is to know it before it is named.
                 beside = None;
@@ -245,6 +255,7 @@ impl World {
                     self.call(mate, Body::Extend(extension));
                 }
             }
+            self.workers[worker].beside = Some(named);
         }
         let it = &mut self.workers[worker];
         let is_plain = request.queueing == Queueing::Plain;
@@ -355,7 +366,9 @@ impl World {
         let give_back_at =
             now + [lease / 3, lease * 2, lease * 4, lease / 2, brief, brief, brief][self.rng.usize(0..7)];
         let extend_every = if self.one_in(3) { 100 * lease } else { lease / 3 };
-        let last = given.as_ref().map_or(grant.token, |(turn, _)| turn.last());
+        let beside = self.workers[worker].beside.filter(|(token, _)| *token == grant.token);
+        let beside = beside.map_or(grant.token, |(_, last)| last);
+        let last = given.as_ref().map_or(beside, |(turn, _)| turn.last());
         for name in &request.names {
             let floor = self.sidecars[sidecar].floors.entry(name.clone()).or_insert(Token::NONE);
             *floor = last.max(*floor);

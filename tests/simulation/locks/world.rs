@@ -428,6 +428,10 @@ impl World {
                     let at_least = u64::try_from(lost.at_least.as_nanos()).expect("seconds");
                     self.kept_until.insert(request.id, self.now + at_least);
                 }
+                if reply == ExtendReply::Lost && self.workers[call.worker].may_act(request.id, self.local(call.sidecar))
+                {
+                    self.checker.loses(self.now, request);
+                }
                 (Answer::Extended(reply), Vec::new())
             }
             Body::Release(request) => {
@@ -446,9 +450,16 @@ impl World {
                 (Answer::Cancelled, self.space.cancel(server, request))
             }
         };
+        // What it overrules was over when it was granted.
+        let overruled = match (&call.body, &outcome.0) {
+            (Body::Extend(request), Answer::Extended(ExtendReply::Extended { token, restored: true, .. })) => {
+                request.restore.as_ref().filter(|lost| lost.permits == 1).map_or(Token::NONE, |_| *token)
+            }
+            _ => Token::NONE,
+        };
         let own: Vec<Token> = call.body.ids().iter().filter_map(|id| self.tokens.get(id).copied()).collect();
         let others = |holders: Vec<(LockName, Token, Duration)>| -> Vec<_> {
-            holders.into_iter().filter(|(_, token, _)| !own.contains(token)).collect()
+            holders.into_iter().filter(|(_, token, _)| !own.contains(token) && *token >= overruled).collect()
         };
         let after = self.holders(server, call.body.names());
         if others(before) != others(after) {

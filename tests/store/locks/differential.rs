@@ -204,15 +204,19 @@ impl Pair<'_> {
     }
 
     fn floor(&mut self) -> Token {
-        let latest = *self.tokens.keys().next_back().expect("zero is known");
-        if self.one_in(30) && latest.get() < Token::LIMIT - 2 * FAR_AHEAD {
-            let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
-            // Known from now on, on both sides.
-            let (mine, twin) = (ahead(latest), ahead(self.twin(latest)));
-            self.same_token(mine, twin);
-            return mine;
+        if self.one_in(30) {
+            return self.far_ahead();
         }
         if self.one_in(3) { self.known_token() } else { Token::NONE }
+    }
+
+    /// A token above all that were seen, on both sides.
+    fn far_ahead(&mut self) -> Token {
+        let latest = *self.tokens.keys().next_back().expect("zero is known");
+        let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
+        let (mine, twin) = (ahead(latest), ahead(self.twin(latest)));
+        self.same_token(mine, twin);
+        mine
     }
 
     fn choose(&mut self) -> Operation {
@@ -228,11 +232,19 @@ impl Pair<'_> {
                     let permits = if self.one_in(6) { 2 } else { request.permits };
                     let (one, other) = (self.known_token(), self.known_token());
                     let (token, last) = (one.min(other), one.max(other));
+                    // Now and then of one that came when all this was over.
+                    let latest = self.one_in(4).then(|| self.far_ahead());
+                    let (token, last) = latest.map_or((token, last), |latest| (latest, latest));
                     Box::new(Restore { owner, identity, token, last, permits, lease, at_least: request.at_least })
                 });
                 let lease = self.one_in(2).then(|| ms(self.pick(&LEASES_MS)));
                 let guard = (!self.one_in(6)).then(|| ms(GUARD_MS));
-                let AcquireRequest { names, id, .. } = request;
+                let AcquireRequest { mut names, mut id, .. } = request;
+                if restore.is_some() && self.one_in(2) {
+                    // One that the store never heard of, or does not any more.
+                    id = self.new_id();
+                    names.truncate(1);
+                }
                 Operation::Extend(ExtendRequest { names, id, session, seat, lease, restore, guard })
             }
             22..=28 => {
@@ -372,9 +384,14 @@ impl Pair<'_> {
             Box::new(Restore { token: self.twin(lost.token), last: self.twin(lost.last), ..lost.clone() })
         };
         let restore = request.restore.as_deref().map(twin_of);
+        let older = |lost: &Restore| {
+            let is_older = |name| self.space.inspect(server, name).holders.iter().any(|it| it.token < lost.token);
+            lost.permits == 1 && request.names.iter().any(is_older)
+        };
+        let had_older = restore.as_deref().is_some_and(older);
         let expected = self.space.extend(server, &ExtendRequest { restore, ..request.clone() });
         match &expected {
-            ExtendReply::Extended { restored: true, .. } => self.saw("Restored"),
+            ExtendReply::Extended { restored: true, .. } => self.saw(if had_older { "Overruled" } else { "Restored" }),
             ExtendReply::Extended { .. } if request.seat.is_some() => self.saw("Settled"),
             other => self.saw(other),
         }
@@ -563,6 +580,7 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
         "PermitsDiffer",
         "Extended",
         "Restored",
+        "Overruled",
         "Lost",
         "Released",
         "NotHeld",

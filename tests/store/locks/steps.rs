@@ -1,5 +1,6 @@
 //! What the scripts do step by step is checked by `differential`; here is the rest: messages, errors, rights, lateness.
 
+use baton::protocol::TURN_MAX;
 use baton::store::StoreError;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
@@ -95,6 +96,27 @@ async fn a_lost_reply_is_found_by_the_same_request() {
     let restore = ExtendRequest { restore: known(1, grant.token), ..extension("a", 1) };
     let restored = store.extend(restore).await.expect("an answer");
     assert!(matches!(restored, ExtendReply::Extended { token, restored: true, .. } if token == grant.token));
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_with_what_it_had_saved_takes_back_who_came_after_that() {
+    let mut redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    granted(&store, AcquireRequest { tokens: TURN_MAX, ..ask("a", 1) }).await;
+    redis.command(&["SAVE"]);
+    release(&store, "a", 1).await;
+    let token = granted(&store, ask("a", 2)).await.token;
+    redis.kill();
+    redis.start_again();
+    let name = LockName::new("a").expect("a good name");
+    wait_until_async(BOUND, "it is back", async || store.inspect(name.clone()).await.is_ok()).await;
+    assert!(is_held(&store, ask("a", 3)).await, "by the first, for all it knows");
+    let restore = ExtendRequest { restore: known(2, token), ..extension("a", 2) };
+    let reply = store.extend(restore).await.expect("an answer");
+    assert!(matches!(reply, ExtendReply::Extended { token: told, holds: 1, restored: true, .. } if told == token));
+    let tokens = store.inspect(name).await.expect("an answer").holders.iter().map(|it| it.token).collect::<Vec<_>>();
+    assert_eq!(tokens, [token]);
+    assert!(!is_extended(&store.extend(extension("a", 1)).await.expect("an answer")), "it was over");
 }
 
 #[tokio::test]

@@ -209,6 +209,37 @@ fn a_lock_that_the_store_forgot_is_put_back_unless_it_was_released_or_somebody_c
     assert_eq!(store.extend(&put_back), ExtendReply::Lost, "another came since, though it is gone again");
 }
 
+/// A replica that lags took over, or a server came back with what it had saved.
+#[test]
+fn what_a_store_that_was_set_back_believes_in_makes_room_for_who_came_later() {
+    let mut store = Store::new();
+    let in_turn = |session, id| AcquireRequest { tokens: 4, ..ask("a", session, id) };
+    for older in [ask("a", 2, 2), in_turn(2, 2), AcquireRequest { at_least: LEASE, ..ask("a", 2, 2) }, ask("a", 1, 2)] {
+        store.space.forget();
+        let earlier = store.granted(&older).token;
+        let before = store.space.clone();
+        store.pass(LEASE);
+        let token = store.granted(&ask("a", 1, 1)).token;
+        store.space = before.clone();
+        store.now = StoreTime(store.now.0 - 1_000_000);
+        let put_back = ExtendRequest { restore: lost(token), ..extension("a", 1) };
+        assert!(matches!(store.extend(&put_back), ExtendReply::Extended { restored: true, .. }), "{older:?}");
+        let holders = store.look("a").holders;
+        assert_eq!(holders.iter().map(|holder| holder.token).collect::<Vec<_>>(), [token], "{older:?}");
+        let session = older.session;
+        let restore = lost(earlier).map(|lost| Box::new(Restore { owner: older.owner, ..*lost }));
+        let of_the_older = ExtendRequest { session, restore, ..extension("a", 2) };
+        assert_eq!(store.extend(&of_the_older), ExtendReply::Lost, "it was over");
+        // But not for a token that is among those of a turn that goes on.
+        store.space = before;
+        let last = Token::new(earlier.get() + 9).unwrap();
+        let among = lost(Token::new(earlier.get() + 2).unwrap()).map(|lost| Box::new(Restore { last, ..*lost }));
+        let is_among = older.tokens > 1;
+        let reply = store.extend(&ExtendRequest { restore: among, ..extension("a", 1) });
+        assert_eq!(reply == ExtendReply::Lost, is_among, "{reply:?}");
+    }
+}
+
 #[test]
 fn after_a_restart_nobody_new_is_granted_for_the_guard_but_what_is_held_goes_on() {
     let mut store = Store::new();

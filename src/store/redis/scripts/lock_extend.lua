@@ -19,6 +19,16 @@ if bad then
   return bad
 end
 
+-- Whether a hold is one more of the owner that has lost one.
+local function is_beside(hold)
+  return hold.token == token and hold.owner == owner and hold.session == session
+end
+
+-- Whether a hold is of an earlier owner, with all of its turn.
+local function is_older(cell, hold)
+  return (hold.in_turn and cell.token or hold.token) < token
+end
+
 -- Whether a hold that is gone can be put back: it was not released, and nobody came since.
 local function may_return(cell)
   if not owner or cell.token > last or cell.ended >= token or was_released(cell, id) then
@@ -28,9 +38,8 @@ local function may_return(cell)
     return false
   end
   for _, hold in ipairs(cell.holds) do
-    -- Beside what else its owner has; or, of a semaphore, with a permit of its own.
-    local is_theirs = hold.token == token and hold.owner == owner and hold.session == session
-    if permits == 1 and not is_theirs or permits > 1 and hold.token >= token then
+    local has_room = permits > 1 and hold.token < token or permits == 1 and (is_beside(hold) or is_older(cell, hold))
+    if not has_room then
       return false
     end
   end
@@ -38,6 +47,20 @@ local function may_return(cell)
     return true
   end
   return #cell.holds == 0 and meet(cell) == nil
+end
+
+-- What stands of earlier owners was over when the hold was granted that is put back: a store that was set back to a
+-- moment before that does not know.
+local function forget_older(cell)
+  local stays = {}
+  for _, hold in ipairs(cell.holds) do
+    if permits > 1 or is_beside(hold) then
+      table.insert(stays, hold)
+    else
+      table.insert(cell.gone, 'h:' .. hold.id)
+    end
+  end
+  cell.holds = stays
 end
 
 local missing = {}
@@ -62,6 +85,7 @@ if missing[1] then
   end
 end
 for _, cell in ipairs(missing) do
+  forget_older(cell)
   cell.permits = permits
   add(cell, {
     id = id, session = session, owner = owner, identity = identity, token = token, lease = lease_lost,
