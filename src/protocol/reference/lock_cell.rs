@@ -44,7 +44,7 @@ pub(super) struct Ticket {
 pub(super) struct Cell {
     /// The last one granted.
     pub(super) token: Token,
-    /// The greatest under which nothing is held any more: neither it nor an earlier one returns.
+    /// The greatest under which nothing is held any more: no permit under it or an earlier one returns.
     pub(super) ended: Token,
     /// The holds that were given back last, the latest at the end.
     pub(super) released: Vec<LockId>,
@@ -255,10 +255,14 @@ impl Cell {
         now: StoreTime,
         living: &Living,
     ) -> bool {
-        let is_last = self.token <= lost.last && self.ended < lost.token && !self.released.contains(&id);
+        let is_last = Token::NONE < lost.token && self.token <= lost.last && !self.released.contains(&id);
         let has_room = match lost.permits {
+            // Though all that its owner had besides, as far as is known here, was given back.
             1 => self.holds.iter().all(|hold| hold.is_beside(lost, session) || self.is_older(hold, lost)),
-            permits => self.holds.len() < permits as usize && self.holds.iter().all(|hold| hold.token < lost.token),
+            permits => {
+                let is_later = self.ended < lost.token && self.holds.iter().all(|hold| hold.token < lost.token);
+                is_later && self.holds.len() < permits as usize
+            }
         };
         let agree = |cell: &mut Self| cell.holds.is_empty() && cell.meet(0, now, living).is_none();
         is_last && has_room && (self.permits == lost.permits || agree(self))

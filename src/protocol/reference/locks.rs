@@ -374,6 +374,10 @@ impl LockSpace {
             cell.holds.iter_mut().filter(|one| one.id == hold.id).for_each(|one| one.rests = false);
             cell.end(hold.id);
         }
+        if cell.permits == 1 {
+            // As if somebody had come since: nothing of that owner returns, whatever is known of it here.
+            cell.token = Token::new(cell.token.get() + 1).unwrap_or(cell.token);
+        }
         let holder = holders.into_iter().find(|holder| holder.token == first.token);
         let told = under.iter().map(|hold| Unlocked { session: hold.session, id: hold.id, name: name.clone() });
         (UnlockReply::Unlocked { holder }, told.collect(), self.wake_next(now, std::slice::from_ref(name)))

@@ -201,6 +201,9 @@ fn a_lock_that_the_store_forgot_is_put_back_unless_it_was_released_or_somebody_c
     assert_eq!(store.extend(&put_back), ExtendReply::Lost, "released, though the other hold stands");
     store.release(&["a"], 5);
     assert_eq!(store.extend(&put_back), ExtendReply::Lost, "released");
+    let third = ExtendRequest { id: LockId::from_u128(6), ..put_back.clone() };
+    assert_eq!(store.extend(&third), restored(1), "but not this one of its owner's, and nobody came");
+    store.release(&["a"], 6);
     store.space.forget();
     store.pass(Duration::from_millis(1));
     store.granted(&ask("a", 2, 3));

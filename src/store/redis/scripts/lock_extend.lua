@@ -31,10 +31,11 @@ end
 
 -- Whether a hold that is gone can be put back: it was not released, and nobody came since.
 local function may_return(cell)
-  if not owner or cell.token > last or cell.ended >= token or was_released(cell, id) then
+  if not owner or token == 0 or cell.token > last or was_released(cell, id) then
     return false
   end
-  if permits > 1 and #cell.holds >= permits then
+  -- One permit may return though all that its owner had besides, as far as is known here, was given back.
+  if permits > 1 and (cell.ended >= token or #cell.holds >= permits) then
     return false
   end
   for _, hold in ipairs(cell.holds) do

@@ -31,6 +31,10 @@ for _, hold in ipairs(under) do
   give_back(cell, hold.id)
 end
 if under[1] then
+  if cell.permits == 1 then
+    -- As if somebody had come since: nothing of that owner returns, whatever is known of it here.
+    cell.token = cell.token + 1
+  end
   save(cell)
   for _, hold in ipairs(under) do
     redis.call('PUBLISH', ARGV[2] .. hold.session, 'v1 unlocked ' .. hold.id .. ' ' .. cell.name)

@@ -73,6 +73,19 @@ fn an_unlock_ends_all_holds_of_one_owner_and_one_permit_of_a_semaphore() {
 }
 
 #[test]
+fn an_unlock_ends_what_its_owner_had_besides_and_the_store_has_forgotten() {
+    let mut store = Store::new();
+    let first = store.granted(&ask("a", 1, 1)).token;
+    store.granted(&again("a", 1, 2));
+    store.space.forget();
+    let restored = |id| ExtendRequest { restore: lost(first), ..extension("a", id) };
+    assert!(!is_lost(store.extend(&restored(1))));
+    unlocked(&mut store, "a", first);
+    assert!(is_lost(store.extend(&restored(2))));
+    assert!(store.granted(&ask("a", 2, 3)).token > first);
+}
+
+#[test]
 fn an_unlock_of_one_of_several_names_leaves_the_others_to_their_holder() {
     let mut store = Store::new();
     let both = AcquireRequest { names: vec![lock("a"), lock("b")], ..ask("a", 1, 1) };
