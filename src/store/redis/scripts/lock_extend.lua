@@ -50,9 +50,9 @@ local function may_return(cell)
   return #cell.holds == 0 and meet(cell) == nil
 end
 
--- What stands of earlier owners was over when the hold was granted that is put back: a store that was set back to a
--- moment before that does not know.
-local function forget_older(cell)
+-- Puts it back. What stands of earlier owners was over when this was granted: a store that was set back to a moment
+-- before that does not know.
+local function put_back(cell)
   local stays = {}
   for _, hold in ipairs(cell.holds) do
     if permits > 1 or is_beside(hold) then
@@ -61,7 +61,12 @@ local function forget_older(cell)
       table.insert(cell.gone, 'h:' .. hold.id)
     end
   end
-  cell.holds = stays
+  cell.holds, cell.permits = stays, permits
+  add(cell, {
+    id = id, session = session, owner = owner, identity = identity, token = token, lease = lease_lost,
+    expires_at = now + lease_lost, in_turn = false, rests = false, keep_until = kept(at_least),
+  })
+  cell.token = math.max(cell.token, last)
 end
 
 local missing = {}
@@ -86,13 +91,7 @@ if missing[1] then
   end
 end
 for _, cell in ipairs(missing) do
-  forget_older(cell)
-  cell.permits = permits
-  add(cell, {
-    id = id, session = session, owner = owner, identity = identity, token = token, lease = lease_lost,
-    expires_at = now + lease_lost, in_turn = false, rests = false, keep_until = kept(at_least),
-  })
-  cell.token = math.max(cell.token, last)
+  put_back(cell)
 end
 save_cut(cells)
 local hold, span
