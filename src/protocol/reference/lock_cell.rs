@@ -247,6 +247,13 @@ impl Cell {
         self.released.drain(..old);
     }
 
+    /// A hold went from one request to another in a turn. Who has it now has not given it back, whatever became of an
+    /// earlier hold of that request.
+    pub(super) fn pass_on(&mut self, from: LockId, to: LockId) {
+        self.forget_hold(from);
+        self.released.retain(|released| *released != to);
+    }
+
     /// Whether a hold that is gone can be put back: it was not released, and nobody came since.
     pub(super) fn may_return(
         &mut self,
@@ -258,7 +265,7 @@ impl Cell {
         let is_last = Token::NONE < lost.token && self.token <= lost.last && !self.released.contains(&id);
         let has_room = match lost.permits {
             // Though all that its owner had besides, as far as is known here, was given back.
-            1 => self.holds.iter().all(|hold| hold.is_beside(lost, session) || self.is_older(hold, lost)),
+            1 => self.holds.iter().all(|hold| hold.is_beside(lost, session) || self.is_older(hold, lost, session)),
             permits => {
                 let is_later = self.ended < lost.token && self.holds.iter().all(|hold| hold.token < lost.token);
                 is_later && self.holds.len() < permits as usize
@@ -279,9 +286,9 @@ impl Cell {
         self.token = self.token.max(lost.last);
     }
 
-    /// Whether a hold is of an earlier owner, with all of its turn.
-    fn is_older(&self, hold: &Hold, lost: &Restore) -> bool {
-        let last = if hold.in_turn { self.token } else { hold.token };
+    /// Whether a hold is of an earlier owner: with all of its turn, but for the sidecar's own, which knows who has it.
+    fn is_older(&self, hold: &Hold, lost: &Restore, session: SessionId) -> bool {
+        let last = if hold.in_turn && hold.session != session { self.token } else { hold.token };
         last < lost.token
     }
 

@@ -276,7 +276,7 @@ impl LockSpace {
             cell.forget_served(request.session, request.seat.as_ref());
             let Some(found) = cell.find(id, request.seat.as_ref(), request.session) else { continue };
             if found != id {
-                cell.forget_hold(found);
+                cell.pass_on(found, id);
             }
             let Some(hold) = cell.held_under(found) else { continue };
             hold.settle(id, restore);

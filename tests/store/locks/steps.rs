@@ -1,6 +1,6 @@
 //! What the scripts do step by step is checked by `differential`; here is the rest: messages, errors, rights, lateness.
 
-use baton::protocol::TURN_MAX;
+use baton::protocol::{TURN_MAX, TurnSeat};
 use baton::store::StoreError;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
@@ -117,6 +117,29 @@ async fn a_server_that_comes_back_with_what_it_had_saved_takes_back_who_came_aft
     let tokens = store.inspect(name).await.expect("an answer").holders.iter().map(|it| it.token).collect::<Vec<_>>();
     assert_eq!(tokens, [token]);
     assert!(!is_extended(&store.extend(extension("a", 1)).await.expect("an answer")), "it was over");
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_with_the_beginning_of_a_turn_takes_back_who_has_the_lock_in_it() {
+    let mut redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let first = granted(&store, AcquireRequest { tokens: TURN_MAX, ..ask("a", 1) }).await.token;
+    redis.command(&["SAVE"]);
+    let last = Token::new(first.get() + u64::from(TURN_MAX) - 1).expect("a token");
+    let in_turn = Token::new(first.get() + 1).expect("a token");
+    let restore = known(2, in_turn).map(|known| Box::new(Restore { last, ..*known }));
+    let seat = Some(TurnSeat { id: id(1), served: vec![id(2)] });
+    let extended = ExtendRequest { session: session(1), restore, ..extension("a", 2) };
+    let told = ExtendRequest { seat, ..extended.clone() };
+    assert!(is_extended(&store.extend(told).await.expect("an answer")));
+    redis.kill();
+    redis.start_again();
+    let name = LockName::new("a").expect("a good name");
+    wait_until_async(BOUND, "it is back", async || store.inspect(name.clone()).await.is_ok()).await;
+    let reply = store.extend(extended).await.expect("an answer");
+    assert!(matches!(reply, ExtendReply::Extended { token, restored: true, .. } if token == in_turn), "{reply:?}");
+    let tokens = store.inspect(name).await.expect("an answer").holders.iter().map(|it| it.token).collect::<Vec<_>>();
+    assert_eq!(tokens, [in_turn]);
 }
 
 #[tokio::test]

@@ -24,9 +24,9 @@ local function is_beside(hold)
   return hold.token == token and hold.owner == owner and hold.session == session
 end
 
--- Whether a hold is of an earlier owner, with all of its turn.
+-- Whether a hold is of an earlier owner: with all of its turn, but for the sidecar's own, which knows who has it.
 local function is_older(cell, hold)
-  return (hold.in_turn and cell.token or hold.token) < token
+  return (hold.in_turn and hold.session ~= session and cell.token or hold.token) < token
 end
 
 -- Whether a hold that is gone can be put back: it was not released, and nobody came since.
@@ -100,6 +100,8 @@ for _, cell in ipairs(cells) do
   if hold.id ~= id then
     table.insert(cell.gone, 'h:' .. hold.id)
     forget_hold(cell, hold.id)
+    -- Who has it now has not given it back, whatever became of an earlier hold of that request.
+    cell.released = string.gsub(cell.released, ' ' .. id, '')
   end
   if hold.in_turn and owner then
     hold.owner, hold.identity, hold.token = owner, identity, token

@@ -1,6 +1,6 @@
 //! What an operator ends, and what stays.
 
-use super::super::super::super::locks::TURN_MAX;
+use super::super::super::super::locks::{TURN_MAX, TurnSeat};
 use super::*;
 
 fn unlock(store: &mut Store, name: &str, token: Token) -> (UnlockReply, Vec<Unlocked>, Vec<Wake>) {
@@ -83,6 +83,27 @@ fn an_unlock_ends_what_its_owner_had_besides_and_the_store_has_forgotten() {
     unlocked(&mut store, "a", first);
     assert!(is_lost(store.extend(&restored(2))));
     assert!(store.granted(&ask("a", 2, 3)).token > first);
+}
+
+/// The answer was lost, and the request goes on waiting until it has its turn.
+#[test]
+fn a_request_whose_lock_was_unlocked_before_it_was_told_of_it_may_have_it_again_and_put_it_back() {
+    let mut store = Store::new();
+    let first = store.granted(&ask("a", 1, 1)).token;
+    unlocked(&mut store, "a", first);
+    let seat = store.granted(&AcquireRequest { tokens: TURN_MAX, ..ask("a", 1, 2) }).token;
+    let restore = lost(token(seat.get() + 1));
+    let turn = TurnSeat { id: LockId::from_u128(2), served: vec![LockId::from_u128(1)] };
+    let told = ExtendRequest { seat: Some(turn), restore: restore.clone(), ..extension("a", 1) };
+    assert!(matches!(store.extend(&told), ExtendReply::Extended { restored: false, .. }));
+    store.pass(LEASE);
+    // What is lost is known to its sidecar with the turn's last token.
+    let last = store.space.cells[&lock("a")].token;
+    let restore = restore.map(|lost| Box::new(Restore { last, ..*lost }));
+    let again = ExtendRequest { restore, ..extension("a", 1) };
+    assert!(matches!(store.extend(&again), ExtendReply::Extended { restored: true, .. }), "it was not given back");
+    store.release(&["a"], 1);
+    assert!(is_lost(store.extend(&again)), "now it was");
 }
 
 #[test]
