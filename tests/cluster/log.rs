@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -107,8 +107,9 @@ impl Drop for Follower {
 
 struct Reader {
     namespace: String,
-    /// The files that were found, open: a pod that is gone takes its files away. And what is not yet a whole line.
-    files: HashMap<PathBuf, (String, File, Vec<u8>)>,
+    /// The files that were found, open: a pod that is gone takes its files away. And what is not yet a whole line. By
+    /// inode: after a lost sandbox the kubelet counts restarts from 0 again, and another file has the name of the first.
+    files: HashMap<u64, (String, File, Vec<u8>)>,
     lines: Arc<Mutex<Vec<Line>>>,
 }
 
@@ -135,12 +136,9 @@ impl Reader {
             let pod_name = rest.split('_').next().unwrap_or_default();
             let Ok(files) = fs::read_dir(pod.path().join("baton")) else { continue };
             for file in files.flatten() {
-                if self.files.contains_key(&file.path()) {
-                    continue;
-                }
-                if let Ok(open) = File::open(file.path()) {
-                    self.files.insert(file.path(), (pod_name.to_owned(), open, Vec::new()));
-                }
+                let Ok(open) = File::open(file.path()) else { continue };
+                let Ok(inode) = open.metadata().map(|metadata| metadata.ino()) else { continue };
+                self.files.entry(inode).or_insert_with(|| (pod_name.to_owned(), open, Vec::new()));
             }
         }
     }
