@@ -108,7 +108,7 @@ impl Drop for Follower {
 struct Reader {
     namespace: String,
     /// The files that were found, open: a pod that is gone takes its files away. And what is not yet a whole line. By
-    /// inode: after a lost sandbox the kubelet counts restarts from 0 again, and another file has the name of the first.
+    /// inode: after a lost sandbox the kubelet counts restarts from 0 again, and another file has the first one's name.
     files: HashMap<u64, (String, File, Vec<u8>)>,
     lines: Arc<Mutex<Vec<Line>>>,
 }
