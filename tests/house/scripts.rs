@@ -16,7 +16,10 @@ const ONLY_IN_SCRIPTS: &[(&str, &[&str])] = &[
     ("what is in a key is not ours, or cannot be read", &["garbage", "of_another_store", "unreadable"]),
     ("keys are read", &["by_token", "load", "load_all", "numbers", "parse_cell", "parse_hold", "read_lease"]),
     ("keys are read", &["last_order", "load_desk", "read_floor", "was_released"]),
-    ("keys are read", &["field_of", "generation_of_server", "new_record", "read_record", "record_alone"]),
+    (
+        "keys are read",
+        &["field_of", "generation_of_server", "uptime_of_server", "new_record", "read_record", "record_alone"],
+    ),
     ("keys are written", &["drop", "extend_lease", "hold_text", "save", "touch", "write_lease", "write_record"]),
     ("keys are written", &["save_cut", "write_floor"]),
     ("keys are written", &["ends_later", "give_back", "give_sign_of_life", "order_of", "ticket_after", "write_store"]),

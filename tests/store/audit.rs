@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use baton::config::StoreUse;
 use baton::store::redis::{AuditReport, Severity, audit};
+use testkit::profile::{Profile, Profiled};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 
@@ -22,6 +23,19 @@ pub async fn report(config: &RedisConfig) -> AuditReport {
 pub fn severity(report: &AuditReport, words: &str) -> Severity {
     let found = report.findings.iter().find(|finding| finding.what.contains(words));
     found.unwrap_or_else(|| panic!("nothing about {words:?} in {report:#?}")).severity
+}
+
+#[tokio::test]
+async fn what_a_server_lacks_that_baton_can_do_without_is_a_note() {
+    let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let profile = Profile { has_resp3: false, refused: &["SELECT"], refused_in_scripts: &["INFO"], ..Profile::NONE };
+    let proxy = Profiled::start(redis.port(), profile).await;
+    let report = report(&config(&proxy.url())).await;
+    assert_eq!(report.worst(), Severity::Note, "{report:#?}");
+    assert_eq!(severity(&report, "may not ask for INFO"), Severity::Note);
+    assert_eq!(severity(&report, "no RESP3"), Severity::Note);
+    assert_eq!(severity(&report, "may do all"), Severity::Ok);
+    assert_eq!(redis.command(&["DBSIZE"]), Reply::Number(0));
 }
 
 #[tokio::test]

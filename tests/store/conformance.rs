@@ -8,6 +8,7 @@ use baton::base::clock::BootClock;
 use baton::protocol::Rules;
 use baton::store::memory::MemoryStore;
 use testkit::cluster::Cluster;
+use testkit::profile::{Profile, Profiled};
 use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
@@ -63,6 +64,8 @@ struct OnRedis {
     store: Arc<RedisStore>,
     servers: Servers,
     url: String,
+    /// What stands before the servers.
+    _proxy: Option<Profiled>,
 }
 
 fn key(role: &RoleName, what: &str) -> String {
@@ -71,7 +74,7 @@ fn key(role: &RoleName, what: &str) -> String {
 
 impl OnRedis {
     async fn place(servers: Servers, url: String) -> Box<dyn Place> {
-        Box::new(Self { store: Arc::new(connected(&url).await), servers, url })
+        Box::new(Self { store: Arc::new(connected(&url).await), servers, url, _proxy: None })
     }
 
     async fn pair() -> Box<dyn Place> {
@@ -79,6 +82,16 @@ impl OnRedis {
         let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
         let url = master.url();
         Self::place(Servers::Pair(Box::new([master, replica])), url).await
+    }
+
+    /// The same behind what refuses something.
+    async fn pair_behind(profile: Profile) -> Box<dyn Place> {
+        let master = RedisServer::start();
+        let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+        let proxy = Profiled::start(master.port(), profile).await;
+        let (servers, url) = (Servers::Pair(Box::new([master, replica])), proxy.url());
+        let store = Arc::new(connected(&url).await);
+        Box::new(Self { store, servers, url, _proxy: Some(proxy) })
     }
 
     async fn sentinels() -> Box<dyn Place> {
@@ -246,6 +259,18 @@ async fn every_rule_holds_in_memory_but_for_faults_that_it_cannot_have() {
 #[tokio::test]
 async fn every_rule_holds_on_one_redis() {
     assert_eq!(run(OnRedis::pair().await).await, Rule::ALL);
+}
+
+#[tokio::test]
+async fn every_rule_holds_where_scripts_may_not_ask_which_server_it_is() {
+    let profile = Profile { refused: &["SELECT"], refused_in_scripts: &["INFO"], ..Profile::NONE };
+    assert_eq!(run(OnRedis::pair_behind(profile).await).await, Rule::ALL);
+}
+
+#[tokio::test]
+async fn every_rule_holds_without_resp3() {
+    let profile = Profile { has_resp3: false, ..Profile::NONE };
+    assert_eq!(run(OnRedis::pair_behind(profile).await).await, Rule::ALL);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use baton::protocol::{Announcement, Attempt, Candidate, LeaseCell, RecordVersion, Rules, Server, StoreTime};
 use baton::store::News;
 use testkit::cluster::Cluster;
+use testkit::profile::{Profile, Profiled};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
@@ -479,6 +480,18 @@ async fn random_operations_have_the_same_outcomes_behind_sentinels() {
     for seed in 0..SEEDS_FEW {
         run(set.server(set.master()), (&store, None), seed, &mut BTreeMap::new()).await;
     }
+}
+
+#[tokio::test]
+async fn random_operations_have_the_same_outcomes_where_scripts_are_told_which_server_it_is() {
+    let redis = RedisServer::start();
+    let proxy = Profiled::start(redis.port(), Profile::MUTE).await;
+    let store = connected(&proxy.url()).await;
+    let mut seen = BTreeMap::new();
+    for seed in 0..SEEDS_FEW {
+        run(&redis, (&store, None), seed, &mut seen).await;
+    }
+    assert!(seen.get("generation").is_some_and(|times| *times >= 20), "{seen:?}");
 }
 
 #[tokio::test]

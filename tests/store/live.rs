@@ -219,7 +219,7 @@ fn check(handles: &[RoleHandle], seen: &Mutex<Seen>, ending: &Ending) {
 
 /// One term under a lease that is over at once, and given back: the role is free from now on for whoever asks, as in a
 /// deployment that has run before. Without it the first term waits for a lease and a half.
-async fn make_free(store: &RedisStore) {
+pub async fn make_free(store: &RedisStore) {
     let mut knowledge = None;
     testkit::wait_until_async(Duration::from_secs(60), "a first term", async || {
         let request = CampaignRequest { lease_duration: ms(100), knowledge, ..ask(1, 1) };

@@ -5,6 +5,7 @@ mod cluster;
 mod conformance;
 mod databases;
 mod differential;
+mod evidence;
 mod faults;
 mod garbage;
 mod lease_api;

@@ -1,5 +1,5 @@
 //! R5 on the store's side: under which generation of the server a record was written, and until when its role is shut
-//! for new grants. On Redis `generation.lua` and `common.lua` do this.
+//! for new grants. On Redis `generation.lua` (or `generation_told.lua`) and `common.lua` do this.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -46,7 +46,7 @@ pub use member::RedisMember;
 
 use self::connection::{CommandFailure, CommandRoutes, Info, Link, NodeAddress, Settings, Timeouts};
 use self::in_time::StoreClock;
-use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, PURGE, RELEASE, RENEW, Script};
+use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, Last, PURGE, RELEASE, RENEW, Script};
 use self::subscriber::Listeners;
 use super::{LeaseStore, News, PresenceStore, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::Subscription;
@@ -179,6 +179,10 @@ impl RedisStore {
         }
         let (link, deadline, asking) = (Arc::clone(&done.link), done.deadline, done.asking);
         let reply = self.acknowledged(done).await?;
+        if link.is_told() {
+            // Since the acknowledgements.
+            Box::pin(link.ask_evidence(true, deadline.left())).await.map_err(|failure| failure.error)?;
+        }
         let answer = Box::pin(send(&confirm, &link, deadline, asking)).await.map_err(|failure| failure.error)?;
         if scripts::confirm_reply(answer)? {
             return Ok(reply);
@@ -251,8 +255,52 @@ async fn attempt(
     if asking {
         Box::pin(link.command("ASKING", Vec::new(), deadline.left())).await?;
     }
-    let script = if command == "EVAL" { call.script.body() } else { call.script.sha() };
-    link.command(command, call.arguments(script, link.generation()), deadline.left()).await
+    if call.script.asks() && link.is_told() {
+        return Box::pin(attempt_told(call, link, deadline, command)).await;
+    }
+    let (body, sha) = call.script.text();
+    let script = if command == "EVAL" { body } else { sha };
+    let reply = link.command(command, call.arguments(script, link.generation(), None), deadline.left()).await;
+    match &reply {
+        // It has done nothing yet: scripts ask before they write.
+        Err(failure) if failure.not_from_scripts && call.script.asks() => {
+            link.tell_scripts();
+            Box::pin(attempt_told(call, link, deadline, command)).await
+        }
+        Ok(_) | Err(_) => reply,
+    }
+}
+
+/// The same with a script that may not ask of which generation the server is (R5): it is told what the connection was,
+/// and its answer counts if the server still says so behind it.
+async fn attempt_told(
+    call: &Call<'_>,
+    link: &Link,
+    deadline: Deadline,
+    command: &'static str,
+) -> Result<Value, CommandFailure> {
+    let acks = link.acks > 0;
+    let before = match link.evidence() {
+        Some(evidence) => evidence,
+        None => link.ask_evidence(acks, deadline.left()).await?,
+    };
+    let (body, sha) = call.script.told_text();
+    let script = if command == "EVAL" { body } else { sha };
+    let arguments = call.arguments(script, link.generation(), Some(before.words()));
+    let script = link.command(command, arguments, deadline.left());
+    if matches!(call.last, Some(Last::Generation)) {
+        // A renewal, which does not ask either (renew_again.lua).
+        return script.await;
+    }
+    // Neither future waits for anything before it sends, so that they arrive in this order.
+    let (reply, after) = tokio::join!(biased; script, link.ask_evidence(acks, deadline.left()));
+    let reply = reply?;
+    if after?.is_still(&before) {
+        return Ok(reply);
+    }
+    let reason = "it has become another server's master, or a replica has joined it, in this moment, so that its \
+                  answer counts for nothing";
+    Err(CommandFailure::because(StoreError::Refused { reason: reason.to_owned() }, false))
 }
 
 /// The same for a script that the server did not know, when so many texts had been brought as were `seen`.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use baton::base::Subscription;
 use baton::protocol::{LockHolder, LockInsight, LockSpace, Server, StoreTime, TURN_MAX, TurnSeat, Unlocked, Wake};
 use testkit::cluster::Cluster;
+use testkit::profile::{Profile, Profiled};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
@@ -552,49 +553,36 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
     let short = calls(&redis, "hlen");
     println!("{seen:?}, {short} requests by the short ways");
     assert!(short >= 1_000, "the short ways were hardly taken");
-    for outcome in [
-        "Granted",
-        "Again",
-        "Turn",
-        "Settled",
-        "Held",
-        "Guarded",
-        "PermitsDiffer",
-        "Extended",
-        "Restored",
-        "Overruled",
-        "Lost",
-        "Released",
-        "NotHeld",
-        "Woken",
-        "Rests",
-        "Unlocked",
-        "EndedBefore",
-        "Differs",
-        "Names",
-    ] {
+    let met = "Granted Again Turn Settled Held Guarded PermitsDiffer Extended Restored Overruled Lost \
+               Released NotHeld Woken Rests Unlocked EndedBefore Differs Names";
+    for outcome in met.split(' ') {
         assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
+    }
+}
+
+async fn few(redis: &RedisServer, store: &RedisStore) {
+    let mut wakes = ears(store).await;
+    for seed in 0..SEEDS_FEW {
+        run(redis, store, &mut wakes, seed, &mut BTreeMap::new()).await;
     }
 }
 
 #[tokio::test]
 async fn random_operations_on_locks_have_the_same_outcomes_behind_sentinels() {
     let set = SentinelSet::start().await;
-    let store = connected(&set.url()).await;
-    let mut wakes = ears(&store).await;
-    for seed in 0..SEEDS_FEW {
-        run(set.server(set.master()), &store, &mut wakes, seed, &mut BTreeMap::new()).await;
-    }
+    few(set.server(set.master()), &connected(&set.url()).await).await;
+}
+
+#[tokio::test]
+async fn random_operations_on_locks_have_the_same_outcomes_where_scripts_are_told_which_server_it_is() {
+    let redis = RedisServer::start();
+    let proxy = Profiled::start(redis.port(), Profile::MUTE).await;
+    few(&redis, &connected(&proxy.url()).await).await;
 }
 
 #[tokio::test]
 async fn random_operations_on_locks_have_the_same_outcomes_in_a_cluster() {
     let cluster = Cluster::start(&[]).await;
-    let store = connected(&cluster.url()).await;
-    let mut wakes = ears(&store).await;
     let slot = cluster.slot_of(&format!("{KEYS}store"));
-    let node = &cluster.nodes[cluster.owners(slot)[0]];
-    for seed in 0..SEEDS_FEW {
-        run(node, &store, &mut wakes, seed, &mut BTreeMap::new()).await;
-    }
+    few(&cluster.nodes[cluster.owners(slot)[0]], &connected(&cluster.url()).await).await;
 }

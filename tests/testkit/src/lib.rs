@@ -2,8 +2,8 @@
 //!
 //! - servers of one's own, ended by their own handles: [`redis`], [`sentinel`], [`cluster`], [`quorum`], [`apiserver`];
 //!   and [`kubernetes`], which stands in for an API server
-//! - what is done to them: [`proxy`] breaks connections, [`place`] is a network of one's own, [`sidecars::clock`] steps
-//!   clocks
+//! - what is done to them: [`proxy`] breaks connections, [`profile`] refuses what services refuse, [`place`] is a
+//!   network of one's own, [`sidecars::clock`] steps clocks
 //! - sidecars and the apps beside them, and whether what they say holds: [`sidecars`]
 //! - charts: [`helm`]
 //! - programs of other people: [`programs`]
@@ -16,6 +16,7 @@ pub mod kubernetes;
 pub mod node;
 pub mod place;
 pub mod ports;
+pub mod profile;
 pub mod programs;
 pub mod proxy;
 pub mod quorum;

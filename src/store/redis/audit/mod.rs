@@ -170,6 +170,7 @@ async fn look(
         false => (Vec::new(), None),
     };
     findings.extend(rights(problems, of_locks, of_list, subject.main()));
+    findings.extend(dialect(&link, settings));
     findings.push(neighbours(&info, words));
     let facts = Facts { run_id: info.process(), version: info.version(), clock_offset_ms };
     Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
@@ -178,7 +179,7 @@ async fn look(
 fn version(info: &Info) -> Finding {
     let what = info.name().unwrap_or_else(|| "Redis of an unknown version".to_owned());
     match info.version() {
-        Some(version) if version >= VERSION_MIN => finding(Severity::Ok, what, "the scripts and RESP3 work", ""),
+        Some(version) if version >= VERSION_MIN => finding(Severity::Ok, what, "the scripts work", ""),
         Some(_) => finding(Severity::Problem, what, "Baton does not work with it", "use Redis 6.2 or later"),
         None => finding(Severity::Unknown, what, "Baton needs Redis 6.2 or later", "see what answers at this address"),
     }
@@ -443,6 +444,19 @@ fn rights(
     let only_list = "all works but the list of all locks";
     let of_list = of_list.map(|problem| tell(problem, Severity::Warning, only_list));
     problems.chain(of_locks).chain(of_list).collect()
+}
+
+/// What it lacks that Baton can do without. Known only after the scripts were tried.
+fn dialect(link: &Link, settings: &Settings) -> Vec<Finding> {
+    let told = finding(
+        Severity::Note,
+        "its scripts may not ask for INFO",
+        "the sidecar asks beside them, before and after: one INFO more for each campaign and each request for a lock",
+        "",
+    );
+    let plain = finding(Severity::Note, "it has no RESP3", "RESP2 is spoken, which costs nothing", "");
+    let told = link.is_told().then_some(told);
+    told.into_iter().chain((!settings.has_resp3()).then_some(plain)).collect()
 }
 
 fn neighbours(info: &Info, words: &FaultWords) -> Finding {

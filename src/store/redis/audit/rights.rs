@@ -14,6 +14,7 @@ use crate::store::redis::scripts::{
     CAMPAIGN, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, PURGE, RELEASE, RENEW,
     Script,
 };
+use crate::store::redis::{Deadline, attempt};
 
 /// What the scripts of locks do and those of roles do not, after the key; none of it makes a key that is absent.
 const LOCK_QUESTIONS: [(&str, &[&str]); 12] = [
@@ -172,8 +173,13 @@ impl<'a> Trial<'a> {
 
     async fn script(&self, script: &Script, args: &[String]) -> Result<Vec<String>, StoreError> {
         let mut replies = Vec::new();
-        for (command, text) in [("EVAL", script.body()), ("EVALSHA", script.sha())] {
-            replies.push(self.ask(command, self.keys.call(script, args.to_vec()).arguments(text, None)).await?);
+        let call = self.keys.call(script, args.to_vec());
+        for command in ["EVAL", "EVALSHA"] {
+            replies.push(
+                attempt(&call, self.link, Deadline::after(self.timeout), false, command)
+                    .await
+                    .map_err(|failure| failure.error)?,
+            );
         }
         replies.swap_remove(0).convert().map_err(|_| StoreError::Refused { reason: "a script was not run".to_owned() })
     }

@@ -54,6 +54,10 @@ pub struct CommandFailure {
     pub script_unknown: bool,
     /// The connection is of no more use: another one may reach another server, or use another password.
     pub reconnect: bool,
+    /// A script asked for what scripts may not ask for on this server.
+    pub not_from_scripts: bool,
+    /// The server has no RESP3.
+    pub no_resp3: bool,
     /// The slot is moving, and this node has the keys already (ASK).
     pub moving_to: Option<NodeAddress>,
 }
@@ -69,7 +73,7 @@ impl CommandFailure {
 
     /// A failure of which nothing else is to be said.
     pub fn because(error: StoreError, reconnect: bool) -> Self {
-        Self { error, script_unknown: false, reconnect, moving_to: None }
+        Self { error, script_unknown: false, not_from_scripts: false, no_resp3: false, reconnect, moving_to: None }
     }
 }
 
@@ -150,7 +154,8 @@ fn explain_reply(details: &str) -> Option<CommandFailure> {
     let known = REPLIES.iter().find(|(word, ..)| *word == code);
     if let Some((_, says, reconnect)) = known {
         let moving_to = if code == "ASK" { new_place(details) } else { None };
-        return Some(CommandFailure { moving_to, ..CommandFailure::refused((*says).to_owned(), *reconnect) });
+        let no_resp3 = code == "NOPROTO";
+        return Some(CommandFailure { moving_to, no_resp3, ..CommandFailure::refused((*says).to_owned(), *reconnect) });
     }
     match code {
         "NOSCRIPT" => {
@@ -181,7 +186,13 @@ fn explain_err(details: &str) -> CommandFailure {
     if let Some(command) = details.split("unknown command").nth(1) {
         let name = between_quotes(command).unwrap_or_default();
         return match name.to_ascii_uppercase().as_str() {
-            "HELLO" => CommandFailure::refused(TOO_OLD.to_owned(), true),
+            "HELLO" => CommandFailure { no_resp3: true, ..CommandFailure::refused(TOO_OLD.to_owned(), true) },
+            "WAIT" => CommandFailure::refused(
+                "it has no WAIT, which replication.acks needs: set acks: 0, under which a split network can make two \
+                 leaders, or use a Redis that has it"
+                    .to_owned(),
+                false,
+            ),
             "WAITAOF" => CommandFailure::refused(
                 "replication.mode waitaof needs Redis 7.2 or later: use mode wait, or a newer Redis".to_owned(),
                 false,
@@ -196,6 +207,10 @@ fn explain_err(details: &str) -> CommandFailure {
             ),
             name => CommandFailure::refused(format!("it has no command {name}: is it renamed or too old?"), true),
         };
+    }
+    if details.contains("not allowed from script") {
+        let reason = "its scripts may not ask for INFO or TIME, which Baton's need";
+        return CommandFailure { not_from_scripts: true, ..CommandFailure::refused(reason.to_owned(), false) };
     }
     // Up to Redis 6.2, an error inside a script comes wrapped.
     if details.contains("Error running script") {

@@ -55,6 +55,12 @@ impl Info {
     /// Name and version, for people. Valkey tells the Redis that it is compatible with as its version, too.
     pub fn name(&self) -> Option<String> {
         let compatible = self.get("redis_version")?;
+        for (field, product) in [("dragonfly_version", "Dragonfly"), ("garnet_version", "Garnet")] {
+            if let Some(version) = self.get(field) {
+                let version = version.trim_start_matches("df-v");
+                return Some(format!("{product} {version}, which speaks as Redis {compatible}"));
+            }
+        }
         Some(match (self.get("server_name"), self.get("valkey_version")) {
             (Some("valkey"), Some(version)) => format!("Valkey {version}, which speaks as Redis {compatible}"),
             _ => format!("Redis {compatible}"),
@@ -113,6 +119,11 @@ impl Info {
     pub fn check_master(&self) -> Result<(), StoreError> {
         if self.get("role") == Some("slave") {
             let reason = "it is a read-only replica: point the URL at the master, or use a redis-sentinel: URL";
+            return Err(StoreError::Refused { reason: reason.to_owned() });
+        }
+        if self.get("role") == Some("active-replica") {
+            let reason = "it is one of several masters that take writes at once (KeyDB's active-replica): each could \
+                          elect a leader of its own; use a server with active-replica no";
             return Err(StoreError::Refused { reason: reason.to_owned() });
         }
         Ok(())
@@ -202,6 +213,7 @@ mod tests {
         assert!(reason("redis_version:7.0.15 redis_mode:sentinel").contains("redis-sentinel:"));
         assert!(reason("redis_version:7.0.15 role:slave").contains("point the URL at the master"));
         assert!(reason("role:master").contains("version"));
+        assert!(reason("redis_version:6.3.4 role:active-replica").contains("several masters"));
         assert_eq!(info("redis_version:6.2.0 role:master").check(Guard::Off, 0), Ok(()));
         assert_eq!(info("redis_version:10.0.1 role:master").check(Guard::Off, 0), Ok(()));
     }

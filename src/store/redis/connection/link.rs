@@ -16,6 +16,8 @@ use tokio::task::AbortHandle;
 
 use super::cluster::{NodeAddress, Target};
 use super::errors::{CommandFailure, explain};
+use super::evidence::Evidence;
+use super::info::Info;
 use super::settings::{Settings, Timeouts};
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
@@ -52,6 +54,12 @@ pub struct Link {
     replaced: AtomicBool,
     /// Of which generation the server is, as far as a script has told here.
     generation: parking_lot::Mutex<Option<Bytes>>,
+    /// How many replicas must acknowledge (R6).
+    pub acks: u32,
+    /// Its scripts may not ask of which generation it is.
+    is_told: AtomicBool,
+    /// What it told when it was asked last.
+    evidence: parking_lot::Mutex<Option<Evidence>>,
     /// The scripts' texts that went over it.
     pub texts: Texts,
 }
@@ -73,7 +81,13 @@ impl Link {
     /// The same to this node of a cluster.
     pub async fn open_at(settings: &Settings, node: Option<&NodeAddress>) -> Result<Self, StoreError> {
         let endpoint = node.map_or_else(|| settings.endpoint.clone(), NodeAddress::to_string);
-        Self::connect(settings, settings.client(node)?, endpoint).await
+        let had_resp3 = settings.has_resp3();
+        match Self::connect(settings, settings.client(node)?, endpoint.clone()).await {
+            Err(_) if had_resp3 && !settings.has_resp3() => {
+                Self::connect(settings, settings.client(node)?, endpoint).await
+            }
+            opened => opened,
+        }
     }
 
     /// To one of the Sentinels, to ask it what it knows.
@@ -98,15 +112,23 @@ impl Link {
             opened_at: BootClock.now(),
             replaced: AtomicBool::new(false),
             generation: parking_lot::Mutex::default(),
+            acks: settings.acks,
+            is_told: AtomicBool::new(false),
+            evidence: parking_lot::Mutex::default(),
             texts: Texts::default(),
         };
         let timeout = settings.command_timeout;
+        let no_resp3 = Arc::clone(&settings.no_resp3);
         tokio::spawn(async move {
-            let why = match handle.await {
+            let why = match handle.await.map(|ended| ended.map_err(|error| explain(&error, &endpoint, timeout))) {
                 Ok(Ok(())) | Err(_) => {
                     StoreError::Unreachable { reason: format!("{endpoint}: the connection was closed") }
                 }
-                Ok(Err(error)) => match explain(&error, &endpoint, timeout).error {
+                Ok(Err(failure)) if failure.no_resp3 => {
+                    no_resp3.store(true, Ordering::Relaxed);
+                    failure.error
+                }
+                Ok(Err(failure)) => match failure.error {
                     // Not a command's timeout, but that of the connection's first steps.
                     StoreError::Unknown { after } => {
                         StoreError::Unreachable { reason: format!("{endpoint}: no answer within {after:?}") }
@@ -271,6 +293,30 @@ impl Link {
     /// It was asked.
     pub fn told(&self, generation: Bytes) {
         *self.generation.lock() = Some(generation);
+    }
+
+    /// Whether the scripts here are told of which generation the server is.
+    pub fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
+    }
+
+    /// From now on they are: they may not ask.
+    pub fn tell_scripts(&self) {
+        self.is_told.store(true, Ordering::Relaxed);
+    }
+
+    /// What it told of its generation when it was asked last, if it was.
+    pub fn evidence(&self) -> Option<Evidence> {
+        self.evidence.lock().clone()
+    }
+
+    /// Asks for it. `acks`: and who has synchronised with it.
+    pub async fn ask_evidence(&self, acks: bool, timeout: Duration) -> Result<Evidence, CommandFailure> {
+        let reply = self.command("INFO", Vec::new(), timeout).await?;
+        let text = reply.as_string().unwrap_or_default();
+        let evidence = Evidence::of(&Info::parse(&text), acks);
+        *self.evidence.lock() = Some(evidence.clone());
+        Ok(evidence)
     }
 
     /// Where it leads: a host and a port, or several of which one is meant.

@@ -7,6 +7,7 @@
 
 mod cluster;
 mod errors;
+mod evidence;
 mod info;
 mod link;
 mod routes;

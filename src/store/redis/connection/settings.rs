@@ -2,6 +2,8 @@
 //! read anew for every connection.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -69,6 +71,8 @@ pub struct Settings {
     pub nodes: Option<Nodes>,
     /// The Sentinels that are asked for the master, if there are any.
     pub sentinels: Option<Sentinels>,
+    /// A server has said that it has no RESP3: from then on RESP2 is spoken, which all have.
+    pub no_resp3: Arc<AtomicBool>,
 }
 
 /// How long connections may do what, as the shortest lease is at that moment. Cheap to clone.
@@ -135,11 +139,17 @@ impl Settings {
             sentinels: Sentinels::of(&parsed.server, hosts(&parsed.server)),
             url: SecretString::from(url),
             tls,
+            no_resp3: Arc::default(),
             username: config.username.clone(),
             password: config.password.clone(),
             command_timeout: config.command_timeout,
             timeouts: Timeouts { lease_min, wait },
         })
+    }
+
+    /// Whether RESP3 is spoken: until a server has none.
+    pub fn has_resp3(&self) -> bool {
+        !self.no_resp3.load(Ordering::Relaxed)
     }
 
     /// Whether connections are encrypted.
@@ -188,7 +198,9 @@ impl Settings {
 
     /// With everything that has nothing to do with where it leads, and as whom.
     fn client_of(&self, mut config: Config) -> Result<Client, StoreError> {
-        config.version = RespVersion::RESP3;
+        config.version = if self.has_resp3() { RespVersion::RESP3 } else { RespVersion::RESP2 };
+        // Where every connection begins. Some services refuse SELECT, whatever it asks for.
+        config.database = config.database.filter(|database| *database != 0);
         config.fail_fast = true;
         if let Some(tls) = &self.tls {
             let connector =

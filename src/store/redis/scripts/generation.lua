@@ -32,6 +32,11 @@ local function generation_of_server(acks)
   return string.format('%s/%.0f', id, synchronised)
 end
 
+-- In seconds, rounded either way.
+local function uptime_of_server()
+  return tonumber(field_of('server', 'uptime_in_seconds') or '0')
+end
+
 -- Whoever does not ask for acknowledgements does not mind when replicas come.
 local function is_generation(stored, generation)
   return stored == generation or string.match(stored, '^%w+') == generation

@@ -497,7 +497,7 @@ local function prepare(guard, acks)
   local guard_until = now + guard
   if not known then
     -- Whole seconds, rounded either way: the server may be almost a second younger than it says.
-    local uptime_s = tonumber(field_of('server', 'uptime_in_seconds') or '0') - 1
+    local uptime_s = uptime_of_server() - 1
     local left = guard - math.max(uptime_s, 0) * 1000000
     guard_until = left > 0 and now + left or 0
   elseif is_generation(stored[2], generation) then

@@ -26,30 +26,42 @@ use crate::store::{Purge, StoreError};
 pub(super) struct Script {
     parts: &'static [&'static str],
     made: OnceLock<(Str, Str)>,
+    /// The same for servers whose scripts may not ask for INFO.
+    told: OnceLock<(Str, Str)>,
 }
+
+/// Of which generation the server is, as a script asks, and as it is told.
+const ASKED: &str = include_str!("generation.lua");
+const TOLD: &str = include_str!("generation_told.lua");
 
 impl Script {
     pub const fn of(parts: &'static [&'static str]) -> Self {
-        Self { parts, made: OnceLock::new() }
+        Self { parts, made: OnceLock::new(), told: OnceLock::new() }
     }
 
-    /// The text that Redis is given.
-    pub fn body(&self) -> &Str {
-        &self.made().0
+    /// Whether it wants to know of which generation the server is.
+    pub fn asks(&self) -> bool {
+        self.parts.contains(&ASKED)
     }
 
-    /// The hash that Redis knows it by.
-    pub fn sha(&self) -> &Str {
-        &self.made().1
+    /// The text that Redis is given, and the hash that it knows it by.
+    pub fn text(&self) -> &(Str, Str) {
+        self.made.get_or_init(|| made_of(self.parts))
     }
 
-    fn made(&self) -> &(Str, Str) {
-        self.made.get_or_init(|| {
-            let text = without_comments(self.parts);
-            let sha = fred::util::sha1_hash(&text);
-            (text.into(), sha.into())
+    /// The same, told of the generation instead of asking for it.
+    pub fn told_text(&self) -> &(Str, Str) {
+        self.told.get_or_init(|| {
+            let parts: Vec<&str> = self.parts.iter().map(|part| if *part == ASKED { TOLD } else { part }).collect();
+            made_of(&parts)
         })
     }
+}
+
+fn made_of(parts: &[&str]) -> (Str, Str) {
+    let text = without_comments(parts);
+    let sha = fred::util::sha1_hash(&text);
+    (text.into(), sha.into())
 }
 
 /// The lines of code, not indented: half of the files is comments, for whoever reads them.
@@ -159,8 +171,9 @@ pub(super) enum Last {
 }
 
 impl Call<'_> {
-    /// EVALSHA's or EVAL's arguments: the script, its keys and its arguments. `told`: the generation, if it is.
-    pub fn arguments(&self, script: &Str, told: Option<Bytes>) -> Vec<Value> {
+    /// EVALSHA's or EVAL's arguments: the script, its keys and its arguments. `generation`: what a renewal is told of
+    /// the server. `evidence`: what a script is that may not ask.
+    pub fn arguments(&self, script: &Str, generation: Option<Bytes>, evidence: Option<String>) -> Vec<Value> {
         // All words in one piece of memory, of which each is a part: the client shares every one of them with its queue
         // of what is to be sent, and it would take three pieces for each otherwise.
         let words = || self.keys.iter().chain(&self.args).map(String::as_bytes);
@@ -169,15 +182,16 @@ impl Call<'_> {
         text.extend_from_slice(count.as_bytes());
         words().for_each(|word| text.extend_from_slice(word));
         let mut text = Bytes::from(text);
-        let mut all = Vec::with_capacity(self.keys.len() + self.args.len() + 3);
+        let mut all = Vec::with_capacity(self.keys.len() + self.args.len() + 4);
         // A text of many kilobytes is not copied for each of its calls.
         all.push(Value::String(script.clone()));
         all.push(Value::Bytes(text.split_to(count.len())));
         all.extend(words().map(|word| Value::Bytes(text.split_to(word.len()))));
         all.extend(self.last.clone().map(|last| match last {
             Last::Body(body) => body.into(),
-            Last::Generation => told.unwrap_or(UNTOLD).into(),
+            Last::Generation => generation.unwrap_or(UNTOLD).into(),
         }));
+        all.extend(evidence.map(Value::from));
         all
     }
 }
@@ -481,11 +495,13 @@ mod tests {
     #[test]
     fn a_script_is_the_code_of_its_files_in_their_order_and_nothing_else() {
         let parts: &[&str] = &["-- why\nlocal a = 1 -- one\n\n  -- in between\nif a then\n", "  a = 2\n--\nend"];
-        assert_eq!(**Script::of(parts).body(), *"local a = 1 -- one\nif a then\na = 2\nend\n");
+        assert_eq!(*Script::of(parts).text().0, *"local a = 1 -- one\nif a then\na = 2\nend\n");
         for script in [&CAMPAIGN, &RENEW, &CONFIRM, &RELEASE, &PURGE, &MEMBER_CAMPAIGN, &MEMBER_RAISE] {
             assert!(script.parts.iter().all(|part| !part.contains("[[")), "a text over several lines would change");
-            assert_eq!(script.sha().len(), 40);
+            assert_eq!(script.text().1.len(), 40);
+            assert!(script.asks() && !script.told_text().0.contains("'INFO'"), "what is told asks for nothing");
         }
-        assert_ne!(CAMPAIGN.sha(), RENEW.sha());
+        assert_ne!(CAMPAIGN.text().1, RENEW.text().1);
+        assert_ne!(CAMPAIGN.text().1, CAMPAIGN.told_text().1);
     }
 }

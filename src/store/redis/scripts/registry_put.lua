@@ -20,7 +20,9 @@ if before and overwrite ~= '1' then
 end
 -- What renews leases needs room as well: jobs leave it a sixteenth of maxmemory, and no more than it can need. What has
 -- no room is refused as Redis itself would.
-local memory = redis.call('INFO', 'memory')
+-- Where scripts may not ask for INFO, there is no such reserve.
+local memory = redis.pcall('INFO', 'memory')
+memory = type(memory) == 'string' and memory or ''
 local most = tonumber(string.match(memory, '\nmaxmemory:(%d+)')) or 0
 local used = tonumber(string.match(memory, '\nused_memory:(%d+)')) or 0
 if most > 0 and used + #body > most - math.min(most / 16, 16777216) then

@@ -1,0 +1,314 @@
+//! A proxy before a Redis that refuses what a service refuses: a claim about that service, and no test of it.
+//!
+//! Commands pass one by one, so that a refusal is answered in its turn. What scripts may not ask for is refused inside
+//! them: they run with a `redis` of the profile's own.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::resp::Connection;
+
+/// What a service refuses, or tells otherwise than Redis.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// How the page calls it.
+    pub name: &'static str,
+    /// Without it HELLO is unknown.
+    pub has_resp3: bool,
+    /// Commands, of one word or two, that are unknown.
+    pub refused: &'static [&'static str],
+    /// Commands that scripts may not call.
+    pub refused_in_scripts: &'static [&'static str],
+    /// Fields that INFO does not tell.
+    pub untold: &'static [&'static str],
+    /// Fields that INFO tells besides, or otherwise.
+    pub told: &'static [(&'static str, &'static str)],
+}
+
+impl Profile {
+    /// Refuses nothing.
+    pub const NONE: Self = Self {
+        name: "nothing refused",
+        has_resp3: true,
+        refused: &[],
+        refused_in_scripts: &[],
+        untold: &[],
+        told: &[],
+    };
+
+    /// Scripts may not ask which server it is, as on Redis Software.
+    pub const MUTE: Self = Self { name: "no INFO in scripts", refused_in_scripts: &["INFO"], ..Self::NONE };
+
+    fn refuses(&self, words: &[Vec<u8>]) -> bool {
+        let word = |at: usize| words.get(at).map(|w| String::from_utf8_lossy(w).to_uppercase()).unwrap_or_default();
+        let hello = !self.has_resp3 && word(0) == "HELLO";
+        hello || self.refused.iter().any(|name| *name == word(0) || *name == format!("{} {}", word(0), word(1)))
+    }
+
+    /// A script that has this profile's `redis`.
+    fn wrapped(&self, script: &str) -> String {
+        if self.refused_in_scripts.is_empty() {
+            return script.to_owned();
+        }
+        let mut refused = String::new();
+        for name in self.refused_in_scripts {
+            let _ = write!(refused, "{name}=true,");
+        }
+        format!(
+            "local redis=(function(r,no) local w='This Redis command is not allowed from script' return setmetatable({{\
+             call=function(c,...) if no[string.upper(c)] then error('ERR '..w) end return r.call(c,...) end,\
+             pcall=function(c,...) if no[string.upper(c)] then return r.error_reply('ERR '..w) end \
+             return r.pcall(c,...) end}},{{__index=r}}) end)(redis,{{{refused}}})\n{script}"
+        )
+    }
+
+    fn info(&self, text: &str) -> String {
+        let field = |line: &str| line.split_once(':').map(|(name, _)| name.to_owned()).unwrap_or_default();
+        let is_kept = |line: &&str| {
+            let field = field(line);
+            !self.untold.contains(&field.as_str()) && !self.told.iter().any(|(name, _)| *name == field)
+        };
+        let mut kept: Vec<String> = text.lines().filter(is_kept).map(str::to_owned).collect();
+        kept.extend(self.told.iter().map(|(name, value)| format!("{name}:{value}")));
+        kept.join("\r\n") + "\r\n"
+    }
+}
+
+/// A proxy in front of one port. Ends when dropped.
+pub struct Profiled {
+    port: u16,
+    acceptor: JoinHandle<()>,
+}
+
+impl Profiled {
+    /// Listens on a free port and passes on to the Redis at `target`.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub async fn start(target: u16, profile: Profile) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let scripts = Scripts::default();
+        let acceptor = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let target = SocketAddr::from(([127, 0, 0, 1], target));
+                tokio::spawn(serve(client, target, profile, Arc::clone(&scripts)));
+            }
+        });
+        Self { port, acceptor }
+    }
+
+    /// The URL of the Redis behind it.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Profiled {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+    }
+}
+
+/// The texts of scripts that clients have brought, as this profile runs them, by the hash of what was brought.
+type Scripts = Arc<Mutex<HashMap<String, String>>>;
+
+/// What the next answers to a client are.
+enum Next {
+    /// As the server answers.
+    Theirs,
+    /// The same, of INFO.
+    Info,
+    Ours(String),
+}
+
+async fn serve(client: TcpStream, target: SocketAddr, profile: Profile, scripts: Scripts) {
+    let Ok(server) = TcpStream::connect(target).await else { return };
+    // Neither matters where it fails: the tests would only be slower.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let due = Arc::new(tokio::sync::Mutex::new((VecDeque::new(), to_client)));
+    let asking = ask(from_client, to_server, target, profile, scripts, Arc::clone(&due));
+    tokio::select! {
+        _ = asking => {}
+        _ = answer(from_server, profile, due) => {}
+    }
+}
+
+type Due = Arc<tokio::sync::Mutex<(VecDeque<Next>, OwnedWriteHalf)>>;
+
+async fn ask(
+    from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    target: SocketAddr,
+    profile: Profile,
+    scripts: Scripts,
+    due: Due,
+) -> std::io::Result<()> {
+    let mut from = BufReader::new(from);
+    loop {
+        let mut words = read_command(&mut from).await?;
+        let name = String::from_utf8_lossy(&words[0]).to_uppercase();
+        if profile.refuses(&words) {
+            let refusal = format!("-ERR unknown command '{}', with args beginning with: \r\n", name);
+            pass(&due, Next::Ours(refusal)).await?;
+            continue;
+        }
+        if !profile.refused_in_scripts.is_empty() && (name == "EVAL" || name == "EVALSHA") {
+            let text = String::from_utf8_lossy(&words[1]).into_owned();
+            let known = scripts.lock().expect("no panic while it is held").get(&text).cloned();
+            let wrapped = match (name.as_str(), known) {
+                ("EVALSHA", Some(wrapped)) => wrapped,
+                ("EVALSHA", None) => {
+                    pass(&due, Next::Ours("-NOSCRIPT No matching script.\r\n".to_owned())).await?;
+                    continue;
+                }
+                _ => {
+                    let wrapped = profile.wrapped(&text);
+                    let sha = Connection::open(target.port())?.command(&["SCRIPT", "LOAD", &text])?.text();
+                    scripts.lock().expect("no panic while it is held").insert(sha, wrapped.clone());
+                    wrapped
+                }
+            };
+            words[0] = b"EVAL".to_vec();
+            words[1] = wrapped.into_bytes();
+        }
+        match name.as_str() {
+            // They are answered by messages, not by replies.
+            "SUBSCRIBE" | "UNSUBSCRIBE" => {}
+            "INFO" => due.lock().await.0.push_back(Next::Info),
+            _ => due.lock().await.0.push_back(Next::Theirs),
+        }
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(&word);
+            request.extend_from_slice(b"\r\n");
+        }
+        to.write_all(&request).await?;
+    }
+}
+
+/// Puts our answer in its turn.
+async fn pass(due: &Due, next: Next) -> std::io::Result<()> {
+    let mut due = due.lock().await;
+    due.0.push_back(next);
+    flush(&mut due).await
+}
+
+/// Sends what is ours at the head.
+async fn flush(due: &mut (VecDeque<Next>, OwnedWriteHalf)) -> std::io::Result<()> {
+    while let Some(Next::Ours(_)) = due.0.front() {
+        if let Some(Next::Ours(text)) = due.0.pop_front() {
+            due.1.write_all(text.as_bytes()).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn answer(from: OwnedReadHalf, profile: Profile, due: Due) -> std::io::Result<()> {
+    let mut from = BufReader::new(from);
+    loop {
+        let mut frame = Vec::new();
+        read_frame(&mut from, &mut frame).await?;
+        let mut due = due.lock().await;
+        if is_message(&frame) {
+            due.1.write_all(&frame).await?;
+            continue;
+        }
+        if let Some(Next::Info) = due.0.pop_front() {
+            frame = told_info(&frame, profile);
+        }
+        due.1.write_all(&frame).await?;
+        flush(&mut due).await?;
+    }
+}
+
+/// What comes without being asked for: RESP3 marks it, RESP2 does not.
+fn is_message(frame: &[u8]) -> bool {
+    let kinds = ["message", "subscribe", "unsubscribe"];
+    let begins = |kind: &str| frame.starts_with(format!("*3\r\n${}\r\n{kind}\r\n", kind.len()).as_bytes());
+    frame.starts_with(b">") || kinds.iter().any(|kind| begins(kind))
+}
+
+fn told_info(frame: &[u8], profile: Profile) -> Vec<u8> {
+    let text = String::from_utf8_lossy(frame);
+    let Some((head, body)) = text.split_once("\r\n") else { return frame.to_vec() };
+    if head.starts_with('-') {
+        return frame.to_vec();
+    }
+    let body = profile.info(body.strip_prefix("txt:").unwrap_or(body));
+    format!("${}\r\n{body}\r\n", body.len()).into_bytes()
+}
+
+fn malformed() -> std::io::Error {
+    std::io::Error::other("this is no RESP")
+}
+
+async fn read_line(from: &mut BufReader<OwnedReadHalf>) -> std::io::Result<String> {
+    let mut line = Vec::new();
+    if from.read_until(b'\n', &mut line).await? == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    String::from_utf8(line).map_err(|_| malformed())
+}
+
+fn count(line: &str) -> std::io::Result<usize> {
+    line.get(1..).and_then(|digits| digits.trim_end().parse().ok()).ok_or_else(malformed)
+}
+
+async fn read_command(from: &mut BufReader<OwnedReadHalf>) -> std::io::Result<Vec<Vec<u8>>> {
+    let line = read_line(from).await?;
+    if !line.starts_with('*') {
+        // Some clients greet like a person at a terminal.
+        return Ok(line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+    }
+    let words = count(&line)?;
+    let mut all = Vec::with_capacity(words);
+    for _ in 0..words {
+        let mut word = vec![0; count(&read_line(from).await?)? + 2];
+        from.read_exact(&mut word).await?;
+        word.truncate(word.len() - 2);
+        all.push(word);
+    }
+    if all.is_empty() { Err(malformed()) } else { Ok(all) }
+}
+
+/// Reads one frame of RESP2 or RESP3, as it is.
+async fn read_frame(from: &mut BufReader<OwnedReadHalf>, into: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut frames = 1;
+    while frames > 0 {
+        frames -= 1;
+        let line = read_line(from).await?;
+        into.extend_from_slice(line.as_bytes());
+        if line.get(1..).is_some_and(|rest| rest.starts_with('-')) {
+            // Nothing, of either kind.
+            continue;
+        }
+        match line.as_bytes().first() {
+            Some(b'$' | b'=' | b'!') => {
+                let mut body = vec![0; count(&line)? + 2];
+                from.read_exact(&mut body).await?;
+                into.extend_from_slice(&body);
+            }
+            Some(b'*' | b'>' | b'~') => frames += count(&line)?,
+            Some(b'%') => frames += 2 * count(&line)?,
+            Some(b'|') => frames += 2 * count(&line)? + 1,
+            _ => {}
+        }
+    }
+    Ok(())
+}
