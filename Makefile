@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help dev deps lint test charts image bench chaos e2e
+.PHONY: help dev deps lint test charts image bench chaos e2e compat
 
 # How many seeds of mixed faults the simulation runs.
 BATON_SIM_SEEDS ?= 2000
@@ -72,6 +72,15 @@ cluster: ## charts and image on a one-node Kubernetes of its own (needs root and
 		'Kubernetes and Helm' 'tests/cluster/build.sh' \
 		'the cluster' 'BATON_CLUSTER_WRITE=1 tests/cluster/up.sh cargo test --test cluster -- --nocapture --test-threads=2'
 
+# What each server is given: the tests of the store, and the row of docs/compatibility.md.
+ON_SERVER = server=$$(.ci/server $(1)) || { echo "notice: there is no $(1)"; exit 77; }; export BATON_REDIS_SERVER=$$server; \
+	cargo test --test store && BATON_COMPAT_WRITE=1 cargo test --test compat this_server
+
+compat: ## store, locks and jobs on Redis 6.2, 7.0, 8.2 and Valkey 8.0, 9.1, and behind what services refuse, with docs/compatibility.md
+	@.ci/parts $(DEPS) 'a Python for the servers' '.ci/python charts >/dev/null' \
+		$(foreach server,redis-6.2 redis-7.0 redis-8.2 valkey-8.0 valkey-9.1,'$(server)' '$(call ON_SERVER,$(server))') \
+		'services' 'BATON_COMPAT_WRITE=1 cargo test --test compat services'
+
 e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N or BATON_CHAOS_FAULTS=N, BATON_OUTAGE_SECONDS=N, BATON_HANDOVERS=N, BATON_JOBS_KILLS=N)
 	@.ci/parts $(DEPS) 'Helm for the charts' '.ci/python charts' \
 		'the README in a fresh clone' 'tests/e2e/readme.sh' \
@@ -84,7 +93,7 @@ e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus 
 		"Dapr's client" 'command -v npm >/dev/null || { echo "notice: there is no Node with npm"; exit 77; }; \
 			cargo test --test locks daprs_published_node_client -- --ignored --nocapture && \
 			cargo test --test process daprs_published_node_client -- --ignored --nocapture' \
-		'the store on a Valkey' 'server=$$(.ci/valkey) || { echo "notice: there is no Valkey"; exit 77; }; \
+		'the store on a Valkey' 'server=$$(.ci/server valkey-8.0) || { echo "notice: there is no Valkey"; exit 77; }; \
 			BATON_REDIS_SERVER=$$server cargo test --test store' \
 		'the store on a real API server' \
 			'BATON_TEST_APISERVER=real cargo test --test store -- --test-threads=1 lease_objects kubernetes_api leases_shared' \

@@ -61,5 +61,5 @@ async fn what_a_server_that_says_neither_info_nor_time_in_scripts_lacks_is_named
         !said.is_empty()
     })
     .await;
-    assert!(said.contains("INFO or TIME"), "{said}");
+    assert!(said.contains("may not ask for the time (TIME)"), "{said}");
 }

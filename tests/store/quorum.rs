@@ -265,7 +265,7 @@ async fn missing_rights_on_every_member_are_a_refusal_that_says_which() {
 #[tokio::test]
 async fn half_the_urls_wrong_are_named_with_what_is_wrong_with_them() {
     let members = Members::start(2);
-    let replica = RedisServer::start_with(&["--replicaof", &format!("127.0.0.1 {}", members.servers[0].port())]);
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &members.servers[0].port().to_string()]);
     let host = Ipv4Addr::LOCALHOST;
     let sentinel = Sentinel::start_at(&Here::here(), host, members.servers[0].port(), 1, Duration::from_secs(1));
     let sentinel = format!("redis://127.0.0.1:{}", sentinel.port());

@@ -283,7 +283,7 @@ async fn a_user_that_may_not_listen_is_noted() {
 
 #[tokio::test]
 async fn a_script_that_does_not_end_is_named() {
-    let redis = RedisServer::start_with(&["--busy-reply-threshold", "50", "--lua-time-limit", "50"]);
+    let redis = RedisServer::start_with(&["--lua-time-limit", "50"]);
     let store = connected(&redis.url()).await;
     win(&store, unguarded(1, 1)).await;
     let mut other = redis.connect().expect("it answers");

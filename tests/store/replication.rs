@@ -116,7 +116,8 @@ async fn waitaof_counts_what_is_on_the_replicas_disks() {
     let (master, replica) = pair().await;
     if !knows_waitaof(&master) {
         println!(
-            "notice: not tested, since this server has no WAITAOF; BATON_REDIS_SERVER=\"$(.ci/valkey)\" names one"
+            "notice: not tested, since this server has no WAITAOF; \
+             BATON_REDIS_SERVER=\"$(.ci/server valkey-8.0)\" names one"
         );
         return;
     }

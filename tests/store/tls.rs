@@ -1,7 +1,8 @@
 //! Encryption: who is trusted, what is wrong when it does not work, and new files without a restart.
 
+use testkit::cluster::add_slots;
 use testkit::ports::free_port;
-use testkit::redis::RedisServer;
+use testkit::redis::{RedisServer, has_tls};
 use testkit::resp::Reply;
 use testkit::sentinel::{SERVICE, Sentinel};
 use testkit::tls::{self, fixture, start};
@@ -23,6 +24,9 @@ fn with(url: &str, ca: &str, client: Option<&str>) -> RedisConfig {
 
 #[tokio::test]
 async fn tls_works_with_the_given_authority_and_the_clients_certificate() {
+    if !has_tls() {
+        return;
+    }
     let (redis, port) = start("server", "ca");
     for host in ["127.0.0.1", "localhost"] {
         let store = store_with(&with(&format!("rediss://{host}:{port}/0"), "ca", Some("client")));
@@ -34,6 +38,9 @@ async fn tls_works_with_the_given_authority_and_the_clients_certificate() {
 
 #[tokio::test]
 async fn what_is_wrong_with_a_certificate_is_named_with_its_remedy() {
+    if !has_tls() {
+        return;
+    }
     let (_redis, port) = start("server", "ca");
     let url = format!("rediss://127.0.0.1:{port}/0");
     let reason = async |ca, client, word: &str| until_down(&store_with(&with(&url, ca, client)), word).await;
@@ -103,6 +110,9 @@ async fn files_are_exchanged(url: &str, cut: impl Fn()) {
 
 #[tokio::test]
 async fn behind_sentinels_every_connection_is_encrypted_and_shows_the_clients_certificate() {
+    if !has_tls() {
+        return;
+    }
     let replicates = ["--tls-replication", "yes"];
     let (master, port) = tls::start_with("server", "other-ca", &replicates);
     // Each follows with its own certificate, which the other must trust.
@@ -172,6 +182,9 @@ fn both_authorities() -> tempfile::TempDir {
 
 #[tokio::test]
 async fn in_a_cluster_every_connection_is_encrypted_and_shows_the_clients_certificate() {
+    if !has_tls() {
+        return;
+    }
     let authorities = both_authorities();
     let trusts = authorities.path().join("both.pem").display().to_string();
     let clustered = [
@@ -187,8 +200,8 @@ async fn in_a_cluster_every_connection_is_encrypted_and_shows_the_clients_certif
     let (first, port) = tls::start_with("server", "other-ca", &clustered);
     let (second, other_port) = tls::start_with("server", "other-ca", &clustered);
     let ok = Reply::Text("OK".to_owned());
-    assert_eq!(first.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]), ok);
-    assert_eq!(second.command(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]), ok);
+    add_slots(&first, 0..=8191);
+    add_slots(&second, 8192..=16383);
     assert_eq!(second.command(&["CLUSTER", "SET-CONFIG-EPOCH", "2"]), ok);
     assert_eq!(first.command(&["CLUSTER", "MEET", "127.0.0.1", &other_port.to_string()]), ok);
     wait_until(PATIENCE, "the cluster is whole", || {
@@ -216,6 +229,9 @@ async fn in_a_cluster_every_connection_is_encrypted_and_shows_the_clients_certif
 
 #[tokio::test]
 async fn new_files_are_used_at_the_next_connection() {
+    if !has_tls() {
+        return;
+    }
     // A client's certificate that has expired, then a good one, in the same place; both of one authority.
     let (redis, port) = start("server", "other-ca");
     let dir = tempfile::tempdir().expect("a directory");

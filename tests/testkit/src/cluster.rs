@@ -1,5 +1,6 @@
 //! A Redis Cluster: three masters with a replica each, every server ended by its own handle.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::place::Place;
@@ -15,6 +16,16 @@ const SLOTS: u16 = 16_384;
 pub struct Cluster {
     /// The first three began as masters of a third of the slots each, the others as their replicas.
     pub nodes: Vec<RedisServer>,
+}
+
+/// Gives a node these slots, which nobody has, one by one as before 7.0.
+///
+/// # Panics
+/// When it does not take them.
+pub fn add_slots(node: &RedisServer, slots: RangeInclusive<u16>) {
+    let words: Vec<String> = slots.map(|slot| slot.to_string()).collect();
+    let words: Vec<&str> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    assert_eq!(node.command(&words), Reply::Text("OK".to_owned()));
 }
 
 impl Cluster {
@@ -52,10 +63,7 @@ impl Cluster {
             let epoch = (at + 1).to_string();
             assert_eq!(node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]), Reply::Text("OK".to_owned()));
             if at < 3 {
-                let (first, last) = (at * share, (at * share + share - 1).min(SLOTS - 1));
-                let range = [first.to_string(), last.to_string()];
-                let added = node.command(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
-                assert_eq!(added, Reply::Text("OK".to_owned()));
+                add_slots(node, at * share..=(at * share + share - 1).min(SLOTS - 1));
             }
             if at > 0 {
                 let port = self.nodes[0].port().to_string();

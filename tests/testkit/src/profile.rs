@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -84,6 +85,7 @@ impl Profile {
 /// A proxy in front of one port. Ends when dropped.
 pub struct Profiled {
     port: u16,
+    target: Arc<AtomicU16>,
     acceptor: JoinHandle<()>,
 }
 
@@ -96,13 +98,20 @@ impl Profiled {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let scripts = Scripts::default();
+        let target = Arc::new(AtomicU16::new(target));
+        let leads_to = Arc::clone(&target);
         let acceptor = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let target = SocketAddr::from(([127, 0, 0, 1], target));
+                let target = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
                 tokio::spawn(serve(client, target, profile, Arc::clone(&scripts)));
             }
         });
-        Self { port, acceptor }
+        Self { port, target, acceptor }
+    }
+
+    /// New connections lead to this port: a service has failed over.
+    pub fn lead_to(&self, target: u16) {
+        self.target.store(target, Ordering::Relaxed);
     }
 
     /// The URL of the Redis behind it.

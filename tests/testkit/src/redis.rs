@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,39 @@ pub struct RedisServer {
 /// The server that the tests start: `redis-server`, or what `BATON_REDIS_SERVER` names, such as a Valkey.
 pub fn program() -> std::ffi::OsString {
     std::env::var_os("BATON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
+/// Its version, as Redis counts.
+///
+/// # Panics
+/// When it does not run.
+pub fn version() -> (u32, u32) {
+    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let said = Command::new(program()).arg("--version").output().expect("it says its version");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let version = said.split("v=").nth(1).unwrap_or_else(|| panic!("no version in {said}"));
+        let mut numbers = version.split('.').map(|number| number.parse().expect("a number"));
+        (numbers.next().expect("its major version"), numbers.next().expect("its minor version"))
+    })
+}
+
+/// Whether it was built with TLS. Says so where it was not, for the tests that are left out then.
+///
+/// # Panics
+/// When it is not on the `PATH`.
+pub fn has_tls() -> bool {
+    let program = PathBuf::from(program());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // A path that is whole already stays what it is.
+    let file = std::env::split_paths(&path).map(|folder| folder.join(&program)).find(|file| file.is_file());
+    let text = std::fs::read(file.expect("it is there")).expect("a program can be read");
+    let function = b"SSL_CTX_new";
+    let has_tls = text.windows(function.len()).any(|window| window == function);
+    if !has_tls {
+        println!("notice: not tested, since this server was built without TLS");
+    }
+    has_tls
 }
 
 impl RedisServer {
@@ -156,7 +190,7 @@ impl RedisServer {
         }
         self.kill();
         if data == Data::Lost {
-            for file in ["dump.rdb", "appendonlydir"] {
+            for file in ["dump.rdb", "appendonlydir", "appendonly.aof"] {
                 let path = self.dir.path().join(file);
                 let _ = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             }
@@ -203,7 +237,7 @@ impl RedisServer {
             .args(self.place.addresses())
             .args(["--logfile", "redis.log", "--dir"])
             .arg(self.dir.path())
-            .args(&self.options)
+            .args(self.options_known())
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -213,6 +247,16 @@ impl RedisServer {
             Err(error) => panic!("redis-server cannot be started ({error}); `make test` installs it"),
         }
         self.wait_for_start()
+    }
+
+    /// Before 7.0 DEBUG was allowed without being asked for.
+    fn options_known(&self) -> Vec<&str> {
+        let mut options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let at = options.iter().position(|option| *option == "--enable-debug-command");
+        if let Some(at) = at.filter(|_| version() < (7, 0)) {
+            options.drain(at..at + 2);
+        }
+        options
     }
 
     /// False when it ended instead.

@@ -259,7 +259,9 @@ impl Sentinel {
     /// It takes this one for the master and knows of both replicas and of the other Sentinels; no failover is under
     /// way, and all is well.
     pub fn is_settled(&self, master: u16) -> bool {
-        self.master() == Some(master) && self.view() == "master | slave slave | sentinel sentinel"
+        // What others said of a master before is kept for a while, by Valkey 9.1 until it is asked for again.
+        let view = self.view().replace(",master_down", "");
+        self.master() == Some(master) && view == "master | slave slave | sentinel sentinel"
     }
 
     /// The flags of everything that it knows.

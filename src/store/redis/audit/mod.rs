@@ -18,7 +18,9 @@ use serde::Serialize;
 
 use self::rights::{Trial, trial_keys};
 use self::words::{FaultWords, words};
-use super::connection::{CommandFailure, Info, Link, Settings, Target, Untold, VERSION_MIN, Version, fetch_info};
+use super::connection::{
+    CommandFailure, Info, Link, SEVERAL_MASTERS, Settings, Target, Untold, VERSION_MIN, Version, fetch_info,
+};
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{Guard, RedisConfig, StoreUse};
 use crate::store::StoreError;
@@ -188,6 +190,7 @@ fn version(info: &Info) -> Finding {
 fn role(info: &Info, words: &FaultWords) -> Finding {
     match info.get("role") {
         Some("master") => finding(Severity::Ok, "it is a master", "it takes writes", ""),
+        Some("active-replica") => finding(Severity::Problem, SEVERAL_MASTERS, "two leaders at once", ""),
         Some(_) => finding(
             Severity::Problem,
             "it is a replica",

@@ -205,11 +205,19 @@ fn explain_err(details: &str) -> CommandFailure {
                 "it is a Sentinel, not a Redis: use a redis-sentinel: URL with sentinelServiceName".to_owned(),
                 true,
             ),
-            name => CommandFailure::refused(format!("it has no command {name}: is it renamed or too old?"), true),
+            "EVAL" | "EVALSHA" => CommandFailure::refused(
+                "it runs no scripts (EVAL), of which Baton's steps are made: some services refuse them where keys are \
+                 sharded; use another Redis, or store.kubernetes"
+                    .to_owned(),
+                false,
+            ),
+            // The connection works: services refuse what `baton audit` can do without.
+            name => CommandFailure::refused(format!("it has no command {name}: is it renamed or too old?"), false),
         };
     }
     if details.contains("not allowed from script") {
-        let reason = "its scripts may not ask for INFO or TIME, which Baton's need";
+        let reason = "its scripts may not ask for the time (TIME), by which Baton's keep leases: use another Redis, \
+                      or store.kubernetes";
         return CommandFailure { not_from_scripts: true, ..CommandFailure::refused(reason.to_owned(), false) };
     }
     // Up to Redis 6.2, an error inside a script comes wrapped.

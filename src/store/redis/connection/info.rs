@@ -9,6 +9,10 @@ use crate::store::StoreError;
 /// The first version with everything the scripts and the subscriptions need.
 pub const VERSION_MIN: Version = Version(6, 2);
 
+/// What a server is that cannot be a store, however it is configured here.
+pub const SEVERAL_MASTERS: &str = "it is one of several masters that take writes at once (KeyDB's active-replica): \
+                                   each could elect a leader of its own; use a server with active-replica no";
+
 /// A version of Redis: major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u32, pub u32);
@@ -122,9 +126,7 @@ impl Info {
             return Err(StoreError::Refused { reason: reason.to_owned() });
         }
         if self.get("role") == Some("active-replica") {
-            let reason = "it is one of several masters that take writes at once (KeyDB's active-replica): each could \
-                          elect a leader of its own; use a server with active-replica no";
-            return Err(StoreError::Refused { reason: reason.to_owned() });
+            return Err(StoreError::Refused { reason: SEVERAL_MASTERS.to_owned() });
         }
         Ok(())
     }
