@@ -4,6 +4,7 @@
 //! good. The rights are tried out with the scripts themselves on keys that no role can have, and that are removed
 //! again.
 
+mod promises;
 mod quorum;
 mod rights;
 mod words;
@@ -16,6 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fred::types::Value;
 use serde::Serialize;
 
+use self::promises::promises;
 use self::rights::{Trial, trial_keys};
 use self::words::{FaultWords, words};
 use super::connection::{
@@ -174,6 +176,10 @@ async fn look(
     findings.extend(rights(problems, of_locks, of_list, subject.main()));
     findings.extend(dialect(&link, settings));
     findings.push(neighbours(&info, words));
+    if let AuditedAs::StoreOf(uses) = subject {
+        let is_broken = findings.iter().any(|finding| finding.severity == Severity::Problem);
+        findings.extend(promises(&info, config, uses, is_broken));
+    }
     let facts = Facts { run_id: info.process(), version: info.version(), clock_offset_ms };
     Ok((AuditReport { endpoint: settings.endpoint.clone(), findings }, facts))
 }
