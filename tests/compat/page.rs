@@ -18,10 +18,11 @@ fn page() -> PathBuf {
     root().join("docs/compatibility.md")
 }
 
-fn table(rows: impl Iterator<Item = String>, first: &str, last: &str) -> String {
-    let head = format!("| {first} | {} | {last} |\n", COLUMNS.join(" | "));
-    let line = format!("|---|{}---|\n", "---|".repeat(COLUMNS.len()));
-    head + &line + &rows.collect::<String>()
+/// With these columns before and behind those that were tried.
+fn table(rows: impl Iterator<Item = String>, first: &str, last: &[&str]) -> String {
+    let columns = [&[first], &COLUMNS[..], last].concat();
+    let head = format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
+    head + &rows.collect::<String>()
 }
 
 fn marks(row: &Row) -> String {
@@ -50,13 +51,13 @@ fn hold_or_write(name: &str, wanted: &str) {
 pub fn note_server(row: &Row) {
     let name = row.audit.lines().find_map(|line| line.split("ok ").nth(1).filter(|what| what.contains("edis")));
     let name = name.unwrap_or_else(|| panic!("no name in {}", row.audit)).trim();
-    let line = format!("| {name} | {} | |\n", marks(row));
+    let line = format!("| {name} | {} |\n", marks(row));
     let text = fs::read_to_string(page()).expect("the page is there");
     let present = section(&text, SERVERS).1;
     let others = present.lines().skip(2).filter(|other| !other.starts_with(&format!("| {name} |")));
     let mut lines: Vec<String> = others.map(|other| format!("{other}\n")).chain([line]).collect();
     lines.sort();
-    hold_or_write(SERVERS, &table(lines.into_iter(), "server", ""));
+    hold_or_write(SERVERS, &table(lines.into_iter(), "server", &[]));
 }
 
 /// The rows of all services. What is missing is in its last cell.
@@ -69,6 +70,6 @@ pub fn hold(rows: &[Row]) {
     };
     hold_or_write(
         CLAIMS,
-        &table(rows.iter().zip(SERVICES).map(line), "service", "why not, and what a run cannot show"),
+        &table(rows.iter().zip(SERVICES).map(line), "service", &["why not, and what a run cannot show"]),
     );
 }
