@@ -252,11 +252,11 @@ async fn attempt(
     asking: bool,
     command: &'static str,
 ) -> Result<Value, CommandFailure> {
+    if call.script.asks() && link.is_told() {
+        return Box::pin(attempt_told(call, link, deadline, asking, command)).await;
+    }
     if asking {
         Box::pin(link.command("ASKING", Vec::new(), deadline.left())).await?;
-    }
-    if call.script.asks() && link.is_told() {
-        return Box::pin(attempt_told(call, link, deadline, command)).await;
     }
     let (body, sha) = call.script.text();
     let script = if command == "EVAL" { body } else { sha };
@@ -265,7 +265,7 @@ async fn attempt(
         // It has done nothing yet: scripts ask before they write.
         Err(failure) if failure.not_from_scripts && call.script.asks() => {
             link.tell_scripts();
-            Box::pin(attempt_told(call, link, deadline, command)).await
+            Box::pin(attempt_told(call, link, deadline, asking, command)).await
         }
         Ok(_) | Err(_) => reply,
     }
@@ -277,6 +277,7 @@ async fn attempt_told(
     call: &Call<'_>,
     link: &Link,
     deadline: Deadline,
+    asking: bool,
     command: &'static str,
 ) -> Result<Value, CommandFailure> {
     let acks = link.acks > 0;
@@ -284,6 +285,10 @@ async fn attempt_told(
         Some(evidence) => evidence,
         None => link.ask_evidence(acks, deadline.left()).await?,
     };
+    if asking {
+        // It is for the next command only.
+        link.command("ASKING", Vec::new(), deadline.left()).await?;
+    }
     let (body, sha) = call.script.told_text();
     let script = if command == "EVAL" { body } else { sha };
     let arguments = call.arguments(script, link.generation(), Some(before.words()));
