@@ -76,6 +76,8 @@ cluster: ## charts and image on a one-node Kubernetes of its own (needs root and
 ON_SERVER = server=$$(.ci/server $(1)) || { echo "notice: there is no $(1)"; exit 77; }; export BATON_REDIS_SERVER=$$server; \
 	cargo test --test store && BATON_COMPAT_WRITE=1 cargo test --test compat this_server
 
+# They wait for leases, even more than the others.
+compat: RUST_TEST_THREADS := 8
 compat: ## store, locks and jobs on Redis 6.2, 7.0, 8.2 and Valkey 8.0, 9.1, and behind what services refuse, with docs/compatibility.md
 	@.ci/parts $(DEPS) 'a Python for the servers' '.ci/python charts >/dev/null' \
 		$(foreach server,redis-6.2 redis-7.0 redis-8.2 valkey-8.0 valkey-9.1,'$(server)' '$(call ON_SERVER,$(server))') \
