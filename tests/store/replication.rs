@@ -267,6 +267,8 @@ async fn a_replica_that_comes_back_opens_the_role_to_its_old_master_only_after_a
     until_up(&old).await;
     let (earlier, count) = win_after_the_start(&old, 1, lease).await;
     assert_eq!(release(&old, giving_back(1, 1, earlier)).await, ReleaseReply::Released);
+    let lease_of = |server: &RedisServer| server.command(&["EXISTS", "baton:{scheduler}:lease"]);
+    wait_until(BOUND, "the release is replicated", || lease_of(&heir) == Reply::Number(0)).await;
 
     heir.command(&["REPLICAOF", "NO", "ONE"]);
     waverer.command(&["REPLICAOF", "127.0.0.1", &heir.port().to_string()]);
