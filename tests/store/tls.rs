@@ -187,27 +187,7 @@ async fn in_a_cluster_every_connection_is_encrypted_and_shows_the_clients_certif
     }
     let authorities = both_authorities();
     let trusts = authorities.path().join("both.pem").display().to_string();
-    let clustered = [
-        "--cluster-enabled",
-        "yes",
-        "--tls-cluster",
-        "yes",
-        "--cluster-announce-ip",
-        "127.0.0.1",
-        "--tls-ca-cert-file",
-        &trusts,
-    ];
-    let (first, port) = tls::start_with("server", "other-ca", &clustered);
-    let (second, other_port) = tls::start_with("server", "other-ca", &clustered);
-    let ok = Reply::Text("OK".to_owned());
-    add_slots(&first, 0..=8191);
-    add_slots(&second, 8192..=16383);
-    assert_eq!(second.command(&["CLUSTER", "SET-CONFIG-EPOCH", "2"]), ok);
-    assert_eq!(first.command(&["CLUSTER", "MEET", "127.0.0.1", &other_port.to_string()]), ok);
-    wait_until(PATIENCE, "the cluster is whole", || {
-        [&first, &second].iter().all(|node| node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok"))
-    })
-    .await;
+    let ([first, second], [port, _]) = cluster_of_two("server", &["--tls-ca-cert-file", &trusts]).await;
     let url = format!("rediss-cluster://127.0.0.1:{port}");
     until_down(&store_with(&with(&url, "ca", None)), "set certFile and keyFile").await;
     files_are_exchanged(&url, || {
@@ -218,13 +198,96 @@ async fn in_a_cluster_every_connection_is_encrypted_and_shows_the_clients_certif
     .await;
     let store = store_with(&with(&url, "ca", Some("other-client")));
     until_up(&store).await;
+    elects_on_both(&store, [&first, &second]).await;
+}
+
+/// Two masters with half of the slots each, which show this certificate and name each other by 127.0.0.1, and the ports
+/// on which they speak TLS.
+async fn cluster_of_two(certificate: &str, more: &[&str]) -> ([RedisServer; 2], [u16; 2]) {
+    let clustered = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1"];
+    let options = [&clustered[..], more].concat();
+    let (first, port) = tls::start_with(certificate, "other-ca", &options);
+    let (second, other_port) = tls::start_with(certificate, "other-ca", &options);
+    let ok = Reply::Text("OK".to_owned());
+    add_slots(&first, 0..=8191);
+    add_slots(&second, 8192..=16383);
+    assert_eq!(second.command(&["CLUSTER", "SET-CONFIG-EPOCH", "2"]), ok);
+    assert_eq!(first.command(&["CLUSTER", "MEET", "127.0.0.1", &other_port.to_string()]), ok);
+    wait_until(PATIENCE, "the cluster is whole", || {
+        [&first, &second].iter().all(|node| node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok"))
+    })
+    .await;
+    ([first, second], [port, other_port])
+}
+
+/// Wins roles of slots on either node.
+async fn elects_on_both(store: &RedisStore, nodes: [&RedisServer; 2]) {
     for name in ["a", "b", "c", "d"] {
         let role = RoleName::new(name).expect("a label");
         let granted = store.campaign(&role, unguarded(1, 1)).await.expect("an answer").reply;
         assert!(matches!(granted, CampaignReply::Granted { .. }), "{granted:?}");
     }
     let keys = |node: &RedisServer| node.command(&["DBSIZE"]).number();
-    assert!(keys(&first) > 0 && keys(&second) > 0, "the roles are on both nodes");
+    assert!(nodes.iter().all(|node| keys(node) > 0), "the roles are on both nodes");
+}
+
+/// What a client is told of its cluster's nodes: their addresses, of which no certificate knows, or nothing.
+#[tokio::test]
+async fn a_cluster_whose_certificates_are_for_the_host_of_the_url_alone_is_used() {
+    if !has_tls() {
+        return;
+    }
+    let authority = fixture("by-name.pem").display().to_string();
+    // No client's certificate is asked for, as by services.
+    let more = ["--tls-ca-cert-file", &authority, "--tls-auth-clients", "no"];
+    let ([first, second], [port, other_port]) = cluster_of_two("by-name", &more).await;
+    let url = format!("rediss-cluster://localhost:{port}");
+    let config = with(&url, "by-name", None);
+    within("elected by addresses", elects_on_both(&store_with(&config), [&first, &second])).await;
+
+    if testkit::redis::version() >= (7, 0) {
+        for node in [&first, &second] {
+            node.command(&["FLUSHALL"]);
+            let unknown = ["CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint"];
+            assert_eq!(node.command(&unknown), Reply::Text("OK".to_owned()));
+        }
+        within("elected without", elects_on_both(&store_with(&config), [&first, &second])).await;
+    }
+
+    // Another's certificate is no better for that: 127.0.0.1 is not the host of the URL then, nor of the certificate.
+    let other = with(&format!("rediss-cluster://127.0.0.1:{other_port}"), "by-name", None);
+    assert!(until_down(&store_with(&other), "is for another host").await.contains("it names localhost"));
+}
+
+#[tokio::test]
+async fn after_a_failover_to_a_server_with_another_hosts_certificate_it_is_tried_until_that_is_mended() {
+    if !has_tls() {
+        return;
+    }
+    let (first, port) = start("server", "other-ca");
+    let (second, other_port) = start("elsewhere", "other-ca");
+    for server in [&first, &second] {
+        server.command(&["CONFIG", "SET", "tls-auth-clients", "no"]);
+    }
+    let proxy = testkit::proxy::Proxy::start(port).await;
+    let authorities = both_authorities();
+    let ca_file = Some(authorities.path().join("both.pem"));
+    let tls = TlsConfig { ca_file, client: None };
+    let store = store_with(&RedisConfig { tls, ..config(&format!("rediss://localhost:{}/0", proxy.port())) });
+    until_up(&store).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    proxy.lead_to(other_port);
+    first.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let reason = until_down(&store, "is for another host").await;
+    assert!(reason.contains("it names elsewhere.example"), "{reason}");
+    let (certificate, key) = tls::pair("server");
+    let paths = [certificate, key].map(|path| path.display().to_string());
+    let exchanged = second.command(&["CONFIG", "SET", "tls-cert-file", &paths[0], "tls-key-file", &paths[1]]);
+    assert_eq!(exchanged, Reply::Text("OK".to_owned()));
+    until_up(&store).await;
+    // It has never heard of the term, and the incumbent puts its lease back.
+    let restored = renew(&store, renewal(1, 1, token)).await;
+    assert!(matches!(restored, RenewReply::Renewed { .. }), "{restored:?}");
 }
 
 #[tokio::test]

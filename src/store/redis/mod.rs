@@ -223,8 +223,9 @@ impl RedisStore {
              nothing: {}",
             done.why_so_few(acks, mode).await
         );
-        if self.settings.fails_over && done.link.age() >= self.settings.timeouts.second_look() {
-            // A master that its replicas have left is the first sign of a failover; a new connection asks anew.
+        if done.link.age() >= self.settings.timeouts.second_look() {
+            // A master that its replicas have left is the first sign of a failover; a new connection asks anew: the
+            // Sentinels, the cluster, or where the name or the address of a service leads by now.
             done.link.replace(format!("its replicas may have left it: {reason}"));
             self.listeners.suspect();
         }

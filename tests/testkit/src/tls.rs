@@ -1,7 +1,8 @@
 //! Certificates for tests: two authorities, servers and clients of each, and what has expired.
 //!
 //! `ca` issued `server` and `client`; `other-ca` issued `other-client`, `elsewhere` (a server with another name) and
-//! `expired` (a client); `expired-server` is its own authority.
+//! `expired` (a client); `expired-server` is its own authority, and so is `by-name`, a server whose certificate is for
+//! localhost and not for 127.0.0.1.
 
 use std::path::{Path, PathBuf};
 

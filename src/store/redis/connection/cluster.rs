@@ -20,6 +20,13 @@ pub struct NodeAddress {
     pub port: u16,
 }
 
+impl NodeAddress {
+    /// The host without the brackets that a URL has around an IPv6 address.
+    pub fn name(&self) -> &str {
+        self.host.trim_matches(['[', ']'])
+    }
+}
+
 impl fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
@@ -48,6 +55,12 @@ impl Nodes {
 
     fn known(&self) -> MutexGuard<'_, Vec<NodeAddress>> {
         self.known.lock()
+    }
+
+    /// The hosts of the URL, for a node that the map names: none for one that the URL names itself.
+    pub fn hosts_besides(&self, node: &NodeAddress) -> Vec<&str> {
+        let hosts = self.seeds.iter().map(NodeAddress::name);
+        if hosts.clone().any(|host| host == node.name()) { Vec::new() } else { hosts.collect() }
     }
 
     /// Opens a connection to the node that is asked for, as far as another node knows which that is.

@@ -91,7 +91,8 @@ const REPLIES: &[(&str, &str, bool)] = &[
     ),
     (
         "READONLY",
-        "it is a read-only replica (READONLY): point the URL at the master, or use a redis-sentinel: URL",
+        "it is a read-only replica (READONLY): a failover may be under way; if this stays, point the URL at the master, \
+         or use a redis-sentinel: URL",
         true,
     ),
     ("LOADING", "it is loading its data (LOADING): wait until it has started", true),
@@ -135,7 +136,7 @@ pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Comman
     if *error.kind() == ErrorKind::Timeout {
         return CommandFailure::because(StoreError::Unknown { after: waited }, false);
     }
-    if let Some(failure) = explain_reply(details) {
+    if let Some(failure) = explain_reply(details, endpoint) {
         return failure;
     }
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum: the others tell of themselves")]
@@ -148,12 +149,12 @@ pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Comman
     CommandFailure::unreachable(format!("{endpoint}: {what}"))
 }
 
-/// What the server itself answered; none when these are not its words.
-fn explain_reply(details: &str) -> Option<CommandFailure> {
+/// What the server at `endpoint` itself answered; none when these are not its words.
+fn explain_reply(details: &str, endpoint: &str) -> Option<CommandFailure> {
     let code = details.split_whitespace().next().unwrap_or_default();
     let known = REPLIES.iter().find(|(word, ..)| *word == code);
     if let Some((_, says, reconnect)) = known {
-        let moving_to = if code == "ASK" { new_place(details) } else { None };
+        let moving_to = if code == "ASK" { new_place(details, endpoint) } else { None };
         let no_resp3 = code == "NOPROTO";
         return Some(CommandFailure { moving_to, no_resp3, ..CommandFailure::refused((*says).to_owned(), *reconnect) });
     }
@@ -168,11 +169,12 @@ fn explain_reply(details: &str) -> Option<CommandFailure> {
     }
 }
 
-/// The node that `ASK <slot> <host>:<port>` names.
-fn new_place(details: &str) -> Option<NodeAddress> {
+/// The node that `ASK <slot> <host>:<port>` names. Without a host (`cluster-preferred-endpoint-type unknown-endpoint`)
+/// that is the one of whom it was asked.
+fn new_place(details: &str, asked: &str) -> Option<NodeAddress> {
     let (host, port) = details.split_whitespace().nth(2)?.rsplit_once(':')?;
-    let node = NodeAddress { host: host.to_owned(), port: port.parse().ok()? };
-    (!host.is_empty()).then_some(node)
+    let host = if host.is_empty() { asked.rsplit_once(':')?.0 } else { host };
+    Some(NodeAddress { host: host.to_owned(), port: port.parse().ok()? })
 }
 
 fn explain_err(details: &str) -> CommandFailure {
@@ -328,7 +330,8 @@ mod tests {
             ("WRONGPASS invalid username-password pair or user is disabled.", "passwordFile"),
             ("NOAUTH HELLO must be called with the client already authenticated", "passwordFile"),
             ("ERR DB index is out of range", "the number at the end of the URL"),
-            ("READONLY You can't write against a read only replica.", "master"),
+            ("READONLY You can't write against a read only replica. script: 0a, on @user_script:1.", "master"),
+            ("ERR Error running script (call to f_0a): @user_script:1: -READONLY You can't write against", "master"),
             ("ERR unknown command `HELLO`, with args beginning with: `3`, ", "6.2"),
             ("ERR unknown command 'WAITAOF', with args beginning with: ", "7.2"),
             ("OOM command not allowed when used memory > 'maxmemory'.", "maxmemory"),
@@ -353,11 +356,12 @@ mod tests {
 
     #[test]
     fn a_slot_on_its_way_names_the_node_that_has_it() {
-        let place = |reply: &str| explain_reply(reply).and_then(|failure| failure.moving_to);
+        let place = |reply: &str| explain_reply(reply, "redis:6379").and_then(|failure| failure.moving_to);
         let node = |host: &str| Some(NodeAddress { host: host.to_owned(), port: 6381 });
         assert_eq!(place("ASK 3999 10.0.0.7:6381"), node("10.0.0.7"));
         assert_eq!(place("ASK 3999 fd00::7:6381"), node("fd00::7"));
-        assert_eq!((place("ASK 3999 :6381"), place("MOVED 3999 10.0.0.7:6381"), place("ASK")), (None, None, None));
+        assert_eq!(place("ASK 3999 :6381"), node("redis"));
+        assert_eq!((place("MOVED 3999 10.0.0.7:6381"), place("ASK")), (None, None));
     }
 
     #[test]

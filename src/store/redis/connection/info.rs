@@ -122,7 +122,8 @@ impl Info {
     /// [`StoreError::Refused`] when it is a replica.
     pub fn check_master(&self) -> Result<(), StoreError> {
         if self.get("role") == Some("slave") {
-            let reason = "it is a read-only replica: point the URL at the master, or use a redis-sentinel: URL";
+            let reason = "it is a read-only replica: a failover may be under way; if this stays, point the URL at the \
+                          master, or use a redis-sentinel: URL";
             return Err(StoreError::Refused { reason: reason.to_owned() });
         }
         if self.get("role") == Some("active-replica") {

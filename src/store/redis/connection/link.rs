@@ -1,6 +1,7 @@
 //! One connection to Redis, from its opening to its end. It never reconnects: [`supervisor`](super::supervisor) opens
 //! another.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use futures_util::future::OptionFuture;
 use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::task::AbortHandle;
 
+use super::addresses::PassedOver;
 use super::cluster::{NodeAddress, Target};
 use super::errors::{CommandFailure, explain};
 use super::evidence::Evidence;
@@ -38,6 +40,8 @@ const OUT_MAX: usize = 256;
 pub struct Link {
     client: Client,
     endpoint: String,
+    /// Where that was when it was opened; none behind Sentinels.
+    address: Option<SocketAddr>,
     task: AbortHandle,
     /// Why it ended, once it has.
     end: Arc<watch::Sender<Option<StoreError>>>,
@@ -80,14 +84,40 @@ impl Link {
 
     /// The same to this node of a cluster.
     pub async fn open_at(settings: &Settings, node: Option<&NodeAddress>) -> Result<Self, StoreError> {
-        let endpoint = node.map_or_else(|| settings.endpoint.clone(), NodeAddress::to_string);
+        let Some(node) = node.or(settings.server.as_ref()) else {
+            return Self::open_to(settings, None).await;
+        };
+        let begun = BootClock.now();
+        let mut addresses = settings.addresses_of(node).await?.into_iter();
+        let mut opened = Err(StoreError::Unreachable { reason: format!("{node}: its name has no address") });
+        for address in addresses.by_ref() {
+            opened = Self::open_to(settings, Some((node, address))).await;
+            // A server that refuses has been reached. Time that is used up is not another address's.
+            if !matches!(opened, Err(StoreError::Unreachable { .. })) {
+                break;
+            }
+            settings.passed_over.add(address);
+            if BootClock.now().since(begun) >= settings.connect_timeout() {
+                break;
+            }
+        }
+        opened
+    }
+
+    /// The same to this address of a server, or to where the Sentinels say.
+    async fn open_to(settings: &Settings, server: Option<(&NodeAddress, SocketAddr)>) -> Result<Self, StoreError> {
+        let endpoint = server.map_or_else(|| settings.endpoint.clone(), |(node, _)| node.to_string());
         let had_resp3 = settings.has_resp3();
-        match Self::connect(settings, settings.client(node)?, endpoint.clone()).await {
+        let opened = match Self::connect(settings, settings.client(server)?, endpoint.clone()).await {
             Err(_) if had_resp3 && !settings.has_resp3() => {
-                Self::connect(settings, settings.client(node)?, endpoint).await
+                Self::connect(settings, settings.client(server)?, endpoint).await
             }
             opened => opened,
-        }
+        };
+        opened.map(|mut link| {
+            link.address = server.map(|(_, address)| address);
+            link
+        })
     }
 
     /// To one of the Sentinels, to ask it what it knows.
@@ -101,6 +131,7 @@ impl Link {
         let link = Self {
             client: client.clone(),
             endpoint: endpoint.clone(),
+            address: None,
             task: handle.abort_handle(),
             end: Arc::clone(&end),
             unanswered: AtomicU32::new(0),
@@ -317,6 +348,13 @@ impl Link {
         let evidence = Evidence::of(&Info::parse(&text), acks);
         *self.evidence.lock() = Some(evidence.clone());
         Ok(evidence)
+    }
+
+    /// The next connection to this name is to begin with another of its addresses, if it has one.
+    pub fn pass_over(&self, passed_over: &PassedOver) {
+        if let Some(address) = self.address {
+            passed_over.add(address);
+        }
     }
 
     /// Where it leads: a host and a port, or several of which one is meant.

@@ -5,9 +5,11 @@
 //!                      └── supervisor: opens the next, where Nodes or Sentinels say, and checks its Info
 //! ```
 
+mod addresses;
 mod cluster;
 mod errors;
 mod evidence;
+mod identity;
 mod info;
 mod link;
 mod routes;

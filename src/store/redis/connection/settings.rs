@@ -1,6 +1,7 @@
 //! From the configuration to a client of fred. Everything that may change while Baton runs (passwords, certificates) is
 //! read anew for every connection.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +13,17 @@ use fred::types::config::{
     Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TcpConfig, TlsConfig as FredTls, TlsConnector,
     UnresponsiveConfig,
 };
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret, SecretString};
 use socket2_fred::TcpKeepalive;
 
+use super::addresses::{PassedOver, look_up};
 use super::cluster::{NodeAddress, Nodes};
 use super::errors::SetupError;
+use super::identity::AnyHost;
 use super::sentinels::Sentinels;
 use crate::base::Backoff;
 use crate::config::{Guard, RedisConfig, Secret, TlsConfig};
@@ -65,8 +69,10 @@ pub struct Settings {
     pub guard: Guard,
     /// How many replicas must acknowledge (R6).
     pub acks: u32,
-    /// Whether another server may take this one's place behind the same URL.
-    pub fails_over: bool,
+    /// The only server, unless others say where it is.
+    pub server: Option<NodeAddress>,
+    /// Which addresses of its name were of no use.
+    pub passed_over: PassedOver,
     /// The nodes of the cluster, if it is one.
     pub nodes: Option<Nodes>,
     /// The Sentinels that are asked for the master, if there are any.
@@ -95,8 +101,8 @@ impl Timeouts {
         (self.lease_min.get() * 2 / 5).clamp(UNRESPONSIVE_MIN, SILENCE_MAX)
     }
 
-    /// How long a connection is kept, where servers fail over, before missing acknowledgements have the master looked
-    /// up again: soon enough for a lease, and not at every attempt where there never are enough replicas.
+    /// How long a connection is kept before missing acknowledgements have the master looked up again: soon enough for a
+    /// lease, and not at every attempt where there never are enough replicas.
     pub fn second_look(&self) -> Duration {
         self.lease_min.get() / 16
     }
@@ -127,14 +133,18 @@ impl Settings {
         // WAIT is silent for as long as it is told to be.
         let wait = if config.replication.acks > 0 { config.replication.timeout * 2 } else { Duration::ZERO };
         if let Some(tls) = &tls {
-            connector(tls).map_err(|reason| SetupError::Tls { reason })?;
+            connector(tls, &[]).map_err(|reason| SetupError::Tls { reason })?;
         }
         Ok(Self {
             namespace: Namespace { prefix: config.key_prefix.clone(), database: parsed.database.unwrap_or(0) },
             endpoint: endpoint(&parsed.server),
             guard: config.guard,
             acks: config.replication.acks,
-            fails_over: !matches!(parsed.server, ServerConfig::Centralized { .. }),
+            server: match &parsed.server {
+                ServerConfig::Centralized { .. } => hosts(&parsed.server).pop(),
+                ServerConfig::Clustered { .. } | ServerConfig::Sentinel { .. } => None,
+            },
+            passed_over: PassedOver::default(),
             nodes: matches!(parsed.server, ServerConfig::Clustered { .. }).then(|| Nodes::new(hosts(&parsed.server))),
             sentinels: Sentinels::of(&parsed.server, hosts(&parsed.server)),
             url: SecretString::from(url),
@@ -165,7 +175,7 @@ impl Settings {
         if let ServerConfig::Sentinel { username, password, .. } = std::mem::replace(&mut config.server, own) {
             (config.username, config.password, config.database) = (username, password, None);
         }
-        self.client_of(config)
+        self.client_of(config, &[])
     }
 
     /// A client with today's credentials and certificates, not connected yet.
@@ -173,12 +183,16 @@ impl Settings {
     /// It has no policy to reconnect: one client is one connection. What is in flight or queued when it breaks is
     /// answered with an error and can never run later, on another connection, when nobody waits for it any more.
     ///
-    /// `node`: which node of a cluster, where it is one.
-    pub fn client(&self, node: Option<&NodeAddress>) -> Result<Client, StoreError> {
+    /// `server`: where it leads, and whose address that is; none where the Sentinels are asked.
+    pub fn client(&self, server: Option<(&NodeAddress, SocketAddr)>) -> Result<Client, StoreError> {
         let refused = |reason: String| StoreError::Refused { reason };
         let mut config = Config::from_url(self.url.expose_secret()).map_err(|e| refused(e.details().to_owned()))?;
-        if let Some(NodeAddress { host, port }) = node {
-            config.server = ServerConfig::Centralized { server: Server::new(host.as_str(), *port) };
+        let mut names = Vec::new();
+        if let Some((node, address)) = server {
+            names = self.names_of(node);
+            let name = names.first().map(|name| (*name).to_owned());
+            let server = Server::new_with_tls(address.ip().to_string(), address.port(), name);
+            config.server = ServerConfig::Centralized { server };
         }
         let read = |secret: &Option<Secret>, key: &str| match secret {
             None => Ok(None),
@@ -193,18 +207,38 @@ impl Settings {
             // fred only says who it is when there is a password; a user with `nopass` takes any.
             config.password = Some(String::new());
         }
-        self.client_of(config)
+        self.client_of(config, names.get(1..).unwrap_or_default())
     }
 
-    /// With everything that has nothing to do with where it leads, and as whom.
-    fn client_of(&self, mut config: Config) -> Result<Client, StoreError> {
+    /// The addresses of a server as its name has them now.
+    pub async fn addresses_of(&self, node: &NodeAddress) -> Result<Vec<SocketAddr>, StoreError> {
+        look_up(node, &self.passed_over, self.connect_timeout()).await
+    }
+
+    /// How long a connection may take to be there.
+    pub fn connect_timeout(&self) -> Duration {
+        self.command_timeout.max(CONNECT_TIMEOUT_MIN)
+    }
+
+    /// Whose certificate a node may show, the one that it is asked for first: a name where there is one, for servers
+    /// with several certificates.
+    fn names_of<'a>(&'a self, node: &'a NodeAddress) -> Vec<&'a str> {
+        let of_url = self.nodes.as_ref().map_or_else(Vec::new, |nodes| nodes.hosts_besides(node));
+        let mut names: Vec<&str> = std::iter::once(node.name()).chain(of_url).collect();
+        names.sort_by_key(|name| name.parse::<IpAddr>().is_ok());
+        names
+    }
+
+    /// With everything that has nothing to do with where it leads, and as whom. `names`: whose certificate may be shown
+    /// besides that of the server's host.
+    fn client_of(&self, mut config: Config, names: &[&str]) -> Result<Client, StoreError> {
         config.version = if self.has_resp3() { RespVersion::RESP3 } else { RespVersion::RESP2 };
         // Where every connection begins. Some services refuse SELECT, whatever it asks for.
         config.database = config.database.filter(|database| *database != 0);
         config.fail_fast = true;
         if let Some(tls) = &self.tls {
             let connector =
-                connector(tls).map_err(|reason| StoreError::Refused { reason: format!("TLS: {reason}") })?;
+                connector(tls, names).map_err(|reason| StoreError::Refused { reason: format!("TLS: {reason}") })?;
             config.tls = Some(FredTls::from(connector));
         }
         let performance = PerformanceConfig {
@@ -218,8 +252,8 @@ impl Settings {
     fn connection(&self) -> ConnectionConfig {
         let kernel_span = self.timeouts.unresponsive().max(KERNEL_SECOND);
         ConnectionConfig {
-            connection_timeout: self.command_timeout.max(CONNECT_TIMEOUT_MIN),
-            internal_command_timeout: self.command_timeout.max(CONNECT_TIMEOUT_MIN),
+            connection_timeout: self.connect_timeout(),
+            internal_command_timeout: self.connect_timeout(),
             // A second attempt of fred's own would run a script twice.
             max_command_attempts: 1,
             reconnect_errors: Vec::new(),
@@ -250,7 +284,7 @@ pub fn check_files(config: &RedisConfig) -> Result<(), SetupError> {
     if files.peek().is_none() || files.any(|file| !file.exists()) {
         return Ok(());
     }
-    connector(&config.tls).map(drop).map_err(|reason| SetupError::Tls { reason })
+    connector(&config.tls, &[]).map(drop).map_err(|reason| SetupError::Tls { reason })
 }
 
 /// The URL with `rediss…` (or `valkeys…`) made `redis…`, and whether it was that.
@@ -285,13 +319,21 @@ fn endpoint(server: &ServerConfig) -> String {
 }
 
 /// A connector that trusts the given authorities, or the system's, and shows the client's certificate if there is one.
-fn connector(tls: &TlsConfig) -> Result<TlsConnector, String> {
+/// `names`: whose certificate the server may show besides its host's.
+fn connector(tls: &TlsConfig, names: &[&str]) -> Result<TlsConnector, String> {
     let at = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = Arc::new(roots(tls.ca_file.as_deref())?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+        .build()
+        .map_err(|error| error.to_string())?;
+    // What is no name for a certificate can be on none.
+    let others = names.iter().filter_map(|name| ServerName::try_from((*name).to_owned()).ok()).collect();
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_root_certificates(roots(tls.ca_file.as_deref())?);
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyHost { verifier, others }));
     let config = match &tls.client {
         None => builder.with_no_client_auth(),
         Some((cert_file, key_file)) => {

@@ -202,7 +202,8 @@ async fn open(settings: &Settings, target: Target) -> Result<(Link, Known, Vec<S
     let acks = if only_tells { 0 } else { settings.acks };
     info.check(settings.guard, acks)?;
     if !only_tells {
-        info.check_master()?;
+        // Its name may have the master's address, too.
+        info.check_master().inspect_err(|_| link.pass_over(&settings.passed_over))?;
     }
     let in_cluster = info.mode() == Some("cluster");
     Ok((link, Known { run_id: info.process(), replicas: info.replicas(), in_cluster }, info.notes(acks)))
