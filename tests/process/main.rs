@@ -5,6 +5,7 @@ mod clock_steps;
 mod crashes;
 mod dapr_jobs;
 mod departures;
+mod failovers;
 mod finish;
 mod group;
 mod handover;

@@ -1,5 +1,6 @@
 //! A way to Redis of its own for each replica, which can be broken without the others'.
 
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 
@@ -19,20 +20,26 @@ pub struct Proxies {
 impl Proxies {
     /// Starts them.
     pub fn start(replicas: usize, target: u16) -> Self {
+        Self::at(&vec![(SocketAddr::from(([127, 0, 0, 1], 0)), target); replicas])
+    }
+
+    /// Starts one at each address that leads to the port beside it.
+    pub fn at(places: &[(SocketAddr, u16)]) -> Self {
+        let (places, count) = (places.to_vec(), places.len());
         let (ready, proxies) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async move {
-                for _ in 0..replicas {
-                    let proxy = Proxy::start(target).await;
+                for (at, target) in places {
+                    let proxy = Proxy::start_at(at, target, "").await;
                     ready.send(proxy).expect("the test waits for it");
                 }
                 // The sender is dropped, never used.
                 let _: Result<(), _> = stopped.await;
             });
         });
-        let each = (0..replicas).map(|_| proxies.recv().expect("the proxies start")).collect();
+        let each = (0..count).map(|_| proxies.recv().expect("the proxies start")).collect();
         Self { each, _stop: stop }
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::last_for;
 
@@ -34,6 +35,8 @@ pub struct Proxy {
     accepted: Arc<AtomicUsize>,
     target: Arc<AtomicU16>,
     late_ms: Arc<AtomicU64>,
+    rate: Arc<AtomicUsize>,
+    hang_up: Arc<Notify>,
     acceptor: JoinHandle<()>,
 }
 
@@ -45,7 +48,12 @@ impl Proxy {
 
     /// The same, but answers never hold this word: its last letter is an `x` then.
     pub async fn start_hiding(target: u16, word: &'static str) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), target, word).await
+    }
+
+    /// The same at this address.
+    pub async fn start_at(at: SocketAddr, target: u16, word: &'static str) -> Self {
+        let listener = TcpListener::bind(at).await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let (network, state) = watch::channel(Network::Good);
         let accepted = Arc::new(AtomicUsize::new(0));
@@ -54,15 +62,32 @@ impl Proxy {
         let leads_to = Arc::clone(&target);
         let late_ms = Arc::<AtomicU64>::default();
         let late = Arc::clone(&late_ms);
+        let (rate, hang_up) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::<Notify>::default());
+        let (per_second, hung_up) = (Arc::clone(&rate), Arc::clone(&hang_up));
         let acceptor = tokio::spawn(async move {
+            let (mut second, mut taken) = (Instant::now(), 0);
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
+                if second.elapsed() >= Duration::from_secs(1) {
+                    (second, taken) = (Instant::now(), 0);
+                }
+                taken += 1;
+                if taken > per_second.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let target = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
                 let mask = Mask { word: word.as_bytes(), seen: 0 };
-                tokio::spawn(serve(client, target, state.clone(), mask, Arc::clone(&late)));
+                let serving = serve(client, target, state.clone(), mask, Arc::clone(&late));
+                let hung_up = Arc::clone(&hung_up);
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = serving => {}
+                        () = hung_up.notified() => {}
+                    }
+                });
             }
         });
-        Self { port, network, accepted, target, late_ms, acceptor }
+        Self { port, network, accepted, target, late_ms, rate, hang_up, acceptor }
     }
 
     /// The port to connect to.
@@ -73,6 +98,16 @@ impl Proxy {
     /// The URL of a Redis behind it.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// Closes every connection. New ones are served.
+    pub fn hang_up(&self) {
+        self.hang_up.notify_waiters();
+    }
+
+    /// From now on so many new connections are served in each second; what comes besides is closed at once.
+    pub fn serve_per_second(&self, rate: usize) {
+        self.rate.store(rate, Ordering::Relaxed);
     }
 
     /// How many connections were made so far: one more tells that somebody gave up an old one.

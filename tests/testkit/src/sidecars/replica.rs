@@ -66,6 +66,8 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// Where it runs.
     pub place: Place,
+    /// What it has for `/etc/resolv.conf`, if not the machine's.
+    pub resolv_conf: Option<PathBuf>,
     /// The entries of `roles`.
     pub roles: String,
     /// Further sections, each on its line.
@@ -86,6 +88,7 @@ impl Settings {
             kubeconfig: None,
             token_file: None,
             place: Place::here(),
+            resolv_conf: None,
             roles,
             more: String::new(),
             env: Vec::new(),
@@ -214,7 +217,10 @@ impl Replica {
         let log = || OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a log file");
         let files: [File; 2] = [log(), log()];
         let [out, err] = files.map(Stdio::from);
-        let mut command = Command::new(crate::baton());
+        let mut command = match &self.settings.resolv_conf {
+            None => Command::new(crate::baton()),
+            Some(file) => crate::dns::command(file, crate::baton()),
+        };
         command.arg("run").arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(out).stderr(err);
         command.envs(self.settings.env.iter().cloned());
         if let Some(kubeconfig) = &self.settings.kubeconfig {
