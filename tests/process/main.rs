@@ -19,6 +19,7 @@ mod own_stores;
 mod proxies;
 mod quiet;
 mod quorum;
+mod reconnects;
 mod redis_faults;
 mod redis_words;
 mod redis_wrong;

@@ -97,7 +97,8 @@ impl RedisStore {
         let settings = Arc::new(Settings::new(config, lease_min)?);
         let routes = CommandRoutes::new(Arc::clone(&settings), seed);
         let listeners = Arc::clone(&routes.common.listeners);
-        let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), Timeouts::backoff(!seed));
+        let (commands, backoff) = (routes.base.health.subscribe(), Timeouts::backoff(!seed));
+        let subscriber = subscriber::run(Arc::clone(&settings), Arc::clone(&listeners), commands, backoff);
         let subscriber = tokio::spawn(subscriber).abort_handle();
         let (lock_clock, ledger_clock) = (StoreClock::default(), StoreClock::default());
         let replication = config.replication;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use fred::types::Message;
 use futures_util::FutureExt;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::connection::{CommandFailure, Info, Link, Settings, Target, fetch_info};
@@ -21,7 +21,7 @@ use crate::base::clock::{BootClock, Clock};
 use crate::base::subscription::{Lossy, Publisher};
 use crate::base::{Backoff, Complaint, Subscription, Turn};
 use crate::protocol::{Mono, SessionId};
-use crate::store::{JobNews, News, StoreError, WakeNews};
+use crate::store::{JobNews, News, StoreError, StoreHealth, WakeNews};
 
 /// How many channels one command subscribes to.
 const SUBSCRIBE_MAX: usize = 500;
@@ -252,9 +252,17 @@ impl Listeners {
     }
 }
 
-/// Runs until it is aborted.
-pub(super) async fn run(settings: Arc<Settings>, listeners: Arc<Listeners>, mut backoff: Backoff) {
+/// Runs until it is aborted. `commands`: how the connection for commands is.
+pub(super) async fn run(
+    settings: Arc<Settings>,
+    listeners: Arc<Listeners>,
+    mut commands: watch::Receiver<StoreHealth>,
+    mut backoff: Backoff,
+) {
     loop {
+        // Where only so many connections are let in, the one goes first on which a lease hangs. What is published while
+        // no commands can be given is of no use. An error says that the store is gone, and this with it.
+        let _ = commands.wait_for(|health| *health == StoreHealth::Up).await.map(drop);
         let ended = match Link::open(&settings, Target::AnyNode).await {
             Ok(link) => {
                 // Who may not be asked is not known, and the others suffice.
