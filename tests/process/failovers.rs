@@ -1,5 +1,5 @@
-//! Failovers as services do them: one name, which leads to another server afterwards, while the old one is demoted under
-//! its connections, cut off from its replicas, hung or gone.
+//! Failovers as services do them: one name, which leads to another server afterwards, while the old one is demoted
+//! under its connections, left by its replicas, hung or gone.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

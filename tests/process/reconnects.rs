@@ -1,5 +1,5 @@
-//! Many sidecars at once, whose connections all end in one moment, in front of a service that lets only so many come back
-//! in a second.
+//! Many sidecars at once, whose connections all end in one moment, in front of a service that lets only so many come
+//! back in a second.
 
 use std::time::{Duration, Instant};
 

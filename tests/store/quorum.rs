@@ -356,6 +356,9 @@ async fn what_a_majority_publishes_is_heard_once_and_a_dead_minority_changes_not
     let (mut members, store) = five().await;
     let mut news = store.subscribe(&role(), None);
     assert_eq!(within("the subscription", news.recv()).await, Some(baton::store::News::Gap));
+    // That was a majority, of which two are about to go.
+    let listens = |server: &RedisServer| server.command(&["PUBSUB", "CHANNELS"]) != Reply::List(Vec::new());
+    wait_until(BOUND, "all are listened to", || members.servers.iter().all(listens)).await;
     members.servers[0].kill();
     members.servers[1].kill();
     let token = won(&store, 1, 1).await;

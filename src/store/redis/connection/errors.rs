@@ -91,8 +91,8 @@ const REPLIES: &[(&str, &str, bool)] = &[
     ),
     (
         "READONLY",
-        "it is a read-only replica (READONLY): a failover may be under way; if this stays, point the URL at the master, \
-         or use a redis-sentinel: URL",
+        "it is a read-only replica (READONLY): a failover may be under way; if this stays, point the URL at the \
+         master, or use a redis-sentinel: URL",
         true,
     ),
     ("LOADING", "it is loading its data (LOADING): wait until it has started", true),

@@ -8,8 +8,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 /// Services name the nodes of a cluster by addresses that they issue no certificates for: Azure Managed Redis has one
-/// for the host of its URL, which all nodes show. Whoever shows it is the service that was asked for, so a node that the
-/// map names may show a certificate for its own host or for one of the URL's.
+/// for the host of its URL, which all nodes show. Whoever shows it is the service that was asked for, so a node that
+/// the map names may show a certificate for its own host or for one of the URL's.
 #[derive(Debug)]
 pub struct AnyHost {
     pub verifier: Arc<WebPkiServerVerifier>,
