@@ -54,13 +54,14 @@ bench: ## the figures and plots of docs/performance.md, on this machine, beside 
 	.ci/deps
 	cargo bench --features bench --bench baton -- $(PART)
 
-chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), three of outages of their Redis (BATON_OUTAGES_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), 10,000 one-shots through 50 kills, members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
+chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), three of outages of their Redis (BATON_OUTAGES_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), 10,000 one-shots through 50 kills, members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), ten minutes of tokens that end every 2 s (BATON_CREDENTIALS_SECONDS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
 	@.ci/parts $(DEPS) \
 		'simulation' 'cargo test --profile chaos --test simulation -- --nocapture' \
 		'locks' 'cargo test --profile chaos --test locks -- --ignored --nocapture --test-threads=1 minutes_of hundred_thousand' \
 		'jobs' 'cargo test --test process -- --ignored --nocapture five_minutes_of_leaders ten_thousand_one_shots' \
 		'members of a quorum' 'export BATON_QUORUM_RUNS=$${BATON_QUORUM_RUNS:-40} BATON_QUORUM_SEED=$${BATON_QUORUM_SEED:-$$RANDOM}; \
 			cargo test --test process whatever_happens_to_two_of_five -- --nocapture' \
+		'tokens that end' 'cargo test --test process -- --ignored --nocapture minutes_of_ending_credentials' \
 		'faults on real servers' \
 			'if command -v go >/dev/null; then export BATON_TEST_APISERVER=real; \
 			else echo "notice: leases in Kubernetes are not measured without Go"; fi; \

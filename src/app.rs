@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -27,12 +28,12 @@ use crate::locks::{self, LockService, LockSettings};
 use crate::pod::{Extras, Failover, TerminationMessageFile};
 use crate::protocol::State;
 use crate::role::{self, Membership, RoleContext, RoleHandle, Roles, Team};
-use crate::store::redis::SetupError;
+use crate::store::redis::{CredentialCounts, SetupError};
 use crate::store::{LedgerStore, LockStore, RegistryStore, ShortestLease, StoreHealth};
-use crate::telemetry::{ConfigReload, Metrics, SystemEvent, Telemetry, Traces};
+use crate::telemetry::{ConfigReload, CredentialOutcome, Metrics, SystemEvent, Telemetry, Traces};
 
 use stores::lease_min;
-pub use stores::{Opened, Stores, open_store, open_stores};
+pub use stores::{Opened, OwnStore, Stores, open_store, open_stores};
 
 /// Why a replica cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -114,8 +115,9 @@ impl Replica {
         let (health, store_health) = (store.leases.health(), store.leases.health());
         if let Some(members) = &store.members {
             metrics.store_members(&members.borrow());
-            tokio::spawn(count_members(members.clone(), metrics));
+            tokio::spawn(count_members(members.clone(), Arc::clone(&metrics)));
         }
+        tokio::spawn(count_credentials(StoreUse::Leases, store.credentials.clone(), metrics));
         let of_roles = RoleContext {
             store: Arc::clone(&store.leases),
             clock: Arc::clone(&context.clock),
@@ -315,7 +317,8 @@ impl App {
         let token = config.api.token.clone();
         let Stores { opened, own, lease_min } = stores;
         let replica = Replica::start(config, &opened, context).await;
-        for (of, health) in own {
+        for OwnStore { of, health, credentials } in own {
+            tokio::spawn(count_credentials(of, credentials, Arc::clone(replica.telemetry.metrics())));
             replica.telemetry.metrics().own_store_up(of, *health.borrow() == StoreHealth::Up);
             tokio::spawn(tell_health(of, health, replica.telemetry.clone()));
         }
@@ -468,6 +471,25 @@ async fn tell_health(of: StoreUse, mut health: watch::Receiver<StoreHealth>, tel
 async fn count_members(mut members: watch::Receiver<Vec<bool>>, metrics: Arc<Metrics>) {
     while members.changed().await.is_ok() {
         metrics.store_members(&members.borrow_and_update());
+    }
+}
+
+/// Shows how the renewals of a store's credentials go, for as long as there is that store. A quorum has several.
+async fn count_credentials(of: StoreUse, mut sources: Vec<watch::Receiver<CredentialCounts>>, metrics: Arc<Metrics>) {
+    while !sources.is_empty() {
+        let counts: Vec<CredentialCounts> =
+            sources.iter_mut().map(|source| source.borrow_and_update().clone()).collect();
+        let total = |of: fn(&CredentialCounts) -> u64| counts.iter().map(of).sum();
+        metrics.credential_renewals(of, CredentialOutcome::Ok, total(|counts| counts.renewed));
+        metrics.credential_renewals(of, CredentialOutcome::Failed, total(|counts| counts.failed));
+        metrics.credential_renewals(of, CredentialOutcome::Refused, total(|counts| counts.refused));
+        if let Some(first) = counts.iter().filter_map(|counts| counts.ends_at).min() {
+            metrics.credential_expiry(of, first);
+        }
+        let changes = sources.iter_mut().map(|source| Box::pin(source.changed()));
+        if let (Err(_), ..) = select_all(changes).await {
+            return;
+        }
     }
 }
 

@@ -184,6 +184,7 @@ impl Crew {
             url: SecretString::from(self.redis.url()),
             username: None,
             password: None,
+            auth: None,
             tls: TlsConfig::default(),
             key_prefix: "replicas".to_owned(),
             command_timeout: Duration::from_secs(1),

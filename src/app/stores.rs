@@ -12,7 +12,7 @@ use crate::protocol::LEASE_DURATION_MIN;
 use crate::store::kubernetes::KubernetesStore;
 use crate::store::memory::MemoryStore;
 use crate::store::quorum::{QuorumMember, QuorumStore};
-use crate::store::redis::{RedisMember, RedisStore, SetupError};
+use crate::store::redis::{CredentialCounts, RedisMember, RedisStore, SetupError};
 use crate::store::{LeaseStore, LedgerStore, LockStore, PresenceStore, RegistryStore, ShortestLease, StoreHealth};
 
 /// An opened store: one connection to it, seen from its sides.
@@ -30,19 +30,27 @@ pub struct Opened {
     pub ledgers: Option<Arc<dyn LedgerStore>>,
     /// Its jobs that are made at run time; none of a store without a queue by due time.
     pub registry: Option<Arc<dyn RegistryStore>>,
+    /// How renewals of its credentials go, for each server with credentials that change.
+    pub credentials: Vec<watch::Receiver<CredentialCounts>>,
 }
 
 impl Opened {
+    /// A store that has leases, and nothing else.
+    fn of_leases(leases: Arc<dyn LeaseStore>) -> Self {
+        let credentials = Vec::new();
+        Self { leases, members: None, presence: None, locks: None, ledgers: None, registry: None, credentials }
+    }
+
     /// A store that has everything.
     fn whole<S: LeaseStore + PresenceStore + LockStore + LedgerStore + RegistryStore>(store: S) -> Self {
         let store = Arc::new(store);
+        let leases = Arc::clone(&store) as Arc<dyn LeaseStore>;
         Self {
-            leases: Arc::clone(&store) as _,
-            members: None,
             presence: Some(Arc::clone(&store) as _),
             locks: Some(Arc::clone(&store) as _),
             ledgers: Some(Arc::clone(&store) as _),
             registry: Some(store),
+            ..Self::of_leases(leases)
         }
     }
 }
@@ -52,10 +60,19 @@ impl Opened {
 pub struct Stores {
     /// Each where it is kept.
     pub opened: Opened,
-    /// How those stores are that locks or ledgers have for themselves.
-    pub own: Vec<(StoreUse, watch::Receiver<StoreHealth>)>,
+    /// What is told of those stores that locks or ledgers have for themselves.
+    pub own: Vec<OwnStore>,
     /// What connections go by.
     pub lease_min: ShortestLease,
+}
+
+/// How a store is that something has for itself.
+#[derive(Clone)]
+pub struct OwnStore {
+    pub of: StoreUse,
+    pub health: watch::Receiver<StoreHealth>,
+    /// As in [`Opened`].
+    pub credentials: Vec<watch::Receiver<CredentialCounts>>,
 }
 
 /// Every store that the configuration names. Each has connections of its own, also where two of them lead to one
@@ -70,7 +87,7 @@ pub fn open_stores(config: &Config, clock: &SharedClock) -> Result<Stores, Setup
     let mut own = Vec::new();
     for (of, _) in config.stores().skip(1) {
         let store = open(config, of, &lease_min, clock)?;
-        own.push((of, store.leases.health()));
+        own.push(OwnStore { of, health: store.leases.health(), credentials: store.credentials });
         match of {
             StoreUse::Leases => {}
             StoreUse::Locks => opened.locks = store.locks,
@@ -99,17 +116,19 @@ fn open(config: &Config, of: StoreUse, roles: &ShortestLease, clock: &SharedCloc
     Ok(match config.store_of(of) {
         StoreConfig::Redis(redis) => {
             let connected = RedisStore::connect(redis, lease_min, seed);
-            Opened::whole(connected.map_err(|error| error.in_section(section(config, of), "url"))?)
+            let store = connected.map_err(|error| error.in_section(section(config, of), "url"))?;
+            let credentials = store.credentials().into_iter().collect();
+            Opened { credentials, ..Opened::whole(store) }
         }
         StoreConfig::Quorum(quorum) => {
-            let store = open_quorum(quorum, &lease_min, clock)?;
+            let (store, credentials) = open_quorum(quorum, &lease_min, clock)?;
             let members = Some(store.members());
-            Opened { leases: Arc::new(store), members, presence: None, locks: None, ledgers: None, registry: None }
+            Opened { members, credentials, ..Opened::of_leases(Arc::new(store)) }
         }
         StoreConfig::Kubernetes(leases) => {
             let store = Arc::new(KubernetesStore::new(leases, lease_min, seed));
-            let leases = Arc::clone(&store) as _;
-            Opened { leases, members: None, presence: None, locks: None, ledgers: Some(store), registry: None }
+            let leases = Arc::clone(&store) as Arc<dyn LeaseStore>;
+            Opened { ledgers: Some(store), ..Opened::of_leases(leases) }
         }
         StoreConfig::Memory => Opened::whole(MemoryStore::new(Arc::clone(clock))),
     })
@@ -130,11 +149,12 @@ fn open_quorum(
     config: &QuorumConfig,
     lease_min: &ShortestLease,
     clock: &SharedClock,
-) -> Result<QuorumStore, SetupError> {
+) -> Result<(QuorumStore, Vec<watch::Receiver<CredentialCounts>>), SetupError> {
     let mut entropy = Entropy::from_system();
     let lists: Arc<str> = config.lists().into();
     let connect = |member| RedisMember::connect(member, Arc::clone(&lists), lease_min.clone(), entropy.seed());
     let members: Vec<RedisMember> = config.members.iter().map(connect).collect::<Result<_, _>>()?;
+    let credentials = members.iter().filter_map(RedisMember::credentials).collect();
     let members = members.into_iter().map(|member| Arc::new(member) as Arc<dyn QuorumMember>).collect();
-    Ok(QuorumStore::new(members, config.seats(), config.command_timeout(), Arc::clone(clock)))
+    Ok((QuorumStore::new(members, config.seats(), config.command_timeout(), Arc::clone(clock)), credentials))
 }

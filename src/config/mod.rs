@@ -15,6 +15,7 @@
 //! * [`schema()`] is the JSON Schema for editors, printed from the same keys.
 
 mod agree;
+mod auth;
 mod dapr_jobs;
 mod environment;
 mod jobs;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use agree::mirror_name;
+pub use auth::{AuthConfig, AwsIamConfig, AwsService, EntraConfig, TokenCommand};
 pub use dapr_jobs::DaprJobsConfig;
 pub use environment::{AbsentFiles, Environment};
 pub use jobs::JobConfig;
@@ -205,6 +207,15 @@ pub enum StoreUse {
 }
 
 impl StoreUse {
+    /// The word in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Leases => "leases",
+            Self::Locks => "locks",
+            Self::Jobs => "jobs",
+        }
+    }
+
     /// Where the configuration names its Redis.
     pub const fn redis_key(self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 
 use super::Guard;
+use super::auth::AUTH;
 use super::redis::{
     Access, AckMode, KEY_PREFIX, PASSWORD, PASSWORD_FILE, RedisConfig, Replication, TLS_FILES, USERNAME, USERNAME_FILE,
     tls,
@@ -121,7 +122,7 @@ const URL: Key<RedisUrl> = required(
 const MEMBER: Section = Section::new(
     "Member",
     "One member of a quorum.",
-    &[&JOINING, &LEAVING, &URL, &USERNAME, &USERNAME_FILE, &PASSWORD, &PASSWORD_FILE],
+    &[&JOINING, &LEAVING, &URL, &USERNAME, &USERNAME_FILE, &PASSWORD, &PASSWORD_FILE, &AUTH],
 );
 
 /// Every member, and how many of them it takes. `period`: that within which a role renews.
@@ -150,11 +151,12 @@ pub(super) fn read(s: &Reader<'_>, period: Option<Duration>) -> Option<QuorumCon
     }
     let mut names = Vec::new();
     let member = |access: Access| {
-        let (url, _) = access.url?;
+        let (url, _) = access.url.clone()?;
         names.push(redis_url::place(url.expose_secret()));
-        let (username, password, replication) = (access.username, access.password, NO_ACKS);
+        let Access { username, password, auth, .. } = access;
+        let replication = NO_ACKS;
         let (tls, key_prefix) = (tls.clone(), key_prefix.clone());
-        Some(RedisConfig { url, username, password, tls, key_prefix, command_timeout, replication, guard })
+        Some(RedisConfig { url, username, password, auth, tls, key_prefix, command_timeout, replication, guard })
     };
     let members = access.into_iter().map(member).collect::<Option<_>>()?;
     Some(QuorumConfig { members, seats: seats.into_iter().collect::<Option<_>>()?, names, required })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::auth::{self, AUTH, AuthConfig};
 use super::redis_url::{Deployment, RedisUrl, UrlFacts};
 use super::secret::Secret;
 use super::section::{AnyKey, Group, Key, Or, Reader, Rule, Section, key, required};
@@ -18,6 +19,8 @@ pub struct RedisConfig {
     pub url: SecretString,
     pub username: Option<Secret>,
     pub password: Option<Secret>,
+    /// Where credentials come from that end, in place of a password.
+    pub auth: Option<AuthConfig>,
     pub tls: TlsConfig,
     pub key_prefix: String,
     pub command_timeout: Duration,
@@ -31,10 +34,11 @@ pub struct RedisConfig {
 impl PartialEq for RedisConfig {
     fn eq(&self, other: &Self) -> bool {
         // Taken apart, so that a new key cannot be forgotten here.
-        let Self { url, username, password, tls, key_prefix, command_timeout, replication, guard } = self;
+        let Self { url, username, password, auth, tls, key_prefix, command_timeout, replication, guard } = self;
         url.expose_secret() == other.url.expose_secret()
             && *username == other.username
             && *password == other.password
+            && *auth == other.auth
             && *tls == other.tls
             && *key_prefix == other.key_prefix
             && *command_timeout == other.command_timeout
@@ -84,7 +88,7 @@ pub(super) const PASSWORD: Key<Text> = key(
     "The password, when the URL has none; better from `${ENV}` than written here. Excludes `passwordFile`.",
 );
 pub(super) const PASSWORD_FILE: Key<File> =
-    key("passwordFile", File(not_empty), "A file with the password, read again at every connection.");
+    key("passwordFile", File(not_empty), "A file with the password; another one is told to live connections, too.");
 const TLS: Key<Group> = key("tls", Group(&TLS_FILES), "Certificates for `rediss:`.");
 pub(super) const KEY_PREFIX: Key<Or<Form<String>>> = key(
     "keyPrefix",
@@ -117,6 +121,7 @@ pub(super) const REDIS: Section = Section::new(
         &USERNAME_FILE,
         &PASSWORD,
         &PASSWORD_FILE,
+        &AUTH,
         &TLS,
         &KEY_PREFIX,
         &COMMAND_TIMEOUT,
@@ -213,6 +218,7 @@ pub(super) fn read(s: &Reader<'_>, kept: Kept, period: Option<Duration>) -> Opti
         url,
         username: access.username,
         password: access.password,
+        auth: access.auth,
         tls,
         key_prefix: s.get(&KEY_PREFIX),
         command_timeout: timeout,
@@ -226,6 +232,7 @@ pub(super) struct Access {
     pub(super) url: Option<(SecretString, UrlFacts)>,
     pub(super) username: Option<Secret>,
     pub(super) password: Option<Secret>,
+    pub(super) auth: Option<AuthConfig>,
 }
 
 impl Access {
@@ -236,10 +243,12 @@ impl Access {
             s.at(&PASSWORD).warning("is written in plain text; better passwordFile, or `${ENV}`");
         }
         let password = credential(s, &PASSWORD, &PASSWORD_FILE);
-        if let Some((_, facts)) = &url {
-            contradictions(s, *facts);
+        let facts = url.as_ref().map(|(_, facts)| *facts);
+        let auth = auth::read(s, facts, username.is_some() || facts.is_some_and(|facts| facts.names_user));
+        if let Some(facts) = facts {
+            contradictions(s, facts);
         }
-        Self { url, username, password }
+        Self { url, username, password, auth }
     }
 }
 
@@ -263,8 +272,11 @@ fn contradictions(s: &Reader<'_>, facts: UrlFacts) {
             s.at(key).problem(format!("the url names a {what} too; keep one of the two"));
         }
     }
+    if s.has(&AUTH) && (facts.has_password || password.iter().any(|key| s.has(key))) {
+        s.at(&AUTH).problem("is given beside a password; keep one of the two");
+    }
     let has_user = facts.names_user || user.iter().any(|key| s.has(key));
-    let has_password = facts.has_password || password.iter().any(|key| s.has(key));
+    let has_password = s.has(&AUTH) || facts.has_password || password.iter().any(|key| s.has(key));
     if has_user && !has_password {
         s.warning("a user is named but no password is given; Redis will be asked without either");
     }

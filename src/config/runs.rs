@@ -219,7 +219,7 @@ const VARIABLE_VALUE: Key<Argument> = required("value", Argument, "Its value; ma
 const VARIABLE: Section = Section::new("Variable", "A variable of the program.", &[&VARIABLE_NAME, &VARIABLE_VALUE]);
 
 /// A text for a program; it may be empty.
-struct Argument;
+pub(super) struct Argument;
 
 impl Shape for Argument {
     fn schema(&self, _: &mut Definitions) -> Value {
@@ -490,7 +490,7 @@ fn body(s: &Reader<'_>) -> Option<String> {
 }
 
 fn read_exec(s: &Reader<'_>, timing: Option<&Timing>) -> Option<ExecRun> {
-    let (command, env, given) = (command(s), variables(s), s.given(&GRACE));
+    let (command, env, given) = (arguments(s, &COMMAND), variables(s), s.given(&GRACE));
     let output_max = u64::from(s.get(&MAX_OUTPUT));
     // Without the role's timing there is nothing to hold it against, and the role was told of.
     let grace = grace(given, timing?, &s.at(&GRACE));
@@ -513,10 +513,11 @@ fn grace(given: Option<Duration>, timing: &Timing, place: &Reader<'_>) -> Durati
     grace
 }
 
-fn command(s: &Reader<'_>) -> Option<Vec<String>> {
-    let places = s.given(&COMMAND)?;
+/// A program and its arguments.
+pub(super) fn arguments(s: &Reader<'_>, key: &Key<List<Argument>>) -> Option<Vec<String>> {
+    let places = s.given(key)?;
     let Some(program) = places.first() else {
-        s.at(&COMMAND).problem("is empty; write the program and its arguments");
+        s.at(key).problem("is empty; write the program and its arguments");
         return None;
     };
     // Every argument is looked at, so that every problem is told.

@@ -156,6 +156,28 @@ impl CommandOutcome {
     }
 }
 
+/// How the renewal of a store's credential went, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CredentialOutcome {
+    /// There is another.
+    Ok,
+    /// None could be had.
+    Failed,
+    /// Redis refused it on a live connection.
+    Refused,
+}
+
+impl CredentialOutcome {
+    /// The word in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// What became of a changed configuration file, as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReloadOutcome {

@@ -15,7 +15,7 @@ use prometheus::{
 use super::help;
 use super::jobs::JobFamilies;
 use super::kubernetes::KubernetesFamilies;
-use super::labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand};
+use super::labels::{CommandOutcome, CredentialOutcome, Reading, ReloadOutcome, StoreCommand};
 use super::locks::LockFamilies;
 use super::process;
 use super::roles::{RoleCount, RoleFamily, RoleTable};
@@ -34,6 +34,9 @@ pub struct Metrics {
     /// Families without a label, so that they are absent until they are told of.
     locks_store_up: IntGaugeVec,
     jobs_store_up: IntGaugeVec,
+    /// Of stores whose credentials change, and absent of others.
+    credential_renewals: IntCounterVec,
+    credential_expiry: GaugeVec,
     config_reloads: IntCounterVec,
     config_is_good: IntGauge,
     of_locks: LockFamilies,
@@ -103,6 +106,15 @@ impl Metrics {
             store_member_up: build.gauges("baton_store_member_up", &["member"], help::STORE_MEMBER_UP),
             locks_store_up: build.gauges("baton_locks_store_up", &[], help::LOCKS_STORE_UP),
             jobs_store_up: build.gauges("baton_jobs_store_up", &[], help::JOBS_STORE_UP),
+            credential_renewals: build.counters(
+                "baton_credential_renewals_total",
+                &["store", "outcome"],
+                help::CREDENTIAL_RENEWALS,
+            ),
+            credential_expiry: build.register(GaugeVec::new(
+                Opts::new("baton_credential_expiry_timestamp_seconds", help::CREDENTIAL_EXPIRY),
+                &["store"],
+            )),
             config_reloads: build.counters("baton_config_reloads_total", &["outcome"], help::CONFIG_RELOADS),
             config_is_good: build.gauge("baton_config_last_reload_successful", help::CONFIG_IS_GOOD),
             of_locks: LockFamilies::new(&build),
@@ -177,6 +189,17 @@ impl Metrics {
             StoreUse::Jobs => &self.jobs_store_up,
         };
         family.with_label_values::<&str>(&[]).set(i64::from(up));
+    }
+
+    /// How often renewals of a store's credentials have had this outcome so far.
+    pub fn credential_renewals(&self, of: StoreUse, outcome: CredentialOutcome, total: u64) {
+        let series = self.credential_renewals.with_label_values(&[of.as_str(), outcome.as_str()]);
+        series.inc_by(total.saturating_sub(series.get()));
+    }
+
+    /// When the present credential of a store ends.
+    pub fn credential_expiry(&self, of: StoreUse, at: Timestamp) {
+        self.credential_expiry.with_label_values(&[of.as_str()]).set(at.as_duration().as_secs_f64());
     }
 
     pub(super) fn config_reloaded(&self, outcome: ReloadOutcome) {
@@ -285,6 +308,29 @@ mod tests {
         );
         metrics.own_store_up(StoreUse::Jobs, true);
         assert_eq!(told("baton_jobs_store_up").as_deref(), Some("baton_jobs_store_up 1"));
+    }
+
+    #[test]
+    fn credentials_are_told_of_where_they_change() {
+        let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
+        let told = || {
+            let text = metrics.render(Vec::new(), true).unwrap();
+            lines(&text, "baton_credential").into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(told(), Vec::<String>::new());
+        metrics.credential_renewals(StoreUse::Locks, CredentialOutcome::Refused, 0);
+        for total in [2, 3, 3] {
+            metrics.credential_renewals(StoreUse::Leases, CredentialOutcome::Ok, total);
+        }
+        metrics.credential_expiry(StoreUse::Leases, Timestamp::from_millisecond(1_500).unwrap());
+        assert_eq!(
+            told(),
+            [
+                "baton_credential_expiry_timestamp_seconds{store=\"leases\"} 1.5",
+                "baton_credential_renewals_total{outcome=\"ok\",store=\"leases\"} 3",
+                "baton_credential_renewals_total{outcome=\"refused\",store=\"locks\"} 0",
+            ]
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ use tokio::sync::broadcast;
 pub use events::{ConfigReload, RoleEvent, SystemEvent};
 pub use jobs::JobReading;
 pub use kubernetes::{KubernetesDrop, KubernetesKind, KubernetesOutcome};
-pub use labels::{CommandOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
+pub use labels::{CommandOutcome, CredentialOutcome, Reading, ReloadOutcome, StoreCommand, TermReading};
 pub use locks::{AcquireOutcome, LockEvent};
 pub use metrics::Metrics;
 pub use traces::Traces;

@@ -35,7 +35,7 @@ pub const SERVICES: &[Service] = &[
     Service {
         profile: refusing("Azure Managed Redis", &["ROLE", "SELECT"], &["INFO"]),
         source: "learn.microsoft.com/azure/redis: it is Redis Software, whose tables it points to",
-        note: "Entra ID is the default there: Baton has no tokens yet, so access keys have to be on.",
+        note: "Entra ID is the default there: `auth: { entra: {} }`.",
     },
     Service {
         profile: refusing(
@@ -44,7 +44,7 @@ pub const SERVICES: &[Service] = &[
             &[],
         ),
         source: "docs.aws.amazon.com/AmazonElastiCache/latest/dg/SupportedCommands.html: restricted commands",
-        note: "`audit` cannot read how it keeps its data.",
+        note: "`audit` cannot read how it keeps its data. With IAM: `auth: { awsIam: … }`.",
     },
     Service {
         profile: refusing(
@@ -74,12 +74,12 @@ pub const SERVICES: &[Service] = &[
         profile: refusing("MemoryDB", &["CONFIG", "DEBUG", "PSYNC", "SAVE", "BGSAVE", "REPLICAOF", "SHUTDOWN"], &[]),
         source: "docs.aws.amazon.com/memorydb/latest/devguide/restrictedcommands.html, consistency.html",
         note: "It acknowledges by its log: `replication.acks` is not needed. Never multi-Region: two regions, two \
-               leaders.",
+               leaders. With IAM: `auth: { awsIam: { service: memorydb, … } }`.",
     },
     Service {
         profile: refusing("Memorystore", &["CONFIG", "DEBUG", "PSYNC", "SAVE", "BGSAVE", "REPLICAOF", "SHUTDOWN"], &[]),
         source: "cloud.google.com/memorystore/docs/redis/product-constraints, supported-commands",
-        note: "With IAM it limits the rate of new connections.",
+        note: "With IAM (`auth: { gcp: {} }`) it limits the rate of new connections.",
     },
     Service {
         profile: refusing("Upstash", &[], &[]),

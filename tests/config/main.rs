@@ -1,5 +1,6 @@
 //! The configuration from outside: what is accepted, what is refused and how it is told, and what is noticed later.
 
+mod credentials;
 mod docs;
 mod good;
 mod jobs;

@@ -14,8 +14,9 @@ use crate::{assert_none, live, names_in, path, text};
 const CASES: &str = "tests/observability/rules";
 
 /// What is promised, by name.
-const PROMISED: [&str; 19] = [
+const PROMISED: [&str; 20] = [
     "BatonConfigReloadFailed",
+    "BatonCredentialNotRenewed",
     "BatonFencingTokenRegressed",
     "BatonJobFailing",
     "BatonJobLedgerAhead",
@@ -180,6 +181,9 @@ fn the_cases_find_what_is_spoilt() {
         ("BatonJobFailing", "increase(", "("),
         ("BatonJobMissed", "increase(", "delta("),
         ("BatonConfigReloadFailed", "and on (cluster, namespace, job, instance) up == 1", ""),
+        ("BatonCredentialNotRenewed", "outcome=\"ok\"", "outcome=\"none\""),
+        ("BatonCredentialNotRenewed", "outcome=\"refused\"", "outcome=\"none\""),
+        ("BatonCredentialNotRenewed", "[10m]", "[1m]"),
     ] {
         let spoil = |rule: &mut Value| {
             let expr = rule["expr"].as_str().unwrap().replace(from, to);

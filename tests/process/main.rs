@@ -3,6 +3,7 @@
 mod caught;
 mod clock_steps;
 mod crashes;
+mod credentials;
 mod dapr_jobs;
 mod departures;
 mod failovers;

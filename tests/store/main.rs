@@ -53,6 +53,7 @@ fn config(url: &str) -> RedisConfig {
         url: SecretString::from(url),
         username: None,
         password: None,
+        auth: None,
         tls: TlsConfig::default(),
         key_prefix: "baton".to_owned(),
         // Patient, for machines that are busy; see `impatient`.

@@ -357,6 +357,7 @@ fn config(redis: &RedisServer, key_prefix: &str) -> RedisConfig {
         url: SecretString::from(redis.url()),
         username: None,
         password: None,
+        auth: None,
         tls: TlsConfig::default(),
         key_prefix: key_prefix.to_owned(),
         command_timeout: Duration::from_secs(5),

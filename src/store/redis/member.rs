@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::RedisStore;
 use super::connection::SetupError;
 use super::scripts::{
     self, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, member_campaign_reply,
     purge_reply, raise_reply, release_reply,
 };
+use super::{CredentialCounts, RedisStore};
 use crate::base::Subscription;
 use crate::config::RedisConfig;
 use crate::protocol::{MemberReply, MemberRequest, RoleName, Stamped};
@@ -41,6 +41,11 @@ impl RedisMember {
         let connected = RedisStore::connect(config, lease_min, seed);
         let store = connected.map_err(|error| error.in_section("store.quorum", "members[].url"))?;
         Ok(Self { store, lists })
+    }
+
+    /// As [`RedisStore::credentials`].
+    pub fn credentials(&self) -> Option<watch::Receiver<CredentialCounts>> {
+        self.store.credentials()
     }
 
     /// As [`QuorumMember::ask`], with the server's clock when it answered.

@@ -21,6 +21,7 @@
 
 mod audit;
 mod connection;
+mod credentials;
 mod in_time;
 mod ledgers;
 mod locks;
@@ -42,6 +43,7 @@ use tokio::task::AbortHandle;
 
 pub use audit::{AuditReport, Finding, QuorumReport, Severity, audit, audit_quorum};
 pub use connection::{SetupError, check_files};
+pub use credentials::CredentialCounts;
 pub use member::RedisMember;
 
 use self::connection::{CommandFailure, CommandRoutes, Info, Link, NodeAddress, Settings, Timeouts};
@@ -94,7 +96,7 @@ impl RedisStore {
     /// there yet, is no error.
     pub fn connect(config: &RedisConfig, lease_min: impl Into<ShortestLease>, seed: u64) -> Result<Self, SetupError> {
         let lease_min = lease_min.into();
-        let settings = Arc::new(Settings::new(config, lease_min)?);
+        let settings = Arc::new(Settings::new(config, lease_min, seed)?);
         let routes = CommandRoutes::new(Arc::clone(&settings), seed);
         let listeners = Arc::clone(&routes.common.listeners);
         let (commands, backoff) = (routes.base.health.subscribe(), Timeouts::backoff(!seed));
@@ -103,6 +105,11 @@ impl RedisStore {
         let (lock_clock, ledger_clock) = (StoreClock::default(), StoreClock::default());
         let replication = config.replication;
         Ok(Self { settings, replication, routes, listeners, subscriber, lock_clock, ledger_clock })
+    }
+
+    /// How the renewals of its credentials go; none where they never change.
+    pub fn credentials(&self) -> Option<watch::Receiver<CredentialCounts>> {
+        self.settings.credentials.as_ref().map(|credentials| credentials.counts())
     }
 
     /// Runs a script of a role and reads its answer.
@@ -450,7 +457,9 @@ impl LeaseStore for RedisStore {
     /// As noticed at the last connect. That nothing is heard of a Redis that cannot be used at all is no news.
     fn notes(&self) -> Vec<String> {
         let is_up = *self.routes.base.health.borrow() == StoreHealth::Up;
-        self.routes.common.notes().into_iter().chain(self.listeners.refusal().filter(|_| is_up)).collect()
+        let credential = self.settings.credentials.as_ref().and_then(|credentials| credentials.note());
+        let notes = self.routes.common.notes().into_iter().chain(credential);
+        notes.chain(self.listeners.refusal().filter(|_| is_up)).collect()
     }
 
     fn rules(&self) -> Rules {

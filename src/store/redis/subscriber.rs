@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use fred::types::Message;
 use futures_util::FutureExt;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::connection::{CommandFailure, Info, Link, Settings, Target, fetch_info};
+use super::credentials::Issued;
 use super::messages;
 use crate::base::clock::{BootClock, Clock};
 use crate::base::subscription::{Lossy, Publisher};
@@ -218,6 +219,12 @@ impl Listeners {
         Differences { new, old }
     }
 
+    /// What the connection is subscribed to.
+    fn present(&self) -> Vec<Arc<str>> {
+        let channels = self.channels();
+        channels.iter().filter(|(_, channel)| channel.subscribed).map(|(name, _)| Arc::clone(name)).collect()
+    }
+
     /// The connection is subscribed to these: their listeners may have missed what came before.
     fn subscribed(&self, names: &[Arc<str>]) {
         let mut channels = self.channels();
@@ -326,6 +333,7 @@ impl Session<'_> {
                 () = self.listeners.changed.notified() => Next::Update,
                 _ = sweep.tick() => Next::Update,
                 _ = heartbeat.tick() => Next::Heartbeat,
+                issued = self.link.outdated() => Next::Credential(issued),
             };
             let step = match next {
                 Next::Message(message) => {
@@ -334,11 +342,54 @@ impl Session<'_> {
                 }
                 Next::Update => self.update().await,
                 Next::Heartbeat => self.link.ping(self.settings.command_timeout).await,
+                Next::Credential(issued) => self.authenticate(&issued, &mut messages).await,
             };
             if let Err(failure) = step {
                 return failure.error;
             }
         }
+    }
+
+    /// Without RESP3 a connection with subscriptions takes no AUTH, so that another takes its place.
+    async fn authenticate(
+        &mut self,
+        issued: &Issued,
+        messages: &mut broadcast::Receiver<Message>,
+    ) -> Result<(), CommandFailure> {
+        if self.settings.has_resp3() {
+            self.link.authenticate(issued).await;
+            return Ok(());
+        }
+        self.link.pass_over(issued);
+        match self.subscribe_anew().await {
+            // What was published before the other was subscribed came here; what came to both is heard twice, which
+            // listeners bear.
+            Ok((link, next)) => {
+                loop {
+                    match messages.try_recv() {
+                        Ok(message) => self.pass_on(Ok(message)).await?,
+                        Err(TryRecvError::Lagged(_)) => self.listeners.lagged(),
+                        Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                    }
+                }
+                (self.link, *messages) = (link, next);
+            }
+            Err(error) => tracing::debug!(reason = %error, "the subscription stays where it is"),
+        }
+        Ok(())
+    }
+
+    /// Another connection, with the same subscriptions.
+    async fn subscribe_anew(&self) -> Result<(Link, broadcast::Receiver<Message>), StoreError> {
+        let link = Link::open(self.settings, Target::AnyNode).await?;
+        let info = fetch_info(&link, self.settings.command_timeout).await.ok();
+        let messages = link.messages();
+        for channels in self.listeners.present().chunks(SUBSCRIBE_MAX) {
+            let subscribed = link.subscribe(channels, self.settings.command_timeout).await;
+            subscribed.map_err(|failure| failure.error)?;
+        }
+        self.listeners.begin(info.as_ref().and_then(Info::process));
+        Ok((link, messages))
     }
 
     /// The next connection is to lead elsewhere, if there is an elsewhere.
@@ -396,6 +447,7 @@ enum Next {
     Message(Result<Message, RecvError>),
     Update,
     Heartbeat,
+    Credential(Issued),
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! - servers of one's own, ended by their own handles: [`redis`], [`sentinel`], [`cluster`], [`quorum`], [`apiserver`];
 //!   and [`kubernetes`], which stands in for an API server
 //! - what is done to them: [`proxy`] breaks connections, [`profile`] refuses what services refuse, [`place`] is a
-//!   network of one's own, [`dns`] a name server, [`sidecars::clock`] steps clocks
+//!   network of one's own, [`dns`] a name server, [`sidecars::clock`] steps clocks, [`tokens`] end
 //! - sidecars and the apps beside them, and whether what they say holds: [`sidecars`]
 //! - charts: [`helm`]
 //! - programs of other people: [`programs`]
@@ -26,6 +26,7 @@ pub mod resp;
 pub mod sentinel;
 pub mod sidecars;
 pub mod tls;
+pub mod tokens;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

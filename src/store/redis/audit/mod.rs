@@ -129,7 +129,7 @@ pub async fn audit(
     wall_clock: &(dyn Fn() -> SystemTime + Sync),
 ) -> Result<AuditReport, StoreError> {
     let subject = AuditedAs::StoreOf(uses);
-    let settings = Settings::new(config, LEASE_ASSUMED.into()).map_err(|error| {
+    let settings = Settings::new(config, LEASE_ASSUMED.into(), 0).map_err(|error| {
         let reason = error.in_section(subject.main().redis_key(), "url").to_string();
         StoreError::Refused { reason }
     })?;

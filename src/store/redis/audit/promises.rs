@@ -80,6 +80,7 @@ mod tests {
             url: SecretString::from("redis://redis:6379/0"),
             username: None,
             password: None,
+            auth: None,
             tls: TlsConfig::default(),
             key_prefix: "baton".to_owned(),
             command_timeout: Duration::from_secs(1),

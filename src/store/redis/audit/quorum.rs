@@ -44,7 +44,7 @@ async fn look_at(config: &RedisConfig, wall_clock: &(dyn Fn() -> SystemTime + Sy
         let found = finding(Severity::Problem, why, "it does not count for the quorum", "put it right, or replace it");
         (AuditReport { endpoint, findings: vec![found] }, None)
     };
-    let settings = match Settings::new(config, LEASE_ASSUMED.into()) {
+    let settings = match Settings::new(config, LEASE_ASSUMED.into(), 0) {
         Ok(settings) => settings,
         Err(error) => return unusable("a member".to_owned(), error.to_string()),
     };

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +24,7 @@ use super::settings::{Settings, Timeouts};
 use crate::base::clock::{BootClock, Clock};
 use crate::protocol::Mono;
 use crate::store::StoreError;
+use crate::store::redis::credentials::{CredentialSource, Issued};
 
 /// So many commands in a row without any answer, and the connection is given up: a new one may get through, and what is
 /// stuck in this one must not arrive later.
@@ -66,6 +67,10 @@ pub struct Link {
     evidence: parking_lot::Mutex<Option<Evidence>>,
     /// The scripts' texts that went over it.
     pub texts: Texts,
+    /// Where its credentials come from, if they change.
+    credentials: Option<Arc<CredentialSource>>,
+    /// Which of them it was told last.
+    told_version: AtomicU64,
 }
 
 impl Link {
@@ -108,24 +113,42 @@ impl Link {
     async fn open_to(settings: &Settings, server: Option<(&NodeAddress, SocketAddr)>) -> Result<Self, StoreError> {
         let endpoint = server.map_or_else(|| settings.endpoint.clone(), |(node, _)| node.to_string());
         let had_resp3 = settings.has_resp3();
-        let opened = match Self::connect(settings, settings.client(server)?, endpoint.clone()).await {
+        let none = |why| StoreError::Unreachable { reason: format!("there is no credential for it: {why}") };
+        let issued = match &settings.credentials {
+            Some(credentials) => Some(credentials.present().await.map_err(none)?),
+            None => None,
+        };
+        let issued = issued.as_ref();
+        let opened = match Self::connect(settings, settings.client(server, issued)?, endpoint.clone(), issued).await {
             Err(_) if had_resp3 && !settings.has_resp3() => {
-                Self::connect(settings, settings.client(server)?, endpoint).await
+                Self::connect(settings, settings.client(server, issued)?, endpoint, issued).await
             }
             opened => opened,
         };
-        opened.map(|mut link| {
-            link.address = server.map(|(_, address)| address);
-            link
-        })
+        match (opened, &settings.credentials) {
+            (Ok(mut link), _) => {
+                link.address = server.map(|(_, address)| address);
+                Ok(link)
+            }
+            (Err(StoreError::Refused { reason }), Some(credentials)) => {
+                Err(StoreError::Refused { reason: credentials.explain(reason) })
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// To one of the Sentinels, to ask it what it knows.
     pub async fn open_sentinel(settings: &Settings, node: &NodeAddress) -> Result<Self, StoreError> {
-        Self::connect(settings, settings.sentinel_client(node)?, node.to_string()).await
+        Self::connect(settings, settings.sentinel_client(node)?, node.to_string(), None).await
     }
 
-    async fn connect(settings: &Settings, client: Client, endpoint: String) -> Result<Self, StoreError> {
+    /// `issued`: by which credential it is let in, if that may change.
+    async fn connect(
+        settings: &Settings,
+        client: Client,
+        endpoint: String,
+        issued: Option<&Issued>,
+    ) -> Result<Self, StoreError> {
         let handle = client.connect();
         let end = Arc::new(watch::Sender::new(None));
         let link = Self {
@@ -147,6 +170,8 @@ impl Link {
             is_told: AtomicBool::new(false),
             evidence: parking_lot::Mutex::default(),
             texts: Texts::default(),
+            credentials: issued.and(settings.credentials.clone()),
+            told_version: AtomicU64::new(issued.map_or(0, |issued| issued.version)),
         };
         let timeout = settings.command_timeout;
         let no_resp3 = Arc::clone(&settings.no_resp3);
@@ -193,23 +218,33 @@ impl Link {
         args: Vec<Value>,
         timeout: Duration,
     ) -> Result<Value, CommandFailure> {
+        let result = self.exchange(name, args, timeout).await?;
+        self.judge(result, timeout)
+    }
+
+    /// What came of it, unjudged; a failure when the connection has ended.
+    async fn exchange(
+        &self,
+        name: &'static str,
+        args: Vec<Value>,
+        timeout: Duration,
+    ) -> Result<Result<Value, fred::error::Error>, CommandFailure> {
         let options = Options { timeout: Some(timeout), max_attempts: Some(1), ..Options::default() };
         let client = self.client.with_options(&options);
         let reply = client.custom(CustomCommand::new_static(name, ClusterHash::Random, false), args);
         // Apart, for it is large, and rare: most commands are given up sooner.
         let silence = (timeout > self.timeouts.unresponsive()).then(|| Box::pin(self.silence()));
-        let result = tokio::select! {
+        tokio::select! {
             biased;
-            result = reply => result,
+            result = reply => Ok(result),
             // After its end nobody serves the client's queue, now or later: the command is as good as dropped.
-            why = self.ended() => return Err(CommandFailure::because(why, true)),
+            why = self.ended() => Err(CommandFailure::because(why, true)),
             Some(()) = OptionFuture::from(silence) => {
                 let after = self.timeouts.unresponsive();
                 self.close(format!("{}: no answer to anything within {after:?}", self.endpoint));
-                return Err(CommandFailure::because(StoreError::Unknown { after }, true));
+                Err(CommandFailure::because(StoreError::Unknown { after }, true))
             }
-        };
-        self.judge(result, timeout)
+        }
     }
 
     /// Completes when nothing was answered for as long as it may be.
@@ -293,10 +328,52 @@ impl Link {
                 why = self.ended() => return why,
                 () = self.in_doubt.notified() => {}
                 Some(()) = OptionFuture::from(doubt.map(Notify::notified)) => {}
+                issued = self.outdated() => {
+                    self.authenticate(&issued).await;
+                    continue;
+                }
             }
             // What follows from a second command without an answer is done where that is noticed.
             let left = self.timeouts.unresponsive().saturating_sub(self.command_timeout).max(PING_TIMEOUT_MIN);
             let _ = self.ping(left).await;
+        }
+    }
+
+    /// Waits until there is a later credential than the one that this connection was told, for ever where there never
+    /// is.
+    pub async fn outdated(&self) -> Issued {
+        match &self.credentials {
+            Some(credentials) => credentials.later_than(self.told_version.load(Ordering::Relaxed)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Notes that it was told this credential, or is not to be.
+    pub fn pass_over(&self, issued: &Issued) {
+        self.told_version.store(issued.version, Ordering::Relaxed);
+    }
+
+    /// Says anew who we are. Where that is refused, Redis leaves the connection as it was, and so do we: the next
+    /// credential may be taken.
+    pub async fn authenticate(&self, issued: &Issued) {
+        self.pass_over(issued);
+        let Some(credentials) = &self.credentials else { return };
+        let words = issued.credential.words().into_iter().map(Value::from).collect();
+        // That it has ended is told where it is kept.
+        let Ok(result) = self.exchange("AUTH", words, self.command_timeout).await else { return };
+        let failure = result.as_ref().err().map(|error| explain(error, &self.endpoint, self.command_timeout));
+        match failure.map(|failure| failure.error) {
+            Some(StoreError::Refused { reason } | StoreError::Denied { reason }) => {
+                self.answered();
+                credentials.shown(Some(credentials.explain(reason)));
+            }
+            Some(StoreError::Unknown { .. } | StoreError::Unreachable { .. } | StoreError::Garbage { .. }) => {
+                let _ = self.judge(result, self.command_timeout);
+            }
+            None => {
+                self.answered();
+                credentials.shown(None);
+            }
         }
     }
 

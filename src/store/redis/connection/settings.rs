@@ -28,6 +28,7 @@ use super::sentinels::Sentinels;
 use crate::base::Backoff;
 use crate::config::{Guard, RedisConfig, Secret, TlsConfig};
 use crate::http::tls::system_roots;
+use crate::store::redis::credentials::{CredentialSource, Issued};
 use crate::store::redis::namespace::Namespace;
 use crate::store::{ShortestLease, StoreError};
 
@@ -57,6 +58,8 @@ pub struct Settings {
     tls: Option<TlsConfig>,
     username: Option<Secret>,
     password: Option<Secret>,
+    /// Where credentials come from that change while Baton runs.
+    pub credentials: Option<Arc<CredentialSource>>,
     /// When a command counts as unanswered.
     pub command_timeout: Duration,
     /// What connections are judged by.
@@ -125,8 +128,9 @@ impl Timeouts {
 }
 
 impl Settings {
-    /// Checks the URL and the TLS files.
-    pub fn new(config: &RedisConfig, lease_min: ShortestLease) -> Result<Self, SetupError> {
+    /// Checks the URL and the TLS files, and begins to fetch credentials that change: must be called inside a tokio
+    /// runtime.
+    pub fn new(config: &RedisConfig, lease_min: ShortestLease, seed: u64) -> Result<Self, SetupError> {
         let (url, uses_tls) = without_tls(config.url.expose_secret())?;
         let parsed = Config::from_url(&url).map_err(|error| SetupError::Url { reason: error.details().to_owned() })?;
         let tls = uses_tls.then(|| config.tls.clone());
@@ -152,6 +156,7 @@ impl Settings {
             no_resp3: Arc::default(),
             username: config.username.clone(),
             password: config.password.clone(),
+            credentials: CredentialSource::of(config, parsed.username, seed).map(Arc::new),
             command_timeout: config.command_timeout,
             timeouts: Timeouts { lease_min, wait },
         })
@@ -183,8 +188,13 @@ impl Settings {
     /// It has no policy to reconnect: one client is one connection. What is in flight or queued when it breaks is
     /// answered with an error and can never run later, on another connection, when nobody waits for it any more.
     ///
-    /// `server`: where it leads, and whose address that is; none where the Sentinels are asked.
-    pub fn client(&self, server: Option<(&NodeAddress, SocketAddr)>) -> Result<Client, StoreError> {
+    /// `server`: where it leads, and whose address that is; none where the Sentinels are asked. `issued`: the
+    /// credential, where those change.
+    pub fn client(
+        &self,
+        server: Option<(&NodeAddress, SocketAddr)>,
+        issued: Option<&Issued>,
+    ) -> Result<Client, StoreError> {
         let refused = |reason: String| StoreError::Refused { reason };
         let mut config = Config::from_url(self.url.expose_secret()).map_err(|e| refused(e.details().to_owned()))?;
         let mut names = Vec::new();
@@ -194,15 +204,17 @@ impl Settings {
             let server = Server::new_with_tls(address.ip().to_string(), address.port(), name);
             config.server = ServerConfig::Centralized { server };
         }
-        let read = |secret: &Option<Secret>, key: &str| match secret {
-            None => Ok(None),
-            Some(secret) => match secret.read() {
-                Ok(text) => Ok(Some(text.expose_secret().to_owned())),
+        if let Some(Issued { credential, .. }) = issued {
+            config.username = config.username.or_else(|| credential.user.clone());
+            config.password = Some(credential.secret.expose_secret().to_owned());
+        } else {
+            let read = |secret: &Option<Secret>, key: &str| match secret.as_ref().map(Secret::read).transpose() {
+                Ok(text) => Ok(text.map(|text| text.expose_secret().to_owned())),
                 Err(error) => Err(refused(format!("{key} cannot be read: {error}"))),
-            },
-        };
-        config.username = config.username.or(read(&self.username, "usernameFile")?);
-        config.password = config.password.or(read(&self.password, "passwordFile")?);
+            };
+            config.username = config.username.or(read(&self.username, "usernameFile")?);
+            config.password = config.password.or(read(&self.password, "passwordFile")?);
+        }
         if config.username.is_some() && config.password.is_none() {
             // fred only says who it is when there is a password; a user with `nopass` takes any.
             config.password = Some(String::new());

@@ -1,0 +1,163 @@
+//! A Redis whose passwords end: what is issued is one of a user's passwords for as long as it lasts, and the proxy
+//! before it closes every connection whose last token has ended, as services do.
+
+mod metadata;
+mod proxy;
+
+pub use metadata::{Asked, Metadata};
+pub use proxy::CuttingProxy;
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::redis::RedisServer;
+use crate::resp::{Connection, Reply};
+use crate::sidecars::wait::Ending;
+
+/// The user that tokens are for.
+pub const USER: &str = "baton";
+/// How often ended tokens are looked for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A token, and when it ends.
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub text: String,
+    pub ends_at: Instant,
+    pub expires: SystemTime,
+}
+
+impl Token {
+    /// In seconds since 1970.
+    pub fn expires_s(&self) -> f64 {
+        self.expires.duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
+    }
+}
+
+/// Issues them. Ends when dropped.
+pub struct Tokens {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    control: Mutex<Connection>,
+    issued: Mutex<Vec<Token>>,
+    life: Duration,
+    ending: Ending,
+}
+
+impl Shared {
+    fn issued(&self) -> MutexGuard<'_, Vec<Token>> {
+        self.issued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, rule: &str) {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let reply = control.command(&["ACL", "SETUSER", USER, rule]).expect("the test's Redis answers");
+        assert_eq!(reply, Reply::Text("OK".to_owned()));
+    }
+
+    /// From now on Redis takes it.
+    fn admit(&self, text: String) -> Token {
+        let token = Token { text, ends_at: Instant::now() + self.life, expires: SystemTime::now() + self.life };
+        self.set(&format!(">{}", token.text));
+        self.issued().push(token.clone());
+        token
+    }
+
+    fn issue(&self) -> Token {
+        let expires = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") + self.life;
+        let id = fastrand::u64(..);
+        let claims = format!(r#"{{"exp": {:.3}, "oid": "{USER}", "jti": "{id:016x}"}}"#, expires.as_secs_f64());
+        self.admit(format!("e30.{}.c2lnbmF0dXJl", URL_SAFE_NO_PAD.encode(claims)))
+    }
+
+    /// Redis takes none any more that has ended.
+    fn reap(&self) {
+        let mut done = 0;
+        while !self.ending.within(LOOK) {
+            let over: Vec<Token> = {
+                let issued = self.issued();
+                issued[done..].iter().take_while(|token| token.ends_at <= Instant::now()).cloned().collect()
+            };
+            for token in over {
+                self.set(&format!("<{}", token.text));
+                done += 1;
+            }
+        }
+    }
+}
+
+impl Tokens {
+    /// For a Redis with a password of its own; each lasts for `life`.
+    ///
+    /// # Panics
+    /// When that Redis does not answer.
+    pub fn start(redis: &RedisServer, life: Duration) -> Self {
+        let control = redis.connect().expect("the test's Redis answers");
+        let issued = Mutex::default();
+        let shared = Arc::new(Shared { control: Mutex::new(control), issued, life, ending: Ending::default() });
+        for rule in ["reset", "on", "~*", "&*", "+@all"] {
+            shared.set(rule);
+        }
+        let reaping = Arc::clone(&shared);
+        let threads = vec![thread::spawn(move || reaping.reap())];
+        Self { shared, threads }
+    }
+
+    /// Issues one.
+    pub fn issue(&self) -> Token {
+        self.shared.issue()
+    }
+
+    /// Issues them from other threads.
+    pub fn issuer(&self) -> impl Fn() -> Token + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.issue()
+    }
+
+    /// Writes one into a file now, and then a new one again and again, as `written` has it.
+    pub fn keep_in(&mut self, file: &Path, every: Duration, written: fn(&Token) -> String) {
+        let (shared, file) = (Arc::clone(&self.shared), file.to_owned());
+        let write = move || {
+            let fresh = file.with_extension("new");
+            // As a whole, since it may be read while it is written.
+            fs::write(&fresh, written(&shared.issue())).expect("a file for the token");
+            fs::rename(&fresh, &file).expect("replaced");
+        };
+        write();
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(thread::spawn(move || {
+            while !shared.ending.within(every) {
+                write();
+            }
+        }));
+    }
+
+    /// Every one so far.
+    pub fn issued(&self) -> Vec<Token> {
+        self.shared.issued().clone()
+    }
+
+    /// How long each lasts.
+    pub fn life(&self) -> Duration {
+        self.shared.life
+    }
+}
+
+impl Drop for Tokens {
+    fn drop(&mut self) {
+        self.shared.ending.tell();
+        for thread in self.threads.drain(..) {
+            // What it panicked of was printed.
+            let _ = thread.join();
+        }
+    }
+}
