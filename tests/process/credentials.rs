@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use testkit::cluster::Cluster;
 use testkit::profile::Profile;
 use testkit::redis::RedisServer;
 use testkit::sidecars::group;
@@ -399,6 +400,44 @@ fn without_resp3_the_subscription_moves_before_its_token_ends() {
     let _ = serving.join();
 }
 
+/// How often a server was told AUTH, HELLO not counted.
+fn auths(redis: &RedisServer) -> u64 {
+    let text = redis.command(&["INFO", "commandstats"]).text();
+    let line = text.lines().find(|line| line.starts_with("cmdstat_auth:")).unwrap_or_default();
+    line.split(['=', ',']).nth(1).and_then(|calls| calls.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn every_connection_to_every_server_is_told() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let cluster = runtime.block_on(Cluster::start(&[]));
+    let (locks, jobs) = (RedisServer::start(), RedisServer::start());
+    let folder = TempDir::new().expect("a temporary directory");
+    let file = folder.path().join("password");
+    std::fs::write(&file, "the-first-password").expect("a file");
+    for server in cluster.nodes.iter().chain([&locks, &jobs]) {
+        let rules = ["reset", "on", "~*", "&*", "+@all", ">the-first-password", ">the-second-password"];
+        server.command(&[&["ACL", "SETUSER", USER], &rules[..]].concat());
+    }
+    let login = format!("username: {USER}, passwordFile: \"{}\"", file.display());
+    let own = |redis: &RedisServer| format!("{{ redis: {{ url: \"{}\", {login} }} }}", redis.url());
+    let more = format!("locks: {{ store: {} }}\njobsStore: {}\n", own(&locks), own(&jobs));
+    let settings = Settings::new(0, cluster.url(), Lease::LONG);
+    let replica = Replica::start(0, Settings { redis_more: format!(", {login}"), more, ..settings });
+    until("it leads", || replica.ask("GET /leader", "").json()["leader"] == true);
+    for own in ["baton_locks_store_up", "baton_jobs_store_up"] {
+        until(own, || replica.metric(own, &[]) == Some(1.0));
+    }
+    let told = || [cluster.nodes.iter().map(auths).sum::<u64>(), auths(&locks), auths(&jobs)];
+    let before = told();
+    std::fs::write(&file, "the-second-password").expect("a file");
+    // In the cluster to any node, to the role's, and the subscription; elsewhere for commands, and the subscription.
+    let are_told =
+        |now: [u64; 3]| now.iter().zip(before).zip([3, 2, 2]).all(|((now, then), links)| *now >= then + links);
+    until("all are told", || are_told(told()));
+    assert!(!replica.has_logged(&["the subscription ended"]), "and none is opened anew");
+}
+
 /// A refused AUTH leaves a connection as it was, and so do we.
 #[test]
 fn a_password_file_that_changes_is_told_to_live_connections() {
@@ -414,17 +453,10 @@ fn a_password_file_that_changes_is_told_to_live_connections() {
     let replica = Replica::start(0, settings);
     let leads = || replica.ask("GET /leader", "").json()["leader"] == true;
     until("it leads", leads);
-    let told = || redis.command(&["INFO", "commandstats"]).text();
-    let auths = || {
-        let text = told();
-        let line = text.lines().find(|line| line.starts_with("cmdstat_auth:")).unwrap_or_default();
-        let calls = line.split(['=', ',']).nth(1).and_then(|calls| calls.parse().ok());
-        calls.unwrap_or(0_u64)
-    };
-    let before = auths();
+    let before = auths(&redis);
     write("the-second-password\n");
     // The commands' connection and the subscription.
-    until("both connections are told", || auths() >= before + 2);
+    until("both connections are told", || auths(&redis) >= before + 2);
     write("a-wrong-password\n");
     let refused = || replica.metric("baton_credential_renewals_total", &[("store", "leases"), ("outcome", "refused")]);
     until("both refusals are counted", || refused() == Some(2.0));

@@ -188,13 +188,13 @@ async fn ask_agent(url: &str) -> Result<AccessKeys, String> {
 fn is_near(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
     let agents = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
-    url.scheme() == "https"
-        || match url.host() {
-            Some(Host::Ipv4(address)) => address.is_loopback() || agents.contains(&address.to_string().as_str()),
-            Some(Host::Ipv6(address)) => address.is_loopback() || agents.contains(&address.to_string().as_str()),
-            Some(Host::Domain(name)) => name == "localhost",
-            None => false,
-        }
+    let is_here = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback() || agents.contains(&address.to_string().as_str()),
+        Some(Host::Ipv6(address)) => address.is_loopback() || agents.contains(&address.to_string().as_str()),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    url.scheme() == "https" || (url.scheme() == "http" && is_here)
 }
 
 /// The machine's own, by the second version of its service.
