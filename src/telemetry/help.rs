@@ -25,8 +25,8 @@ pub(super) const STORE_MEMBER_UP: &str =
 pub(super) const LOCKS_STORE_UP: &str =
     "1 while the store that locks have for themselves (locks.store) answers, else 0.";
 pub(super) const JOBS_STORE_UP: &str = "1 while the store that jobs have for themselves (jobsStore) answers, else 0.";
-pub(super) const CREDENTIAL_RENEWALS: &str = "Renewals of the credential for a store, by outcome: ok (there is another), \
-    failed (none could be had) or refused (the store refused it on a live connection).";
+pub(super) const CREDENTIAL_RENEWALS: &str = "Renewals of the credential for a store, by outcome: ok (there is \
+    another), failed (none could be had) or refused (the store refused it on a live connection).";
 pub(super) const CREDENTIAL_EXPIRY: &str =
     "When the present credential for a store ends, in seconds since 1970; of several the first.";
 pub(super) const LEADER: &str = "1 while this replica leads the role, else 0.";

@@ -14,6 +14,7 @@ const WHOLE: &str = "Baton configuration";
 /// Keys that sections of other files list, too, and why.
 const SHARED: &[(&str, &str)] = &[
     ("ACTIVE_DEADLINE", "a job that is made at run time is a job"),
+    ("AUTH", "it has a file of its own, and belongs to every Redis, a member of a quorum included"),
     ("BACKOFF", "a job that is made at run time is a job"),
     ("FINISH_WITHIN", "a job that is made at run time is a job"),
     ("KEY_PREFIX", "members of a quorum share one"),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use url::{Host, Url};
 
-use super::exchange::{Ask, tag};
+use super::exchange::{ExchangeRequest, tag};
 use super::sigv4::{EMPTY_SHA256, Scope, SigningKey, presigned};
 use super::{Credential, variable};
 use crate::base::clock::wall_time;
@@ -151,7 +151,7 @@ async fn assume_role(region: &str, file: String, role: &str) -> Result<AccessKey
         ("RoleSessionName", &session),
         ("WebIdentityToken", token.expose_secret()),
     ];
-    let asked = Ask { method: Method::POST, url: &endpoint, headers: &[], form: &form }.send().await;
+    let asked = ExchangeRequest { method: Method::POST, url: &endpoint, headers: &[], form: &form }.send().await;
     let answer = asked.map_err(|why| {
         format!("STS does not let this pod assume the role of AWS_ROLE_ARN: {why}; check that role's trust policy")
     })?;
@@ -180,7 +180,7 @@ async fn ask_agent(url: &str) -> Result<AccessKeys, String> {
         None => variable("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
     };
     let header = authorization.as_deref().map(|value| ("Authorization", value));
-    let told: ToldKeys = Ask::get(url, header.as_slice()).json().await?;
+    let told: ToldKeys = ExchangeRequest::get(url, header.as_slice()).json().await?;
     Ok(told.into())
 }
 
@@ -202,12 +202,16 @@ async fn ask_metadata() -> Result<AccessKeys, String> {
     let base = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or_else(|| METADATA.to_owned());
     let base = base.trim_end_matches('/');
     let url = format!("{base}/latest/api/token");
-    let token = Ask { method: Method::PUT, url: &url, headers: &[METADATA_TOKEN_TTL], form: &[] }.send().await?;
+    let token =
+        ExchangeRequest { method: Method::PUT, url: &url, headers: &[METADATA_TOKEN_TTL], form: &[] }.send().await?;
     let headers = [("X-aws-ec2-metadata-token", token.trim())];
     let roles = format!("{base}/latest/meta-data/iam/security-credentials/");
-    let role = Ask::get(&roles, &headers).send().await.map_err(|why| format!("{why} (has the machine a role?)"))?;
+    let role = ExchangeRequest::get(&roles, &headers)
+        .send()
+        .await
+        .map_err(|why| format!("{why} (has the machine a role?)"))?;
     let url = format!("{roles}{}", role.lines().next().unwrap_or_default().trim());
-    let told: ToldKeys = Ask::get(&url, &headers).json().await?;
+    let told: ToldKeys = ExchangeRequest::get(&url, &headers).json().await?;
     Ok(told.into())
 }
 

@@ -69,3 +69,50 @@ fn read(printed: &[u8], config: &TokenCommand) -> Result<Credential, String> {
     let ends_at = ends_at.or_else(|| after_seconds(config.lifetime.as_secs()));
     Ok(Credential { user: printed.username, secret: printed.token.into(), ends_at })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::SignedDuration;
+    use secrecy::ExposeSecret;
+
+    use super::*;
+    use crate::base::clock::wall_time;
+
+    fn read(printed: &str) -> Result<Credential, String> {
+        let (timeout, lifetime) = (Duration::from_secs(1), Duration::from_secs(600));
+        super::read(printed.as_bytes(), &TokenCommand { argv: Vec::new(), timeout, lifetime })
+    }
+
+    #[test]
+    fn a_token_is_read_alone_and_from_json() {
+        let alone = read("a-token\n").unwrap();
+        assert_eq!((alone.user.as_deref(), alone.secret.expose_secret()), (None, "a-token"));
+        let left = alone.ends_at.unwrap().duration_since(wall_time());
+        assert!(left > SignedDuration::from_secs(590) && left <= SignedDuration::from_secs(600), "{left}");
+        let whole = r#"{"token": "a-token", "username": "baton", "expiresAt": "2026-01-02T03:04:05Z", "more": 1}"#;
+        let whole = read(whole).unwrap();
+        assert_eq!((whole.user.as_deref(), whole.secret.expose_secret()), (Some("baton"), "a-token"));
+        assert_eq!(whole.ends_at, "2026-01-02T03:04:05Z".parse().ok());
+        // {"exp": 1300819380}
+        let jwt = read("e30.eyJleHAiOiAxMzAwODE5MzgwfQ.c2ln").unwrap();
+        assert_eq!(jwt.ends_at, Timestamp::from_second(1_300_819_380).ok(), "it says itself when it ends");
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_and_not_repeated() {
+        for printed in [
+            "",
+            "hunter2 and more",
+            "{",
+            r#"{"token": ""}"#,
+            r#"{"token": "hunter2", "expiresAt": "hunter2"}"#,
+            r#"{"hunter2": 1}"#,
+        ] {
+            let why = read(printed).unwrap_err();
+            assert!(why.starts_with("prints JSON that is not") || why.starts_with("is to print a token"), "{why}");
+            assert!(!why.contains("hunter2"), "{why}");
+        }
+    }
+}

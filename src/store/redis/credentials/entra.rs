@@ -5,7 +5,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::exchange::Ask;
+use super::exchange::ExchangeRequest;
 use super::{Credential, after_seconds, jwt, variable};
 use crate::config::{EntraConfig, Secret};
 use secrecy::ExposeSecret;
@@ -66,7 +66,7 @@ impl Entra {
             ("client_assertion", assertion.expose_secret()),
             ("grant_type", "client_credentials"),
         ];
-        Ask { method: Method::POST, url: &url, headers: &[], form: &form }.json().await
+        ExchangeRequest { method: Method::POST, url: &url, headers: &[], form: &form }.json().await
     }
 
     async fn managed(&self) -> Result<Answer, String> {
@@ -82,11 +82,11 @@ impl Entra {
         };
         if let (Some(endpoint), Some(header)) = (variable("IDENTITY_ENDPOINT"), variable("IDENTITY_HEADER")) {
             let headers = [("X-IDENTITY-HEADER", header.as_str())];
-            return Ask::get(&url(&endpoint, "2019-08-01"), &headers).json().await;
+            return ExchangeRequest::get(&url(&endpoint, "2019-08-01"), &headers).json().await;
         }
         let host = variable("AZURE_POD_IDENTITY_AUTHORITY_HOST").unwrap_or_else(|| METADATA.to_owned());
         let base = format!("{}/metadata/identity/oauth2/token", host.trim_end_matches('/'));
-        Ask::get(&url(&base, "2018-02-01"), &[("Metadata", "true")]).json().await.map_err(|why| {
+        ExchangeRequest::get(&url(&base, "2018-02-01"), &[("Metadata", "true")]).json().await.map_err(|why| {
             format!(
                 "{why}; there is no AZURE_FEDERATED_TOKEN_FILE, so the machine's managed identity was asked for: label \
                  the pod for workload identity, or give the machine an identity"

@@ -21,7 +21,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 const WHY_CHARS_MAX: usize = 300;
 
 /// A request.
-pub struct Ask<'a> {
+pub struct ExchangeRequest<'a> {
     pub method: Method,
     pub url: &'a str,
     pub headers: &'a [(&'a str, &'a str)],
@@ -29,7 +29,7 @@ pub struct Ask<'a> {
     pub form: &'a [(&'a str, &'a str)],
 }
 
-impl<'a> Ask<'a> {
+impl<'a> ExchangeRequest<'a> {
     pub fn get(url: &'a str, headers: &'a [(&'a str, &'a str)]) -> Self {
         Self { method: Method::GET, url, headers, form: &[] }
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_refusal_is_told_without_what_was_sent() {
         let form = [("WebIdentityToken", "a-token-that-is-secret")];
-        let ask = Ask { method: Method::POST, url: "https://sts", headers: &[], form: &form };
+        let ask = ExchangeRequest { method: Method::POST, url: "https://sts", headers: &[], form: &form };
         let sts = "<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>bad a-token-that-is-secret\
                    </Message></Error></ErrorResponse>";
         assert_eq!(ask.refusal(400, sts), "status 400: InvalidIdentityToken: bad ***");

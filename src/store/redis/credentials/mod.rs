@@ -366,9 +366,9 @@ async fn renew(shared: Arc<Shared>, seed: u64) {
             Ok(_) | Err(()) if is_file => FILE_PERIOD,
             Ok(left) => {
                 backoff.reset();
-                // Half of what it lasts is left for attempts that fail, or a quarter where many start at once.
-                let left = left.unwrap_or(RENEW_MAX).clamp(RENEW_MIN * 2, RENEW_MAX);
-                random.between(left / 2, left * 3 / 4)
+                // Half of what it lasts is left for attempts that fail, and many replicas do not ask at once.
+                let left = left.unwrap_or(RENEW_MAX).min(RENEW_MAX);
+                random.between(left / 3, left / 2).max(RENEW_MIN)
             }
             Err(()) => backoff.next(RETRY_MAX),
         };

@@ -116,10 +116,10 @@ mod tests {
         let scope = Scope { at: at("2015-08-30T12:36:00Z"), region: "us-east-1", service: "iam" };
         let key = hex(signing_key(secret, &scope).as_ref());
         assert_eq!(key, "c4afb1cc5771d871763a393e44b703571b55cc28424d1a5e86da6ed3c154a4b9");
-        let request = format!(
-            "GET\n/\nAction=ListUsers&Version=2010-05-08\ncontent-type:application/x-www-form-urlencoded; charset=utf-8\n\
-             host:iam.amazonaws.com\nx-amz-date:20150830T123600Z\n\ncontent-type;host;x-amz-date\n{EMPTY_SHA256}"
-        );
+        let headers = "content-type:application/x-www-form-urlencoded; charset=utf-8\nhost:iam.amazonaws.com\n\
+                       x-amz-date:20150830T123600Z\n";
+        let query = "Action=ListUsers&Version=2010-05-08";
+        let request = format!("GET\n/\n{query}\n{headers}\ncontent-type;host;x-amz-date\n{EMPTY_SHA256}");
         let published = "5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7";
         assert_eq!(signature(secret, &scope, &request), published);
     }

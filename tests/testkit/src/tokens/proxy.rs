@@ -164,11 +164,8 @@ impl State {
         if let Some(signed) = &self.signed {
             // HELLO comes as one line, AUTH as an array.
             let words = said.split([' ', '\r', '\n']).filter(|word| word.starts_with(&signed.start));
-            for word in words {
-                let is_known = self.tokens.issued().iter().any(|token| token.text == word);
-                if !is_known && (signed.is_right)(word) {
-                    self.tokens.admit(word.to_owned());
-                }
+            for word in words.filter(|word| (signed.is_right)(word)) {
+                self.tokens.admit(word);
             }
         }
         let issued = self.tokens.issued();
