@@ -12,7 +12,7 @@ use baton::protocol::jobs::JobName;
 use baton::protocol::{CampaignOutcome, Event, GuardCause, LossReason, ReleaseReason, RenewalOutcome, Token};
 use baton::role::Roles;
 use baton::store::StoreHealth;
-use baton::telemetry::{ConfigReload, KubernetesKind, Metrics, SystemEvent, Telemetry};
+use baton::telemetry::{ConfigReload, CredentialOutcome, KubernetesKind, Metrics, SystemEvent, Telemetry};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -36,6 +36,8 @@ impl Watched {
         metrics.store_members(&[true, true, false]);
         metrics.own_store_up(StoreUse::Locks, true);
         metrics.own_store_up(StoreUse::Jobs, false);
+        metrics.credential_renewals(StoreUse::Leases, CredentialOutcome::Ok, 1);
+        metrics.credential_expiry(StoreUse::Leases, jiff::Timestamp::UNIX_EPOCH);
         let roles = Roles::default();
         roles.replace(staged.iter().map(|staged| staged.handle.clone()).collect(), None);
         let liveness = Arc::new(Mutex::new(Vec::new()));

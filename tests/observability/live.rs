@@ -28,8 +28,8 @@ fn scrape(replica: &Replica) -> Families {
     families
 }
 
-/// All that a sidecar with roles, shards, jobs and locks has on Redis, the latter two each on a store of their own, and
-/// one on a quorum.
+/// All that a sidecar with roles, shards, jobs and locks has on Redis, the latter two each on a store of their own, one on a
+/// quorum, and one with credentials that end.
 pub fn families() -> &'static Families {
     static FAMILIES: OnceLock<Families> = OnceLock::new();
     FAMILIES.get_or_init(|| {
@@ -48,6 +48,14 @@ pub fn families() -> &'static Families {
         let quorum = Replica::start(1, Settings::on_quorum(1, &nowhere, Lease::SHORT));
         let members = || scrape(&quorum).remove("baton_store_member_up");
         families.insert("baton_store_member_up".to_owned(), until_some("members are told of", members));
+        // Nor there, but a credential for it is had.
+        let redis_more = ", auth: { command: { argv: [echo, a-token] } }".to_owned();
+        let lets_in = Settings { redis_more, ..Settings::new(2, nowhere[0].clone(), Lease::SHORT) };
+        let lets_in = Replica::start(2, lets_in);
+        for name in ["baton_credential_renewals_total", "baton_credential_expiry_timestamp_seconds"] {
+            let told = || scrape(&lets_in).remove(name);
+            families.insert(name.to_owned(), until_some("credentials are told of", told));
+        }
         families.insert("up".to_owned(), BTreeSet::new());
         families
     })
