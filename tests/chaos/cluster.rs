@@ -3,6 +3,7 @@
 use std::thread::JoinHandle;
 
 use fastrand::Rng;
+use testkit::block_on;
 use testkit::cluster::Cluster;
 use testkit::place::Place;
 use testkit::redis::Data;
@@ -10,7 +11,7 @@ use testkit::sidecars::replica::LEASE_KEY;
 
 use crate::fault::Fault;
 use crate::one::slow_down;
-use crate::stage::{Stage, block_on};
+use crate::stage::{Stage, agreed};
 
 /// See the module.
 pub struct ClusterStage {
@@ -37,25 +38,25 @@ impl Stage for ClusterStage {
         format!("{{ redis: {{ url: \"{url}\", commandTimeout: 400ms, replication: {{ acks: 1, timeout: 200ms }} }} }}")
     }
 
-    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> Result<String, String> {
         let owners = self.cluster.owners(self.slot);
-        let Some(&master) = owners.first() else { return "nothing: the slot has no master".to_owned() };
+        let Some(&master) = owners.first() else { return Err("the slot has no master".to_owned()) };
         let node = &mut self.cluster.nodes[master];
         match fault {
             Fault::StorePause => node.pause(),
             Fault::StoreRestart => node.kill(),
             Fault::StoreLoss => node.stop(Data::Lost),
             Fault::Failover => {
-                let Some(&heir) = owners.get(1) else { return "nothing: the master has no replica".to_owned() };
-                return format!("{:?}", self.cluster.nodes[heir].command(&["CLUSTER", "FAILOVER"]));
+                let Some(&heir) = owners.get(1) else { return Err("the master has no replica".to_owned()) };
+                return agreed(&self.cluster.nodes[heir].command(&["CLUSTER", "FAILOVER"]));
             }
             Fault::Flush => drop(node.command(&["FLUSHALL"])),
             Fault::Delete => drop(node.command(&["DEL", LEASE_KEY])),
-            Fault::Slow => return slow_down(node, dice, &mut self.slow),
+            Fault::Slow => return Ok(slow_down(node, dice, &mut self.slow)),
             other => unreachable!("a cluster has no {other:?}"),
         }
         self.hurt = Some(master);
-        format!("node {master}")
+        Ok(format!("node {master}"))
     }
 
     fn end(&mut self, fault: Fault) {

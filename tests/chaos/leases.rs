@@ -214,18 +214,18 @@ impl Stage for LeaseStage {
         Some(kubeconfig_of(self.kubeconfigs.path(), replica))
     }
 
-    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> Result<String, String> {
         match (fault, &mut self.server) {
             (Fault::StorePause, Server::Real(cluster)) => cluster.server().expect("our own").pause(),
             (Fault::StoreRestart, Server::Real(cluster)) => cluster.server().expect("our own").kill(),
             (Fault::StorePause, Server::Fake(_)) => self.network = Network::Stalled,
             (Fault::StoreRestart, Server::Fake(_)) => self.network = Network::Cut,
-            (Fault::Delete, _) => return format!("there was one: {}", self.delete()),
-            (Fault::Edit, _) => return self.edit(dice),
+            (Fault::Delete, _) => return self.delete().then(String::new).ok_or("there was none".to_owned()),
+            (Fault::Edit, _) => return Ok(self.edit(dice)),
             (other, _) => unreachable!("an API server has no {other:?}"),
         }
         self.connect();
-        String::new()
+        Ok(String::new())
     }
 
     fn end(&mut self, fault: Fault) {

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use testkit::place::Place;
+use testkit::profile::Front;
 use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
+use testkit::services::Service;
 use testkit::sidecars::clock::{self, ClockControl};
 use testkit::sidecars::replica::LEASE_KEY;
 use testkit::sidecars::wait::until;
@@ -21,19 +23,29 @@ pub const STEPS_S: [i64; 8] = [1, -1, 3, -3, 30, -30, 3_600, -3_600];
 pub struct OneRedis {
     redis: RedisServer,
     guard: &'static str,
+    /// What stands before it, where that is a service.
+    front: Option<Front>,
     clock: Option<ClockControl>,
     slow: Vec<JoinHandle<()>>,
 }
 
 impl OneRedis {
-    /// Starts it. `clock`: with one that can be stepped.
-    pub fn start(place: &Place, durable: bool, guard: &'static str, clock: bool) -> Self {
+    /// Starts it. `clock`: with one that can be stepped. `service`: behind what it refuses.
+    pub fn start(
+        place: &Place,
+        durable: bool,
+        guard: &'static str,
+        clock: bool,
+        service: Option<&'static Service>,
+    ) -> Self {
         let options = ["--enable-debug-command", "yes", "--appendonly", if durable { "yes" } else { "no" }];
         let clock = clock.then(ClockControl::started);
         let environment = clock.as_ref().zip(clock::library()).map(|(clock, library)| clock.environment(library));
         let environment = environment.unwrap_or_default();
         let pairs: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
-        Self { redis: RedisServer::start_at(place, &pairs, &options), guard, clock, slow: Vec::new() }
+        let redis = RedisServer::start_at(place, &pairs, &options);
+        let front = service.map(|service| Front::start(place, &[redis.port()], service.profile));
+        Self { redis, guard, front, clock, slow: Vec::new() }
     }
 
     fn evict(&self) -> String {
@@ -83,18 +95,19 @@ const ROUNDS_PER_MS: u64 = 60_000;
 
 impl Stage for OneRedis {
     fn store(&self) -> String {
-        let (url, guard) = (self.redis.url(), self.guard);
+        let url = self.front.as_ref().map_or_else(|| self.redis.url(), Front::url);
+        let guard = self.guard;
         format!("{{ redis: {{ url: \"{url}\", commandTimeout: 400ms, guard: {guard} }} }}")
     }
 
-    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> Result<String, String> {
         match fault {
             Fault::StorePause => self.redis.pause(),
             Fault::StoreRestart => self.redis.kill(),
             Fault::StoreLoss => self.redis.stop(Data::Lost),
             Fault::Flush => drop(self.redis.command(&["FLUSHALL"])),
             Fault::Delete => drop(self.redis.command(&["DEL", LEASE_KEY])),
-            Fault::Evict => return self.evict(),
+            Fault::Evict => return Ok(self.evict()),
             Fault::Full => {
                 set(&self.redis, "maxmemory-policy", "noeviction");
                 set(&self.redis, "maxmemory", "1");
@@ -102,12 +115,12 @@ impl Stage for OneRedis {
             Fault::Clock => {
                 let step = STEPS_S[dice.usize(0..STEPS_S.len())];
                 self.clock.as_ref().expect("it was asked for").set(step);
-                return format!("now {step} s from the right time");
+                return Ok(format!("now {step} s from the right time"));
             }
-            Fault::Slow => return slow_down(&self.redis, dice, &mut self.slow),
+            Fault::Slow => return Ok(slow_down(&self.redis, dice, &mut self.slow)),
             other => unreachable!("one Redis has no {other:?}"),
         }
-        String::new()
+        Ok(String::new())
     }
 
     fn end(&mut self, fault: Fault) {

@@ -108,9 +108,9 @@ impl Stage for QuorumStage {
         self.changes.then(|| self.listed(LISTS[before % LISTS.len()], LISTS[after % LISTS.len()]))
     }
 
-    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> Result<String, String> {
         let count = dice.usize(1..3);
-        match fault {
+        Ok(match fault {
             Fault::StorePause => {
                 self.hurt = some(dice, count);
                 self.hurt.iter().for_each(|member| self.members[*member].pause());
@@ -135,7 +135,7 @@ impl Stage for QuorumStage {
                 slowed.join(", ")
             }
             other => unreachable!("a quorum has no {other:?}"),
-        }
+        })
     }
 
     fn end(&mut self, fault: Fault) {

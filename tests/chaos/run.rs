@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use rustix::process::Signal;
 use testkit::place::{Network, Place, Side};
+use testkit::services::Service;
 use testkit::sidecars::apps::Apps;
 use testkit::sidecars::replica::{ROLE, Replica, Settings};
 use testkit::sidecars::wait::{SLACK, last_for};
@@ -27,19 +28,20 @@ pub struct Plan {
     pub span: Duration,
     /// How many are enough.
     pub faults_max: usize,
+    /// Behind what this service refuses; only before one Redis.
+    pub service: Option<&'static Service>,
 }
 
 impl Plan {
     /// The command that does the same again.
     pub fn replay(&self) -> String {
-        format!(
-            "BATON_CHAOS_SEED={} BATON_CHAOS_STORE={} BATON_CHAOS_FAULT={} BATON_CHAOS_SECONDS={} \
-             cargo test --test chaos replay -- --ignored --nocapture",
-            self.seed,
-            self.kind.name(),
-            self.fault.name(),
-            self.span.as_secs().max(1)
-        )
+        let mut set: Vec<String> = std::env::var("BATON_REDIS_SERVER").ok().into_iter().collect();
+        set.iter_mut().for_each(|server| *server = format!("BATON_REDIS_SERVER={server}"));
+        set.push(format!("BATON_CHAOS_SEED={} BATON_CHAOS_STORE={}", self.seed, self.kind.name()));
+        set.push(format!("BATON_CHAOS_FAULT={} BATON_CHAOS_SECONDS={}", self.fault.name(), self.span.as_secs().max(1)));
+        set.extend((self.faults_max < usize::MAX).then(|| format!("BATON_CHAOS_FAULTS={}", self.faults_max)));
+        set.extend(self.service.map(|service| format!("BATON_CHAOS_SERVICE='{}'", service.profile.name)));
+        format!("{} cargo test --test chaos replay -- --ignored --nocapture", set.join(" "))
     }
 }
 
@@ -160,7 +162,7 @@ impl Drop for Run {
 pub fn run(plan: Plan, network: bool) -> Measured {
     let hosts = u8::try_from(plan.kind.hosts() + REPLICAS).expect("a few");
     let network = (network && plan.kind.is_on_a_network()).then(|| Network::start(hosts).expect("it was tried before"));
-    let stage = plan.kind.start(plan.fault, network.as_ref());
+    let stage = Kind::start(&plan, network.as_ref());
     let apps = Apps::start(REPLICAS, ROLE);
     let replica = |number: usize| {
         let host = plan.kind.hosts() + number;
@@ -303,16 +305,22 @@ impl Run {
                 let line = format!("POST /leader/{ROLE}/resign");
                 let answer = self.replicas[victim].ask(&line, r#"{"cooldown":"1s"}"#);
                 self.note(format!("resign: replica {victim}: {}", answer.status));
-                // 409: it does not lead.
+                // 409: it does not lead, and that was none.
                 assert!(matches!(answer.status, 202 | 409), "{}", answer.body);
+                self.faults -= usize::from(answer.status == 409);
             }
             Fault::Cut | Fault::StoreCut | Fault::Split => self.divide(fault, victim, due, &what),
             Fault::PartCut => self.part(victim, due, &what),
-            of_store => {
-                let told = self.stage.begin(of_store, &mut self.dice);
-                self.note(format!("{what}: {told}"));
-                self.ills.push((due, Ill::OfStore(of_store)));
-            }
+            of_store => match self.stage.begin(of_store, &mut self.dice) {
+                Ok(told) => {
+                    self.note(format!("{what}: {told}"));
+                    self.ills.push((due, Ill::OfStore(of_store)));
+                }
+                Err(why) => {
+                    self.note(format!("{what}: nothing came of it: {why}"));
+                    self.faults -= 1;
+                }
+            },
         }
         if fault.must_be_alone() {
             self.calm_until = Instant::now() + self.plan.kind.lease().duration() * 2;

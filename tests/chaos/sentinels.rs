@@ -4,6 +4,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use testkit::block_on;
 use testkit::place::Place;
 use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
@@ -13,7 +14,7 @@ use testkit::sidecars::wait::last_for;
 
 use crate::fault::Fault;
 use crate::one::slow_down;
-use crate::stage::{Stage, block_on};
+use crate::stage::{Stage, agreed};
 
 /// A Sentinel tells a former master to follow only when it has been well for eight seconds; a failover that failed is
 /// tried again after twice six.
@@ -69,8 +70,8 @@ impl Stage for Sentinels {
         )
     }
 
-    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String {
-        let Some(port) = self.set.try_master() else { return "nothing: no Sentinel answers".to_owned() };
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> Result<String, String> {
+        let Some(port) = self.set.try_master() else { return Err("no Sentinel answers".to_owned()) };
         let sentinel = dice.usize(0..3);
         match fault {
             Fault::StorePause => self.set.server(port).pause(),
@@ -78,18 +79,18 @@ impl Stage for Sentinels {
             Fault::StoreLoss => self.set.server_mut(port).stop(Data::Lost),
             Fault::Failover => {
                 let reply = self.set.sentinels[sentinel].command(&["SENTINEL", "FAILOVER", "main"]);
-                return format!("{reply:?}");
+                return reply.map_or(Err("the Sentinel does not answer".to_owned()), |reply| agreed(&reply));
             }
             Fault::WatcherPause => self.set.sentinels[sentinel].pause(),
             Fault::WatcherKill => self.set.sentinels[sentinel].kill(),
             Fault::Flush => drop(ask(self.set.server(port), &["FLUSHALL"])),
             Fault::Delete => drop(ask(self.set.server(port), &["DEL", LEASE_KEY])),
-            Fault::Slow => return slow_down(self.set.server(port), dice, &mut self.slow),
+            Fault::Slow => return Ok(slow_down(self.set.server(port), dice, &mut self.slow)),
             other => unreachable!("Sentinels have no {other:?}"),
         }
         let watcher = matches!(fault, Fault::WatcherPause | Fault::WatcherKill);
         self.hurt = Some(if watcher { Hurt::Sentinel(sentinel) } else { Hurt::Server(port) });
-        if watcher { format!("Sentinel {sentinel}") } else { format!("the master at port {port}") }
+        Ok(if watcher { format!("Sentinel {sentinel}") } else { format!("the master at port {port}") })
     }
 
     fn end(&mut self, fault: Fault) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use testkit::place::Network;
+use testkit::services::named;
 use testkit::sidecars::clock;
 
 use crate::fault::Fault;
@@ -56,14 +57,16 @@ fn wanted_fault() -> Option<Fault> {
 /// master that had gone on without it. `make chaos` draws its own.
 const SEED_SHORT: u64 = 90_713;
 
-fn seed() -> Option<u64> {
+/// `BATON_CHAOS_SEED`.
+pub fn seed() -> Option<u64> {
     number("BATON_CHAOS_SEED")
 }
 
 pub fn tell(measured: &Measured) {
     let Measured { plan, faults, answers, verdict, refused, .. } = measured;
+    let before = plan.service.map_or(String::new(), |service| format!("{}, ", service.profile.name));
     println!(
-        "{} {}: seed {}, {faults} faults, {answers} answers, {} terms, {} two-leader windows, {} tokens back, \
+        "{before}{} {}: seed {}, {faults} faults, {answers} answers, {} terms, {} two-leader windows, {} tokens back, \
          {refused} incumbents refused, leaderless {} ms at the most, led {:.2}, a leader {} ms after the end, \
          apps looked away for {} ms at the most",
         plan.kind.name(),
@@ -85,7 +88,9 @@ fn short(kind: Kind) {
     }
     let span = number("BATON_CHAOS_SECONDS").map_or(SHORT, Duration::from_secs);
     let fault = wanted_fault().unwrap_or(Fault::Mixed);
-    let plan = Plan { kind, fault, seed: seed().unwrap_or(SEED_SHORT), span, faults_max: usize::MAX };
+    let faults_max = number("BATON_CHAOS_FAULTS").map_or(usize::MAX, |faults| usize::try_from(faults).expect("some"));
+    let service = env::var("BATON_CHAOS_SERVICE").ok().map(|name| named(&name));
+    let plan = Plan { kind, fault, seed: seed().unwrap_or(SEED_SHORT), span, faults_max, service };
     println!("{}", plan.replay());
     let measured = run(plan, network_allowed());
     tell(&measured);
@@ -190,7 +195,7 @@ fn measure(cells: &[(Kind, Fault)], seed: u64, span: Duration, network: bool) ->
         let share = left * u32::try_from(jobs).expect("a few") / u32::try_from(cells.len() - at).expect("a few");
         let span = share.saturating_sub(AROUND).max(Duration::from_secs(1));
         let own_seed = seed.wrapping_mul(1_000).wrapping_add(at as u64);
-        let plan = Plan { kind, fault, seed: own_seed, span, faults_max: FAULTS_ENOUGH };
+        let plan = Plan { kind, fault, seed: own_seed, span, faults_max: FAULTS_ENOUGH, service: None };
         // One that could not be run to its end does not take the others with it; it has told why, and fails in the end.
         let measured = catch_unwind(|| run(plan, network));
         if let Ok(measured) = &measured {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use testkit::place::{Network, Place};
+use testkit::resp::Reply;
 use testkit::sidecars::clock;
 use testkit::sidecars::replica::Lease;
 
@@ -13,6 +14,7 @@ use crate::fault::Fault;
 use crate::leases::LeaseStage;
 use crate::one::OneRedis;
 use crate::quorum::{MEMBERS, QuorumStage};
+use crate::run::Plan;
 use crate::sentinels::Sentinels;
 
 /// A store that is up. Ends, with every process of it, when dropped.
@@ -31,7 +33,10 @@ pub trait Stage {
     }
 
     /// Something goes wrong; in words. One fault at a time, and never one that takes the network: that is the run's.
-    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> String;
+    ///
+    /// # Errors
+    /// When nothing went wrong: in words, why not.
+    fn begin(&mut self, fault: Fault, dice: &mut Rng) -> Result<String, String>;
 
     /// It is made good. What was over at once needs nothing.
     fn end(&mut self, fault: Fault);
@@ -141,7 +146,7 @@ impl Kind {
 
     fn supports(self, fault: Fault) -> bool {
         let (quorum, kubernetes) = (matches!(self, Self::Quorum | Self::Changing), self == Self::Kubernetes);
-        let one = matches!(self, Self::Durable | Self::Volatile | Self::Unguarded);
+        let one = self.is_one_redis();
         let sentinels = matches!(self, Self::Sentinel | Self::SentinelAcks);
         match fault {
             Fault::Split => !one && !kubernetes,
@@ -199,20 +204,35 @@ impl Kind {
         self.faults(network).filter(|fault| !matches!(fault, Fault::Mixed | Fault::Clock)).collect()
     }
 
-    /// Starts it at the first hosts of the network.
-    pub fn start(self, fault: Fault, network: Option<&Network>) -> Box<dyn Stage> {
+    /// Whether it can stand behind what a service refuses.
+    pub fn is_one_redis(self) -> bool {
+        matches!(self, Self::Durable | Self::Volatile | Self::Unguarded)
+    }
+
+    /// Starts what a plan wants, at the first hosts of the network.
+    pub fn start(plan: &Plan, network: Option<&Network>) -> Box<dyn Stage> {
+        let (clock, service) = (plan.fault == Fault::Clock, plan.service);
+        assert!(service.is_none() || plan.kind.is_one_redis(), "{:?} has no service before it", plan.kind);
         let place = |at: usize| network.map_or_else(Place::here, |network| network.host(at));
-        match self {
-            Self::Durable => Box::new(OneRedis::start(&place(0), true, "strict", fault == Fault::Clock)),
-            Self::Volatile => Box::new(OneRedis::start(&place(0), false, "strict", fault == Fault::Clock)),
-            Self::Unguarded => Box::new(OneRedis::start(&place(0), false, "off", fault == Fault::Clock)),
+        match plan.kind {
+            Self::Durable => Box::new(OneRedis::start(&place(0), true, "strict", clock, service)),
+            Self::Volatile => Box::new(OneRedis::start(&place(0), false, "strict", clock, service)),
+            Self::Unguarded => Box::new(OneRedis::start(&place(0), false, "off", clock, service)),
             Self::Sentinel => Box::new(Sentinels::start(place, 0)),
             Self::SentinelAcks => Box::new(Sentinels::start(place, 1)),
             Self::Cluster => Box::new(ClusterStage::start(place)),
-            Self::Quorum => Box::new(QuorumStage::start(place, fault == Fault::Clock, false)),
+            Self::Quorum => Box::new(QuorumStage::start(place, clock, false)),
             Self::Changing => Box::new(QuorumStage::start(place, false, true)),
             Self::Kubernetes => Box::new(LeaseStage::start()),
         }
+    }
+}
+
+/// Whether a server agreed to what it was asked for.
+pub fn agreed(reply: &Reply) -> Result<String, String> {
+    match reply {
+        Reply::Text(text) => Ok(text.clone()),
+        other => Err(format!("{other:?}")),
     }
 }
 
@@ -228,9 +248,4 @@ pub fn lasting(fault: Fault, dice: &mut Rng) -> Duration {
         _ => 1_500..4_000,
     };
     Duration::from_millis(dice.u64(ms))
-}
-
-/// Runs what the shared parts of the tests have written for an asynchronous world.
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }

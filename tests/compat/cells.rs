@@ -4,72 +4,116 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::profile::{Profile, Profiled};
+use testkit::block_on;
+use testkit::cluster::Cluster;
+use testkit::place::Place;
+use testkit::profile::{Front, Profile};
 use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sidecars::group::Group;
-use testkit::sidecars::replica::{Lease, Replica, Settings};
+use testkit::sidecars::replica::{LEASE_KEY, Lease, Replica, Settings};
 use testkit::sidecars::wait::{last_for, until, until_some, until_within};
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
 
 /// What one row shows: for each column nothing where it is as it should be, or why not.
 pub struct Row {
     pub name: String,
     pub cells: Vec<(&'static str, Option<String>)>,
+    /// Which RESP.
+    pub speaks: &'static str,
     /// What `baton audit` says.
     pub audit: String,
 }
 
 /// The columns, in the order of the page.
-pub const COLUMNS: [&str; 8] =
-    ["elects", "hands over", "acknowledgements", "locks", "jobs", "P1: restart", "P1: data loss", "P1: failover"];
+pub const COLUMNS: [&str; 9] = [
+    "elects",
+    "renews",
+    "hands over",
+    "acknowledgements",
+    "locks",
+    "jobs",
+    "P1: restart",
+    "P1: data loss",
+    "P1: failover",
+];
+
+/// Why nothing else works, either.
+pub const DOES_NOT_ELECT: &str = "it does not elect";
 
 /// Far longer than a lease and a guard.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A master with a replica, behind what a service refuses.
-struct Servers {
-    proxy: Profiled,
-    master: RedisServer,
-    replica: RedisServer,
-    /// Serves the proxy's connections.
-    _runtime: Background,
+/// Servers behind what a service refuses.
+struct Store {
+    front: Front,
+    servers: Servers,
 }
 
-/// A runtime on a thread of its own. Ends when dropped.
-struct Background {
-    handle: Handle,
-    end: Option<oneshot::Sender<()>>,
+enum Servers {
+    /// A master with a replica.
+    Pair(Box<[RedisServer; 2]>),
+    /// Three masters with a replica each.
+    Cluster(Cluster),
 }
 
-impl Background {
-    fn start() -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let (end, ended) = oneshot::channel();
-        let handle = runtime.handle().clone();
-        // It ends when nobody can tell it to any more.
-        std::thread::spawn(move || runtime.block_on(ended));
-        Self { handle, end: Some(end) }
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        self.end.take();
-    }
-}
-
-impl Servers {
-    fn start(profile: Profile) -> Self {
+impl Store {
+    fn start(profile: Profile, is_cluster: bool) -> Self {
+        if is_cluster {
+            let cluster = block_on(Cluster::start(&[]));
+            let ports: Vec<u16> = cluster.nodes.iter().map(RedisServer::port).collect();
+            let front = Front::start(&Place::here(), &ports, profile);
+            return Self { front, servers: Servers::Cluster(cluster) };
+        }
         let master = RedisServer::start();
         let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
         until("the replica follows", || {
             replica.command(&["INFO", "replication"]).text().contains("master_link_status:up")
         });
-        let runtime = Background::start();
-        let proxy = runtime.handle.block_on(Profiled::start(master.port(), profile));
-        Self { proxy, master, replica, _runtime: runtime }
+        let front = Front::start(&Place::here(), &[master.port()], profile);
+        Self { front, servers: Servers::Pair(Box::new([master, replica])) }
+    }
+
+    fn url(&self) -> String {
+        match &self.servers {
+            Servers::Pair(_) => self.front.url(),
+            Servers::Cluster(_) => {
+                let addresses = self.front.addresses();
+                let others: Vec<String> = addresses[1..].iter().map(|address| format!("node={address}")).collect();
+                format!("redis-cluster://{}?{}", addresses[0], others.join("&"))
+            }
+        }
+    }
+
+    /// The master of the lease is restarted.
+    fn restart(&mut self, data: Data) {
+        match &mut self.servers {
+            Servers::Pair(pair) => pair[0].restart(data),
+            Servers::Cluster(cluster) => {
+                block_on(cluster.settled());
+                let master = cluster.owners(cluster.slot_of(LEASE_KEY))[0];
+                cluster.nodes[master].restart(data);
+            }
+        }
+    }
+
+    /// Its replica takes over, and it is gone.
+    fn fail_over(&mut self) {
+        match &mut self.servers {
+            Servers::Pair(pair) => {
+                assert_eq!(pair[1].command(&["REPLICAOF", "NO", "ONE"]), Reply::Text("OK".to_owned()));
+                self.front.lead_to(pair[1].port());
+                pair[0].kill();
+            }
+            Servers::Cluster(cluster) => {
+                block_on(cluster.settled());
+                let slot = cluster.slot_of(LEASE_KEY);
+                let owners = cluster.owners(slot);
+                let agreed = cluster.nodes[owners[1]].command(&["CLUSTER", "FAILOVER"]);
+                assert_eq!(agreed, Reply::Text("OK".to_owned()));
+                block_on(cluster.moved_from(owners[0], slot));
+                cluster.nodes[owners[0]].kill();
+            }
+        }
     }
 
     fn settings(&self, number: usize, acks: bool) -> Settings {
@@ -79,21 +123,21 @@ impl Servers {
             more: "locks: { guard: 1s }\n\
                    jobs:\n  - { name: tick, schedule: '@every 1s', run: { exec: { command: ['true'] } } }\n"
                 .to_owned(),
-            ..Settings::new(number, self.proxy.url(), Lease::SHORT)
+            ..Settings::new(number, self.url(), Lease::SHORT)
         }
     }
 }
 
 /// Everything about one server.
-pub fn row(profile: Profile) -> Row {
-    let mut servers = Servers::start(profile);
-    let mut cells = Vec::new();
-    let mut replica = Replica::start(0, servers.settings(0, false));
+pub fn row(profile: Profile, is_cluster: bool) -> Row {
+    let mut store = Store::start(profile, is_cluster);
+    let replica = Replica::start(0, store.settings(0, false));
     let reason = led(&replica);
     let mut audit = self::audit(&replica);
     let works = reason.is_none();
-    cells.push(reason);
+    let mut cells = vec![reason];
     if works {
+        let first = term(&replica);
         let locks = attempt(|| lock(&replica));
         let jobs = attempt(|| {
             until_within(PATIENCE, "a run succeeds", || {
@@ -101,25 +145,37 @@ pub fn row(profile: Profile) -> Row {
                 serde_json::from_str::<serde_json::Value>(&answer.body).is_ok_and(|job| job["last_success"].is_string())
             });
         });
-        replica.kill();
-        cells.push(hand_over(&servers));
-        let acked = Replica::start(0, servers.settings(0, true));
+        cells.push(attempt(|| renews(&replica, first)));
+        drop(replica);
+        cells.push(hand_over(&store));
+        let acked = Replica::start(0, store.settings(0, true));
         cells.extend([led(&acked), locks, jobs]);
         audit += &self::audit(&acked);
         drop(acked);
-        cells.push(under(&mut servers, |servers| servers.master.restart(Data::Kept)));
-        cells.push(under(&mut servers, |servers| servers.master.restart(Data::Lost)));
-        cells.push(under(&mut servers, |servers| {
-            let promoted = servers.replica.command(&["REPLICAOF", "NO", "ONE"]);
-            assert_eq!(promoted, Reply::Text("OK".to_owned()));
-            servers.proxy.lead_to(servers.replica.port());
-            servers.master.kill();
-        }));
+        cells.push(under(&mut store, |store| store.restart(Data::Kept)));
+        cells.push(under(&mut store, |store| store.restart(Data::Lost)));
+        cells.push(under(&mut store, Store::fail_over));
     } else {
-        cells.resize(COLUMNS.len(), Some("it does not elect".to_owned()));
+        cells.resize(COLUMNS.len(), Some(DOES_NOT_ELECT.to_owned()));
     }
     let cells = COLUMNS.into_iter().zip(cells).collect();
-    Row { name: profile.name.to_owned(), cells, audit }
+    let speaks = if audit.contains("it has no RESP3") { "RESP2" } else { "RESP3" };
+    let kind = if is_cluster { ", a cluster" } else { "" };
+    Row { name: format!("{}{kind}", profile.name), cells, speaks, audit }
+}
+
+/// What a leader is told: the token of its term.
+fn term(replica: &Replica) -> (Option<u64>, Instant) {
+    let answer = replica.ask("GET /leader", "");
+    let told: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
+    (told["token"].as_u64().filter(|_| told["leader"] == true), Instant::now())
+}
+
+/// It still leads with the same token when two leases would have ended.
+fn renews(replica: &Replica, (first, since): (Option<u64>, Instant)) {
+    last_for((Lease::SHORT.duration() * 2).saturating_sub(since.elapsed()));
+    let (last, _) = term(replica);
+    assert!(last.is_some() && last == first, "it led with token {first:?}, and then with {last:?}");
 }
 
 /// Why nobody leads, if nobody comes to.
@@ -159,14 +215,14 @@ fn lock(replica: &Replica) {
 }
 
 /// Two replicas under a fault, and apps that judge them: somebody leads again, and nobody led beside another.
-fn under(servers: &mut Servers, fault: impl FnOnce(&mut Servers)) -> Option<String> {
+fn under(store: &mut Store, fault: impl FnOnce(&mut Store)) -> Option<String> {
     let mut group = Group::new((), 2);
     for number in 0..2 {
-        group.add(servers.settings(number, false));
+        group.add(store.settings(number, false));
     }
     attempt(|| {
         group.leader();
-        fault(servers);
+        fault(store);
         // Its promises of before are over by then, and whoever leads has them from the server of now.
         last_for(Lease::SHORT.duration());
         let moment = Instant::now();
@@ -178,10 +234,10 @@ fn under(servers: &mut Servers, fault: impl FnOnce(&mut Servers)) -> Option<Stri
 }
 
 /// The leader hands over when it is asked to.
-fn hand_over(servers: &Servers) -> Option<String> {
+fn hand_over(store: &Store) -> Option<String> {
     let mut group = Group::new((), 2);
     for number in 0..2 {
-        group.add(servers.settings(number, false));
+        group.add(store.settings(number, false));
     }
     attempt(|| {
         let before = group.leader();

@@ -2,11 +2,12 @@
 //!
 //! - servers of one's own, ended by their own handles: [`redis`], [`sentinel`], [`cluster`], [`quorum`], [`apiserver`];
 //!   and [`kubernetes`], which stands in for an API server
-//! - what is done to them: [`proxy`] breaks connections, [`profile`] refuses what services refuse, [`place`] is a
+//! - what is done to them: [`proxy`] breaks connections, [`profile`] refuses what [`services`] refuse, [`place`] is a
 //!   network of one's own, [`dns`] a name server, [`sidecars::clock`] steps clocks, [`tokens`] end
 //! - sidecars and the apps beside them, and whether what they say holds: [`sidecars`]
 //! - charts: [`helm`]
 //! - programs of other people: [`programs`]
+//! - pages of docs/ that are written by runs: [`page`]
 //! - waiting with a bound: [`wait_until`], [`within`], [`sidecars::wait`]
 
 pub mod apiserver;
@@ -15,6 +16,7 @@ pub mod dns;
 pub mod helm;
 pub mod kubernetes;
 pub mod node;
+pub mod page;
 pub mod place;
 pub mod ports;
 pub mod profile;
@@ -24,6 +26,7 @@ pub mod quorum;
 pub mod redis;
 pub mod resp;
 pub mod sentinel;
+pub mod services;
 pub mod sidecars;
 pub mod tls;
 pub mod tokens;
@@ -88,6 +91,14 @@ pub async fn holds_for(span: Duration, what: &str, mut condition: impl AsyncFnMu
         }
     });
     assert!(looking.await.is_err(), "within {span:?} no more: {what}");
+}
+
+/// Runs what is written for an asynchronous world.
+///
+/// # Panics
+/// When there can be no runtime.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
 
 /// Lets a fault last this long.

@@ -34,10 +34,11 @@ impl Place {
         self.ip
     }
 
-    /// What a server here listens on: for others, and for the test that looks after it.
+    /// What a server here listens on: for others, and for the test that looks after it. Before Redis 7.0 a Sentinel
+    /// calls from the first.
     pub fn addresses(&self) -> Vec<String> {
         let own = self.namespace.iter().map(|_| self.ip.to_string());
-        std::iter::once(Ipv4Addr::LOCALHOST.to_string()).chain(own).collect()
+        own.chain([Ipv4Addr::LOCALHOST.to_string()]).collect()
     }
 
     /// A port for the one server of this place. No two places of a network have the same, so that it names a server.

@@ -1,19 +1,24 @@
 //! A proxy before a Redis that refuses what a service refuses: a claim about that service, and no test of it.
 //!
 //! Commands pass one by one, so that a refusal is answered in its turn. What scripts may not ask for is refused inside
-//! them: they run with a `redis` of the profile's own.
+//! them: they run with a `redis` of the profile's own. Before the nodes of a cluster there is one for each, by whose
+//! ports they are told of.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::place::Place;
 use crate::resp::Connection;
 
 /// What a service refuses, or tells otherwise than Redis.
@@ -89,21 +94,49 @@ pub struct Profiled {
     acceptor: JoinHandle<()>,
 }
 
+/// What all connections of a proxy share.
+struct Shared {
+    profile: Profile,
+    scripts: Scripts,
+    /// The port of each node, and of what stands before it.
+    ports: Arc<[(u16, u16)]>,
+}
+
 impl Profiled {
     /// Listens on a free port and passes on to the Redis at `target`.
     ///
     /// # Panics
     /// When there is no free port.
     pub async fn start(target: u16, profile: Profile) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let scripts = Scripts::default();
+        Self::start_all(Ipv4Addr::LOCALHOST, &[target], profile).await.remove(0)
+    }
+
+    /// One in front of each of these, which may be nodes of a cluster; they listen at this address.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub async fn start_all(ip: Ipv4Addr, targets: &[u16], profile: Profile) -> Vec<Self> {
+        let (mut listeners, mut ports) = (Vec::new(), Vec::new());
+        for target in targets {
+            let listener = TcpListener::bind((ip, 0)).await.expect("a free port");
+            ports.push((*target, listener.local_addr().expect("it is bound").port()));
+            listeners.push(listener);
+        }
+        let all: Arc<[(u16, u16)]> = ports.into();
+        let one = |(listener, (target, port)): (TcpListener, &(u16, u16))| {
+            let shared = Arc::new(Shared { profile, scripts: Scripts::default(), ports: Arc::clone(&all) });
+            Self::start_on(listener, *port, *target, shared)
+        };
+        listeners.into_iter().zip(all.iter()).map(one).collect()
+    }
+
+    fn start_on(listener: TcpListener, port: u16, target: u16, shared: Arc<Shared>) -> Self {
         let target = Arc::new(AtomicU16::new(target));
         let leads_to = Arc::clone(&target);
         let acceptor = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let target = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
-                tokio::spawn(serve(client, target, profile, Arc::clone(&scripts)));
+                tokio::spawn(serve(client, target, Arc::clone(&shared)));
             }
         });
         Self { port, target, acceptor }
@@ -131,6 +164,53 @@ impl Drop for Profiled {
     }
 }
 
+/// Proxies in front of the servers of one place, for tests that wait by themselves. End when dropped.
+pub struct Front {
+    proxies: Vec<Profiled>,
+    ip: Ipv4Addr,
+    /// Tells the thread that serves them to end.
+    _end: oneshot::Sender<()>,
+}
+
+impl Front {
+    /// One in front of each of these ports at this place.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub fn start(place: &Place, targets: &[u16], profile: Profile) -> Self {
+        let (ip, targets) = (place.ip(), targets.to_vec());
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = oneshot::channel::<()>();
+        // The threads of a place stay there, with the sockets that they make.
+        place.run(move || {
+            thread::spawn(move || {
+                let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+                runtime.block_on(async move {
+                    // Both fail only when nobody is there any more.
+                    let _ = tell.send(Profiled::start_all(ip, &targets, profile).await);
+                    let _ = ended.await;
+                });
+            })
+        });
+        Self { proxies: told.recv().expect("it starts"), ip, _end: end }
+    }
+
+    /// Where clients reach each of the servers, in their order.
+    pub fn addresses(&self) -> Vec<String> {
+        self.proxies.iter().map(|proxy| format!("{}:{}", self.ip, proxy.port)).collect()
+    }
+
+    /// The URL of the first.
+    pub fn url(&self) -> String {
+        format!("redis://{}/0", self.addresses()[0])
+    }
+
+    /// New connections to the first lead to this port: a service has failed over.
+    pub fn lead_to(&self, target: u16) {
+        self.proxies[0].lead_to(target);
+    }
+}
+
 /// The texts of scripts that clients have brought, as this profile runs them, by the hash of what was brought.
 type Scripts = Arc<Mutex<HashMap<String, String>>>;
 
@@ -140,40 +220,41 @@ enum Next {
     Theirs,
     /// The same, of INFO.
     Info,
+    /// The same, of CLUSTER.
+    Cluster,
     Ours(String),
 }
 
-async fn serve(client: TcpStream, target: SocketAddr, profile: Profile, scripts: Scripts) {
+async fn serve(client: TcpStream, target: SocketAddr, shared: Arc<Shared>) {
     let Ok(server) = TcpStream::connect(target).await else { return };
     // Neither matters where it fails: the tests would only be slower.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let due = Arc::new(tokio::sync::Mutex::new((VecDeque::new(), to_client)));
-    let asking = ask(from_client, to_server, target, profile, scripts, Arc::clone(&due));
+    let due = Due::new((VecDeque::new(), to_client));
     tokio::select! {
-        _ = asking => {}
-        _ = answer(from_server, profile, due) => {}
+        _ = ask(from_client, to_server, target, &shared, &due) => {}
+        _ = answer(from_server, &shared, &due) => {}
     }
 }
 
-type Due = Arc<tokio::sync::Mutex<(VecDeque<Next>, OwnedWriteHalf)>>;
+type Due = tokio::sync::Mutex<(VecDeque<Next>, OwnedWriteHalf)>;
 
 async fn ask(
     from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     target: SocketAddr,
-    profile: Profile,
-    scripts: Scripts,
-    due: Due,
+    shared: &Shared,
+    due: &Due,
 ) -> std::io::Result<()> {
+    let Shared { profile, scripts, .. } = shared;
     let mut from = BufReader::new(from);
     loop {
         let mut words = read_command(&mut from).await?;
         let name = String::from_utf8_lossy(&words[0]).to_uppercase();
         if profile.refuses(&words) {
             let refusal = format!("-ERR unknown command '{}', with args beginning with: \r\n", name);
-            pass(&due, Next::Ours(refusal)).await?;
+            pass(due, Next::Ours(refusal)).await?;
             continue;
         }
         if !profile.refused_in_scripts.is_empty() && (name == "EVAL" || name == "EVALSHA") {
@@ -182,7 +263,7 @@ async fn ask(
             let wrapped = match (name.as_str(), known) {
                 ("EVALSHA", Some(wrapped)) => wrapped,
                 ("EVALSHA", None) => {
-                    pass(&due, Next::Ours("-NOSCRIPT No matching script.\r\n".to_owned())).await?;
+                    pass(due, Next::Ours("-NOSCRIPT No matching script.\r\n".to_owned())).await?;
                     continue;
                 }
                 _ => {
@@ -199,6 +280,7 @@ async fn ask(
             // They are answered by messages, not by replies.
             "SUBSCRIBE" | "UNSUBSCRIBE" => {}
             "INFO" => due.lock().await.0.push_back(Next::Info),
+            "CLUSTER" => due.lock().await.0.push_back(Next::Cluster),
             _ => due.lock().await.0.push_back(Next::Theirs),
         }
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
@@ -228,7 +310,7 @@ async fn flush(due: &mut (VecDeque<Next>, OwnedWriteHalf)) -> std::io::Result<()
     Ok(())
 }
 
-async fn answer(from: OwnedReadHalf, profile: Profile, due: Due) -> std::io::Result<()> {
+async fn answer(from: OwnedReadHalf, shared: &Shared, due: &Due) -> std::io::Result<()> {
     let mut from = BufReader::new(from);
     loop {
         let mut frame = Vec::new();
@@ -238,9 +320,13 @@ async fn answer(from: OwnedReadHalf, profile: Profile, due: Due) -> std::io::Res
             due.1.write_all(&frame).await?;
             continue;
         }
-        if let Some(Next::Info) = due.0.pop_front() {
-            frame = told_info(&frame, profile);
-        }
+        frame = match due.0.pop_front() {
+            Some(Next::Info) => told_info(&frame, shared.profile),
+            Some(Next::Cluster) => led_through(&frame, &shared.ports),
+            // Another node has the slot.
+            _ if frame.starts_with(b"-MOVED ") || frame.starts_with(b"-ASK ") => led_through(&frame, &shared.ports),
+            _ => frame,
+        };
         due.1.write_all(&frame).await?;
         flush(&mut due).await?;
     }
@@ -261,6 +347,37 @@ fn told_info(frame: &[u8], profile: Profile) -> Vec<u8> {
     }
     let body = profile.info(body.strip_prefix("txt:").unwrap_or(body));
     format!("${}\r\n{body}\r\n", body.len()).into_bytes()
+}
+
+/// The same frame with the ports of the proxies in the place of the nodes': in errors, in the text of `CLUSTER NODES`,
+/// and where `CLUSTER SLOTS` and `SHARDS` have a number behind an address or behind its name.
+fn led_through(frame: &[u8], ports: &[(u16, u16)]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(frame);
+    let (mut rest, mut told, mut is_port) = (&*text, String::new(), false);
+    while let Some((line, after)) = rest.split_once("\r\n") {
+        rest = after;
+        let (kind, value) = line.split_at_checked(1).unwrap_or_default();
+        let length = value.parse::<usize>().ok().filter(|_| matches!(kind, "$" | "="));
+        if let Some((body, after)) = length.and_then(|length| rest.split_at_checked(length)) {
+            rest = after.strip_prefix("\r\n").unwrap_or(after);
+            is_port = body == "port" || body.parse::<Ipv4Addr>().is_ok();
+            let body = ports
+                .iter()
+                .fold(body.to_owned(), |body, (node, proxy)| body.replace(&format!(":{node}@"), &format!(":{proxy}@")));
+            let _ = write!(told, "{kind}{}\r\n{body}\r\n", body.len());
+            continue;
+        }
+        let proxy = |port: &str| ports.iter().find(|(node, _)| node.to_string() == port).map(|(_, proxy)| *proxy);
+        let proxied = match (kind, line.rsplit_once(':')) {
+            (":", Some((before, port))) if is_port => proxy(port).map(|port| format!("{before}:{port}")),
+            ("-", Some((before, port))) => proxy(port).map(|port| format!("{before}:{port}")),
+            _ => None,
+        };
+        told += &proxied.unwrap_or_else(|| line.to_owned());
+        told += "\r\n";
+        is_port = false;
+    }
+    told.into_bytes()
 }
 
 fn malformed() -> std::io::Error {

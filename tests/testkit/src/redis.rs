@@ -39,19 +39,35 @@ pub fn program() -> std::ffi::OsString {
     std::env::var_os("BATON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-/// Its version, as Redis counts.
+/// What it says of itself, such as `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 …`: the first word, and
+/// its version.
+fn said() -> &'static (String, String) {
+    static SAID: OnceLock<(String, String)> = OnceLock::new();
+    SAID.get_or_init(|| {
+        let said = Command::new(program()).arg("--version").output().expect("it says its version");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let word = |text: &str| text.split_whitespace().next().map(str::to_owned);
+        let version = said.split("v=").nth(1).and_then(word);
+        word(&said).zip(version).unwrap_or_else(|| panic!("no version in {said}"))
+    })
+}
+
+/// Which server it is, such as `Valkey 9.1.2`.
+///
+/// # Panics
+/// When it does not run.
+pub fn name() -> String {
+    let (name, version) = said();
+    format!("{name} {version}")
+}
+
+/// Its version, as it counts.
 ///
 /// # Panics
 /// When it does not run.
 pub fn version() -> (u32, u32) {
-    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
-    *VERSION.get_or_init(|| {
-        let said = Command::new(program()).arg("--version").output().expect("it says its version");
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let version = said.split("v=").nth(1).unwrap_or_else(|| panic!("no version in {said}"));
-        let mut numbers = version.split('.').map(|number| number.parse().expect("a number"));
-        (numbers.next().expect("its major version"), numbers.next().expect("its minor version"))
-    })
+    let mut numbers = said().1.split('.').map(|number| number.parse().expect("a number"));
+    (numbers.next().expect("its major version"), numbers.next().expect("its minor version"))
 }
 
 /// Whether it was built with TLS. Says so where it was not, for the tests that are left out then.
