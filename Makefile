@@ -73,10 +73,12 @@ cluster: ## charts and image on a one-node Kubernetes of its own (needs root and
 		'Kubernetes and Helm' 'tests/cluster/build.sh' \
 		'the cluster' 'BATON_CLUSTER_WRITE=1 tests/cluster/up.sh cargo test --test cluster -- --nocapture --test-threads=2'
 
-# What each server is given: the tests of the store, the row of docs/compatibility.md, and two hundred faults, beside
-# runs that must show two leaders.
+# What each server is given: the tests of the store, of locks and of jobs, beside them the row of
+# docs/compatibility.md, which waits for leases most of the time, and two hundred faults, beside runs that must show two
+# leaders.
 ON_SERVER = server=$$(.ci/server $(1)) || { echo "notice: there is no $(1)"; exit 77; }; export BATON_REDIS_SERVER=$$server; \
-	cargo test --test store && cargo test --test compat this_server && \
+	cargo test --test store; \
+	cargo test --test compat this_server & cargo test --test locks; cargo test --test process jobs::; wait $$!; \
 	cargo test --test chaos -- --include-ignored --nocapture caught:: two_hundred_faults_on
 
 # They wait for leases, even more than the others.
@@ -85,7 +87,7 @@ compat: export BATON_COMPAT_WRITE := 1
 compat: ## store, locks, jobs and 200 faults (BATON_CHAOS_SEED=N) on Redis 6.2, 7.0, 8.2 and Valkey 8.0, 9.1, and behind what services refuse, with docs/compatibility.md
 	@.ci/parts $(DEPS) 'a Python for the servers' '.ci/python charts >/dev/null' \
 		$(foreach server,redis-6.2 redis-7.0 redis-8.2 valkey-8.0 valkey-9.1,'$(server)' '$(call ON_SERVER,$(server))') \
-		'services' 'cargo test --test compat services' \
+		'services' 'cargo test --test compat services & cargo test --test store -- --ignored behind_what_services; wait $$!' \
 		'faults behind services' 'cargo test --test chaos two_hundred_faults_behind -- --ignored --nocapture'
 
 e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N or BATON_CHAOS_FAULTS=N, BATON_OUTAGE_SECONDS=N, BATON_HANDOVERS=N, BATON_JOBS_KILLS=N)

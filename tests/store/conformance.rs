@@ -2,6 +2,7 @@
 //! behind Sentinels and in a cluster; and on Lease objects of an API service.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 use async_trait::async_trait;
 use baton::base::clock::BootClock;
@@ -12,7 +13,8 @@ use testkit::profile::{Profile, Profiled};
 use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
-use testkit::wait_until;
+use testkit::services::{SERVICES, Service};
+use testkit::{block_on, wait_until};
 
 use super::lease_api::LeaseApi;
 use super::*;
@@ -29,6 +31,13 @@ const EVERYTHING: &[Fault] = &[
     Fault::YoungServer,
     Fault::ReplicasSilent,
 ];
+
+/// What may happen to it behind this: without WAIT nobody waits for replicas.
+fn profile_faults(profile: Profile) -> &'static [Fault] {
+    let (last, others) = EVERYTHING.split_last().expect("there are some");
+    assert_eq!(*last, Fault::ReplicasSilent);
+    if profile.refused.contains(&"WAIT") { others } else { EVERYTHING }
+}
 
 /// It lives and dies with its users: nothing is ever evicted, forgotten or restarted.
 struct InMemory(Arc<MemoryStore>);
@@ -64,8 +73,9 @@ struct OnRedis {
     store: Arc<RedisStore>,
     servers: Servers,
     url: String,
+    faults: &'static [Fault],
     /// What stands before the servers.
-    _proxy: Option<Profiled>,
+    _proxies: Vec<Profiled>,
 }
 
 fn key(role: &RoleName, what: &str) -> String {
@@ -74,7 +84,16 @@ fn key(role: &RoleName, what: &str) -> String {
 
 impl OnRedis {
     async fn place(servers: Servers, url: String) -> Box<dyn Place> {
-        Box::new(Self { store: Arc::new(connected(&url).await), servers, url, _proxy: None })
+        Self::place_behind(servers, url, Vec::new(), EVERYTHING).await
+    }
+
+    async fn place_behind(
+        servers: Servers,
+        url: String,
+        proxies: Vec<Profiled>,
+        faults: &'static [Fault],
+    ) -> Box<dyn Place> {
+        Box::new(Self { store: Arc::new(connected(&url).await), servers, url, faults, _proxies: proxies })
     }
 
     async fn pair() -> Box<dyn Place> {
@@ -90,8 +109,17 @@ impl OnRedis {
         let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
         let proxy = Profiled::start(master.port(), profile).await;
         let (servers, url) = (Servers::Pair(Box::new([master, replica])), proxy.url());
-        let store = Arc::new(connected(&url).await);
-        Box::new(Self { store, servers, url, _proxy: Some(proxy) })
+        Self::place_behind(servers, url, vec![proxy], profile_faults(profile)).await
+    }
+
+    /// A cluster, with the same before every node.
+    async fn cluster_behind(profile: Profile) -> Box<dyn Place> {
+        let cluster = Cluster::start(&[]).await;
+        let ports: Vec<u16> = cluster.nodes.iter().map(RedisServer::port).collect();
+        let proxies = Profiled::start_all(Ipv4Addr::LOCALHOST, &ports, profile).await;
+        let others: Vec<String> = proxies[1..].iter().map(|it| format!("node=127.0.0.1:{}", it.port())).collect();
+        let url = format!("redis-cluster://127.0.0.1:{}?{}", proxies[0].port(), others.join("&"));
+        Self::place_behind(Servers::Cluster(cluster), url, proxies, profile_faults(profile)).await
     }
 
     async fn sentinels() -> Box<dyn Place> {
@@ -158,7 +186,7 @@ impl Place for OnRedis {
     }
 
     fn faults(&self) -> &'static [Fault] {
-        EVERYTHING
+        self.faults
     }
 
     async fn inflict(&mut self, fault: Fault, role: &RoleName) {
@@ -271,6 +299,37 @@ async fn every_rule_holds_where_scripts_may_not_ask_which_server_it_is() {
 async fn every_rule_holds_without_resp3() {
     let profile = Profile { has_resp3: false, ..Profile::NONE };
     assert_eq!(run(OnRedis::pair_behind(profile).await).await, Rule::ALL);
+}
+
+/// Whether Baton elects behind it: docs/compatibility.md has why not.
+fn lets_elect(profile: &Profile) -> bool {
+    let refuses = profile.refused.contains(&"EVAL") || profile.refused_in_scripts.contains(&"TIME");
+    !refuses && !profile.told.iter().any(|(field, _)| *field == "role")
+}
+
+#[test]
+#[ignore = "takes minutes, and make test has those that differ most: make compat"]
+fn every_rule_holds_behind_what_services_refuse() {
+    let services: Vec<&Service> = SERVICES.iter().filter(|service| lets_elect(&service.profile)).collect();
+    assert!(services.len() > 8 && services.iter().any(|service| service.is_cluster), "{services:?}");
+    let hold = |service: &Service| {
+        let profile = service.profile;
+        let rules = block_on(async {
+            let behind = if service.is_cluster {
+                OnRedis::cluster_behind(profile).await
+            } else {
+                OnRedis::pair_behind(profile).await
+            };
+            run(behind).await
+        });
+        let wanted = if profile.refused.contains(&"WAIT") { &Rule::WITHOUT_REPLICAS[..] } else { &Rule::ALL };
+        assert_eq!(rules, wanted, "{}", profile.name);
+        println!("{}: {rules:?}", profile.name);
+    };
+    // Each has several servers, and most of the time is waiting.
+    for some in services.chunks(5) {
+        std::thread::scope(|scope| some.iter().for_each(|service| drop(scope.spawn(|| hold(service)))));
+    }
 }
 
 #[tokio::test]

@@ -438,3 +438,29 @@ async fn read_frame(from: &mut BufReader<OwnedReadHalf>, into: &mut Vec<u8>) -> 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn led(frame: &str) -> String {
+        String::from_utf8(led_through(frame.as_bytes(), &[(10_001, 40_001), (9_002, 40_002)])).expect("it was text")
+    }
+
+    #[test]
+    fn nodes_of_a_cluster_are_told_of_by_the_ports_of_their_proxies_and_slots_stay() {
+        let node = |port: u16| format!("*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n$2\r\nid\r\n");
+        let slots = |ports: [u16; 2]| format!("*1\r\n*4\r\n:10001\r\n:16383\r\n{}{}", node(ports[0]), node(ports[1]));
+        assert_eq!(led(&slots([10_001, 9_002])), slots([40_001, 40_002]));
+        let shards = |port: u16| format!("%2\r\n$4\r\nport\r\n:{port}\r\n$18\r\nreplication-offset\r\n:10001\r\n");
+        assert_eq!(led(&shards(9_002)), shards(40_002));
+    }
+
+    #[test]
+    fn what_is_longer_in_a_text_is_counted_and_refusals_lead_through_the_proxies_too() {
+        let nodes = |length: usize, port: u16| format!("${length}\r\nid 127.0.0.1:{port}@19002 master\n\r\n");
+        assert_eq!(led(&nodes(31, 9_002)), nodes(32, 40_002));
+        assert_eq!(led("-MOVED 10001 127.0.0.1:10001\r\n"), "-MOVED 10001 127.0.0.1:40001\r\n");
+        assert_eq!(led("-ASK 5 127.0.0.1:7000\r\n"), "-ASK 5 127.0.0.1:7000\r\n");
+    }
+}
