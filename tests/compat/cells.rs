@@ -195,7 +195,9 @@ fn led(replica: &Replica) -> Option<String> {
         if let Some(told) = told["reason"].as_str() {
             reason = told.to_owned();
         }
-        if begun.elapsed() > PATIENCE {
+        // A refusal stays one; what else keeps it from leading may be a machine that is busy.
+        let bound = if reason.starts_with("the store refuses") { PATIENCE } else { PATIENCE * 3 };
+        if begun.elapsed() > bound {
             return Some(reason);
         }
     }
