@@ -45,8 +45,8 @@ impl Sentinels {
         Self { set, acks, hurt: None, slow: Vec::new() }
     }
 
-    /// Where a Sentinel that was cut off for a while has told the master to follow, all servers follow, and the Sentinels
-    /// may find no replica that is fit to be promoted. It is made a master again, as a person would.
+    /// Where a Sentinel that was cut off for a while has told the master to follow, all servers follow, and there may
+    /// be no replica that is fit to be promoted. It is made a master again, as a person would.
     fn help(&self) {
         let Some(master) = self.set.try_master().map(|port| self.set.server(port)) else { return };
         if role(master).contains("role:slave") {
