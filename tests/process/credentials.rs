@@ -81,7 +81,9 @@ fn keeps_its_term(what: &str, group: Group, span: Duration) {
     let renewed = |group: &Group| group.replicas[leader].role_metric("baton_renewals_total", &[("outcome", "ok")]);
     let (begun, before) = (Instant::now(), renewed(&group));
     until_within(span * 3 + Duration::from_secs(30), "so many credentials have ended", || {
-        assert_eq!(group.proxy.cut(), 0, "{what}: a connection showed no newer credential in time");
+        let stood_still = group.tokens.stood_still();
+        let late = format!("{what}: a connection showed no newer credential in time ({stood_still:?} not let run)");
+        assert_eq!(group.proxy.cut(), 0, "{late}");
         begun.elapsed() >= span
     });
     group.still_leads(&term, Duration::ZERO);

@@ -24,12 +24,14 @@ use crate::sidecars::wait::Ending;
 pub const USER: &str = "baton";
 /// How often ended tokens are looked for.
 const LOOK: Duration = Duration::from_millis(20);
+/// Who looks so late was not let run: the machine is busy with something else.
+const LATE: Duration = Duration::from_millis(100);
 
 /// A token, and when it ends.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub text: String,
-    pub ends_at: Instant,
+    ends_at: Instant,
     pub expires: SystemTime,
 }
 
@@ -50,10 +52,38 @@ struct Shared {
     control: Mutex<Connection>,
     issued: Mutex<Vec<Token>>,
     life: Duration,
+    clock: Mutex<Clock>,
     ending: Ending,
 }
 
+/// Time that stands still while this process does: a token of two seconds cannot be renewed by who is not let run.
+struct Clock {
+    looked_at: Instant,
+    stood_still: Duration,
+}
+
+impl Clock {
+    /// For how long it has stood still, until now.
+    fn stood_still(&self) -> Duration {
+        let since = self.looked_at.elapsed();
+        self.stood_still + if since > LATE { since - LOOK } else { Duration::ZERO }
+    }
+}
+
 impl Shared {
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now() - self.clock().stood_still()
+    }
+
+    fn look(&self) {
+        let mut clock = self.clock();
+        *clock = Clock { stood_still: clock.stood_still(), looked_at: Instant::now() };
+    }
+
     fn issued(&self) -> MutexGuard<'_, Vec<Token>> {
         self.issued.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,7 +100,7 @@ impl Shared {
         if let Some(known) = issued.iter().find(|token| token.text == text) {
             return known.clone();
         }
-        let (ends_at, expires) = (Instant::now() + self.life, SystemTime::now() + self.life);
+        let (ends_at, expires) = (self.now() + self.life, SystemTime::now() + self.life);
         let token = Token { text: text.to_owned(), ends_at, expires };
         self.set(&format!(">{text}"));
         issued.push(token.clone());
@@ -88,9 +118,10 @@ impl Shared {
     fn reap(&self) {
         let mut done = 0;
         while !self.ending.within(LOOK) {
+            self.look();
             let over: Vec<Token> = {
-                let issued = self.issued();
-                issued[done..].iter().take_while(|token| token.ends_at <= Instant::now()).cloned().collect()
+                let (issued, now) = (self.issued(), self.now());
+                issued[done..].iter().take_while(|token| token.ends_at <= now).cloned().collect()
             };
             for token in over {
                 self.set(&format!("<{}", token.text));
@@ -108,7 +139,8 @@ impl Tokens {
     pub fn start(redis: &RedisServer, life: Duration) -> Self {
         let control = redis.connect().expect("the test's Redis answers");
         let issued = Mutex::default();
-        let shared = Arc::new(Shared { control: Mutex::new(control), issued, life, ending: Ending::default() });
+        let clock = Mutex::new(Clock { looked_at: Instant::now(), stood_still: Duration::ZERO });
+        let shared = Arc::new(Shared { control: Mutex::new(control), issued, life, clock, ending: Ending::default() });
         for rule in ["reset", "on", "~*", "&*", "+@all"] {
             shared.set(rule);
         }
@@ -149,6 +181,11 @@ impl Tokens {
     /// Every one so far.
     pub fn issued(&self) -> Vec<Token> {
         self.shared.issued().clone()
+    }
+
+    /// For how long the machine did not let this process run, all in all; their time stands still then.
+    pub fn stood_still(&self) -> Duration {
+        self.shared.clock().stood_still()
     }
 
     /// How long each lasts.

@@ -125,7 +125,7 @@ impl State {
         }
         let is_over = || {
             let ends_at: Option<Instant> = *ends_at.lock().unwrap_or_else(PoisonError::into_inner);
-            ends_at.is_some_and(|at| at <= Instant::now())
+            ends_at.is_some_and(|at| at <= self.tokens.now())
         };
         while !open.within(LOOK) {
             if is_over() {
