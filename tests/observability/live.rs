@@ -28,8 +28,8 @@ fn scrape(replica: &Replica) -> Families {
     families
 }
 
-/// All that a sidecar with roles, shards, jobs and locks has on Redis, the latter two each on a store of their own, one on a
-/// quorum, and one with credentials that end.
+/// All that a sidecar with roles, shards, jobs and locks has on Redis, the latter two each on a store of their own, one
+/// on a quorum, and one with credentials that end.
 pub fn families() -> &'static Families {
     static FAMILIES: OnceLock<Families> = OnceLock::new();
     FAMILIES.get_or_init(|| {

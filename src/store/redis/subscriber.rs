@@ -360,7 +360,7 @@ impl Session<'_> {
             self.link.authenticate(issued).await;
             return Ok(());
         }
-        self.link.pass_over(issued);
+        self.link.note_told(issued);
         match self.subscribe_anew().await {
             // What was published before the other was subscribed came here; what came to both is heard twice, which
             // listeners bear.

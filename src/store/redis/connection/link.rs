@@ -349,14 +349,14 @@ impl Link {
     }
 
     /// Notes that it was told this credential, or is not to be.
-    pub fn pass_over(&self, issued: &Issued) {
+    pub fn note_told(&self, issued: &Issued) {
         self.told_version.store(issued.version, Ordering::Relaxed);
     }
 
     /// Says anew who we are. Where that is refused, Redis leaves the connection as it was, and so do we: the next
     /// credential may be taken.
     pub async fn authenticate(&self, issued: &Issued) {
-        self.pass_over(issued);
+        self.note_told(issued);
         let Some(credentials) = &self.credentials else { return };
         let words = issued.credential.words().into_iter().map(Value::from).collect();
         // That it has ended is told where it is kept.
