@@ -141,7 +141,8 @@ pub const SERVICES: &[Service] = &[
         ),
         is_cluster: true,
         source: "docs.cloud.google.com/memorystore/docs/valkey/supported-commands: what is not on the list",
-        note: "Memorystore for Valkey with cluster mode, too. With IAM (`auth: { gcp: {} }`) it limits the rate of new connections.",
+        note: "Memorystore for Valkey with cluster mode, too. With IAM (`auth: { gcp: {} }`) it limits the rate of new \
+               connections.",
     },
     Service {
         profile: refusing("Upstash", &[], &[]),
