@@ -39,8 +39,9 @@ pub const SERVICES: &[Service] = &[
         is_cluster: false,
         source: "redis.io/docs/latest/operate/rs/references/compatibility/commands: ROLE and SELECT are not supported, \
                  INFO is not supported in scripts",
-        note: "Never an Active-Active database: two masters take writes at once, and Baton cannot see it. That its \
-               INFO tells `master_replid` has not been seen; where it does not, `guard: strict` refuses it by name.",
+        note: "Never an Active-Active database: two masters take writes at once. It is refused by name where its INFO \
+               tells it (`crdt_config_version`), and Baton cannot see it where it does not. That its INFO tells \
+               `master_replid` has not been seen; where it does not, `guard: strict` refuses it by name.",
     },
     Service {
         profile: refusing("Redis Cloud", &["ROLE", "SELECT", "WAIT", "WAITAOF"], &["INFO"]),
@@ -183,6 +184,17 @@ pub const SERVICES: &[Service] = &[
         is_cluster: false,
         source: "microsoft/garnet, source at e508a4162: api-compatibility.md",
         note: "Lua is off unless `--lua` says otherwise. Without `WAIT` a split network can make two leaders.",
+    },
+    Service {
+        profile: Profile {
+            told: &[("crdt_config_version", "1")],
+            ..refusing("Redis Software, Active-Active", &["ROLE", "SELECT"], &["INFO"])
+        },
+        is_cluster: false,
+        source: "RedisLabs/redislabs-docs, content/rs/references/developing-for-active-active/_index.md: INFO has a \
+                 section crdt",
+        note: "Several masters take writes at once. Whether INFO tells it without being asked for that section is not \
+               said there.",
     },
     Service {
         profile: Profile { told: &[("role", "active-replica")], ..refusing("KeyDB with active-replica", &[], &[]) },

@@ -20,9 +20,7 @@ use serde::Serialize;
 use self::promises::promises;
 use self::rights::{Trial, trial_keys};
 use self::words::{FaultWords, words};
-use super::connection::{
-    CommandFailure, Info, Link, SEVERAL_MASTERS, Settings, Target, Untold, VERSION_MIN, Version, fetch_info,
-};
+use super::connection::{CommandFailure, Info, Link, Settings, Target, Untold, VERSION_MIN, Version, fetch_info};
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{Guard, RedisConfig, StoreUse};
 use crate::store::StoreError;
@@ -194,9 +192,11 @@ fn version(info: &Info) -> Finding {
 }
 
 fn role(info: &Info, words: &FaultWords) -> Finding {
+    if let Some(several) = info.several_masters() {
+        return finding(Severity::Problem, several, "two leaders at once", "");
+    }
     match info.get("role") {
         Some("master") => finding(Severity::Ok, "it is a master", "it takes writes", ""),
-        Some("active-replica") => finding(Severity::Problem, SEVERAL_MASTERS, "two leaders at once", ""),
         Some(_) => finding(
             Severity::Problem,
             "it is a replica",

@@ -10,8 +10,10 @@ use crate::store::StoreError;
 pub const VERSION_MIN: Version = Version(6, 2);
 
 /// What a server is that cannot be a store, however it is configured here.
-pub const SEVERAL_MASTERS: &str = "it is one of several masters that take writes at once (KeyDB's active-replica): \
-                                   each could elect a leader of its own; use a server with active-replica no";
+const ACTIVE_REPLICA: &str = "it is one of several masters that take writes at once (KeyDB's active-replica): each \
+                              could elect a leader of its own; use a server with active-replica no";
+const ACTIVE_ACTIVE: &str = "it is one of several masters that take writes at once (an Active-Active database): each \
+                             could elect a leader of its own; use a database that is not Active-Active";
 
 /// A version of Redis: major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,10 +128,20 @@ impl Info {
                           master, or use a redis-sentinel: URL";
             return Err(StoreError::Refused { reason: reason.to_owned() });
         }
-        if self.get("role") == Some("active-replica") {
-            return Err(StoreError::Refused { reason: SEVERAL_MASTERS.to_owned() });
+        match self.several_masters() {
+            Some(reason) => Err(StoreError::Refused { reason: reason.to_owned() }),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Why it cannot be a store, if it is one of several that take writes at once.
+    pub fn several_masters(&self) -> Option<&'static str> {
+        // Of Active-Active databases INFO has a section crdt, with these fields: RedisLabs/redislabs-docs,
+        // content/rs/references/developing-for-active-active/_index.md, "INFO". Whether it is among those that are told
+        // without being asked for is not said there.
+        let is_active_active = ["crdt_config_version", "crdt_replid"].iter().any(|field| self.get(field).is_some());
+        let is_active_replica = self.get("role") == Some("active-replica");
+        is_active_replica.then_some(ACTIVE_REPLICA).or(is_active_active.then_some(ACTIVE_ACTIVE))
     }
 
     /// How many replicas are connected, when it tells.
@@ -217,6 +229,8 @@ mod tests {
         assert!(reason("redis_version:7.0.15 role:slave").contains("point the URL at the master"));
         assert!(reason("role:master").contains("version"));
         assert!(reason("redis_version:6.3.4 role:active-replica").contains("several masters"));
+        let active_active = reason("redis_version:7.4.0 role:master crdt_config_version:1 crdt_slots:0-16383");
+        assert!(active_active.contains("not Active-Active"), "{active_active}");
         assert_eq!(info("redis_version:6.2.0 role:master").check(Guard::Off, 0), Ok(()));
         assert_eq!(info("redis_version:10.0.1 role:master").check(Guard::Off, 0), Ok(()));
     }

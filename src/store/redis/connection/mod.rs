@@ -22,7 +22,7 @@ pub use settings::check_files;
 
 pub(super) use cluster::{NodeAddress, Target};
 pub(super) use errors::CommandFailure;
-pub(super) use info::{Info, SEVERAL_MASTERS, Untold, VERSION_MIN, Version};
+pub(super) use info::{Info, Untold, VERSION_MIN, Version};
 pub(super) use link::Link;
 pub(super) use routes::CommandRoutes;
 pub(super) use settings::{Settings, Timeouts};
