@@ -222,9 +222,9 @@ impl Replica {
 
 fn guards(store: &StoreConfig) -> bool {
     match store {
-        StoreConfig::Redis(redis) => redis.guard == Guard::Strict,
-        StoreConfig::Quorum(quorum) => quorum.guard() == Guard::Strict,
-        StoreConfig::Kubernetes(leases) => leases.guard == Guard::Strict,
+        StoreConfig::Redis(redis) => redis.guard != Guard::Off,
+        StoreConfig::Quorum(quorum) => quorum.guard() != Guard::Off,
+        StoreConfig::Kubernetes(leases) => leases.guard != Guard::Off,
         StoreConfig::Memory => true,
     }
 }

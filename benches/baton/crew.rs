@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use baton::base::clock::{BootClock, SharedClock, wall_time};
 use baton::base::process::StallWatch;
-use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
+use baton::config::{AckMode, Durability, Guard, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
     Attempt, CampaignReply, CampaignRequest, Candidate, KnownRecord, RecordVersion, ReleaseRequest, RoleName,
     SessionId, Timing, Token,
@@ -186,6 +186,7 @@ impl Crew {
             password: None,
             auth: None,
             tls: TlsConfig::default(),
+            durability: Durability::Asynchronous,
             key_prefix: "replicas".to_owned(),
             command_timeout: Duration::from_secs(1),
             replication: Replication { acks: 0, mode: AckMode::Wait, timeout: Duration::from_millis(500) },

@@ -33,7 +33,7 @@ pub(super) const COMMAND_TIMEOUT: Key<Span> = key(
 );
 const GUARD: Key<Or<Words<Guard>>> = key(
     "guard",
-    Or(Guard::WORDS, Guard::Strict),
+    Or(Guard::WORDS_WITHOUT_HEARD, Guard::Strict),
     "What happens when a Lease object is absent that may have been deleted under its leader: `strict` watches for one \
      lease before another is made, `off` does not.",
 );

@@ -56,7 +56,7 @@ pub use locks::{LOCK_LEASE_MIN, LocksConfig};
 pub use pod::{DOMAIN, ExtrasConfig, PodConfig, dotted, is_object_name, role_label};
 pub use problem::{ConfigError, ConfigProblem};
 pub use quorum::{QuorumConfig, Required};
-pub use redis::{AckMode, RedisConfig, Replication, TlsConfig};
+pub use redis::{AckMode, Durability, RedisConfig, Replication, TlsConfig};
 pub use redis_url::server_of;
 pub use reload::{Differences, LiveChanges};
 pub use roles::{AppCheck, RoleConfig};
@@ -231,12 +231,19 @@ impl StoreUse {
 pub enum Guard {
     /// `strict`
     Strict,
+    /// `heard`: all of R5 but *generation*. The server is not asked which it is, so that only who has heard of a lease,
+    /// and a record that is new, keep others out after it was forgotten.
+    Heard,
     /// `off`: available sooner after a restart of the store, at the price of two leaders at once.
     Off,
 }
 
 impl Guard {
-    const WORDS: Words<Self> = Words::with_off(&[("strict", Self::Strict), ("off", Self::Off)], Self::Off);
+    const WORDS: Words<Self> =
+        Words::with_off(&[("strict", Self::Strict), ("heard", Self::Heard), ("off", Self::Off)], Self::Off);
+    /// Where nobody asks a server which it is, or each must tell.
+    const WORDS_WITHOUT_HEARD: Words<Self> =
+        Words::with_off(&[("strict", Self::Strict), ("off", Self::Off)], Self::Off);
 }
 
 /// Reads a duration as the file writes it: `500ms`, `15s`, `1.5s`, `1h30m`. For flags that mean the same.

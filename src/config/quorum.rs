@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 
-use super::Guard;
 use super::auth::AUTH;
 use super::redis::{
     Access, AckMode, KEY_PREFIX, PASSWORD, PASSWORD_FILE, RedisConfig, Replication, TLS_FILES, USERNAME, USERNAME_FILE,
@@ -14,6 +13,7 @@ use super::redis_url::{self, Deployment, RedisUrl};
 use super::section::{Group, Key, Or, Reader, Section, key, required};
 use super::tree::Node;
 use super::value::{Flag, List, Span, Words};
+use super::{Durability, Guard};
 use crate::protocol::{Seat, Seats};
 
 /// `store.quorum:`
@@ -96,7 +96,7 @@ const REQUIRED: Key<Or<Words<Required>>> = key(
 );
 const GUARD: Key<Or<Words<Guard>>> = key(
     "guard",
-    Or(Guard::WORDS, Guard::Strict),
+    Or(Guard::WORDS_WITHOUT_HEARD, Guard::Strict),
     "What a member does that may have forgotten a lease: `strict` grants nobody new for one lease, `off` does.",
 );
 
@@ -154,9 +154,20 @@ pub(super) fn read(s: &Reader<'_>, period: Option<Duration>) -> Option<QuorumCon
         let (url, _) = access.url.clone()?;
         names.push(redis_url::place(url.expose_secret()));
         let Access { username, password, auth, .. } = access;
-        let replication = NO_ACKS;
+        let (replication, durability) = (NO_ACKS, Durability::Asynchronous);
         let (tls, key_prefix) = (tls.clone(), key_prefix.clone());
-        Some(RedisConfig { url, username, password, auth, tls, key_prefix, command_timeout, replication, guard })
+        Some(RedisConfig {
+            url,
+            username,
+            password,
+            auth,
+            tls,
+            key_prefix,
+            command_timeout,
+            replication,
+            durability,
+            guard,
+        })
     };
     let members = access.into_iter().map(member).collect::<Option<_>>()?;
     Some(QuorumConfig { members, seats: seats.into_iter().collect::<Option<_>>()?, names, required })

@@ -26,15 +26,29 @@ pub struct RedisConfig {
     pub command_timeout: Duration,
     /// How many replicas must acknowledge (R6).
     pub replication: Replication,
+    /// What becomes of an acknowledged write when another server takes over.
+    pub durability: Durability,
     /// Whether R5 holds.
     pub guard: Guard,
+}
+
+impl RedisConfig {
+    /// How much of R5 is in force: where no server forgets what another acknowledged, it is nobody's matter which of
+    /// them answers.
+    pub fn guard_in_force(&self) -> Guard {
+        match (self.durability, self.guard) {
+            (Durability::Synchronous, Guard::Strict) => Guard::Heard,
+            (Durability::Asynchronous | Durability::Synchronous, guard) => guard,
+        }
+    }
 }
 
 /// Two are the same when they are given in the same way: a reload asks.
 impl PartialEq for RedisConfig {
     fn eq(&self, other: &Self) -> bool {
         // Taken apart, so that a new key cannot be forgotten here.
-        let Self { url, username, password, auth, tls, key_prefix, command_timeout, replication, guard } = self;
+        let Self { url, username, password, auth, tls, key_prefix, command_timeout, replication, durability, guard } =
+            self;
         url.expose_secret() == other.url.expose_secret()
             && *username == other.username
             && *password == other.password
@@ -43,6 +57,7 @@ impl PartialEq for RedisConfig {
             && *key_prefix == other.key_prefix
             && *command_timeout == other.command_timeout
             && *replication == other.replication
+            && *durability == other.durability
             && *guard == other.guard
     }
 }
@@ -71,6 +86,15 @@ pub struct Replication {
 pub enum AckMode {
     Wait,
     WaitAof,
+}
+
+/// `store.redis.durability:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A failover or a restart may forget writes that were acknowledged: every Redis.
+    Asynchronous,
+    /// None does, for a write is acknowledged once it is in a log that outlives the server.
+    Synchronous,
 }
 
 const URL: Key<RedisUrl> = required(
@@ -109,7 +133,16 @@ const GUARD: Key<Or<Words<Guard>>> = key(
     "guard",
     Or(Guard::WORDS, Guard::Strict),
     "What happens when Redis may have forgotten a lease: `strict` grants nobody new for one lease (locks: for \
-     `locks.guard`), `off` does.",
+     `locks.guard`), `heard` only where that was heard of or everything is forgotten, `off` does.",
+);
+const DURABILITY: Key<Or<Words<Durability>>> = key(
+    "durability",
+    Or(
+        Words::of(&[("asynchronous", Durability::Asynchronous), ("synchronous", Durability::Synchronous)]),
+        Durability::Asynchronous,
+    ),
+    "`synchronous`: no failover and no restart forgets a write that was acknowledged, as of a store that acknowledges \
+     by a log (MemoryDB): then none of them costs a wait. Of any other it is not true, and two may lead.",
 );
 
 pub(super) const REDIS: Section = Section::new(
@@ -126,6 +159,7 @@ pub(super) const REDIS: Section = Section::new(
         &KEY_PREFIX,
         &COMMAND_TIMEOUT,
         &REPLICATION,
+        &DURABILITY,
         &GUARD,
     ],
 );
@@ -181,6 +215,19 @@ impl Kept {
         }
     }
 
+    /// What `guard: heard` costs.
+    fn with_what_is_heard(self) -> &'static str {
+        match self {
+            Self::Leases => {
+                "heard: when Redis fails over, or restarts without its last writes, two replicas may lead at once"
+            }
+            Self::Locks => {
+                "heard: when Redis fails over, or restarts without its last writes, two may be granted a lock"
+            }
+            Self::Ledgers => "heard: ledgers have no guard; it is as good as `off` here",
+        }
+    }
+
     /// What a Redis with replicas costs, none of which has to acknowledge.
     fn without_acks(self) -> &'static str {
         match self {
@@ -207,11 +254,22 @@ pub(super) fn read(s: &Reader<'_>, kept: Kept, period: Option<Duration>) -> Opti
     let timeout = command_timeout.unwrap_or_else(|| timeout_within(COMMAND_TIMEOUT_USUAL, period));
     let replication = replication(&s.at(&REPLICATION), timeout, s.at(&COMMAND_TIMEOUT).is_bad());
     let guard = s.get(&GUARD);
-    if guard == Guard::Off {
-        s.at(&GUARD).warning(kept.without_guard());
+    let durability = s.get(&DURABILITY);
+    let forgets = durability == Durability::Asynchronous;
+    match guard {
+        Guard::Off => s.at(&GUARD).warning(kept.without_guard()),
+        Guard::Heard if forgets => s.at(&GUARD).warning(kept.with_what_is_heard()),
+        Guard::Strict | Guard::Heard => {}
     }
-    if facts.is_some_and(|facts| facts.deployment != Deployment::Single) && replication.acks == 0 {
+    let is_alone = facts.is_none_or(|facts| facts.deployment == Deployment::Single);
+    if forgets && !is_alone && replication.acks == 0 {
         s.at(&REPLICATION).warning(kept.without_acks());
+    }
+    if !forgets && replication.acks > 0 {
+        s.at(&DURABILITY).problem(
+            "is synchronous beside replication.acks: what its log has needs no replica's word, and where replicas have \
+             to be asked for it, a failover can forget; keep one of the two",
+        );
     }
     let (url, _) = access.url?;
     Some(RedisConfig {
@@ -223,6 +281,7 @@ pub(super) fn read(s: &Reader<'_>, kept: Kept, period: Option<Duration>) -> Opti
         key_prefix: s.get(&KEY_PREFIX),
         command_timeout: timeout,
         replication,
+        durability,
         guard,
     })
 }

@@ -209,10 +209,6 @@ fn yaml_may_be_written_in_its_other_ways() {
 
 #[test]
 fn doubtful_choices_are_warnings() {
-    let warnings = |text: &str| -> Vec<(String, String)> {
-        let loaded = check(text).unwrap_or_else(|error| panic!("{error}"));
-        loaded.warnings.into_iter().map(|warning| (warning.path, warning.message)).collect()
-    };
     let redis = "redis:\n    url: redis://redis:6379/0";
     for (to, path, fragment) in [
         ("memory: {}", "store.memory", "each would lead"),
@@ -220,6 +216,7 @@ fn doubtful_choices_are_warnings() {
         ("redis: {url: 'redis://a', password: p}", "store.redis.password", "plain text"),
         ("redis: {url: 'redis://a', username: u}", "store.redis", "no password"),
         ("redis: {url: 'redis://a', guard: off}", "store.redis.guard", "two replicas may lead"),
+        ("redis: {url: 'redis://a', guard: heard}", "store.redis.guard", "when Redis fails over"),
         ("kubernetes: {guard: off}", "store.kubernetes.guard", "two replicas may lead"),
         ("redis: {url: 'redis-sentinel://a?sentinelServiceName=m'}", "store.redis.replication", "set acks"),
     ] {
@@ -228,6 +225,31 @@ fn doubtful_choices_are_warnings() {
         assert_eq!(told[0].0, path, "{told:?}");
         assert!(told[0].1.contains(fragment), "{told:?}");
     }
+}
+
+fn warnings(text: &str) -> Vec<(String, String)> {
+    let loaded = check(text).unwrap_or_else(|error| panic!("{error}"));
+    loaded.warnings.into_iter().map(|warning| (warning.path, warning.message)).collect()
+}
+
+#[test]
+fn a_store_that_acknowledges_by_a_log_needs_no_acknowledgements_and_no_generation() {
+    let set = |more: &str| BASE.replace("url: redis://redis:6379/0", &format!("url: {more}"));
+    let sentinels = "redis-sentinel://a?sentinelServiceName=m\n    durability: synchronous";
+    for (more, guard, in_force) in [
+        ("redis://a", Guard::Strict, Guard::Strict),
+        ("redis://a\n    durability: asynchronous", Guard::Strict, Guard::Strict),
+        ("redis://a\n    durability: synchronous", Guard::Strict, Guard::Heard),
+        (sentinels, Guard::Strict, Guard::Heard),
+        ("redis://a\n    durability: synchronous\n    guard: heard", Guard::Heard, Guard::Heard),
+    ] {
+        let config = redis(&set(more));
+        assert_eq!((config.guard, config.guard_in_force()), (guard, in_force), "{more}");
+        assert_eq!(warnings(&set(more)), vec![], "{more}");
+    }
+    let off = set("redis://a\n    durability: synchronous\n    guard: off");
+    assert_eq!(redis(&off).guard_in_force(), Guard::Off);
+    assert_eq!(warnings(&off).len(), 1);
 }
 
 #[test]

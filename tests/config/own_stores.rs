@@ -96,7 +96,7 @@ fn what_is_wrong_is_told_under_its_own_path() {
                 (line, &at("url"), "unknown scheme"),
                 (line + 1, &at("usernam"), "did you mean `username`"),
                 (line + 2, &at("commandTimeout"), "is zero"),
-                (line + 3, &at("guard"), "write one of `strict`, `off`"),
+                (line + 3, &at("guard"), "write one of `strict`, `heard`, `off`"),
             ],
         );
         refused(

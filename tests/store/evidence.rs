@@ -63,3 +63,30 @@ async fn what_a_server_that_says_neither_info_nor_time_in_scripts_lacks_is_named
     .await;
     assert!(said.contains("may not ask for the time (TIME)"), "{said}");
 }
+
+/// The same data on a server of another generation. `guard: heard` is for those that tell none; under `durability:
+/// synchronous` all of them are as good as one.
+#[tokio::test]
+async fn a_promotion_shuts_a_role_for_who_asks_and_for_nobody_else() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let profile = Profile { untold: &["master_replid"], ..Profile::MUTE };
+    let proxy = Profiled::start(server.port(), profile).await;
+    let synchronous = store_with(&RedisConfig { durability: Durability::Synchronous, ..config(&server.url()) });
+    let (plain, unasked) = (connected(&server.url()).await, heard(&proxy.url()).await);
+    until_up(&synchronous).await;
+    make_free(&plain).await;
+    let record = |server: &RedisServer| server.command(&["HGETALL", "baton:{scheduler}:record"]);
+    for (away, back) in [(&other, &server), (&server, &other)] {
+        follow(away, back).await;
+        wait_until(BOUND, "both have the record", || record(away) == record(back)).await;
+        promote(away);
+    }
+    for (number, store) in [(2, &synchronous), (3, &unasked)] {
+        let (token, _) = win(store, ask(number, 2)).await;
+        let renewed = renew(store, renewal(number, 2, token)).await;
+        assert!(matches!(renewed, RenewReply::Renewed { reasserted: false, .. }), "{renewed:?}");
+        assert_eq!(release(store, giving_back(number, 2, token)).await, ReleaseReply::Released);
+    }
+    let asked = campaign(&plain, ask(4, 2)).await;
+    assert!(matches!(asked, CampaignReply::Guarded { cause: GuardCause::Generation, .. }), "{asked:?}");
+}

@@ -34,7 +34,7 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::config::{AckMode, Guard, KubernetesConfig, RedisConfig, Replication, TlsConfig};
+use baton::config::{AckMode, Durability, Guard, KubernetesConfig, RedisConfig, Replication, TlsConfig};
 use baton::protocol::{
     CampaignReply, CampaignRequest, KnownRecord, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
     RoleName, SessionId, Token,
@@ -55,6 +55,7 @@ fn config(url: &str) -> RedisConfig {
         password: None,
         auth: None,
         tls: TlsConfig::default(),
+        durability: Durability::Asynchronous,
         key_prefix: "baton".to_owned(),
         // Patient, for machines that are busy; see `impatient`.
         command_timeout: ms(8_000),
@@ -65,6 +66,13 @@ fn config(url: &str) -> RedisConfig {
 
 fn store_with(config: &RedisConfig) -> RedisStore {
     RedisStore::connect(config, LEASE, 7).expect("the configuration is good")
+}
+
+/// A store that does not ask its server which it is.
+async fn heard(url: &str) -> RedisStore {
+    let store = store_with(&RedisConfig { guard: Guard::Heard, ..config(url) });
+    until_up(&store).await;
+    store
 }
 
 /// A store that gives a command up after 300 ms and takes a silent connection for dead after a second: for tests in

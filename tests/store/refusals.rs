@@ -176,6 +176,22 @@ async fn a_server_that_does_not_tell_its_generation_is_refused_by_the_guard_and_
         let found = report(&strict).await;
         assert_eq!(severity(&found, word), Severity::Problem);
 
+        for unasked in [
+            RedisConfig { guard: Guard::Heard, ..strict.clone() },
+            RedisConfig {
+                durability: Durability::Synchronous,
+                replication: Replication { acks: 0, ..replication },
+                ..strict.clone()
+            },
+        ] {
+            let store = store_with(&unasked);
+            until_up(&store).await;
+            let notes = store.notes();
+            assert!(!notes.iter().any(|note| note.contains(word)), "it was not asked: {notes:?}");
+            let found = report(&unasked).await;
+            assert_eq!(severity(&found, "not asked for its generation"), Severity::Note);
+        }
+
         let off = RedisConfig { guard: Guard::Off, ..strict };
         let store = store_with(&off);
         until_up(&store).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::base::Subscription;
-use baton::config::{AckMode, Guard, RedisConfig, Replication, TlsConfig};
+use baton::config::{AckMode, Durability, Guard, RedisConfig, Replication, TlsConfig};
 use baton::protocol::jobs::{JobName, LedgerTerm, Revision, WriteReply, WriteRequest};
 use baton::protocol::{
     AcquireReply, AcquireRequest, CampaignReply, CampaignRequest, LockId, LockName, LockReleaseRequest,
@@ -359,6 +359,7 @@ fn config(redis: &RedisServer, key_prefix: &str) -> RedisConfig {
         password: None,
         auth: None,
         tls: TlsConfig::default(),
+        durability: Durability::Asynchronous,
         key_prefix: key_prefix.to_owned(),
         command_timeout: Duration::from_secs(5),
         replication: Replication { acks: 0, mode: AckMode::Wait, timeout: Duration::from_millis(200) },

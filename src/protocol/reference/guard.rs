@@ -10,9 +10,10 @@ use super::super::rules::Rules;
 use super::lease::Server;
 
 /// Whether what was written under this generation is the server's own. `id/number`: written by one whose replies count
-/// with acknowledgements; whoever does not ask for those does not mind when replicas come.
+/// with acknowledgements; whoever does not ask for those does not mind when replicas come. And whoever asks for nothing
+/// takes all for the server's own, and leaves what stands there to those who ask.
 pub(super) fn is_generation(stored: &str, server: Server<'_>) -> bool {
-    stored == server.generation || stored.split('/').next() == Some(server.generation)
+    server.is_unasked() || stored == server.generation || stored.split('/').next() == Some(server.generation)
 }
 
 /// A part of every record.
@@ -77,7 +78,8 @@ impl Guard {
 
     /// *Empty*, where the record is new, and *generation*. `span`: for how long. True when something was noticed.
     pub(super) fn notice(&mut self, server: Server<'_>, span: Duration, is_new: bool, rules: Rules) -> bool {
-        if !is_new && self.generation.as_deref().is_some_and(|stored| is_generation(stored, server)) {
+        let is_same = server.is_unasked() || self.generation.as_deref().is_some_and(|by| is_generation(by, server));
+        if !is_new && is_same {
             return false;
         }
         let until = server.now.plus(span);

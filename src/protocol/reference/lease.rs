@@ -28,8 +28,16 @@ pub struct Server<'a> {
     /// How long it has been running. Only locks ask.
     pub uptime: Duration,
     /// Differs for every start and every promotion of every server and, where replies count with acknowledgements (R6),
-    /// also from the moment that a replica comes which may have followed another master.
+    /// also from the moment that a replica comes which may have followed another master. Empty where nobody asks for it
+    /// (`guard: heard`): R5 *generation* is not in force then, the rest of R5 is.
     pub generation: &'a str,
+}
+
+impl Server<'_> {
+    /// Nobody asks of which generation it is.
+    pub(super) const fn is_unasked(&self) -> bool {
+        self.generation.is_empty()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -301,8 +309,9 @@ impl LeaseCell {
         let expires_at = server.now.plus(request.lease_duration);
         // Whatever has lost a term has begun a watch. Once somebody has been granted the role since, an earlier token
         // is a later term's: of a server whose clock was behind, and a candidate that had not heard of this one. This
-        // renewal is late.
-        let is_watched = record.writer.is_none() || !(request.guard && self.rules.generation && self.rules.still);
+        // renewal is late. Where nobody asks of which generation the server is, nobody knows that it has lost anything.
+        let begins_watches = request.guard && self.rules.generation && self.rules.still && !server.is_unasked();
+        let is_watched = record.writer.is_none() || !begins_watches;
         let reasserted = match &mut self.lease {
             Some(lease) if lease.candidate == request.candidate && lease.token == request.token => {
                 lease.expires_at = expires_at;

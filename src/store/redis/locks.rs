@@ -48,13 +48,13 @@ impl RedisStore {
 #[async_trait]
 impl LockStore for RedisStore {
     async fn acquire(&self, request: AcquireRequest) -> Result<AcquireReply, StoreError> {
-        let args = locks::acquire_args(&request, self.replication.acks > 0);
+        let args = locks::acquire_args(&request, self.asked());
         let done = self.run_lock(&ACQUIRE, &request.names, &args, locks::acquire_reply).await?;
         self.counting(request.guard, done).await
     }
 
     async fn extend(&self, request: ExtendRequest) -> Result<ExtendReply, StoreError> {
-        let args = locks::extend_args(&request, self.replication.acks > 0);
+        let args = locks::extend_args(&request, self.asked());
         let done = self.run_lock(&EXTEND, &request.names, &args, locks::extend_reply).await?;
         match done.reply {
             ExtendReply::Extended { .. } => self.acknowledged(done).await,

@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use super::connection::SetupError;
 use super::scripts::{
-    self, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW, member_campaign_reply,
-    purge_reply, raise_reply, release_reply,
+    self, Asked, Keys, MEMBER_CAMPAIGN, MEMBER_PURGE, MEMBER_RAISE, MEMBER_RELEASE, MEMBER_RENEW,
+    member_campaign_reply, purge_reply, raise_reply, release_reply,
 };
 use super::{CredentialCounts, RedisStore};
 use crate::base::Subscription;
@@ -67,7 +67,7 @@ impl RedisMember {
             }
             MemberRequest::Renew(request) => {
                 let keys = Keys::new(&self.store.settings.namespace, role);
-                let call = scripts::renewal(&MEMBER_RENEW, keys, request, false, Some(&self.lists));
+                let call = scripts::renewal(&MEMBER_RENEW, keys, request, Asked::Replication, Some(&self.lists));
                 self.store.renewed(call, request).await?.reply.map(MemberReply::Renew)
             }
             MemberRequest::Release(request) => {

@@ -48,12 +48,12 @@ pub use member::RedisMember;
 
 use self::connection::{CommandFailure, CommandRoutes, Info, Link, NodeAddress, Settings, Timeouts};
 use self::in_time::StoreClock;
-use self::scripts::{CAMPAIGN, CONFIRM, Call, Keys, Last, PURGE, RELEASE, RENEW, Script};
+use self::scripts::{Asked, CAMPAIGN, CONFIRM, Call, Keys, Last, PURGE, RELEASE, RENEW, Script};
 use self::subscriber::Listeners;
 use super::{LeaseStore, News, PresenceStore, Purge, ShortestLease, StoreError, StoreHealth};
 use crate::base::Subscription;
 use crate::base::clock::{BootClock, Clock};
-use crate::config::{AckMode, RedisConfig, Replication};
+use crate::config::{AckMode, Guard, RedisConfig, Replication};
 use crate::protocol::{
     CampaignReply, CampaignRequest, Mono, Participant, PresenceRequest, RecordVersion, ReleaseReply, ReleaseRequest,
     RenewReply, RenewRequest, RoleName, Rules, SessionId, Stamped,
@@ -110,6 +110,15 @@ impl RedisStore {
     /// How the renewals of its credentials go; none where they never change.
     pub fn credentials(&self) -> Option<watch::Receiver<CredentialCounts>> {
         self.settings.credentials.as_ref().map(|credentials| credentials.counts())
+    }
+
+    /// What scripts ask of the server.
+    fn asked(&self) -> Asked {
+        match (self.settings.guard, self.replication.acks) {
+            (Guard::Heard, _) => Asked::Nothing,
+            (Guard::Strict | Guard::Off, 0) => Asked::Replication,
+            (Guard::Strict | Guard::Off, _) => Asked::Synchronisations,
+        }
     }
 
     /// Runs a script of a role and reads its answer.
@@ -182,7 +191,7 @@ impl RedisStore {
     /// have acknowledged another master's grant a moment ago. `confirm` asks for that, on the same connection. Whoever
     /// has a lease already needs only the former: nobody else was granted meanwhile (R5 *generation*).
     async fn confirmed<R>(&self, confirm: Call<'_>, guard: bool, done: Done<R>) -> Result<R, StoreError> {
-        if self.replication.acks == 0 || !guard {
+        if !guard || self.asked() != Asked::Synchronisations {
             return self.acknowledged(done).await;
         }
         let (link, deadline, asking) = (Arc::clone(&done.link), done.deadline, done.asking);
@@ -302,8 +311,9 @@ async fn attempt_told(
     let script = if command == "EVAL" { body } else { sha };
     let arguments = call.arguments(script, link.generation(), Some(before.words()));
     let script = link.command(command, arguments, deadline.left());
-    if matches!(call.last, Some(Last::Generation)) {
-        // A renewal, which does not ask either (renew_again.lua).
+    if matches!(call.last, Some(Last::Generation)) || link.guard == Guard::Heard {
+        // A renewal, which does not ask either (renew_again.lua); or nobody wants to know, where each answer may come
+        // from another server.
         return script.await;
     }
     // Neither future waits for anything before it sends, so that they arrive in this order.
@@ -409,7 +419,7 @@ impl Deadline {
 #[async_trait]
 impl LeaseStore for RedisStore {
     async fn campaign(&self, role: &RoleName, request: CampaignRequest) -> Result<Stamped<CampaignReply>, StoreError> {
-        let args = scripts::campaign_args(&request, self.replication.acks > 0);
+        let args = scripts::campaign_args(&request, self.asked());
         let done = self.run(role, &CAMPAIGN, args, scripts::campaign_reply).await?;
         match done.reply.reply {
             CampaignReply::Granted { token, .. } => {
@@ -429,7 +439,7 @@ impl LeaseStore for RedisStore {
 
     async fn renew(&self, role: &RoleName, request: RenewRequest) -> Result<Stamped<RenewReply>, StoreError> {
         let keys = Keys::new(&self.settings.namespace, role);
-        let call = scripts::renewal(&RENEW, keys, &request, self.replication.acks > 0, None);
+        let call = scripts::renewal(&RENEW, keys, &request, self.asked(), None);
         let done = self.renewed(call, &request).await?;
         if let RenewReply::Renewed { count, .. } = done.reply.reply {
             self.compare(role, count, request.lease_duration);

@@ -14,7 +14,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 
-use super::super::{connected, ms};
+use super::super::{connected, heard, ms};
 use super::cost::calls;
 use super::*;
 
@@ -61,6 +61,8 @@ enum Operation {
 struct Pair<'a> {
     redis: &'a RedisServer,
     store: &'a RedisStore,
+    /// It does not ask its server which it is (`guard: heard`).
+    is_unasked: bool,
     wakes: &'a mut [Subscription<WakeNews>],
     space: LockSpace,
     /// How far the reference's clock is ahead.
@@ -264,7 +266,7 @@ impl Pair<'_> {
     }
 
     async fn apply(&mut self, operation: &Operation) {
-        let generation = format!("generation {}", self.generation);
+        let generation = if self.is_unasked { String::new() } else { format!("generation {}", self.generation) };
         let server = self.server(&generation);
         let said = match operation {
             Operation::Acquire(request) => self.acquire(server, request).await,
@@ -479,7 +481,7 @@ impl Pair<'_> {
 
 async fn run(
     redis: &RedisServer,
-    store: &RedisStore,
+    (store, is_unasked): (&RedisStore, bool),
     wakes: &mut [Subscription<WakeNews>],
     seed: u64,
     seen: &mut BTreeMap<String, usize>,
@@ -488,6 +490,7 @@ async fn run(
     let mut pair = Pair {
         redis,
         store,
+        is_unasked,
         wakes,
         space: LockSpace::new(),
         passed_us: 0,
@@ -548,7 +551,7 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
     let store = connected(&redis.url()).await;
     let (mut wakes, mut seen) = (ears(&store).await, BTreeMap::new());
     for seed in 0..SEEDS {
-        run(&redis, &store, &mut wakes, seed, &mut seen).await;
+        run(&redis, (&store, false), &mut wakes, seed, &mut seen).await;
     }
     let short = calls(&redis, "hlen");
     println!("{seen:?}, {short} requests by the short ways");
@@ -560,29 +563,36 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
     }
 }
 
-async fn few(redis: &RedisServer, store: &RedisStore) {
+#[tokio::test]
+async fn random_operations_on_locks_have_the_same_outcomes_where_nobody_asks_which_server_it_is() {
+    let redis = RedisServer::start();
+    few(&redis, (&heard(&redis.url()).await, true)).await;
+    assert!(calls(&redis, "hlen") >= 50, "the short ways were hardly taken");
+}
+
+async fn few(redis: &RedisServer, (store, is_unasked): (&RedisStore, bool)) {
     let mut wakes = ears(store).await;
     for seed in 0..SEEDS_FEW {
-        run(redis, store, &mut wakes, seed, &mut BTreeMap::new()).await;
+        run(redis, (store, is_unasked), &mut wakes, seed, &mut BTreeMap::new()).await;
     }
 }
 
 #[tokio::test]
 async fn random_operations_on_locks_have_the_same_outcomes_behind_sentinels() {
     let set = SentinelSet::start().await;
-    few(set.server(set.master()), &connected(&set.url()).await).await;
+    few(set.server(set.master()), (&connected(&set.url()).await, false)).await;
 }
 
 #[tokio::test]
 async fn random_operations_on_locks_have_the_same_outcomes_where_scripts_are_told_which_server_it_is() {
     let redis = RedisServer::start();
     let proxy = Profiled::start(redis.port(), Profile::MUTE).await;
-    few(&redis, &connected(&proxy.url()).await).await;
+    few(&redis, (&connected(&proxy.url()).await, false)).await;
 }
 
 #[tokio::test]
 async fn random_operations_on_locks_have_the_same_outcomes_in_a_cluster() {
     let cluster = Cluster::start(&[]).await;
     let slot = cluster.slot_of(&format!("{KEYS}store"));
-    few(&cluster.nodes[cluster.owners(slot)[0]], &connected(&cluster.url()).await).await;
+    few(&cluster.nodes[cluster.owners(slot)[0]], (&connected(&cluster.url()).await, false)).await;
 }

@@ -1,11 +1,12 @@
 //! Locks where servers fail over: what is held stays held, what waits is woken.
 
 use testkit::cluster::Cluster;
+use testkit::profile::{Profile, Profiled};
 use testkit::sentinel::SentinelSet;
 use testkit::{wait_until, wait_until_async};
 
 use super::super::live::acknowledged;
-use super::super::{ms, store_with, until_up};
+use super::super::{heard, ms, store_with, until_up};
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -122,4 +123,21 @@ async fn a_lock_and_its_waiter_outlive_a_failover_of_their_node_of_a_cluster() {
     cluster.nodes[replica].command(&["CLUSTER", "FAILOVER"]);
     cluster.moved_from(first, slot).await;
     after_the_failover(&store, grant, wakes).await;
+}
+
+/// `guard: heard`: neither scripts nor the sidecar learn which server it is, and the first request's guard is for a
+/// store that may have forgotten everything.
+#[tokio::test]
+async fn a_server_that_tells_nothing_of_itself_grants_locks_where_nobody_asks() {
+    let redis = RedisServer::start();
+    let proxy = Profiled::start(redis.port(), Profile { untold: &["master_replid"], ..Profile::MUTE }).await;
+    let store = heard(&proxy.url()).await;
+    let request = AcquireRequest { guard: Some(Duration::from_secs(3)), ..ask("a", 1) };
+    assert!(matches!(acquire(&store, request.clone()).await, AcquireReply::Guarded { .. }));
+    wait_until_async(PATIENCE, "the guard ends", async || {
+        matches!(acquire(&store, request.clone()).await, AcquireReply::Granted(_))
+    })
+    .await;
+    assert!(is_held(&store, AcquireRequest { guard: request.guard, ..ask("a", 2) }).await);
+    release(&store, "a", 1).await;
 }

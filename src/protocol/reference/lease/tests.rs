@@ -5,6 +5,7 @@ use super::super::super::messages::KnownRecord;
 use super::*;
 
 mod clock;
+mod heard;
 
 const LEASE: Duration = Duration::from_secs(10);
 

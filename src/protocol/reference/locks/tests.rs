@@ -261,6 +261,21 @@ fn after_a_restart_nobody_new_is_granted_for_the_guard_but_what_is_held_goes_on(
     assert!(store.space.confirm(store.server()));
 }
 
+/// `guard: heard`
+#[test]
+fn where_nobody_asks_which_server_it_is_only_a_store_without_its_data_is_shut() {
+    let mut store = Store { run_id: "", ..Store::new() };
+    store.granted(&ask("a", 1, 1));
+    store.uptime = Duration::ZERO;
+    store.granted(&ask("b", 2, 2));
+    store.space.forget();
+    assert!(matches!(store.acquire(&ask("c", 2, 3)), AcquireReply::Guarded { remaining } if remaining == GUARD));
+    store.pass(GUARD);
+    store.granted(&ask("c", 2, 3));
+    store.run_id = "one";
+    assert!(matches!(store.acquire(&ask("d", 2, 4)), AcquireReply::Guarded { .. }), "whoever asks knows nothing of it");
+}
+
 #[test]
 fn an_empty_store_is_shut_until_its_server_is_older_than_the_guard() {
     let mut store = Store { uptime: Duration::from_secs(10), ..Store::new() };

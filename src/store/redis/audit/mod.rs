@@ -22,7 +22,7 @@ use self::rights::{Trial, trial_keys};
 use self::words::{FaultWords, words};
 use super::connection::{CommandFailure, Info, Link, Settings, Target, Untold, VERSION_MIN, Version, fetch_info};
 use crate::base::clock::{BootClock, Clock};
-use crate::config::{Guard, RedisConfig, StoreUse};
+use crate::config::{Durability, Guard, RedisConfig, StoreUse};
 use crate::store::StoreError;
 
 /// How bad a finding is.
@@ -156,11 +156,16 @@ async fn look(
     let probe = Probe { link: &link, timeout };
     let mut findings = vec![version(&info), role(&info, words), mode(&info, words)];
     let appendfsync = probe.setting("appendfsync").await;
-    findings.push(persistence(&info, appendfsync.as_deref(), config.guard, subject.main()));
-    findings.push(generation(&info, config.guard, config.replication.acks));
+    findings.push(persistence(&info, appendfsync.as_deref(), config, subject.main()));
+    findings.push(generation(&info, config));
     findings.push(memory(&info, words));
-    let acks = config.replication.acks;
-    findings.push(if subject.is_member() { no_replicas(&info) } else { replicas(&info, acks, words) });
+    findings.push(match config.durability {
+        _ if subject.is_member() => no_replicas(&info),
+        Durability::Asynchronous => replicas(&info, config.replication.acks, words),
+        Durability::Synchronous => {
+            finding(Severity::Ok, format!("a replica that takes over knows of {}", words.each), BY_ITS_LOG, "")
+        }
+    });
     findings.push(writes_need_replicas(probe.setting("min-replicas-to-write").await.as_deref(), words));
     let clock_offset_ms = probe.clock_offset_ms(wall_clock).await;
     findings.push(clock(clock_offset_ms));
@@ -226,7 +231,13 @@ fn mode(info: &Info, words: &FaultWords) -> Finding {
     }
 }
 
-fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard, of: StoreUse) -> Finding {
+/// What cannot be seen from here.
+const BY_ITS_LOG: &str = "as durability: synchronous says of it; nothing here can look whether that is true";
+
+fn persistence(info: &Info, appendfsync: Option<&str>, config: &RedisConfig, of: StoreUse) -> Finding {
+    if config.durability == Durability::Synchronous {
+        return finding(Severity::Ok, "no restart and no failover forgets what it has acknowledged", BY_ITS_LOG, "");
+    }
     let words = words(of);
     let (what, cost) = match (info.get("aof_enabled"), appendfsync) {
         (Some("1"), Some("always")) => {
@@ -254,7 +265,7 @@ fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard, of: StoreUs
             );
         }
     };
-    match (of, guard) {
+    match (of, config.guard) {
         (StoreUse::Jobs, _) => finding(
             Severity::Warning,
             what,
@@ -267,6 +278,12 @@ fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard, of: StoreUs
             &format!("{cost}; {}", words.forgotten),
             "appendonly yes with appendfsync always, if that time matters",
         ),
+        (StoreUse::Leases | StoreUse::Locks, Guard::Heard) => finding(
+            Severity::Warning,
+            format!("{what}, and the guard goes by what is heard"),
+            &format!("{cost}; {}", words.forgotten_heard),
+            "guard: strict, where it tells its generation, or appendonly yes with appendfsync always",
+        ),
         (StoreUse::Leases | StoreUse::Locks, Guard::Off) => finding(
             Severity::Problem,
             format!("{what}, and the guard is off"),
@@ -276,16 +293,21 @@ fn persistence(info: &Info, appendfsync: Option<&str>, guard: Guard, of: StoreUs
     }
 }
 
-fn generation(info: &Info, guard: Guard, acks: u32) -> Finding {
-    let Some(untold) = info.untold(acks) else {
-        let what = "it tells its generation (INFO)";
-        return finding(Severity::Ok, what, "the guard notices what may have forgotten a lease", "");
-    };
-    match guard {
-        Guard::Strict => {
+fn generation(info: &Info, config: &RedisConfig) -> Finding {
+    let unasked = |cost| finding(Severity::Note, "it is not asked for its generation", cost, "");
+    match (config.guard_in_force(), info.untold(config.replication.acks)) {
+        (Guard::Heard, _) if config.durability == Durability::Synchronous => unasked(BY_ITS_LOG),
+        (Guard::Heard, _) => unasked("the guard notices what somebody has heard of, and that everything was forgotten"),
+        (Guard::Strict | Guard::Off, None) => {
+            let what = "it tells its generation (INFO)";
+            finding(Severity::Ok, what, "the guard notices what may have forgotten a lease", "")
+        }
+        (Guard::Strict, Some(untold)) => {
             finding(Severity::Problem, untold.what(), "Baton does not work with it under guard: strict", Untold::REMEDY)
         }
-        Guard::Off => finding(Severity::Note, untold.what(), "the guard is off, so nothing is lost by that", ""),
+        (Guard::Off, Some(untold)) => {
+            finding(Severity::Note, untold.what(), "the guard is off, so nothing is lost by that", "")
+        }
     }
 }
 

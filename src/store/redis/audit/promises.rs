@@ -2,7 +2,7 @@
 //! the others. Of what cannot be seen from here, such as a proxy that answers for several masters, it says nothing.
 
 use super::{Finding, Severity, finding};
-use crate::config::{Guard, RedisConfig, StoreUse};
+use crate::config::{Durability, Guard, RedisConfig, StoreUse};
 use crate::store::redis::connection::Info;
 
 /// One finding a promise. `is_broken`: Baton does not work with it at all.
@@ -22,7 +22,7 @@ pub(super) fn promises(info: &Info, config: &RedisConfig, uses: &[StoreUse], is_
         ));
     }
     if uses.contains(&StoreUse::Jobs) {
-        found.push(one_claim(info));
+        found.push(one_claim(info, config));
     }
     found
 }
@@ -41,6 +41,19 @@ fn one_leader(info: &Info, config: &RedisConfig) -> Finding {
             "guard: strict",
         );
     }
+    if config.durability == Durability::Synchronous {
+        let when = "through restarts and failovers that lose no write it has acknowledged, as durability: synchronous \
+                    says of it; of any other server that is not true, and there can be two";
+        return yes("P1, one leader", when);
+    }
+    if config.guard == Guard::Heard {
+        return finding(
+            Severity::Warning,
+            "P1, one leader: not after a failover, nor after a restart without its last writes",
+            "guard is heard: what it has forgotten keeps out only who has heard of it",
+            "guard: strict, where it tells its generation",
+        );
+    }
     // Of two masters, only two majorities have a server in common.
     if replicas > 0 && 2 * (acks + 1) <= replicas + 1 {
         return finding(
@@ -54,7 +67,10 @@ fn one_leader(info: &Info, config: &RedisConfig) -> Finding {
     yes("P1, one leader", &format!("through {faults}, while clocks run at about the same rate"))
 }
 
-fn one_claim(info: &Info) -> Finding {
+fn one_claim(info: &Info, config: &RedisConfig) -> Finding {
+    if config.durability == Durability::Synchronous {
+        return yes("P6, a slot is claimed once", "its ledger is in a log, as durability: synchronous says of it");
+    }
     if info.get("aof_enabled") == Some("1") {
         return yes("P6, a slot is claimed once", "its ledger is on its disk; as far as that is synced, see above");
     }
@@ -85,6 +101,7 @@ mod tests {
             key_prefix: "baton".to_owned(),
             command_timeout: Duration::from_secs(1),
             replication: Replication { acks, mode: AckMode::Wait, timeout: Duration::from_millis(200) },
+            durability: Durability::Asynchronous,
             guard,
         }
     }
@@ -97,12 +114,31 @@ mod tests {
             (Guard::Strict, 1, 1, "P1, one leader: yes"),
             (Guard::Strict, 1, 2, "P1, one leader: yes"),
             (Guard::Strict, 1, 3, "P1, one leader: but for a split network"),
+            (Guard::Heard, 1, 2, "P1, one leader: not after a failover, nor after a restart without its last writes"),
             (Guard::Off, 1, 2, "P1, one leader: not after a restart that forgets, nor after a failover"),
         ] {
             let info = Info::parse(&format!("connected_slaves:{replicas}\r\n"));
             let found = promises(&info, &config(guard, acks), &[StoreUse::Leases], false);
             assert_eq!((found.len(), found[0].what.as_str()), (5, what), "{guard:?}, {acks} of {replicas}");
         }
+    }
+
+    #[test]
+    fn a_store_that_acknowledges_by_a_log_promises_on_its_word() {
+        let info = Info::parse("connected_slaves:2\r\naof_enabled:0\r\n");
+        let of = |durability, guard| {
+            let config = RedisConfig { durability, ..config(guard, 0) };
+            let found = promises(&info, &config, &[StoreUse::Leases, StoreUse::Jobs], false);
+            found
+                .into_iter()
+                .filter(|finding| finding.severity != Severity::Ok)
+                .map(|finding| finding.what)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(Durability::Synchronous, Guard::Strict), Vec::<String>::new());
+        assert_eq!(of(Durability::Asynchronous, Guard::Strict).len(), 2);
+        let off = of(Durability::Synchronous, Guard::Off);
+        assert!(off.len() == 1 && off[0].starts_with("P1"), "{off:?}");
     }
 
     #[test]

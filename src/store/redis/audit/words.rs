@@ -14,6 +14,8 @@ pub(super) struct FaultWords {
     pub moving: &'static str,
     /// What follows when something is forgotten, under the guard and without it.
     pub forgotten: &'static str,
+    /// The same where the guard goes by what is heard.
+    pub forgotten_heard: &'static str,
     pub forgotten_unguarded: &'static str,
     /// What follows when something is evicted.
     pub evicted: &'static str,
@@ -37,6 +39,7 @@ static LEASES: FaultWords = FaultWords {
     stopped: "no lease can be granted or renewed",
     moving: "while the slot of a role moves to another node, requests for that role fail",
     forgotten: "the guard then elects nobody new for one lease, while a leader stays, and tokens go on rising",
+    forgotten_heard: "who has not heard of a lease that it forgot can be a second leader then",
     forgotten_unguarded: "without the guard there can be two leaders then",
     evicted: "each time that costs up to a lease without a leader",
     without_it: "a leader leads until its lease ends",
@@ -49,6 +52,7 @@ static LOCKS: FaultWords = FaultWords {
     stopped: "no lock can be granted or extended",
     moving: "while the slot of the locks moves to another node, requests for them fail",
     forgotten: "the guard then grants nobody new for locks.guard, while locks that are extended are put back",
+    forgotten_heard: "unless it has forgotten everything, two can have one lock then",
     forgotten_unguarded: "without the guard two can have one lock then",
     evicted: "another is then granted a lock whose holder still relies on it",
     without_it: "locks wait until it is back, or end with their leases",
@@ -65,6 +69,7 @@ static JOBS: FaultWords = FaultWords {
     stopped: "no run can be claimed",
     moving: "while the slot of the ledgers moves to another node, requests for them fail",
     forgotten: LOST_LEDGER,
+    forgotten_heard: LOST_LEDGER,
     forgotten_unguarded: LOST_LEDGER,
     evicted: LOST_LEDGER,
     without_it: "runs wait until it is back",

@@ -149,12 +149,13 @@ impl Info {
         self.number("connected_slaves")
     }
 
-    /// What works here, but not as well as it should, where so many acknowledgements are asked for: for people. A
-    /// server that [`Self::check`] lets in although it tells too little is one without the guard.
-    pub fn notes(&self, acks: u32) -> Vec<String> {
+    /// What works here, but not as well as it should, with this guard and where so many acknowledgements are asked for:
+    /// for people. A server that [`Self::check`] lets in although it tells too little is one without the guard, or one
+    /// that is not asked.
+    pub fn notes(&self, guard: Guard, acks: u32) -> Vec<String> {
         let too_few = self.replicas().filter(|replicas| *replicas < u64::from(acks));
         let replicas = too_few.map(|replicas| acks_note(acks, replicas));
-        let untold = self.untold(acks).map(Untold::what);
+        let untold = self.untold(acks).filter(|_| guard != Guard::Heard).map(Untold::what);
         self.evicting_policy().map(eviction_note).into_iter().chain(replicas).chain(untold).collect()
     }
 }
@@ -187,8 +188,9 @@ impl Untold {
     }
 
     /// The ways out.
-    pub const REMEDY: &str =
-        "use a server that tells it, as Redis and Valkey do, or guard: off, under which there can be two leaders then";
+    pub const REMEDY: &str = "use a server that tells it, as Redis and Valkey do; or, where it is no member of a \
+                              quorum, guard: heard, under which a failover can make two leaders; or guard: off, under \
+                              which a restart can, too";
 
     fn refusal(&self) -> String {
         format!("{}: {}", self.what(), Self::REMEDY)
@@ -250,6 +252,10 @@ mod tests {
         ] {
             assert_eq!(untold(lines, acks), expected, "{lines}, {acks}");
             assert_eq!(info(lines).check(Guard::Strict, acks).is_err(), expected.is_some(), "{lines}, {acks}");
+            for (guard, notes) in [(Guard::Heard, 0), (Guard::Off, usize::from(expected.is_some()))] {
+                assert_eq!(info(lines).check(guard, acks), Ok(()), "{lines}, {acks}");
+                assert_eq!(info(lines).notes(guard, acks).len(), notes, "{guard:?}, {lines}, {acks}");
+            }
         }
     }
 
@@ -264,11 +270,13 @@ mod tests {
 
     #[test]
     fn more_acknowledgements_than_replicas_are_noted() {
-        let notes = |acks| info("master_replid:5b2f sync_full:0 sync_partial_ok:0 connected_slaves:1").notes(acks);
+        let notes = |acks| {
+            info("master_replid:5b2f sync_full:0 sync_partial_ok:0 connected_slaves:1").notes(Guard::Strict, acks)
+        };
         assert!(notes(0).is_empty() && notes(1).is_empty());
         assert!(notes(2)[0].contains("asks for 2 replicas and this Redis has 1"), "{:?}", notes(2));
         assert!(
-            info("master_replid:5b2f sync_full:0 sync_partial_ok:0").notes(2).is_empty(),
+            info("master_replid:5b2f sync_full:0 sync_partial_ok:0").notes(Guard::Strict, 2).is_empty(),
             "what is not told is not claimed"
         );
     }
@@ -276,9 +284,9 @@ mod tests {
     #[test]
     fn every_policy_that_evicts_is_noted() {
         for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
-            let notes = info(&format!("master_replid:5b2f maxmemory_policy:{policy}")).notes(0);
+            let notes = info(&format!("master_replid:5b2f maxmemory_policy:{policy}")).notes(Guard::Strict, 0);
             assert!(notes.len() == 1 && notes[0].contains(policy));
         }
-        assert!(info("master_replid:5b2f maxmemory_policy:noeviction").notes(0).is_empty());
+        assert!(info("master_replid:5b2f maxmemory_policy:noeviction").notes(Guard::Strict, 0).is_empty());
     }
 }

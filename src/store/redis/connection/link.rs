@@ -22,6 +22,7 @@ use super::evidence::Evidence;
 use super::info::Info;
 use super::settings::{Settings, Timeouts};
 use crate::base::clock::{BootClock, Clock};
+use crate::config::Guard;
 use crate::protocol::Mono;
 use crate::store::StoreError;
 use crate::store::redis::credentials::{CredentialSource, Issued};
@@ -61,6 +62,8 @@ pub struct Link {
     generation: parking_lot::Mutex<Option<Bytes>>,
     /// How many replicas must acknowledge (R6).
     pub acks: u32,
+    /// How much of R5 is in force.
+    pub guard: Guard,
     /// Its scripts may not ask of which generation it is.
     is_told: AtomicBool,
     /// What it told when it was asked last.
@@ -167,6 +170,7 @@ impl Link {
             replaced: AtomicBool::new(false),
             generation: parking_lot::Mutex::default(),
             acks: settings.acks,
+            guard: settings.guard,
             is_told: AtomicBool::new(false),
             evidence: parking_lot::Mutex::default(),
             texts: Texts::default(),

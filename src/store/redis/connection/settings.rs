@@ -68,7 +68,7 @@ pub struct Settings {
     pub namespace: Namespace,
     /// Where the connection goes, for people: host and port, nothing secret.
     pub endpoint: String,
-    /// Whether a server that may have forgotten a lease grants nobody new (R5).
+    /// How much of R5 is in force: whether a server that may have forgotten a lease grants nobody new.
     pub guard: Guard,
     /// How many replicas must acknowledge (R6).
     pub acks: u32,
@@ -142,7 +142,7 @@ impl Settings {
         Ok(Self {
             namespace: Namespace { prefix: config.key_prefix.clone(), database: parsed.database.unwrap_or(0) },
             endpoint: endpoint(&parsed.server),
-            guard: config.guard,
+            guard: config.guard_in_force(),
             acks: config.replication.acks,
             server: match &parsed.server {
                 ServerConfig::Centralized { .. } => hosts(&parsed.server).pop(),

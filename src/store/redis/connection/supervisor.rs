@@ -206,7 +206,11 @@ async fn open(settings: &Settings, target: Target) -> Result<(Link, Known, Vec<S
         info.check_master().inspect_err(|_| link.pass_over(&settings.passed_over))?;
     }
     let in_cluster = info.mode() == Some("cluster");
-    Ok((link, Known { run_id: info.process(), replicas: info.replicas(), in_cluster }, info.notes(acks)))
+    Ok((
+        link,
+        Known { run_id: info.process(), replicas: info.replicas(), in_cluster },
+        info.notes(settings.guard, acks),
+    ))
 }
 
 /// Asks a server who it is.

@@ -5,10 +5,10 @@
 -- protocol/reference/lease.rs is the reference for what happens when.
 --
 -- ARGV: channel session attempt identity lease_ms guard floor known_token known_count known_writer known_age_ms
--- known_unchanged_for_ms known_remaining_ms (the last six empty when nothing is known; guard is 0, 1, or 2: on, and
--- replies count with acknowledgements)
+-- known_unchanged_for_ms known_remaining_ms (the last six empty when nothing is known; guard is 0, or what is
+-- asked of the server, as in generation.lua)
 local session, attempt, identity, lease_ms = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local guard, acks, floor = ARGV[6] ~= '0', ARGV[6] == '2', tonumber(ARGV[7])
+local guard, asked, floor = ARGV[6] ~= '0', ARGV[6], tonumber(ARGV[7])
 local known_token, known_count, known_writer = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 local known_age_ms, known_unchanged_for_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
 local known_remaining_ms = tonumber(ARGV[13])
@@ -23,7 +23,7 @@ if bad then
   return bad
 end
 local record, changed
-record, changed, bad = prepare(stored, lease_ms, guard, acks)
+record, changed, bad = prepare(stored, lease_ms, guard, asked)
 if bad then
   return bad
 end

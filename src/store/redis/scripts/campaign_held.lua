@@ -17,7 +17,7 @@ do
     local has_moved = ARGV[8] ~= token or ARGV[9] ~= count or tonumber(ARGV[12]) < tonumber(lease_ms)
     local left_ms = redis.call('PTTL', KEYS[1])
     -- A campaign always asks which server this is: renewals do not (renew_again.lua).
-    local generation = ARGV[6] ~= '0' and generation_of_server(ARGV[6] == '2')
+    local generation = ARGV[6] ~= '0' and generation_of_server(ARGV[6])
     local is_same = ARGV[6] == '0' or (generation and is_generation(record[12], generation))
     if has_moved and is_same and left_ms > 0 and left_ms <= tonumber(lease_ms) then
       local clock = redis.call('TIME')

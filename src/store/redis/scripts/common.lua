@@ -256,13 +256,13 @@ local function begin_watch(record)
   record.count = math.max(record.count + WATCH_STEP + salt, now)
 end
 
--- R5 generation and empty. Returns the record to go on with and whether it differs from what is stored; or nil, nil and
--- a reply.
-local function prepare(record, lease_ms, guard, acks)
+-- R5 generation and empty. `asked` as in generation.lua. Returns the record to go on with and whether it differs from
+-- what is stored; or nil, nil and a reply.
+local function prepare(record, lease_ms, guard, asked)
   if not guard then
     return record or new_record(), record and record.is_clamped
   end
-  local generation, missing = generation_of_server(acks)
+  local generation, missing = generation_of_server(asked)
   if not generation then
     return nil, nil, { 'untold', text(now), missing }
   end

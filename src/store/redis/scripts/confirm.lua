@@ -8,7 +8,7 @@ local record, bad = read_record()
 if bad then
   return bad
 end
-local generation = generation_of_server(true)
+local generation = generation_of_server('2')
 local counts = record and record.token == tonumber(ARGV[2]) and record.generation == generation
   and record.session ~= '' and not is_guarded(record)
 return { counts and 'confirmed' or 'changed', text(now) }

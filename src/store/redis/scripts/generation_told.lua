@@ -3,11 +3,14 @@
 -- takes the answer for nothing if the server is another by then (store/redis/connection/evidence.rs).
 local replication_id, synchronised, told_uptime_s = string.match(table.remove(ARGV), '^(%w*) (%d*) (%d*)$')
 
-local function generation_of_server(acks)
+local function generation_of_server(asked)
+  if asked == '3' then
+    return ''
+  end
   if not replication_id or replication_id == '' then
     return nil, 'master_replid'
   end
-  if not acks then
+  if asked ~= '2' then
     return replication_id
   end
   if synchronised == '' then
@@ -21,7 +24,8 @@ local function uptime_of_server()
   return tonumber(told_uptime_s) or 0
 end
 
--- Whoever does not ask for acknowledgements does not mind when replicas come.
+-- Whoever does not ask for acknowledgements does not mind when replicas come. Whoever asks for nothing takes all for
+-- this server's own, and leaves what stands there to those who ask.
 local function is_generation(stored, generation)
-  return stored == generation or string.match(stored, '^%w+') == generation
+  return generation == '' or stored == generation or string.match(stored, '^%w+') == generation
 end

@@ -4,7 +4,7 @@
 -- each after its name with the store's clock.
 --
 -- ARGV after the names: session id owner identity lease_us permits floor queueing(no|plain|fair) guard_us(or empty)
--- acks(0/1: replies count with acknowledgements) beside(an id, or empty) yields(0/1: it overtakes nobody who waits)
+-- asked(as in generation.lua) beside(an id, or empty) yields(0/1: it overtakes nobody who waits)
 -- tokens(more than one for a turn) at_least_us reminds(0/1: it wakes who comes first, once more)
 
 -- This very request was granted before, and its answer lost. Returns the hold, how many its owner has, and with how
@@ -162,7 +162,7 @@ end
 local request = {
   session = arg(1), id = arg(2), owner = arg(3), identity = arg(4), lease = tonumber(arg(5)),
   permits = tonumber(arg(6)),
-  floor = tonumber(arg(7)), queueing = arg(8), guard = arg(9), acks = arg(10) == '1', beside = arg(11),
+  floor = tonumber(arg(7)), queueing = arg(8), guard = arg(9), asked = arg(10), beside = arg(11),
   yields = arg(12) == '1', tokens = tonumber(arg(13)), at_least = tonumber(arg(14)), reminds = arg(15) == '1',
   ticket = arg(1) .. ':' .. arg(2),
 }
@@ -184,7 +184,7 @@ end
 
 -- Returns the reply.
 local function acquire(cells)
-  local guarded, bad = prepare(request.guard, request.acks)
+  local guarded, bad = prepare(request.guard, request.asked)
   if bad then
     return bad
   end

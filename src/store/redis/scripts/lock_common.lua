@@ -476,8 +476,8 @@ local function write_store(generation, guard_until)
 end
 
 -- R5 for the whole store: notices another generation of the server. Returns for how long it stays shut for new grants,
--- if it is; or nil and a reply.
-local function prepare(guard, acks)
+-- if it is; or nil and a reply. `asked` as in generation.lua.
+local function prepare(guard, asked)
   if guard == '' then
     return nil
   end
@@ -490,7 +490,7 @@ local function prepare(guard, acks)
   if known and (stored[1] ~= '1' or not stored[2] or not is_number(stored[3])) then
     return nil, garbage(store_key, 'its fields are not those of Baton')
   end
-  local generation, missing = generation_of_server(acks)
+  local generation, missing = generation_of_server(asked)
   if not generation then
     return nil, { 'untold', text(now), missing }
   end

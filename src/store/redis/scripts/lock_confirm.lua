@@ -4,5 +4,5 @@ local stored = redis.pcall('HMGET', store_key, 'generation', 'guard_until')
 if stored.err then
   return unreadable(store_key, stored, 'hash')
 end
-local counts = stored[1] == generation_of_server(true) and is_number(stored[2]) and now >= tonumber(stored[2])
+local counts = stored[1] == generation_of_server('2') and is_number(stored[2]) and now >= tonumber(stored[2])
 return { counts and 'confirmed' or 'changed', text(now) }

@@ -2,7 +2,7 @@
 --   extended token holds lease_us restored(0/1) | lost
 -- each after its name with the store's clock.
 --
--- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty) acks(as in lock_acquire.lua)
+-- ARGV after the names: id lease_us(or empty: as it was granted for) guard_us(or empty) asked(as in generation.lua)
 -- session seat(or empty) served(ids), and what it takes to put it back, or to say who has it now: owner identity token
 -- last permits lease_us at_least_us (or nothing)
 local id, lease, session, seat, served = arg(1), tonumber(arg(2)), arg(5), arg(6), arg(7)
@@ -14,7 +14,7 @@ if bad then
   return bad
 end
 local _
-_, bad = prepare(arg(3), arg(4) == '1')
+_, bad = prepare(arg(3), arg(4))
 if bad then
   return bad
 end

@@ -14,7 +14,7 @@ do
     and store[4] and now < tonumber(store[4]) + DAY_MS * 500 then
     local floor = redis.pcall('GET', floor_key) or '0'
     -- R5: which server this is, is asked before each grant. It may have been another's replica a moment ago.
-    local generation = generation_of_server(ARGV[13] == '1')
+    local generation = generation_of_server(ARGV[13])
     if generation and is_generation(store[2], generation) and type(floor) == 'string'
       and string.find(floor, '^%d+$') then
       local token = math.max(now, floor, ARGV[10], before) + 1

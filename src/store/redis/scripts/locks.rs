@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Call, Fields, Script, flag, misunderstood, script};
+use super::{Asked, Call, Fields, Script, flag, misunderstood, script};
 use crate::protocol::{
     AcquireReply, AcquireRequest, CancelRequest, ExtendReply, ExtendRequest, LockGrant, LockHolder, LockInsight,
     LockName, LockReleaseReply, LockReleaseRequest, Queueing, Restore, SessionId, StoreTime, TurnSeat, UnlockReply,
@@ -85,8 +85,7 @@ fn optional(span: Option<Duration>) -> String {
     span.map_or_else(String::new, ceil_us)
 }
 
-/// `acks`: the reply counts only once replicas have acknowledged it.
-pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
+pub fn acquire_args(request: &AcquireRequest, asked: Asked) -> Vec<String> {
     let queueing = match request.queueing {
         Queueing::No => "no",
         Queueing::Plain => "plain",
@@ -102,7 +101,7 @@ pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
         request.floor.to_string(),
         queueing.to_owned(),
         optional(request.guard),
-        flag(acks),
+        asked.word().to_owned(),
         request.beside.map_or_else(String::new, |id| id.to_string()),
         flag(request.yields),
         request.tokens.to_string(),
@@ -111,9 +110,9 @@ pub fn acquire_args(request: &AcquireRequest, acks: bool) -> Vec<String> {
     ]
 }
 
-/// `acks` as in [`acquire_args`].
-pub fn extend_args(request: &ExtendRequest, acks: bool) -> Vec<String> {
-    let mut args = vec![request.id.to_string(), optional(request.lease), optional(request.guard), flag(acks)];
+pub fn extend_args(request: &ExtendRequest, asked: Asked) -> Vec<String> {
+    let mut args = vec![request.id.to_string(), optional(request.lease), optional(request.guard)];
+    args.push(asked.word().to_owned());
     args.push(request.session.to_string());
     args.extend(seat_args(request.seat.as_ref()));
     if let Some(lost) = request.restore.as_deref() {

@@ -220,15 +220,35 @@ fn room_for(candidate: Candidate) -> Vec<String> {
     args
 }
 
-/// R5, and whether it must wait for R6.
-fn guard(on: bool, acks: bool) -> String {
-    if on && acks { "2".to_owned() } else { flag(on) }
+/// What a script asks of its server (R5 *generation*), in the words of generation.lua.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Which history it serves.
+    Replication,
+    /// That, and who has synchronised with it: replies count once replicas have acknowledged them (R6).
+    Synchronisations,
+    /// Nothing: all servers are one.
+    Nothing,
 }
 
-/// `acks`: the reply counts only once replicas have acknowledged it.
-pub(super) fn campaign_args(request: &CampaignRequest, acks: bool) -> Vec<String> {
+impl Asked {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Replication => "1",
+            Self::Synchronisations => "2",
+            Self::Nothing => "3",
+        }
+    }
+}
+
+/// R5, and what it asks of the server.
+fn guard(on: bool, asked: Asked) -> String {
+    if on { asked.word().to_owned() } else { flag(false) }
+}
+
+pub(super) fn campaign_args(request: &CampaignRequest, asked: Asked) -> Vec<String> {
     let mut args = room_for(request.candidate);
-    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, acks)]);
+    args.extend([request.identity.to_string(), ceil_ms(request.lease_duration), guard(request.guard, asked)]);
     args.push(request.floor.to_string());
     match request.knowledge {
         // Rounded towards caution: a younger knowledge and a longer remaining lease shut the role sooner.
@@ -265,20 +285,20 @@ pub(super) fn raise_args(request: &RaiseRequest) -> Vec<String> {
     args
 }
 
-/// A renewal. `acks` as in [`campaign_args`]: then the server is asked of which generation it is each time, for any
-/// replica that has come makes it another. `lists`: on a member of a quorum only.
+/// A renewal. With acknowledgements the server is asked of which generation it is each time, for any replica that has
+/// come makes it another. `lists`: on a member of a quorum only.
 pub(super) fn renewal<'a>(
     script: &'a Script,
     keys: Keys,
     request: &RenewRequest,
-    acks: bool,
+    asked: Asked,
     lists: Option<&str>,
 ) -> Call<'a> {
     let mut args = room_for(request.candidate);
     args.extend([ceil_ms(request.lease_duration), request.token.to_string(), request.count.to_string()]);
-    args.extend([(request.count + 1).to_string(), messages::heartbeat(request), guard(request.guard, acks)]);
+    args.extend([(request.count + 1).to_string(), messages::heartbeat(request), guard(request.guard, asked)]);
     args.extend(lists.map(str::to_owned));
-    let last = if request.guard && acks { Last::Body(UNTOLD) } else { Last::Generation };
+    let last = if request.guard && asked == Asked::Synchronisations { Last::Body(UNTOLD) } else { Last::Generation };
     Call { last: Some(last), ..keys.into_call(script, args) }
 }
 
@@ -371,7 +391,8 @@ impl Fields {
 fn untold(field: &str) -> String {
     format!(
         "its INFO tells no {field}, so that a restart or a failover would go unnoticed and could make two leaders \
-         (R5): use a server that tells it, or set `guard: off` and do without that protection"
+         (R5): use a server that tells it, or set `guard: heard` (not in a quorum) or `guard: off` and do without that \
+         protection"
     )
 }
 

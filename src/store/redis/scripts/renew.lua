@@ -7,7 +7,7 @@
 local session, attempt, lease_ms = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local token, count = tonumber(ARGV[5]), tonumber(ARGV[6])
 local audience, identity = string.match(ARGV[8], '^v1 heartbeat %d+ %d+ (%d+) %x+ (.*)$')
-local guard, acks = ARGV[9] ~= '0', ARGV[9] == '2' -- as in campaign.lua
+local guard, asked = ARGV[9] ~= '0', ARGV[9] -- as in campaign.lua
 
 local lease, bad = read_lease()
 if bad then
@@ -19,7 +19,7 @@ if bad then
   return bad
 end
 local record, changed
-record, changed, bad = prepare(stored, lease_ms, guard, acks)
+record, changed, bad = prepare(stored, lease_ms, guard, asked)
 if bad then
   return bad
 end
@@ -27,8 +27,9 @@ end
 local ours = lease and lease.session == session and lease.attempt == attempt and lease.token == token
 -- A lease of an earlier term, which a failover to a lagging replica has brought back, is no reason to refuse. Whatever
 -- has lost a term has begun a watch. Once somebody has been granted the role since, an earlier token is a later term's:
--- of a server whose clock was behind, and a candidate that had not heard of this one. This renewal is late.
-local is_earlier = record.token < token and (not guard or record.session == '')
+-- of a server whose clock was behind, and a candidate that had not heard of this one. This renewal is late. Where
+-- nobody asks of which generation the server is, nobody knows that it has lost anything.
+local is_earlier = record.token < token and (not guard or asked == '3' or record.session == '')
 local reasserted = not ours and (is_earlier or (not lease and record.token == token and not record.released))
 if not ours and not reasserted then
   if changed then
