@@ -23,6 +23,8 @@ pub enum Move {
     Follow(usize, usize),
     /// It follows the master that everybody is told of, whoever that is by then.
     Join(usize),
+    /// It applies nothing for so long.
+    Stall(usize, Nanos),
     /// Both sides are told who the master is.
     Told,
 }
@@ -56,10 +58,12 @@ impl World {
             Move::Promote(server) => {
                 if self.servers[server].up {
                     self.promote(server);
+                    self.read_log(server, true);
                     self.official = server;
                     self.tell_everybody(2 * SECOND);
                 }
             }
+            Move::Stall(replica, span) => self.stall(replica, span),
             Move::Follow(replica, master) => self.follow(replica, master),
             Move::Join(replica) => {
                 let official = self.official;
@@ -108,6 +112,7 @@ impl World {
         if data == Data::Lost || !remembers {
             of.forgets_its_history(id);
         }
+        self.read_log(server, false);
         self.note(|_| format!("server {server} is up, its data {data:?}"));
         self.seek_link(server);
         self.resubscribe(server);
@@ -161,7 +166,7 @@ impl World {
         let takes = lags + self.span(200 * MS, 12 * SECOND);
         let back = takes + self.span(SECOND, 15 * SECOND);
         // Without acknowledgements nothing helps where the old master is still there.
-        let how = if self.scenario.acks == 0 { 2 } else { self.rng.u8(0..6) };
+        let how = if self.scenario.acks == 0 && !self.scenario.durable { 2 } else { self.rng.u8(0..6) };
         if how < 2 {
             // For a while there are two masters.
             self.checker.split();
@@ -183,6 +188,31 @@ impl World {
             end = end.max(after);
         }
         end + 3 * SECOND
+    }
+
+    /// A failover to a replica that hears nothing from a moment on at which the role is free, and a newcomer then.
+    /// Returns when it takes over.
+    pub fn forget_the_next_grant(&mut self) -> Nanos {
+        let old = self.official;
+        let Some(new) = self.another_server() else { return 0 };
+        // By then whoever gives the role back has waited for its last answers to expire, and nobody has come yet.
+        let begins = 4 * SECOND;
+        let granted = begins + self.span(200 * MS, 2 * SECOND);
+        let fails = granted + self.span(SECOND, 4 * SECOND);
+        let takes = fails + self.span(100 * MS, 2 * SECOND);
+        self.step(begins, Move::Stall(new, takes - begins + SECOND));
+        self.at(self.now + granted, Happening::Join);
+        self.step(fails, Move::Down(old));
+        self.step(takes, Move::Promote(new));
+        let newcomer = takes + self.span(0, SECOND);
+        self.at(self.now + newcomer, Happening::Join);
+        for other in (0..self.servers.len()).filter(|other| *other != new && *other != old) {
+            self.step(takes, Move::Join(other));
+        }
+        let back = takes + self.span(SECOND, 5 * SECOND);
+        self.step(back, Move::Up(old, Data::Kept));
+        self.step(back, Move::Join(old));
+        takes
     }
 
     /// Some go on with the old master while others have a new one. Returns how long it takes.
@@ -267,6 +297,7 @@ impl World {
             self.official = (0..self.servers.len()).find(|at| self.servers[*at].up).expect("one server is left");
         }
         self.promote(self.official);
+        self.read_log(self.official, true);
         for server in 0..self.servers.len() {
             let official = self.official;
             self.follow(server, official);

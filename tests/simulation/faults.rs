@@ -27,7 +27,9 @@ pub enum Fault {
     RestartLost,
     /// A replica of the store takes over that may lag.
     Failover,
-    /// The same, and the old master is still served to some.
+    /// A role is released, and a replica takes over that has heard of that and not of the next grant.
+    LostGrant,
+    /// A replica takes over, and the old master is still served to some.
     Split,
     /// The store's clock jumps.
     Clock,
@@ -157,6 +159,7 @@ impl Fault {
             Self::RestartLost => "restart, data lost",
             Self::RestartLate => "restart, last seconds lost",
             Self::Failover => "failover to a lagging replica",
+            Self::LostGrant => "failover that forgets a grant after a release",
             Self::Split => "split, old master still served",
             Self::Sides => "replica changes sides",
             Self::OldMaster => "old master promoted again",
@@ -179,6 +182,11 @@ impl Fault {
         }
     }
 
+    /// One or two processes: where more wait, a released role is another's at once.
+    pub const fn is_of_few(self) -> bool {
+        matches!(self, Self::Reload | Self::LostGrant)
+    }
+
     /// Nothing helps against these without acknowledged writes (R6).
     const fn needs_acks(self) -> bool {
         matches!(self, Self::Split | Self::Sides | Self::OldMaster)
@@ -189,7 +197,7 @@ impl World {
     fn one_of(&mut self, faults: &[Fault]) -> Fault {
         loop {
             let fault = faults[self.rng.usize(0..faults.len())];
-            if self.scenario.acks > 0 || !fault.needs_acks() {
+            if self.scenario.acks > 0 || self.scenario.durable || !fault.needs_acks() {
                 return fault;
             }
         }
@@ -254,6 +262,7 @@ impl World {
             Fault::RestartLost => self.restart(master, Data::Lost),
             Fault::RestartLate => self.restart(master, Data::Late),
             Fault::Failover => self.fail_over(),
+            Fault::LostGrant => self.lose_a_grant(leader),
             Fault::Split => self.split(Ending::New),
             Fault::Sides => self.split(Ending::Either),
             Fault::OldMaster => {
@@ -302,6 +311,7 @@ impl World {
     /// The master's state was changed behind the scripts' back.
     fn written(&mut self, master: usize) -> Nanos {
         self.servers[master].wrote(self.now);
+        self.log_by_hand(master);
         self.replicate(master);
         0
     }
@@ -326,6 +336,24 @@ impl World {
         // Before anything that waited: the driver drops old messages and looks by itself.
         self.at(until, Happening::Gap(victim));
         span
+    }
+
+    /// The leader ends and gives the role back; a replica hears nothing after that, and takes over when another has
+    /// begun to lead. Who has heard nothing of that asks it then: those that were cut off meanwhile, and a newcomer.
+    fn lose_a_grant(&mut self, leader: Option<usize>) -> Nanos {
+        let takes = self.forget_the_next_grant();
+        for process in 0..self.processes.len() {
+            if self.processes[process].alive && leader != Some(process) {
+                let until = self.now + takes + self.span(0, SECOND);
+                let cut = &mut self.processes[process].cut;
+                (cut.requests, cut.replies, cut.news) = (until, until, until);
+                self.at(until + MS, Happening::Gap(process));
+            }
+        }
+        if let Some(leader) = leader {
+            self.shut_down(leader);
+        }
+        20 * SECOND
     }
 
     fn cut(&mut self, victim: usize) -> Nanos {

@@ -7,6 +7,7 @@ mod checker;
 mod clockwork;
 mod crowd;
 mod departures;
+mod durable;
 mod failovers;
 mod faults;
 mod holes;
@@ -31,8 +32,8 @@ use departures::Evidence;
 use faults::Fault;
 use run::{Verdict, run, run_many};
 use scenario::{
-    Around, ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario, mixed_scenario,
-    table_scenario, without,
+    Around, LEVEL_FAULTS, LEVELS, ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario,
+    mixed_scenario, table_scenario, without,
 };
 
 const SEEDS: u64 = 2_000;
@@ -186,6 +187,45 @@ fn each_rule_switched_off_is_missed() {
     for fault in Fault::ALL {
         assert_eq!(broken(acknowledged, fault), (0, 0), "{}, {}", acknowledged.name, fault.title());
     }
+}
+
+/// The table of levels, in small: what each of them lacks, and that nothing is lacking where that is said.
+#[test]
+fn each_level_of_the_guard_is_worth_what_is_said_of_it() {
+    use Fault::{Clock, Evict, Failover, Flush, LostGrant, RestartKept, RestartLate, RestartLost, Split};
+    let [off, heard, strict, heard_acked, durable, strict_durable, not_compared, told, acked_not_compared, acked_told] =
+        LEVELS;
+    let two_leaders = |row: Row, fault| broken(row, fault).0;
+    for fault in [RestartLost, LostGrant, Evict, Flush] {
+        assert!(two_leaders(off, fault) > 0, "{}, {}", off.name, fault.title());
+    }
+    for fault in [RestartKept, RestartLost, Clock, Evict, Flush] {
+        assert_eq!(broken(heard, fault), (0, 0), "{}, {}", heard.name, fault.title());
+    }
+    for fault in [RestartKept, RestartLost, RestartLate, Failover, LostGrant, Clock, Evict, Flush] {
+        for row in [strict, told] {
+            assert_eq!(broken(row, fault), (0, 0), "{}, {}", row.name, fault.title());
+        }
+    }
+    // What a failover has forgotten is heard of by some only; and replicas that acknowledge do not make up for it.
+    for (row, fault) in [(heard, LostGrant), (not_compared, LostGrant), (heard_acked, LostGrant), (heard_acked, Split)]
+    {
+        assert!(two_leaders(row, fault) > 0, "{}, {}", row.name, fault.title());
+    }
+    // Where replicas acknowledge, the question whether a grant still counts closes what the answer behind does, too.
+    for fault in LEVEL_FAULTS {
+        for row in [durable, strict_durable, acked_not_compared, acked_told] {
+            assert_eq!(broken(row, fault), (0, 0), "{}, {}", row.name, fault.title());
+        }
+    }
+    // And it is worth something not to ask: a restart costs no lease more than it lasts.
+    assert!(led(durable, RestartKept) > led(strict_durable, RestartKept) + 0.1);
+}
+
+/// The share of time with a leader in some runs of the table.
+fn led(row: Row, fault: Fault) -> f64 {
+    let fold = |sum: &mut f64, _, verdict: Verdict| *sum += verdict.led_share / TABLE_RUNS as f64;
+    run_many(TABLE_RUNS, |seed| run(table_scenario(seed, row, fault)), || 0.0, fold).into_iter().sum()
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::clockwork::{MS, Nanos, SECOND};
 use crate::processes::At;
 use crate::redis::Waiting;
 use crate::run::LATEST;
+use crate::scenario::Asks;
 use crate::world::{Happening, World};
 
 /// When a process gives a request up.
@@ -56,6 +57,10 @@ pub struct Exchange {
     /// How long its history was afterwards.
     pub offset: u64,
     granted: bool,
+    /// Of which generation the server was taken to be, where scripts do not ask.
+    told: Option<String>,
+    /// It counts once it is acknowledged.
+    waits: bool,
 }
 
 impl World {
@@ -72,6 +77,7 @@ impl World {
         self.note(|_| format!("{from} -> {request:?}"));
         let process = &self.processes[from.process];
         let (to, cut) = (process.to, process.cut.requests);
+        let told = process.told.clone();
         let copies = if self.lost() { 2 } else { 1 };
         for _ in 0..copies {
             let mut when = self.now + self.delay();
@@ -82,7 +88,10 @@ impl World {
                 }
                 when = cut + self.delay();
             }
-            self.at(when, Happening::Arrive { from, to, id, sent, request: Box::new(request.clone()) });
+            self.at(
+                when,
+                Happening::Arrive { from, to, id, sent, request: Box::new(request.clone()), told: told.clone() },
+            );
         }
         let give_up = self.now + COMMAND_TIMEOUT;
         self.at(give_up, Happening::GiveUp { to: from, id });
@@ -98,47 +107,131 @@ impl World {
 
     /// What arrives at a server that stands still waits in its socket, and is executed whatever has become of the one
     /// who sent it.
-    pub fn arrive(&mut self, from: At, to: usize, id: RequestId, sent: Sent, request: Box<Request>) {
+    pub fn arrive(
+        &mut self,
+        from: At,
+        to: usize,
+        id: RequestId,
+        sent: Sent,
+        request: Box<Request>,
+        told: Option<String>,
+    ) {
+        let to = self.behind_the_proxy(from).unwrap_or(to);
         if !self.servers[to].up || self.lost() {
             return;
         }
         if self.now < self.servers[to].frozen_until {
             let later = self.servers[to].frozen_until;
-            return self.at(later, Happening::Arrive { from, to, id, sent, request });
+            return self.at(later, Happening::Arrive { from, to, id, sent, request, told });
         }
         if !self.servers[to].is_master() {
             self.answer(from, id, sent.failed(id, "it is a replica"));
             return self.find_the_master(from.process);
         }
         let before = self.servers[to].cell.clone();
-        let (input, news, counts) = self.execute(from, to, id, *request);
+        let told = match self.scenario.around.asks {
+            Asks::InScript => None,
+            Asks::BeforeAndBehind | Asks::NotCompared => Some(told.unwrap_or_else(|| self.tell(from, to))),
+        };
+        let (input, news, counts) = self.execute(from, to, id, *request, told.as_deref());
         self.note(|_| format!("server {to} answers {from}: {input:?}"));
-        if self.servers[to].cell != before {
+        let wrote = self.servers[to].cell != before;
+        if wrote {
             self.servers[to].wrote(self.now);
             self.replicate(to);
         }
         if let Some(news) = news {
             self.publish(to, &news);
         }
-        if !counts || self.scenario.acks == 0 {
-            return self.answer(from, id, input);
-        }
+        let waits = counts && self.scenario.acks > 0;
         let granted = matches!(sent, Sent::Campaign);
         let server = &self.servers[to];
         let (epoch, offset) = (server.epoch, server.offset);
-        let exchange = Box::new(Exchange { from, sent, id, input, server: to, epoch, offset, granted });
-        self.and_back(exchange, Happening::Wait);
+        let exchange = Box::new(Exchange { from, sent, id, input, server: to, epoch, offset, granted, told, waits });
+        // A renewal that is not acknowledged is not asked behind either.
+        let looks = exchange.told.is_some() && (self.scenario.acks > 0 || !matches!(sent, Sent::Renew));
+        if looks {
+            let when = self.now + self.delay();
+            self.at(when, Happening::LookBehind(exchange));
+        } else if wrote && self.scenario.durable {
+            self.write_to_log(exchange);
+        } else {
+            self.wait_or_answer(exchange);
+        }
+    }
+
+    fn wait_or_answer(&mut self, exchange: Box<Exchange>) {
+        if exchange.waits {
+            return self.and_back(exchange, Happening::Wait);
+        }
+        let Exchange { from, id, input, .. } = *exchange;
+        self.answer(from, id, input);
+    }
+
+    /// Where a process talks through a proxy: the server that stands behind it now.
+    fn behind_the_proxy(&self, from: At) -> Option<usize> {
+        let is_there = self.scenario.around.asks != Asks::InScript && !self.processes[from.process].stays;
+        is_there.then_some(self.official)
+    }
+
+    /// The connection outlives the server: what comes next on it goes to whoever stands there, who has seen no write
+    /// of it.
+    fn pass_on(&self, mut exchange: Box<Exchange>) -> Box<Exchange> {
+        if let Some(now) = self.behind_the_proxy(exchange.from)
+            && (now, self.servers[now].epoch) != (exchange.server, exchange.epoch)
+        {
+            (exchange.server, exchange.epoch, exchange.offset) = (now, self.servers[now].epoch, 0);
+        }
+        exchange
+    }
+
+    /// The server tells of which generation it is, on this process' connection.
+    fn tell(&mut self, from: At, server: usize) -> String {
+        let generation = self.servers[server].generation().to_owned();
+        self.processes[from.process].told = Some(generation.clone());
+        generation
+    }
+
+    /// Behind a script: its answer counts if the server is what the script was told.
+    pub fn look_behind(&mut self, exchange: Box<Exchange>) {
+        let exchange = self.pass_on(exchange);
+        if !self.connected(&exchange, Happening::LookBehind) {
+            return;
+        }
+        let now = self.tell(exchange.from, exchange.server);
+        if exchange.told.as_ref() == Some(&now) || self.scenario.around.asks == Asks::NotCompared {
+            return self.wait_or_answer(exchange);
+        }
+        let Exchange { from, id, sent, .. } = *exchange;
+        self.note(|_| format!("the server of {from} is another by now"));
+        self.answer(from, id, sent.failed(id, "it is another by now"));
+    }
+
+    /// Before a grant is confirmed: since its acknowledgements.
+    pub fn ask(&mut self, exchange: Box<Exchange>) {
+        let mut exchange = self.pass_on(exchange);
+        if self.connected(&exchange, Happening::Ask) {
+            exchange.told = Some(self.tell(exchange.from, exchange.server));
+            self.and_back(exchange, Happening::Confirm);
+        }
     }
 
     /// True when the reply counts only once it is acknowledged.
-    fn execute(&mut self, from: At, to: usize, id: RequestId, request: Request) -> (Input, Option<Announcement>, bool) {
+    fn execute(
+        &mut self,
+        from: At,
+        to: usize,
+        id: RequestId,
+        request: Request,
+        told: Option<&str>,
+    ) -> (Input, Option<Announcement>, bool) {
         let (now, listeners) = (self.now, self.processes.iter().filter(|process| process.alive).count());
         let (store_time, refused);
         let done = {
             let server = &mut self.servers[to];
             let shown = server.shows(now);
             store_time = shown;
-            let generation = server.generation().to_owned();
+            let generation = told.unwrap_or(server.generation()).to_owned();
             let view = crate::world::server(shown, &generation, server.born, now);
             match request {
                 Request::Campaign(request) => {
@@ -214,6 +307,7 @@ impl World {
 
     /// `WAIT` arrives.
     pub fn wait(&mut self, exchange: Box<Exchange>) {
+        let exchange = self.pass_on(exchange);
         if !self.connected(&exchange, Happening::Wait) {
             return;
         }
@@ -233,7 +327,8 @@ impl World {
             if self.servers[at].acknowledgements(waiting.exchange.offset) < acks {
                 self.servers[at].waits.push(waiting);
             } else if waiting.exchange.granted && self.scenario.around.confirm {
-                self.and_back(waiting.exchange, Happening::Confirm);
+                let asks = waiting.exchange.told.is_some();
+                self.and_back(waiting.exchange, if asks { Happening::Ask } else { Happening::Confirm });
             } else {
                 let Exchange { from, id, input, .. } = *waiting.exchange;
                 self.answer(from, id, input);
@@ -252,21 +347,30 @@ impl World {
 
     /// R6: the server says whether the grant still counts.
     pub fn confirm(&mut self, exchange: Box<Exchange>) {
-        if self.connected(&exchange, Happening::Confirm) {
-            let Exchange { from, sent, id, input, server, .. } = *exchange;
-            let Input::Campaigned { reply: Ok(Stamped { reply: CampaignReply::Granted { token, .. }, .. }), .. } =
-                input
-            else {
-                unreachable!("only grants are confirmed: {input:?}")
-            };
-            let counts = self.counts(server, token);
-            self.note(|_| format!("server {server} confirms {from}: {counts}"));
-            let input = if counts { input } else { sent.failed(id, "its replicas followed another master before") };
-            self.answer(from, id, input);
+        let mut exchange = self.pass_on(exchange);
+        if !self.connected(&exchange, Happening::Confirm) {
+            return;
         }
+        let Exchange { from, sent, id, server, .. } = *exchange;
+        let Input::Campaigned { reply: Ok(Stamped { reply: CampaignReply::Granted { token, .. }, .. }), .. } =
+            exchange.input
+        else {
+            unreachable!("only grants are confirmed: {:?}", exchange.input)
+        };
+        let counts = self.counts(server, token, exchange.told.as_deref());
+        self.note(|_| format!("server {server} confirms {from}: {counts}"));
+        if !counts {
+            exchange.input = sent.failed(id, "its replicas followed another master before");
+        }
+        exchange.waits = false;
+        if exchange.told.is_some() {
+            let when = self.now + self.delay();
+            return self.at(when, Happening::LookBehind(exchange));
+        }
+        self.wait_or_answer(exchange);
     }
 
-    fn answer(&mut self, to: At, id: RequestId, input: Input) {
+    pub fn answer(&mut self, to: At, id: RequestId, input: Input) {
         let when = self.now + self.delay();
         if !self.lost() {
             self.at(when, Happening::Answer { to, input: Box::new(input), id });

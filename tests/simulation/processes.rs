@@ -49,6 +49,8 @@ pub struct Process {
     /// How many times its subscription breaks and comes back, a moment apart.
     pub flaps_until: Nanos,
     pub lease: Nanos,
+    /// What its connection was told of the server last.
+    pub told: Option<String>,
     /// Where all of its tasks take their attempts from.
     attempts: Attempts,
     habit: AppHabit,
@@ -109,6 +111,7 @@ impl World {
             stays: false,
             flaps_until: 0,
             lease,
+            told: None,
             attempts: Attempts::default(),
             habit,
             place,
@@ -129,7 +132,7 @@ impl World {
             attempts: if self.scenario.around.attempts_rise { of.attempts.clone() } else { Attempts::default() },
             identity: Arc::from(format!("process-{process}")),
             timing: timing(of.lease),
-            guard: true,
+            guard: self.scenario.around.guard,
             app_checked: false,
             rules: self.scenario.rules,
             role_stagger: of.place,

@@ -119,6 +119,7 @@ impl Redis {
         self.generation = match self.mark {
             Mark::RunId => self.run_id.to_string(),
             Mark::Replid => replid,
+            Mark::Unasked => String::new(),
             Mark::ReplidAndFullSyncs => format!("{replid}/{}", self.sync_full),
             Mark::ReplidAndSyncs => format!("{replid}/{}", self.sync_full + self.sync_partial),
         };

@@ -24,12 +24,29 @@ pub enum Mark {
     ReplidAndFullSyncs,
     /// That, and how many replicas have come (R6).
     ReplidAndSyncs,
+    /// Nothing: nobody asks (`guard: heard`).
+    Unasked,
+}
+
+/// How scripts learn of which generation the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// They ask it themselves.
+    InScript,
+    /// The sidecar has asked on the same connection, which goes through a proxy and outlives whatever stands behind
+    /// that, and asks again behind the script.
+    BeforeAndBehind,
+    /// The same, but what it is told behind is only kept for the next script, and not compared.
+    NotCompared,
 }
 
 /// What the process around an election and the store's adapter do for the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around {
+    /// False for `guard: off`.
+    pub guard: bool,
     pub mark: Mark,
+    pub asks: Asks,
     /// R5: a renewal that finds all as it left it asks of which generation the server is now. The adapter asks once for
     /// each connection, and with acknowledgements each time.
     pub renewals_ask: bool,
@@ -43,14 +60,18 @@ pub struct Around {
 
 impl Around {
     pub const ALL: Self = Self {
+        guard: true,
         mark: Mark::ReplidAndSyncs,
+        asks: Asks::InScript,
         renewals_ask: true,
         confirm: true,
         waits_for_the_old_task: true,
         attempts_rise: true,
     };
     pub const NONE: Self = Self {
+        guard: true,
         mark: Mark::RunId,
+        asks: Asks::InScript,
         renewals_ask: true,
         confirm: false,
         waits_for_the_old_task: false,
@@ -58,6 +79,10 @@ impl Around {
     };
     /// Without acknowledgements there is nothing to confirm.
     pub const ALONE: Self = Self { mark: Mark::Replid, confirm: false, ..Self::ALL };
+    /// `guard: heard`, and `durability: synchronous`.
+    pub const HEARD: Self = Self { mark: Mark::Unasked, ..Self::ALONE };
+    /// `guard: off`.
+    pub const UNGUARDED: Self = Self { guard: false, ..Self::ALONE };
 }
 
 /// What a run is about.
@@ -70,6 +95,8 @@ pub struct Scenario {
     pub servers: usize,
     /// R6: how many of its replicas have to acknowledge a write.
     pub acks: usize,
+    /// A write is answered once it is in a log, from which whoever takes over begins.
+    pub durable: bool,
     pub fault: Fault,
     /// What is taken for the proof that a process has ended.
     pub evidence: Evidence,
@@ -112,11 +139,12 @@ pub struct Row {
     pub rules: Rules,
     pub around: Around,
     pub acks: usize,
+    pub durable: bool,
 }
 
 pub const ROWS: [Row; 8] = {
     const fn row(name: &'static str, rules: Rules, around: Around, acks: usize) -> Row {
-        Row { name, rules, around, acks }
+        Row { name, rules, around, acks, durable: false }
     }
     let r3 = Rules { tokens: true, ..Rules::NONE };
     let r4 = Rules { reassert: true, ..r3 };
@@ -134,6 +162,44 @@ pub const ROWS: [Row; 8] = {
     ]
 };
 
+/// The rows of the table of levels: how much of R5 is in force, and how a script learns of the server.
+pub const LEVELS: [Row; 10] = {
+    const fn row(name: &'static str, around: Around, acks: usize, durable: bool) -> Row {
+        Row { name, rules: Rules::REDIS, around, acks, durable }
+    }
+    const fn told(asks: Asks, around: Around) -> Around {
+        Around { asks, ..around }
+    }
+    [
+        row("`guard: off`", Around::UNGUARDED, 0, false),
+        row("`guard: heard`; or `durability: synchronous` where that is not true", Around::HEARD, 0, false),
+        row("`guard: strict`", Around::ALONE, 0, false),
+        row("`guard: heard`, one acknowledgement", Around::HEARD, 1, false),
+        row("`durability: synchronous`, where it is true", Around::HEARD, 0, true),
+        row("the same store under `guard: strict` alone", Around::ALONE, 0, true),
+        row("`strict`, told by the connection, not compared behind", told(Asks::NotCompared, Around::ALONE), 0, false),
+        row("`strict`, told by the connection", told(Asks::BeforeAndBehind, Around::ALONE), 0, false),
+        row("the same, one acknowledgement, not compared behind", told(Asks::NotCompared, Around::ALL), 1, false),
+        row("the same, one acknowledgement", told(Asks::BeforeAndBehind, Around::ALL), 1, false),
+    ]
+};
+
+/// What the table of levels is about: what befalls stores.
+pub const LEVEL_FAULTS: [Fault; 12] = [
+    Fault::RestartKept,
+    Fault::RestartLost,
+    Fault::RestartLate,
+    Fault::Failover,
+    Fault::LostGrant,
+    Fault::Split,
+    Fault::Sides,
+    Fault::OldMaster,
+    Fault::Clock,
+    Fault::Evict,
+    Fault::Flush,
+    Fault::Pairs,
+];
+
 /// A run of the table: three servers, 4 processes at first, 240 s.
 pub fn table_scenario(seed: u64, row: Row, fault: Fault) -> Scenario {
     Scenario {
@@ -142,10 +208,11 @@ pub fn table_scenario(seed: u64, row: Row, fault: Fault) -> Scenario {
         around: row.around,
         servers: 3,
         acks: row.acks,
+        durable: row.durable,
         fault,
         evidence: Evidence::Nothing,
-        replicas: if fault == Fault::Reload { 1 } else { 4 },
-        living_max: if fault == Fault::Reload { 2 } else { 8 },
+        replicas: if fault.is_of_few() { 1 } else { 4 },
+        living_max: if !fault.is_of_few() { 8 } else { 2 + usize::from(fault == Fault::LostGrant) },
         leases: if fault == Fault::Lengths { [LEASE, 3 * LEASE] } else { [LEASE, LEASE] },
         fault_gap: (15 * SECOND, 40 * SECOND),
         faults_until: TABLE_LENGTH,
@@ -167,6 +234,7 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
         around: if servers > 1 { Around::ALL } else { Around::ALONE },
         servers,
         acks: usize::from(servers > 1),
+        durable: false,
         fault: Fault::Mixed,
         evidence: Evidence::Nothing,
         replicas: 3 + small(seed % 3),

@@ -1,15 +1,17 @@
 //! `cargo run --release --example simulate -- table [RUNS]` prints the table of docs/guarantees.md: what each rule is
-//! worth. `… -- find RUNS [ROW FAULT]` lists the seeds that break a promise; `… -- seed N` replays one mixed run of the
-//! tests with its log; `… -- seed N ROW FAULT` one of the table's. The same for the quorum: `… -- quorum-table [RUNS]`,
-//! `… -- quorum find RUNS …`, `… -- quorum seed N …`, and `… -- quorum duel RUNS`: how soon one of twelve leads. For
-//! jobs: `… -- jobs find RUNS` and `… -- jobs seed N`. What counts as the end of a leader: `… -- departures table
-//! [RUNS]`, `… -- departures find RUNS` and `… -- departures seed N`.
+//! worth; `… -- levels [RUNS]` that of the levels of the guard. `… -- find RUNS [ROW FAULT]` lists the seeds that break
+//! a promise (`levels ROW FAULT` for that table); `… -- seed N` replays one mixed run of the tests with its log; `… --
+//! seed N ROW FAULT` one of the table's. The same for the quorum: `… -- quorum-table [RUNS]`, `… -- quorum find RUNS
+//! …`, `… -- quorum seed N …`, and `… -- quorum duel RUNS`: how soon one of twelve leads. For jobs: `… -- jobs find
+//! RUNS` and `… -- jobs seed N`. What counts as the end of a leader: `… -- departures table [RUNS]`, `… -- departures
+//! find RUNS` and `… -- departures seed N`.
 
 use std::process::ExitCode;
 
 mod checker;
 mod clockwork;
 mod departures;
+mod durable;
 mod failovers;
 mod faults;
 mod jobs;
@@ -26,7 +28,8 @@ use departures::Evidence;
 use faults::Fault;
 use run::{Verdict, run, run_many};
 use scenario::{
-    ROWS, SCENARIOS, Scenario, departures_scenario, departures_table_scenario, mixed_scenario, table_scenario, without,
+    LEVEL_FAULTS, LEVELS, ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario,
+    mixed_scenario, table_scenario, without,
 };
 
 fn main() -> ExitCode {
@@ -37,7 +40,8 @@ fn main() -> ExitCode {
 
 fn act(words: &[&str]) -> Option<()> {
     match words {
-        ["table", rest @ ..] => table(runs(rest)?),
+        ["table", rest @ ..] => table(&ROWS, &Fault::ALL, runs(rest)?),
+        ["levels", rest @ ..] => table(&LEVELS, &LEVEL_FAULTS, runs(rest)?),
         ["quorum-table", rest @ ..] => quorum_table(runs(rest)?),
         ["quorum", "duel", rest @ ..] => duel(runs(rest)?),
         ["quorum", "handovers", rest @ ..] => quorum_handovers(runs(rest)?),
@@ -75,7 +79,7 @@ fn act(words: &[&str]) -> Option<()> {
 fn usage() -> ExitCode {
     let named: Vec<&str> = quorum::run::SCENARIOS.iter().map(|(name, _)| *name).collect();
     eprintln!(
-        "usage: simulate table [RUNS]\n\
+        "usage: simulate table [RUNS] | simulate levels [RUNS]\n\
          {0}simulate find RUNS [NAME | ROW FAULT] [without RULE] | simulate seed N [NAME | ROW FAULT] [without RULE]\n\
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
@@ -111,6 +115,11 @@ fn scenario(what: &[&str]) -> Option<Box<dyn Fn(u64) -> Scenario + Sync>> {
         }
         [] => Some(Box::new(mixed_scenario)),
         [name] => SCENARIOS.iter().find(|(known, _)| known == name).map(|(_, scenario)| Box::new(*scenario) as _),
+        ["levels", row, fault] => {
+            let row = LEVELS[below(row, LEVELS.len())?];
+            let fault = LEVEL_FAULTS[below(fault, LEVEL_FAULTS.len())?];
+            Some(Box::new(move |seed| table_scenario(seed, row, fault)))
+        }
         [row, fault] => {
             let row = ROWS[below(row, ROWS.len())?];
             let fault = Fault::ALL[below(fault, Fault::ALL.len())?];
@@ -250,11 +259,11 @@ fn head(titles: &[&str]) {
     println!("|---|{}", "---|".repeat(titles.len()));
 }
 
-fn table(runs: u64) {
-    head(&Fault::ALL.map(Fault::title));
-    for row in ROWS {
-        let cells = Fault::ALL.map(|fault| cell(runs, |seed| run(table_scenario(seed, row, fault))));
-        println!("| {} | {} |", row.name, cells.join(" | "));
+fn table(rows: &[Row], faults: &[Fault], runs: u64) {
+    head(&faults.iter().map(|fault| fault.title()).collect::<Vec<_>>());
+    for row in rows {
+        let cells = faults.iter().map(|fault| cell(runs, |seed| run(table_scenario(seed, *row, *fault))));
+        println!("| {} | {} |", row.name, cells.collect::<Vec<_>>().join(" | "));
     }
 }
 

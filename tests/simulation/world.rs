@@ -12,6 +12,7 @@ use fastrand::Rng;
 use crate::checker::Checker;
 use crate::clockwork::{Nanos, SECOND, Timeline};
 use crate::departures::{Account, Pod};
+use crate::durable::{Log, Write};
 use crate::failovers::Move;
 use crate::faults::Fault;
 use crate::network::{Exchange, Request, Sent};
@@ -30,7 +31,15 @@ pub enum Happening {
         id: RequestId,
         sent: Sent,
         request: Box<Request>,
+        /// Of which generation the sender takes the server to be, where scripts do not ask.
+        told: Option<String>,
     },
+    /// A write is in the log, unless another server has taken that over.
+    Logged(Box<Write>),
+    /// The question of which generation the server is, behind a script.
+    LookBehind(Box<Exchange>),
+    /// The same before the next script.
+    Ask(Box<Exchange>),
     /// A `WAIT` at its server.
     Wait(Box<Exchange>),
     /// A `WAIT` has waited for long enough.
@@ -101,6 +110,8 @@ pub struct World {
     pub timeline: Timeline<Happening>,
     pub processes: Vec<Process>,
     pub servers: Vec<Redis>,
+    /// What outlives them, where they write to a log.
+    pub log_of_writes: Log,
     /// Whom everybody is told to talk to, and to follow.
     pub official: usize,
     /// The last of the names that were given.
@@ -133,6 +144,7 @@ impl World {
             timeline: Timeline::new(),
             processes: Vec::new(),
             numbers: servers.len() as u64,
+            log_of_writes: Log::new(servers[0].cell.clone()),
             servers,
             official: 0,
             ends: Vec::new(),
@@ -178,16 +190,21 @@ impl World {
         Some(happening)
     }
 
-    /// Whether the grant of this token by this server counts, now that it is acknowledged.
-    pub fn counts(&self, at: usize, token: Token) -> bool {
+    /// Whether the grant of this token by this server counts, now that it is acknowledged. `told`: of which generation
+    /// it is taken to be, where scripts do not ask.
+    pub fn counts(&self, at: usize, token: Token, told: Option<&str>) -> bool {
         let of = &self.servers[at];
-        of.cell.confirm(server(of.shows(self.now), of.generation(), of.born, self.now), token)
+        let generation = told.unwrap_or(of.generation());
+        of.cell.confirm(server(of.shows(self.now), generation, of.born, self.now), token)
     }
 
     pub fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Wake(at) => self.wake(at),
-            Happening::Arrive { from, to, id, sent, request } => self.arrive(from, to, id, sent, request),
+            Happening::Arrive { from, to, id, sent, request, told } => self.arrive(from, to, id, sent, request, told),
+            Happening::Logged(write) => self.logged(*write),
+            Happening::LookBehind(exchange) => self.look_behind(exchange),
+            Happening::Ask(exchange) => self.ask(exchange),
             Happening::Wait(exchange) => self.wait(exchange),
             Happening::TooFew { server, number } => self.too_few(server, number),
             Happening::Confirm(exchange) => self.confirm(exchange),
