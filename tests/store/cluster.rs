@@ -64,6 +64,21 @@ async fn a_cluster_serves_roles_of_every_node_and_messages_cross_it() {
 }
 
 #[tokio::test]
+async fn those_who_listen_are_spread_over_the_nodes_that_all_of_them_name() {
+    let cluster = Cluster::start(&[]).await;
+    let mut stores = Vec::new();
+    for seed in 0..12 {
+        let store = RedisStore::connect(&config(&cluster.url()), LEASE, seed).expect("the configuration is good");
+        until_up(&store).await;
+        let mut news = store.subscribe(&role(), None);
+        assert_eq!(within("a gap", news.recv()).await, Some(News::Gap));
+        stores.push((store, news));
+    }
+    let listening = |node: &RedisServer| node.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text().lines().count();
+    assert_eq!(cluster.nodes.iter().map(listening).collect::<Vec<_>>(), [2; 6]);
+}
+
+#[tokio::test]
 async fn the_audit_of_a_cluster_looks_at_a_master_with_its_replicas() {
     let cluster = Cluster::start(&[]).await;
     let report = report(&acknowledged(&cluster.url())).await;

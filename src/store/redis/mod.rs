@@ -89,7 +89,7 @@ impl Drop for RedisStore {
 impl RedisStore {
     /// Begins to connect, and goes on trying in the background for as long as the store lives; [`LeaseStore::health`]
     /// tells how that goes. A connection that is silent for a quarter of the shortest lease is replaced. `seed` spreads
-    /// the reconnects of many replicas. Must be called inside a tokio runtime.
+    /// the reconnects of many replicas, and which node of a cluster they begin with. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// [`SetupError`] when the URL or a TLS file is unusable. A Redis that is down, or a password file that is not
@@ -97,6 +97,9 @@ impl RedisStore {
     pub fn connect(config: &RedisConfig, lease_min: impl Into<ShortestLease>, seed: u64) -> Result<Self, SetupError> {
         let lease_min = lease_min.into();
         let settings = Arc::new(Settings::new(config, lease_min, seed)?);
+        if let Some(nodes) = &settings.nodes {
+            nodes.begin_at(seed);
+        }
         let routes = CommandRoutes::new(Arc::clone(&settings), seed);
         let listeners = Arc::clone(&routes.common.listeners);
         let (commands, backoff) = (routes.base.health.subscribe(), Timeouts::backoff(!seed));

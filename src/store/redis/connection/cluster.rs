@@ -53,6 +53,14 @@ impl Nodes {
         Self { known: Mutex::new(seeds.clone()), seeds }
     }
 
+    /// Begins with another one of them, as chance has it: all sidecars have the same list, and whoever is first in it
+    /// would have the connections of all that may lead to any node, and pass on every message to all of them.
+    pub fn begin_at(&self, chance: u64) {
+        let mut known = self.known();
+        let nodes = known.len().max(1) as u64;
+        known.rotate_left(usize::try_from(chance % nodes).unwrap_or(0));
+    }
+
     fn known(&self) -> MutexGuard<'_, Vec<NodeAddress>> {
         self.known.lock()
     }
