@@ -35,14 +35,20 @@ const START_TOGETHER: usize = 50;
 const QUIET: Duration = Duration::from_millis(200);
 
 /// A runtime on a thread of its own, which ends when this is dropped.
-struct Worker {
-    runtime: Handle,
-    context: (SharedClock, Arc<StallWatch>),
+pub struct Worker {
+    pub runtime: Handle,
+    pub context: (SharedClock, Arc<StallWatch>),
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Worker {
+    /// One for each processor, and no more than so many.
+    pub fn start_all(most: usize) -> Vec<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        (0..cores.min(most)).map(|_| Self::start()).collect()
+    }
+
     fn start() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the operating system gives a runtime");
         let clock: SharedClock = Arc::new(BootClock);
@@ -121,8 +127,7 @@ impl Crew {
     /// Starts the candidates, the leader first, and waits until all know who that is.
     pub async fn start(size: usize, timing: Timing) -> Self {
         let (tell, led) = unbounded_channel();
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let workers: Vec<Worker> = (0..cores.min(size)).map(|_| Worker::start()).collect();
+        let workers = Worker::start_all(size);
         let redis = RedisServer::start();
         let mut crew =
             Self { redis, timing, members: Vec::new(), leader: 0, led, tell, redis_cpu_at_rest: 0.0, seed: 0, workers };

@@ -24,6 +24,7 @@ mod apps;
 mod bare;
 mod client;
 mod crew;
+mod crowd;
 mod load;
 mod page;
 mod part;

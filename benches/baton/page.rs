@@ -11,7 +11,7 @@ use crate::parts;
 const HEAD: &str = "\
 # Performance
 
-This page is written by `make bench`, which takes up to forty minutes, besides building; `make bench PART=\"handover
+This page is written by `make bench`, which takes up to fifty minutes, besides building; `make bench PART=\"handover
 crash\"` takes only some parts and leaves the others' figures as they are. The figures are JSON lines in
 `target/bench/`, too. They belong to one machine at one moment, named under each table: take them on yours before you
 rely on them. Everything runs on one machine, over loopback, so that the load generators, the servers and Baton share
@@ -50,6 +50,8 @@ few commands, before the whole scripts | `store/redis/scripts` | 80 |
 told to nobody | `role/task.rs` | 30 |
 | at rest ≤ 0.3 % of a core | what ticks does so on the steps of tokio's timers; a standby is woken by heartbeats \
 alone | `base/process.rs`, `role/task.rs` | 100 |
+| 1,000 sidecars on a Cluster: no node has more than 1.2 times its share of connections | each begins at another of \
+the nodes that its URL names | `store/redis/connection/cluster.rs` | 25 |
 | `/leader` ≥ 0.85 of bare hyper, binary ≤ 12 MiB | built for size, but for the crates that each poll passes through \
 | `Cargo.toml` | 15 |
 ";

@@ -21,7 +21,7 @@ pub struct Part {
     /// What is measured and how: Markdown above its figures.
     pub about: &'static str,
     /// How long it may take; what takes longer is ended, and its earlier figures stay. All together stay below the
-    /// forty minutes that the whole run may take.
+    /// fifty minutes that the whole run may take.
     pub budget: Duration,
     /// The folders of `benches/peers` that are installed before it begins.
     pub peers: &'static [&'static str],
@@ -39,6 +39,8 @@ pub struct Findings {
     /// Told after the rows.
     pub tables: Vec<Table>,
     pub plots: Vec<Plot>,
+    /// A page of its own beside the page of figures: the name of its file, and its whole text but for the machine.
+    pub page: Option<(&'static str, String)>,
     /// What took part besides Baton, with versions.
     pub with: Vec<String>,
     pub missing: Vec<Missing>,

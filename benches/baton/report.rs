@@ -153,6 +153,10 @@ impl Report {
         fs::write(self.lines.join(format!("{}.jsonl", part.name)), lines).expect("target/ can be written");
         let page = Page::of(&self.pages);
         page.write(Some((part, &self.section(part, begun, took_s, findings))));
+        if let Some((file, text)) = &findings.page {
+            let text = format!("{}\n\n{}", text.trim_end(), self.origin(part, begun, took_s, findings));
+            fs::write(self.pages.join(file), text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        }
     }
 
     fn lines(&self, part: &Part, begun: &Begun, took_s: u64, findings: &Findings) -> String {
@@ -200,14 +204,17 @@ impl Report {
         for missing in &findings.missing {
             let _ = write!(text, "\nMissing: {} ({}).\n", missing.peer, missing.why);
         }
+        text + "\n" + &self.origin(part, begun, took_s, findings)
+    }
+
+    /// When, of what, on which machine, and how to do it again.
+    fn origin(&self, part: &Part, begun: &Begun, took_s: u64, findings: &Findings) -> String {
         let with = if findings.with.is_empty() { String::new() } else { format!(" {}.", findings.with.join("; ")) };
         let minute = begun.at.strftime("%Y-%m-%d %H:%M UTC");
-        let _ = write!(
-            text,
-            "\n{minute}, commit {}, load average before: {}, {took_s} s. {}{with} Again: `make bench PART={}`.\n",
+        format!(
+            "{minute}, commit {}, load average before: {}, {took_s} s. {}{with} Again: `make bench PART={}`.\n",
             self.commit, begun.load, self.machine, part.name,
-        );
-        text
+        )
     }
 }
 

@@ -10,6 +10,7 @@ mod optimisations;
 mod parts;
 mod releases;
 mod rules;
+mod scale;
 mod scripts;
 mod sections;
 mod sleeps;

@@ -14,12 +14,13 @@ mod replicas;
 mod rest;
 mod roles;
 mod safety;
+mod scale;
 mod scripts;
 
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 15] = [
+pub const ALL: [Part; 16] = [
     poll::PART,
     handover::PART,
     crash::PART,
@@ -33,6 +34,7 @@ pub const ALL: [Part; 15] = [
     safety::PART,
     quorum::PART,
     scripts::PART,
+    scale::PART,
     footprint::PART,
     micro::PART,
 ];

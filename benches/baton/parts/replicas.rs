@@ -180,7 +180,7 @@ fn plots(all: &[Series]) -> Vec<Plot> {
 }
 
 /// How many files this process may have open, as many as its hard limit allows.
-fn open_files_max() -> usize {
+pub(super) fn open_files_max() -> usize {
     baton::base::process::raise_file_limit();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))

@@ -16,9 +16,11 @@ use baton::store::redis::{RedisMember, RedisStore};
 use baton::store::{LeaseStore, LedgerStore, LockStore, News, PresenceStore, StoreHealth};
 use bytes::Bytes;
 use secrecy::SecretString;
+use testkit::profile::{Profile, Profiled};
 use testkit::redis::RedisServer;
 use tokio::time::Instant;
 
+use super::scale::meter::{Reading, Window};
 use crate::part::{Bench, Findings, Part};
 use crate::raw::Redis;
 use crate::report::{Row, Table};
@@ -33,8 +35,15 @@ One Redis carries the leases and the locks of a whole company, and its one threa
 counts itself for each script (`INFO commandstats`, microseconds for a call of EVALSHA), without the network and without
 Baton: 500 roles, locks or jobs in turn, 2,000 scripts a second on one connection, somebody subscribed to every role.
 Beside it, in turns, the least script that does the same for keys of its own and promises nothing: no tokens, no record
-of what was, no news for those who wait. Medians of the rounds.",
-    budget: Duration::from_secs(150),
+of what was, no news for those who wait. Medians of the rounds.
+
+A script that may grant has to know which server this is (R5). By default it asks that Redis itself, inside the step that
+grants: one request, and nothing can change in between. Where scripts may not ask, the sidecar asks on the same
+connection and tells the script, and asks again behind each that may grant; renewals tell only what was told before. The
+last table has both ways on one Redis, in turns: how many of each its thread would do in a second that is all theirs,
+reading and writing its sockets and those further questions included. Asked inside is the default because it is the
+stronger one, and where a role is won or a lock is taken the cheaper one, too; a renewal costs the same.",
+    budget: Duration::from_secs(200),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
 };
@@ -94,8 +103,89 @@ impl Found {
     }
 }
 
+/// How a script that may grant comes to know which generation the server is of (R5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// It asks for INFO itself: in the very step that grants.
+    AskedInside,
+    /// The sidecar has asked on the same connection, and asks again behind it.
+    Told,
+}
+
+/// What is measured both ways: what it is, and the names of the scripts that it takes, with those before them which
+/// leave everything as they need it.
+const BOTH_WAYS: [(&str, &[&str], &[&str]); 4] = [
+    ("renewals", &[], &["renewal"]),
+    ("campaigns while another leads", &[], &["campaign, held"]),
+    ("campaigns that are granted", &["release"], &["campaign, free"]),
+    ("locks, acquired and released", &[], &["lock: acquire", "lock: release"]),
+];
+
+/// Of each: how many a Redis's thread does in a second of its time, both ways, in each round.
+struct BothWays {
+    asked: [Vec<f64>; BOTH_WAYS.len()],
+    told: [Vec<f64>; BOTH_WAYS.len()],
+}
+
+impl BothWays {
+    async fn measure(bench: &Bench) -> Self {
+        let mut stages = [Stage::set(Evidence::AskedInside).await, Stage::set(Evidence::Told).await];
+        let mut found: [[Vec<f64>; BOTH_WAYS.len()]; 2] = Default::default();
+        for round in 0..bench.times(ROUNDS) {
+            for (stage, found) in stages.iter_mut().zip(&mut found) {
+                for ((_, before, scripts), found) in BOTH_WAYS.iter().zip(found) {
+                    let attempt = round as u64 + 2;
+                    for name in *before {
+                        stage.run(name, attempt).await;
+                    }
+                    let mut us = 0.0;
+                    for name in *scripts {
+                        us += stage.metered(name, attempt).await.cpu_us;
+                    }
+                    found.push(1e6 / us);
+                }
+            }
+        }
+        let [asked, told] = found;
+        Self { asked, told }
+    }
+
+    /// Told over asked, of one round each.
+    fn ratio(&self, at: usize) -> f64 {
+        let ratios: Vec<f64> = self.told[at].iter().zip(&self.asked[at]).map(|(told, asked)| told / asked).collect();
+        median(&ratios)
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let row = |what: &str, value: f64| Row::new(format!("{what} of a Redis's thread"), value, "/s");
+        vec![
+            row("renewals, evidence asked inside:", median(&self.asked[0])),
+            row("renewals, evidence told by the connection:", median(&self.told[0])),
+            Row::new("renewals, told over asked", self.ratio(0), ""),
+        ]
+    }
+
+    fn table(&self) -> Table {
+        let line = |(at, (what, ..)): (usize, &(&str, &[&str], &[&str]))| {
+            let figures = [median(&self.asked[at]), median(&self.told[at])].map(|figure| format!("{figure:.0}"));
+            let [asked, told] = figures;
+            vec![(*what).to_owned(), asked, told, format!("{:.2}", self.ratio(at)), self.told[at].len().to_string()]
+        };
+        Table {
+            columns: vec![
+                "a second of Redis's thread is enough for",
+                "asked inside",
+                "told",
+                "told over asked",
+                "rounds",
+            ],
+            lines: BOTH_WAYS.iter().enumerate().map(line).collect(),
+        }
+    }
+}
+
 async fn measure(bench: &Bench) -> Findings {
-    let mut stage = Stage::set().await;
+    let mut stage = Stage::set(Evidence::AskedInside).await;
     let mut found = SCRIPTS.map(|(name, ..)| Found { name, ours: Vec::new(), least: Vec::new() });
     for round in 0..bench.times(ROUNDS) {
         if !bench.has_time(round) {
@@ -114,15 +204,23 @@ async fn measure(bench: &Bench) -> Findings {
         Row::new("a renewal", median(&found[0].ours), "µs"),
         Row::new("a free lock's cycle over the least scripts", cycle, "").at_most(4.0).because(WHY_DEARER),
     ]);
-    findings.tables = vec![Table {
-        columns: vec!["script", "µs", "the least script, µs", "ratio", "rounds"],
-        lines: found.iter().map(Found::line).collect(),
-    }];
+    let both_ways = BothWays::measure(bench).await;
+    findings.rows.extend(both_ways.rows());
+    findings.tables = vec![
+        Table {
+            columns: vec!["script", "µs", "the least script, µs", "ratio", "rounds"],
+            lines: found.iter().map(Found::line).collect(),
+        },
+        both_ways.table(),
+    ];
     findings
 }
 
-struct Stage {
+/// Everything that asks Redis for a lease, a lock or a job, five hundred of each in turn.
+pub(super) struct Stage {
     redis: RedisServer,
+    /// In front of it, where its scripts are told of which generation it is.
+    _profiled: Option<Profiled>,
     raw: Redis,
     store: RedisStore,
     member: RedisMember,
@@ -136,12 +234,18 @@ struct Stage {
 }
 
 impl Stage {
-    /// Everybody has a term, and no guard stands any more.
-    async fn set() -> Self {
+    /// Everybody has a term, and no guard stands any more. `evidence`: how scripts come to know which generation the
+    /// server is of.
+    pub(super) async fn set(evidence: Evidence) -> Self {
         let redis = RedisServer::start();
+        let profiled = match evidence {
+            Evidence::AskedInside => None,
+            Evidence::Told => Some(Profiled::start(redis.port(), Profile::MUTE).await),
+        };
+        let url = profiled.as_ref().map_or_else(|| redis.url(), Profiled::url);
         let raw = Redis::connect(([127, 0, 0, 1], redis.port()).into()).await.expect("its own Redis answers");
-        let store = RedisStore::connect(&config(&redis, "baton"), LEASE, 7).expect("a good configuration");
-        let member = RedisMember::connect(&config(&redis, "member"), "a, b, c".into(), LEASE, 7);
+        let store = RedisStore::connect(&config(&url, "baton"), LEASE, 7).expect("a good configuration");
+        let member = RedisMember::connect(&config(&url, "member"), "a, b, c".into(), LEASE, 7);
         let member = member.expect("a good configuration");
         for mut health in [store.health(), member.health()] {
             health.wait_for(|health| *health == StoreHealth::Up).await.expect("the store lives");
@@ -154,6 +258,7 @@ impl Stage {
             member_terms: roles.iter().map(|_| renewal(1, 1, Token::NONE)).collect(),
             revisions: vec![None; NAMES],
             redis,
+            _profiled: profiled,
             raw,
             store,
             member,
@@ -186,6 +291,19 @@ impl Stage {
     /// Microseconds for a script of this name. `attempt`: of this round's campaigns.
     async fn ours(&mut self, name: &str, attempt: u64) -> f64 {
         self.reset();
+        self.run(name, attempt).await;
+        self.spent()
+    }
+
+    /// What one script of this name comes to at Redis, its sockets included.
+    pub(super) async fn metered(&mut self, name: &str, attempt: u64) -> Window {
+        let (before, begun) = (Reading::of(&self.redis), Instant::now());
+        self.run(name, attempt).await;
+        let after = Reading::of(&self.redis);
+        Window::between(&before, &after).times(begun.elapsed().as_secs_f64() / NAMES as f64)
+    }
+
+    async fn run(&mut self, name: &str, attempt: u64) {
         let begun = Instant::now();
         for at in 0..NAMES {
             paced(begun, at).await;
@@ -214,7 +332,6 @@ impl Stage {
                 _ => self.write(at).await,
             }
         }
-        self.spent()
     }
 
     /// The same for the least script, on as many keys.
@@ -352,9 +469,9 @@ async fn paced(begun: Instant, at: usize) {
     tokio::time::sleep_until(begun + PACE * u32::try_from(at).expect("few")).await;
 }
 
-fn config(redis: &RedisServer, key_prefix: &str) -> RedisConfig {
+fn config(url: &str, key_prefix: &str) -> RedisConfig {
     RedisConfig {
-        url: SecretString::from(redis.url()),
+        url: SecretString::from(url.to_owned()),
         username: None,
         password: None,
         auth: None,
