@@ -37,8 +37,8 @@ Baton: 500 roles, locks or jobs in turn, 2,000 scripts a second on one connectio
 Beside it, in turns, the least script that does the same for keys of its own and promises nothing: no tokens, no record
 of what was, no news for those who wait. Medians of the rounds.
 
-A script that may grant has to know which server this is (R5). By default it asks that Redis itself, inside the step that
-grants: one request, and nothing can change in between. Where scripts may not ask, the sidecar asks on the same
+A script that may grant has to know which server this is (R5). By default it asks that Redis itself, inside the step
+that grants: one request, and nothing can change in between. Where scripts may not ask, the sidecar asks on the same
 connection and tells the script, and asks again behind each that may grant; renewals tell only what was told before. The
 last table has both ways on one Redis, in turns: how many of each its thread would do in a second that is all theirs,
 reading and writing its sockets and those further questions included. Asked inside is the default because it is the
@@ -220,7 +220,7 @@ async fn measure(bench: &Bench) -> Findings {
 pub(super) struct Stage {
     redis: RedisServer,
     /// In front of it, where its scripts are told of which generation it is.
-    _profiled: Option<Profiled>,
+    profiled: Option<Profiled>,
     raw: Redis,
     store: RedisStore,
     member: RedisMember,
@@ -258,13 +258,17 @@ impl Stage {
             member_terms: roles.iter().map(|_| renewal(1, 1, Token::NONE)).collect(),
             revisions: vec![None; NAMES],
             redis,
-            _profiled: profiled,
+            profiled,
             raw,
             store,
             member,
             roles,
         };
         stage.begin().await;
+        // Its connections know by now that they are to tell.
+        if let Some(profiled) = &stage.profiled {
+            profiled.let_scripts_ask();
+        }
         stage
     }
 

@@ -89,7 +89,8 @@ impl Drop for RedisStore {
 impl RedisStore {
     /// Begins to connect, and goes on trying in the background for as long as the store lives; [`LeaseStore::health`]
     /// tells how that goes. A connection that is silent for a quarter of the shortest lease is replaced. `seed` spreads
-    /// the reconnects of many replicas, and which node of a cluster they begin with. Must be called inside a tokio runtime.
+    /// the reconnects of many replicas, and which node of a cluster they begin with. Must be called inside a tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`SetupError`] when the URL or a TLS file is unusable. A Redis that is down, or a password file that is not

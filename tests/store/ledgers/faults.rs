@@ -26,10 +26,10 @@ fn scripts_run(redis: &RedisServer) -> u64 {
 async fn leader_behind(redis: &RedisServer, proxy: &Proxy) -> (Desk, Desk, baton::protocol::jobs::Revision) {
     let leader = desk(&Arc::new(impatient(&proxy.url()).await));
     let direct = Desk { store: Arc::new(connected(&redis.url()).await), job: leader.job.clone() };
-    leader.open(7).await;
-    let base = leader.written(Some(7), None, "a").await;
-    // So that the server knows its script.
-    let base = leader.written(Some(7), Some(base), "b").await;
+    // By who waits for answers, however busy this machine is; and so that the server knows the scripts.
+    direct.open(7).await;
+    let base = direct.written(Some(7), None, "a").await;
+    let base = direct.written(Some(7), Some(base), "b").await;
     (leader, direct, base)
 }
 
@@ -95,7 +95,8 @@ async fn a_leader_that_was_stuck_writes_nothing_after_its_successor_has_looked()
 async fn a_redis_that_stands_still_makes_the_outcome_unknown_within_the_command_timeout() {
     let redis = RedisServer::start();
     let desk = desk(&Arc::new(impatient(&redis.url()).await));
-    let base = desk.written(Some(7), None, "a").await;
+    let patient = Desk { store: Arc::new(connected(&redis.url()).await), job: desk.job.clone() };
+    let base = patient.written(Some(7), None, "a").await;
     redis.pause();
     let written = within("it ends by itself", desk.store.write(&desk.job, request(Some(7), Some(base), "b"))).await;
     let opened = within("it ends by itself", desk.store.open(&desk.job, &term(9))).await;

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
@@ -93,6 +93,7 @@ impl Profile {
 pub struct Profiled {
     port: u16,
     target: Arc<AtomicU16>,
+    shared: Arc<Shared>,
     acceptor: JoinHandle<()>,
 }
 
@@ -102,6 +103,8 @@ struct Shared {
     scripts: Scripts,
     /// The port of each node, and of what stands before it.
     ports: Arc<[(u16, u16)]>,
+    /// Scripts may ask for everything.
+    lets_ask: AtomicBool,
 }
 
 impl Profiled {
@@ -126,7 +129,12 @@ impl Profiled {
         }
         let all: Arc<[(u16, u16)]> = ports.into();
         let one = |(listener, (target, port)): (TcpListener, &(u16, u16))| {
-            let shared = Arc::new(Shared { profile, scripts: Scripts::default(), ports: Arc::clone(&all) });
+            let shared = Arc::new(Shared {
+                profile,
+                scripts: Scripts::default(),
+                ports: Arc::clone(&all),
+                lets_ask: AtomicBool::new(false),
+            });
             Self::start_on(listener, *port, *target, shared)
         };
         listeners.into_iter().zip(all.iter()).map(one).collect()
@@ -134,14 +142,20 @@ impl Profiled {
 
     fn start_on(listener: TcpListener, port: u16, target: u16, shared: Arc<Shared>) -> Self {
         let target = Arc::new(AtomicU16::new(target));
-        let leads_to = Arc::clone(&target);
+        let (leads_to, served) = (Arc::clone(&target), Arc::clone(&shared));
         let acceptor = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let target = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
-                tokio::spawn(serve(client, target, Arc::clone(&shared)));
+                tokio::spawn(serve(client, target, Arc::clone(&served)));
             }
         });
-        Self { port, target, acceptor }
+        Self { port, target, shared, acceptor }
+    }
+
+    /// Scripts run as they are from now on, without what refuses in their place. A client that has learnt what they may
+    /// not ask goes on without asking; what it asks instead can be measured then, and not what this proxy adds.
+    pub fn let_scripts_ask(&self) {
+        self.shared.lets_ask.store(true, Ordering::Relaxed);
     }
 
     /// New connections lead to this port: a service has failed over.
@@ -249,7 +263,7 @@ async fn ask(
     shared: &Shared,
     due: &Due,
 ) -> std::io::Result<()> {
-    let Shared { profile, scripts, .. } = shared;
+    let Shared { profile, scripts, lets_ask, .. } = shared;
     let mut from = BufReader::new(from);
     loop {
         let mut words = read_command(&mut from).await?;
@@ -259,7 +273,8 @@ async fn ask(
             pass(due, Next::Ours(refusal)).await?;
             continue;
         }
-        if !profile.refused_in_scripts.is_empty() && (name == "EVAL" || name == "EVALSHA") {
+        let is_script = name == "EVAL" || name == "EVALSHA";
+        if is_script && !profile.refused_in_scripts.is_empty() && !lets_ask.load(Ordering::Relaxed) {
             let text = String::from_utf8_lossy(&words[1]).into_owned();
             let known = scripts.lock().expect("no panic while it is held").get(&text).cloned();
             let wrapped = match (name.as_str(), known) {
