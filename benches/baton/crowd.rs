@@ -58,11 +58,6 @@ impl Crowd {
         self.sidecars.len()
     }
 
-    /// How many roles they have.
-    pub fn roles(&self) -> usize {
-        self.sidecars.len().div_ceil(self.app)
-    }
-
     /// More of them, until there are so many. Returns when all are connected.
     pub async fn grow(&mut self, to: usize) {
         while self.sidecars.len() < to {

@@ -9,6 +9,9 @@ use testkit::wait_until;
 /// More than any state here has connections. Redis takes so many if its process may open as many files.
 const CLIENTS_MAX: &str = "19000";
 const BOUND: Duration = Duration::from_secs(30);
+/// How often a window is looked at. What a connection's buffers take grows with a request and is given back some
+/// seconds later, so that memory at one moment of a renewal period says nothing of the others.
+pub const LOOKS: usize = 5;
 
 /// Where sidecars keep what they keep: one Redis, or masters of a cluster without replicas.
 pub struct Site {
@@ -113,7 +116,7 @@ impl Reading {
     }
 }
 
-/// What happened each second between two moments, and what there was at the end. Of one server, or a sum.
+/// What happened each second between two moments, and what there was. Of one server, or a sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     pub cpu_us: f64,
@@ -151,7 +154,14 @@ impl Window {
     }
 
     pub fn sum(nodes: &[Self]) -> Self {
-        let sum = |of: fn(&Self) -> f64| nodes.iter().map(of).sum();
+        Self::each(|of| nodes.iter().map(of).sum())
+    }
+
+    pub fn mean(windows: &[Self]) -> Self {
+        Self::each(|of| windows.iter().map(of).sum::<f64>() / windows.len() as f64)
+    }
+
+    fn each(sum: impl Fn(fn(&Self) -> f64) -> f64) -> Self {
         Self {
             cpu_us: sum(|w| w.cpu_us),
             scripts: sum(|w| w.scripts),
@@ -174,11 +184,20 @@ pub async fn windows(sites: &[&Site], count: usize, span: Duration) -> Vec<Vec<V
     let mut found: Vec<Vec<Vec<Window>>> = sites.iter().map(|_| Vec::new()).collect();
     let mut before: Vec<Vec<Reading>> = sites.iter().map(|site| site.read()).collect();
     for _ in 0..count {
-        tokio::time::sleep(span).await;
-        for ((site, found), before) in sites.iter().zip(&mut found).zip(&mut before) {
-            let after = site.read();
-            found.push(before.iter().zip(&after).map(|(before, after)| Window::between(before, after)).collect());
-            *before = after;
+        let mut looks: Vec<Vec<Vec<Window>>> =
+            sites.iter().map(|site| site.nodes.iter().map(|_| Vec::new()).collect()).collect();
+        for _ in 0..LOOKS {
+            tokio::time::sleep(span / LOOKS as u32).await;
+            for ((site, looks), before) in sites.iter().zip(&mut looks).zip(&mut before) {
+                let after = site.read();
+                for ((look, before), after) in looks.iter_mut().zip(&*before).zip(&after) {
+                    look.push(Window::between(before, after));
+                }
+                *before = after;
+            }
+        }
+        for (found, looks) in found.iter_mut().zip(looks) {
+            found.push(looks.iter().map(|look| Window::mean(look)).collect());
         }
     }
     found

@@ -1,12 +1,14 @@
 //! How far one Redis goes, and a cluster of three: what everything costs it, by differences between states; a model of
 //! that, held against what is measured at three sizes; and docs/scale.md, which says what follows.
 
+mod awake;
 pub(super) mod meter;
 mod model;
 mod page;
 
 use std::time::{Duration, Instant};
 
+use self::awake::Awake;
 use self::meter::{Reading, Site, Window, cpu_us_since, windows};
 use self::model::{APP, Cost, Costs, LEASE, Load, PERIOD, Point, StateSizes, States};
 use super::replicas::open_files_max;
@@ -29,7 +31,7 @@ sidecars come to, on one Redis and on a Cluster of three masters: the figures, a
 [scale.md](scale.md), which this part writes. The sidecars are the inside of real ones, store, connections,
 subscriptions and election, all in one process and without their HTTP; they are held against three real ones first. What
 they cost is what the server counts of its main thread, its memory and its bytes.",
-    budget: Duration::from_secs(720),
+    budget: Duration::from_secs(900),
     peers: &[],
     measure: |bench| Box::pin(measure(bench)),
 };
@@ -39,15 +41,15 @@ const SIZES: [usize; 3] = [100, 1_000, 5_000];
 /// would be what takes longest.
 const CUT_OFF: usize = 1_000;
 /// Of the states that coefficients are differences between.
-const CONNECTED: usize = 2_000;
+const CONNECTED: usize = 4_000;
 const ALONE: usize = 1_000;
 const CROWDED: usize = 2_000;
-const CROWDED_APP: usize = 100;
+const CROWDED_APP: usize = 10;
 const ALONE_IN_CLUSTER: usize = 600;
 /// Buffers of connections are made smaller in steps of a second, and what a start brings with it is over.
 const SETTLING: Duration = Duration::from_secs(16);
 /// Each role is renewed once in a window.
-const WINDOWS: usize = 6;
+const WINDOWS: usize = 4;
 /// So many of them have to be without a connection that broke, or a renewal that was late.
 const UNDISTURBED_MIN: usize = 3;
 const POINT_WINDOWS: usize = 4;
@@ -86,6 +88,7 @@ struct Beside {
 
 async fn measure(bench: &Bench) -> Findings {
     let mut findings = Findings::default();
+    let _awake = Awake::all_cores();
     let beside = beside(bench).await;
     let known = operations(bench).await;
     let samples = states(bench, &known).await;
@@ -178,52 +181,76 @@ async fn operations(bench: &Bench) -> Vec<Costs> {
     samples
 }
 
-/// The states, all at once, and what they come to in each window beside what is `known`.
+/// The states, and what they come to in each window beside what is `known`. Those with sidecars come one after the
+/// other, each without the others, as a point is.
 async fn states(bench: &Bench, known: &[Costs]) -> Vec<Costs> {
-    let (empty, connected, alone, crowded) = (Site::one(), Site::one(), Site::one(), Site::one());
-    let (empty_cluster, alone_cluster) = (Site::three().await, Site::three().await);
-    let sites = [&empty, &connected, &alone, &crowded, &empty_cluster, &alone_cluster];
-    until_up(&sites).await;
-    let (connected_to, alone_to) = (bench.times(CONNECTED), bench.times(ALONE));
-    let (crowded_to, in_cluster) = (bench.times(CROWDED), bench.times(ALONE_IN_CLUSTER));
-    for site in [&empty, &connected, &empty_cluster] {
-        bring_scripts(site).await;
-    }
-    let _connections = connect(&connected, connected_to).await;
-    let mut crowds = Vec::new();
-    for (site, app, size) in
-        [(&alone, 1, alone_to), (&crowded, CROWDED_APP, crowded_to), (&alone_cluster, 1, in_cluster)]
-    {
-        let mut crowd = Crowd::new(site.url.clone(), LEASE, app);
-        crowd.grow(size).await;
-        crowds.push(crowd);
-    }
-    for crowd in &crowds {
-        crowd.settled().await;
-    }
-    tokio::time::sleep(SETTLING).await;
-    let found = windows(&sites, WINDOWS, PERIOD).await;
+    let (alone_to, crowded_to) = (bench.times(ALONE), bench.times(CROWDED));
+    let in_cluster = bench.times(ALONE_IN_CLUSTER);
+    let mut found = at_rest(bench.times(CONNECTED)).await;
+    found.push(settled(Site::one(), 1, alone_to).await);
+    found.push(settled(Site::one(), CROWDED_APP, crowded_to).await);
+    let cluster = Site::three().await;
+    let nodes = cluster.nodes.len() as f64;
+    found.push(settled(cluster, 1, in_cluster).await);
     let sidecars = StateSizes {
         alone: alone_to as f64,
         crowded: crowded_to as f64,
-        crowded_roles: crowds[1].roles() as f64,
-        nodes: alone_cluster.nodes.len() as f64,
+        crowded_roles: crowded_to.div_ceil(CROWDED_APP) as f64,
+        nodes,
     };
-    let at = |site: usize, window: usize| Window::sum(&found[site][window]);
+    let connections: Vec<f64> = found.iter().map(|state| state.connections).collect();
     let states = (0..WINDOWS).map(|window| States {
-        empty: at(0, window),
-        connected: at(1, window),
-        alone: at(2, window),
-        crowded: at(3, window),
-        empty_cluster: at(4, window),
-        alone_cluster: at(5, window),
+        empty: found[0].windows[window],
+        connected: found[1].windows[window],
+        empty_cluster: found[2].windows[window],
+        alone: found[3].windows[window],
+        crowded: found[4].windows[window],
+        alone_cluster: found[5].windows[window],
         sidecars,
     });
-    let connections = sites.map(Site::connections);
     let undisturbed: Vec<States> = states.filter(|states| states.are_undisturbed(&connections)).collect();
     println!("  {} of {WINDOWS} windows undisturbed", undisturbed.len());
     assert!(undisturbed.len() >= UNDISTURBED_MIN, "this machine is too busy: connections break, renewals are late");
     undisturbed.iter().zip(known.iter().cycle()).map(|(states, known)| states.costs(known)).collect()
+}
+
+/// One state: its windows, all nodes together, and how many connections there were behind them.
+struct State {
+    windows: Vec<Window>,
+    connections: f64,
+}
+
+/// Of each of these sites.
+async fn watched(sites: &[&Site]) -> Vec<State> {
+    let found = windows(sites, WINDOWS, PERIOD).await;
+    let state = |(site, windows): (&&Site, Vec<Vec<Window>>)| State {
+        windows: windows.iter().map(|nodes| Window::sum(nodes)).collect(),
+        connections: site.connections(),
+    };
+    sites.iter().zip(found).map(state).collect()
+}
+
+/// Nobody, connections of which nothing comes, and nobody on a cluster.
+async fn at_rest(connected_to: usize) -> Vec<State> {
+    let (empty, connected, empty_cluster) = (Site::one(), Site::one(), Site::three().await);
+    let sites = [&empty, &connected, &empty_cluster];
+    until_up(&sites).await;
+    for site in sites {
+        bring_scripts(site).await;
+    }
+    let _connections = connect(&connected, connected_to).await;
+    tokio::time::sleep(SETTLING).await;
+    watched(&sites).await
+}
+
+/// So many sidecars, in apps of so many.
+async fn settled(site: Site, app: usize, size: usize) -> State {
+    until_up(&[&site]).await;
+    let mut crowd = Crowd::new(site.url.clone(), LEASE, app);
+    crowd.grow(size).await;
+    crowd.settled().await;
+    tokio::time::sleep(SETTLING).await;
+    watched(&[&site]).await.remove(0)
 }
 
 /// Some sidecars that come, lead, and go again: the scripts that they have brought stay, and take memory.
@@ -262,8 +289,8 @@ async fn point(bench: &Bench, name: &'static str, site: &Site, crowd: &mut Crowd
     Point { site: name, load, measured, busiest, driver_cores }
 }
 
-/// Has every connection closed at once, waits until as many are there again, and then until whoever has lost its role by
-/// that has noticed.
+/// Has every connection closed at once, waits until as many are there again, and then until whoever has lost its role
+/// by that has noticed.
 async fn cut_off(site: &Site, crowd: &Crowd) -> Cut {
     let redis = &site.nodes[0];
     let (before, connections, terms) = (site.read(), site.connections(), crowd.terms());

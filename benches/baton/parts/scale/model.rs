@@ -1,7 +1,7 @@
 //! What each thing costs a Redis, and what follows for so many of them.
 //!
-//! A coefficient is a difference between two states, taken in several windows. None of them is fitted to the points that
-//! the model is held against.
+//! A coefficient is a difference between two states, taken in several windows. None of them is fitted to the points
+//! that the model is held against.
 
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
@@ -94,19 +94,20 @@ impl Costs {
     }
 }
 
-/// The states that the coefficients are differences between, in one window.
+/// The states that the coefficients are differences between, in one window each.
 #[derive(Clone, Copy, Debug)]
 pub struct States {
     /// Nobody.
     pub empty: Window,
     /// Connections of which nothing comes.
     pub connected: Window,
+    /// Nobody, on the masters of a cluster together.
+    pub empty_cluster: Window,
     /// As many roles as sidecars: each hears its own heartbeats.
     pub alone: Window,
     /// Few roles, each with very many sidecars.
     pub crowded: Window,
-    /// The masters of a cluster, together: nobody, and as many roles as sidecars.
-    pub empty_cluster: Window,
+    /// As many roles as sidecars, on such masters.
     pub alone_cluster: Window,
     pub sidecars: StateSizes,
 }
@@ -127,10 +128,11 @@ fn solve([a, b, c]: [f64; 3], [d, e, f]: [f64; 3]) -> (f64, f64) {
 }
 
 impl States {
-    /// Whether every connection has stayed, and every role was renewed in time. `connections`: of each state.
-    pub fn are_undisturbed(&self, connections: &[f64; 6]) -> bool {
-        let Self { empty, connected, alone, crowded, empty_cluster, alone_cluster, sidecars } = self;
-        let states = [empty, connected, alone, crowded, empty_cluster, alone_cluster];
+    /// Whether every connection has stayed, and every role was renewed in time. `connections`: of each state, in the
+    /// order of its fields.
+    pub fn are_undisturbed(&self, connections: &[f64]) -> bool {
+        let Self { empty, connected, empty_cluster, alone, crowded, alone_cluster, sidecars } = self;
+        let states = [empty, connected, empty_cluster, alone, crowded, alone_cluster];
         let all_stay = states.iter().zip(connections).all(|(state, all)| state.connections == *all);
         // One or the other may fall on either side of a window's ends.
         let due = |roles: f64, window: &Window| {

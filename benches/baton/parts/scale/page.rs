@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::meter::LOOKS;
 use super::model::{APP, COMPARED, COSTS, Cost, Costs, LEASE, Load, OFF_MAX, PERIOD, Point, percent};
-use super::{Cut, Found};
+use super::{CROWDED_APP, Cut, Found};
 use crate::stats::percentile;
 
 pub const ONE: &str = "one Redis";
@@ -148,9 +149,10 @@ fn head() -> String {
     let (lease, period) = (LEASE.as_secs(), PERIOD.as_secs());
     format!(
         "# How far one Redis goes\n\n\
-         `make bench PART=scale` writes this page, from what it measures. The figures belong to one machine, named at the end; take\n\
-         them on yours where it matters. A *pod* is a sidecar with one role, in an app of {APP}, with the default lease of\n\
-         {lease} s, renewed every {period} s. It has two connections: one for commands, one to listen.\n"
+         `make bench PART=scale` writes this page, from what it measures. The figures belong to one machine, named at\n\
+         the end; take them on yours where it matters. A *pod* is a sidecar with one role, in an app of {APP}, with\n\
+         the default lease of {lease} s, renewed every {period} s. It has two connections: one for commands, one to\n\
+         listen.\n"
     )
 }
 
@@ -183,11 +185,13 @@ fn what_to_do(costs: &Costs) -> String {
     });
     let columns = ["pods", "connections", "renewals/s", "Redis's thread at rest", "memory", "from Redis", "what to do"];
     format!(
-        "## How many pods, and what to do\n\n{}\n\
-         Apps do not know of each other, so several Redis need nothing but another `store.redis.url` in the configuration of some\n\
-         apps. That is simpler than a Cluster, and each of them fails alone. What fits one Redis is best left on one. The first\n\
-         {} connections were measured, what is beyond is the model's. With another `renewPeriod` the renewals change in\n\
-         proportion; with replicas (`replication.acks`) each Redis has those besides.\n",
+        "## How many pods, and what to do\n\n\
+         {}\n\
+         Apps do not know of each other, so several Redis need nothing but another `store.redis.url` in the\n\
+         configuration of some apps. That is simpler than a Cluster, and each of them fails alone. What fits one\n\
+         Redis is best left on one. The first {} connections were measured, what is beyond is the model's. With\n\
+         another `renewPeriod` the renewals change in proportion; with replicas (`replication.acks`) each Redis has\n\
+         those besides.\n",
         table(&columns, &lines),
         count(10_000.0),
     )
@@ -205,19 +209,23 @@ fn limits(costs: &Costs, cut: &[Cut]) -> String {
     let second = |cost: Cost| count(round(THREAD_MAX_US / costs[cost]));
     let clients = round(LIMITS[1].pods(1.0, costs)) * 2.0;
     format!(
-        "## Which limit comes first\n\nSo many pods are in the way of it:\n\n{}\n\
-         - **`maxclients` is first.** Who comes after it is refused (`max number of clients reached`), and does not take part. Raise\n  \
-           `maxclients`, and the open files of Redis's process (`LimitNOFILE` of systemd, `ulimit -n`), without which it lowers\n  \
-           `maxclients` by itself and says so in its log. A connection takes {} B and {} µs of its thread a second.\n\
-         - **Then that all come back at once**, after a restart, a failover or a cut network: {} µs of the thread for each sidecar.\n  \
-           A leader that is not back within its lease, less a renewal period, loses its role, so some {} connections are the most\n  \
-           that one Redis should have.{cut}\n\
+        "## Which limit comes first\n\n\
+         So many pods are in the way of it:\n\n\
+         {}\n\
+         - **`maxclients` is first.** Who comes after it is refused (`max number of clients reached`), and does not\n  \
+           take part. Raise `maxclients`, and the open files of Redis's process (`LimitNOFILE` of systemd,\n  \
+           `ulimit -n`), without which it lowers `maxclients` by itself and says so in its log. A connection takes\n  \
+           {} B and {} µs of its thread a second.\n\
+         - **Then that all come back at once**, after a restart, a failover or a cut network: {} µs of the thread\n  \
+           for each sidecar. A leader that is not back within its lease, less a renewal period, loses its role, so\n  \
+           some {} connections are the most that one Redis should have.{cut}\n\
          - **Renewals** are {} µs each, and a heartbeat {} µs for each pod of the app: with N pods a role takes\n  \
            ({:.0} + {:.1} N) / `renewPeriod` of the thread.\n\
-         - **Locks and jobs** come on top: half a thread is enough for {} free locks a second, acquired and released, or {} runs of\n  \
-           jobs, or {} campaigns.\n\
-         - **Output buffers** (`client-output-buffer-limit pubsub 32mb 8mb 60`) are no limit: a heartbeat is {} B, so a sidecar\n  \
-           that has stopped reading is let go of after some {} heartbeats that it has missed, or sooner by its own timeouts.\n",
+         - **Locks and jobs** come on top: half a thread is enough for {} free locks a second, acquired and\n  \
+           released, or {} runs of jobs, or {} campaigns.\n\
+         - **Output buffers** (`client-output-buffer-limit pubsub 32mb 8mb 60`) are no limit: a heartbeat is {} B,\n  \
+           so a sidecar that has stopped reading is let go of after some {} heartbeats that it has missed, or\n  \
+           sooner by its own timeouts.\n",
         table(&["limit", "one Redis", "Cluster of 3", "of 6", "of 12"], &lines),
         count(costs[Cost::ConnectionMemory]),
         figure(costs[Cost::Connection]),
@@ -237,8 +245,9 @@ fn limits(costs: &Costs, cut: &[Cut]) -> String {
 
 fn tell_cut(Cut { sidecars, back_s, terms, kept, .. }: &Cut) -> String {
     format!(
-        " Measured: all connections of {} sidecars closed at once,\n  all back after {back_s:.1} s (on the processors of one \
-         machine), {kept} of {terms} leaders went on under their tokens.",
+        " Measured: all connections of {} sidecars closed at once,\n  \
+         all back after {back_s:.1} s (on the processors of one machine), {kept} of {terms} leaders went on under\n  \
+         their tokens.",
         count(*sidecars as f64)
     )
 }
@@ -257,13 +266,17 @@ fn spread_over_a_cluster(costs: &Costs) -> String {
     let three = Load::at_rest(10_000.0, 3.0);
     let forwarding = three.renewals() * 2.0 * costs[Cost::Forwarding] / three.predicted(costs).cpu_us;
     format!(
-        "## How roles spread over a Cluster\n\nEvery role is in one slot, by its name, so roles spread evenly once there are many, and one role is never on two\n\
-         masters. All locks are in one slot, and all jobs in another. A sidecar has a connection for each slot with a role of its own,\n\
-         to that slot's master, one that tells where the slots are and one to listen; these two begin at a node by the sidecar's own\n\
-         chance. So a Cluster costs a pod three connections instead of two, and a sidecar with many roles many:\n\n{}\n\
-         Each heartbeat is passed on to every node, whoever listens where ([why](redis.md#cluster)), at {} µs and some {} B a node:\n\
-         {:.0} % of what three masters do for 10,000 pods. More masters do not make that less, so a Cluster of N carries less than N\n\
-         times what one Redis does. **Take a Cluster because you have one, or for what else is in it; for Baton alone take several Redis.**\n",
+        "## How roles spread over a Cluster\n\n\
+         Every role is in one slot, by its name, so roles spread evenly once there are many, and one role is never on\n\
+         two masters. All locks are in one slot, and all jobs in another. A sidecar has a connection for each slot\n\
+         with a role of its own, to that slot's master, one that tells where the slots are and one to listen; these\n\
+         two begin at a node by the sidecar's own chance. So a Cluster costs a pod three connections instead of two,\n\
+         and a sidecar with many roles many:\n\n\
+         {}\n\
+         Each heartbeat is passed on to every node, whoever listens where ([why](redis.md#cluster)), at {} µs and\n\
+         some {} B a node: {:.0} % of what three masters do for 10,000 pods. More masters do not make that less, so a\n\
+         Cluster of N carries less than N times what one Redis does. **Take a Cluster because you have one, or for\n\
+         what else is in it; for Baton alone take several Redis.**\n",
         table(
             &["roles of a sidecar", "its connections", "sidecars by `maxclients` 10,000: 3 masters", "6", "12"],
             &lines
@@ -293,11 +306,14 @@ fn api_server() -> String {
         .collect();
     let columns = ["pods", "Leases", "writes/s", "watches", "over the nodes' own writes", "what to do"];
     format!(
-        "## And a Kubernetes API server\n\n`store.kubernetes` needs no Redis. A leader writes its Lease once in a `renewPeriod`, each standby has a watch open, and\n\
-         nothing else is asked at rest ([measured](kubernetes.md#the-load)). Kubernetes is made for [{} nodes and {}\n\
-         pods](https://kubernetes.io/docs/setup/best-practices/cluster-large/), and each node [writes a Lease of its\n\
-         own](https://kubernetes.io/docs/reference/node/node-status/#heartbeats) every {NODE_LEASE_S:.0} s: {node_writes:.0} writes a second at most,\n\
-         which is what Baton's are held against here. Each write goes to the disks of a majority of etcd:\n\n{}",
+        "## And a Kubernetes API server\n\n\
+         `store.kubernetes` needs no Redis. A leader writes its Lease once in a `renewPeriod`, each standby has a\n\
+         watch open, and nothing else is asked at rest ([measured](kubernetes.md#the-load)). Kubernetes is made for\n\
+         [{} nodes and {} pods](https://kubernetes.io/docs/setup/best-practices/cluster-large/), and each node\n\
+         [writes a Lease of its own](https://kubernetes.io/docs/reference/node/node-status/#heartbeats) every\n\
+         {NODE_LEASE_S:.0} s: {node_writes:.0} writes a second at most, which is what Baton's are held against here.\n\
+         Each write goes to the disks of a majority of etcd:\n\n\
+         {}",
         count(KUBERNETES_NODES),
         count(KUBERNETES_PODS),
         table(&columns, &lines),
@@ -311,11 +327,16 @@ fn model(samples: &[Costs], costs: &Costs) -> String {
         vec![name.to_owned(), format!("{} {unit}", figure(costs[cost])), format!("{least} to {most}")]
     });
     format!(
-        "## The model\n\nEach coefficient is a difference between two states of a Redis that are measured at the same time, in {} windows of a renewal\n\
-         period: nobody; connections alone; as many roles as sidecars; few roles with a hundred sidecars each; and the first\n\
-         and the third on a Cluster. Times are those of its main thread, sockets included, over loopback. So its thread takes\n\n    \
+        "## The model\n\n\
+         Each coefficient is a difference between two states of a Redis, in {} windows of a renewal period: nobody;\n\
+         connections alone; as many roles as sidecars; fewer roles with {CROWDED_APP} sidecars each; and the first\n\
+         and the third on a Cluster. Times are those of its main thread, sockets included, over loopback, on cores that\n\
+         are kept awake, or else what it takes to wake them would count as Redis's. So its thread takes\n\n    \
          rest + connection × connections + renewals/s × (renewal + listeners × delivery + other nodes × forwarding)\n\n\
-         and what else is asked; memory and bytes are sums of the same kind. A standby looks by itself once in ten leases.\n\n{}",
+         and what else is asked; memory and bytes are sums of the same kind. Memory is the mean of {LOOKS} looks in a\n\
+         window: the buffers of a leader's connection come with its requests and go again. A standby looks by itself\n\
+         once in ten leases.\n\n\
+         {}",
         samples.len(),
         table(&["what", "median", "from, to"], &lines),
     )
@@ -350,8 +371,10 @@ fn held(points: &[Point], costs: &Costs) -> String {
         off => format!("**{off} of them are off by more than {:.0} %.**", OFF_MAX * 100.0),
     };
     format!(
-        "## Held against what was measured\n\nMeasured, the model's, and by how much that is off; none of these went into the coefficients. {verdict} Threads,\n\
-         memory and bytes are those of all nodes together.\n\n{}",
+        "## Held against what was measured\n\n\
+         Measured, the model's, and by how much that is off; none of these went into the coefficients. {verdict}\n\
+         Threads, memory and bytes are those of all nodes together.\n\n\
+         {}",
         table(&columns, &lines),
     )
 }
