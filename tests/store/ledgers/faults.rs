@@ -26,11 +26,22 @@ fn scripts_run(redis: &RedisServer) -> u64 {
 async fn leader_behind(redis: &RedisServer, proxy: &Proxy) -> (Desk, Desk, baton::protocol::jobs::Revision) {
     let leader = desk(&Arc::new(impatient(&proxy.url()).await));
     let direct = Desk { store: Arc::new(connected(&redis.url()).await), job: leader.job.clone() };
-    // By who waits for answers, however busy this machine is; and so that the server knows the scripts.
+    // By who waits for answers, however busy this machine is.
     direct.open(7).await;
-    let base = direct.written(Some(7), None, "a").await;
-    let base = direct.written(Some(7), Some(base), "b").await;
-    (leader, direct, base)
+    let first = direct.written(Some(7), None, "a").await;
+    // So that the leader has brought its script.
+    let mut written = None;
+    wait_until_async(BOUND, "the leader has written", async || {
+        written = match leader.store.write(&leader.job, request(Some(7), Some(first), "b")).await {
+            Ok(WriteReply::Written { revision }) => Some(revision),
+            // Its answer before came too late.
+            Ok(WriteReply::Diverged(Some(stored))) => Some(stored.revision),
+            _ => None,
+        };
+        written.is_some()
+    })
+    .await;
+    (leader, direct, written.expect("waited for"))
 }
 
 #[tokio::test]

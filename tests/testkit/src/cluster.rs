@@ -28,6 +28,19 @@ pub fn add_slots(node: &RedisServer, slots: RangeInclusive<u16>) {
     assert_eq!(node.command(&words), Reply::Text("OK".to_owned()));
 }
 
+/// Whether a node knows who is at the other end of each connection that was made to it: Valkey takes no message from
+/// anybody else, and learns it some seconds after they have met. Before 7.0 no node tells, nor needs to.
+fn knows_its_callers(node: &RedisServer, others: usize) -> bool {
+    match node.command(&["CLUSTER", "LINKS"]) {
+        Reply::List(links) => {
+            let comes_in =
+                |link: &Reply| matches!(link, Reply::List(words) if words.contains(&Reply::Text("from".to_owned())));
+            links.iter().filter(|link| comes_in(link)).count() >= others
+        }
+        _ => true,
+    }
+}
+
 impl Cluster {
     /// Starts one, with these options for every server, and waits until it serves every slot.
     pub async fn start(options: &[&str]) -> Self {
@@ -83,6 +96,7 @@ impl Cluster {
                 let follows = replication.contains("master_link_status:up");
                 let leads = replication.contains("role:master") && replication.contains("state=online");
                 info.contains("cluster_state:ok")
+                    && knows_its_callers(node, self.nodes.len() - 1)
                     && list.matches("master").count() == 3
                     && !["fail", "handshake", "disconnected"].iter().any(|word| list.contains(word))
                     && (follows || leads)
