@@ -7,6 +7,7 @@ use baton::store::redis::{AuditReport, Severity, audit};
 use testkit::profile::{Profile, Profiled};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
+use testkit::services;
 
 use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
 use super::*;
@@ -108,6 +109,22 @@ async fn the_master_and_those_that_acknowledge_must_be_a_majority_of_the_servers
             let needed = format!("replication.acks: {}, ", count.div_ceil(2));
             assert_eq!(remedy.starts_with(&needed), expected == bad, "{what}: {remedy}");
         }
+    }
+}
+
+#[tokio::test]
+async fn acknowledgements_are_advised_where_they_can_be_had_only() {
+    let master = RedisServer::start();
+    let port = master.port().to_string();
+    let _replica = RedisServer::start_with(&["--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1", &port]);
+    let connected = "connected_slaves:1";
+    testkit::wait_until(BOUND, connected, || master.command(&["INFO", "replication"]).text().contains(connected)).await;
+    for (profile, is_advised) in [(Profile::NONE, true), (services::named("Redis Cloud").profile, false)] {
+        let service = Profiled::start(master.port(), profile).await;
+        let seen = report(&config(&service.url())).await;
+        let finding = seen.findings.iter().find(|finding| finding.what.ends_with("0 must acknowledge"));
+        let remedy = &finding.expect("it is looked at").remedy;
+        assert_eq!(remedy.contains("replication.acks: 1"), is_advised, "{remedy}");
     }
 }
 

@@ -20,7 +20,9 @@ use serde::Serialize;
 use self::promises::promises;
 use self::rights::{Trial, trial_keys};
 use self::words::{FaultWords, words};
-use super::connection::{CommandFailure, Info, Link, Settings, Target, Untold, VERSION_MIN, Version, fetch_info};
+use super::connection::{
+    CommandFailure, Info, Link, NO_WAIT, Settings, Target, Untold, VERSION_MIN, Version, fetch_info,
+};
 use crate::base::clock::{BootClock, Clock};
 use crate::config::{Durability, Guard, RedisConfig, StoreUse};
 use crate::store::StoreError;
@@ -161,7 +163,7 @@ async fn look(
     findings.push(memory(&info, words));
     findings.push(match config.durability {
         _ if subject.is_member() => no_replicas(&info),
-        Durability::Asynchronous => replicas(&info, config.replication.acks, words),
+        Durability::Asynchronous => replicas(&info, config.replication.acks, probe.has_wait().await, words),
         Durability::Synchronous => {
             finding(Severity::Ok, format!("a replica that takes over knows of {}", words.each), BY_ITS_LOG, "")
         }
@@ -341,7 +343,7 @@ fn memory(info: &Info, words: &FaultWords) -> Finding {
     }
 }
 
-fn replicas(info: &Info, acks: u32, words: &FaultWords) -> Finding {
+fn replicas(info: &Info, acks: u32, has_wait: bool, words: &FaultWords) -> Finding {
     let Some(connected) = info.number("connected_slaves") else {
         return finding(
             Severity::Unknown,
@@ -360,7 +362,11 @@ fn replicas(info: &Info, acks: u32, words: &FaultWords) -> Finding {
             Severity::Warning,
             what,
             &format!("in a split network with the old master still reached by some, {}", words.split),
-            "replication.acks: 1 (or more)",
+            if has_wait {
+                "replication.acks: 1 (or more)"
+            } else {
+                "it has no WAIT, without which replication.acks cannot be had: use a Redis that has it where that matters"
+            },
         ),
         // Both masters with their own acknowledgements: only two majorities have a server in common.
         _ if 2 * (u64::from(acks) + 1) <= connected + 1 => finding(
@@ -522,6 +528,12 @@ impl Probe<'_> {
         pairs.get(name).cloned()
     }
 
+    /// Whether replicas can be waited for. What its user may not do here is said where that is needed.
+    async fn has_wait(&self) -> bool {
+        let asked = self.ask("WAIT", vec!["0".into(), "1".into()]).await;
+        !asked.is_err_and(|failure| matches!(failure.error, StoreError::Refused { reason } if reason == NO_WAIT))
+    }
+
     async fn clock_offset_ms(&self, wall_clock: &(dyn Fn() -> SystemTime + Sync)) -> Option<i64> {
         let sent = BootClock.now();
         let reply: Vec<String> = self.ask("TIME", Vec::new()).await.ok()?.convert().ok()?;
@@ -550,7 +562,7 @@ mod tests {
     fn acknowledgements_are_judged_by_how_many_replicas_there_are() {
         let judged = |connected: u64, acks| {
             let info = Info::parse(&format!("role:master\r\nconnected_slaves:{connected}\r\n"));
-            replicas(&info, acks, words(StoreUse::Leases)).severity
+            replicas(&info, acks, true, words(StoreUse::Leases)).severity
         };
         for (connected, acks, severity) in [
             (0, 0, Severity::Ok),

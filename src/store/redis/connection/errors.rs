@@ -119,6 +119,9 @@ const REPLIES: &[(&str, &str, bool)] = &[
 ];
 
 const MOVING: &str = "its cluster is moving the slot of this role to another node: it works again when that is done";
+/// Of a service that refuses it.
+pub const NO_WAIT: &str = "it has no WAIT, which replication.acks needs: set acks: 0, under which a split network can \
+                           make two leaders, or use a Redis that has it";
 const TOO_OLD: &str = "it is too old: Baton needs Redis 6.2 or later";
 
 /// Words anywhere in an `ERR …` reply.
@@ -189,12 +192,7 @@ fn explain_err(details: &str) -> CommandFailure {
         let name = between_quotes(command).unwrap_or_default();
         return match name.to_ascii_uppercase().as_str() {
             "HELLO" => CommandFailure { no_resp3: true, ..CommandFailure::refused(TOO_OLD.to_owned(), true) },
-            "WAIT" => CommandFailure::refused(
-                "it has no WAIT, which replication.acks needs: set acks: 0, under which a split network can make two \
-                 leaders, or use a Redis that has it"
-                    .to_owned(),
-                false,
-            ),
+            "WAIT" => CommandFailure::refused(NO_WAIT.to_owned(), false),
             "WAITAOF" => CommandFailure::refused(
                 "replication.mode waitaof needs Redis 7.2 or later: use mode wait, or a newer Redis".to_owned(),
                 false,

@@ -21,7 +21,7 @@ pub use errors::SetupError;
 pub use settings::check_files;
 
 pub(super) use cluster::{NodeAddress, Target};
-pub(super) use errors::CommandFailure;
+pub(super) use errors::{CommandFailure, NO_WAIT};
 pub(super) use info::{Info, Untold, VERSION_MIN, Version};
 pub(super) use link::Link;
 pub(super) use routes::CommandRoutes;
