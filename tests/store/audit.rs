@@ -126,6 +126,12 @@ async fn acknowledgements_are_advised_where_they_can_be_had_only() {
         let remedy = &finding.expect("it is looked at").remedy;
         assert_eq!(remedy.contains("replication.acks: 1"), is_advised, "{remedy}");
     }
+    // And where nothing can be had, that is said at once.
+    let service = Profiled::start(master.port(), services::named("ElastiCache Serverless").profile).await;
+    let replication = Replication { acks: 1, mode: AckMode::Wait, timeout: ms(100) };
+    let seen = report(&RedisConfig { replication, ..config(&service.url()) }).await;
+    assert_eq!(severity(&seen, "it has no WAIT"), Severity::Problem);
+    assert_eq!(severity(&seen, "may not ask for the time"), Severity::Problem);
 }
 
 #[tokio::test]

@@ -363,7 +363,7 @@ fn replicas(info: &Info, acks: u32, has_wait: bool, words: &FaultWords) -> Findi
             what,
             &format!("in a split network with the old master still reached by some, {}", words.split),
             if has_wait {
-                "replication.acks: 1 (or more)"
+                "replication.acks: 1 (or more); or, if it acknowledges by a log (MemoryDB), durability: synchronous"
             } else {
                 "it has no WAIT, without which replication.acks cannot be had: use a Redis that has it where that matters"
             },

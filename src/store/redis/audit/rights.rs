@@ -68,6 +68,7 @@ impl<'a> Trial<'a> {
         }
         // The same words for several commands: keys, channels.
         problems.dedup();
+        let may_all = problems.is_empty();
         if replication.acks > 0 {
             let (command, args) = match replication.mode {
                 AckMode::Wait => ("WAIT", vec!["0".into(), "1".into()]),
@@ -75,12 +76,13 @@ impl<'a> Trial<'a> {
             };
             problems.extend(self.ask(command, args).await.err());
         }
-        let term = if self.is_member { self.member_term().await } else { self.term().await }.err();
-        if problems.is_empty() {
-            problems.extend(term);
-        }
+        let term = if self.is_member { self.member_term().await } else { self.term().await }.err().filter(|_| may_all);
         let listening = self.listen().await.err();
-        problems.extend(listening.filter(|error| !problems.contains(error)));
+        for error in term.into_iter().chain(listening) {
+            if !problems.contains(&error) {
+                problems.push(error);
+            }
+        }
         problems
     }
 
