@@ -330,8 +330,8 @@ fn model(samples: &[Costs], costs: &Costs) -> String {
         "## The model\n\n\
          Each coefficient is a difference between two states of a Redis, in {} windows of a renewal period: nobody;\n\
          connections alone; as many roles as sidecars; fewer roles with {CROWDED_APP} sidecars each; and the first\n\
-         and the third on a Cluster. Times are those of its main thread, sockets included, over loopback, on cores that\n\
-         are kept awake, or else what it takes to wake them would count as Redis's. So its thread takes\n\n    \
+         and the third on a Cluster. Times are those of its main thread, sockets included, over loopback, on cores\n\
+         that are kept awake, or else what it takes to wake them would count as Redis's. So its thread takes\n\n    \
          rest + connection × connections + renewals/s × (renewal + listeners × delivery + other nodes × forwarding)\n\n\
          and what else is asked; memory and bytes are sums of the same kind. Memory is the mean of {LOOKS} looks in a\n\
          window: the buffers of a leader's connection come with its requests and go again. A standby looks by itself\n\

@@ -365,7 +365,7 @@ fn replicas(info: &Info, acks: u32, has_wait: bool, words: &FaultWords) -> Findi
             if has_wait {
                 "replication.acks: 1 (or more); or, if it acknowledges by a log (MemoryDB), durability: synchronous"
             } else {
-                "it has no WAIT, without which replication.acks cannot be had: use a Redis that has it where that matters"
+                "it has no WAIT, without which replication.acks cannot be had: use a Redis that has it, if that matters"
             },
         ),
         // Both masters with their own acknowledgements: only two majorities have a server in common.
