@@ -20,12 +20,7 @@ fn config(removed: &str) -> String {
 }
 
 async fn until(what: &str, reached: impl Fn() -> bool) {
-    let polling = async {
-        while !reached() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
+    testkit::wait_until(PATIENCE, what, reached).await;
 }
 
 #[tokio::test]

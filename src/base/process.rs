@@ -286,12 +286,8 @@ mod tests {
             let mut command = tokio::process::Command::new("sh");
             command.args(["-c", &script]).current_dir(file.parent().unwrap());
             let _child = Child::start(command).unwrap();
-            let both_run = async {
-                while std::fs::read_to_string(file).unwrap_or_default().lines().count() < 2 {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(30), both_run).await.expect("both programs start");
+            let both_run = || std::fs::read_to_string(file).unwrap_or_default().lines().count() >= 2;
+            testkit::wait_until(Duration::from_secs(30), "both programs start", both_run).await;
             panic!("as a bug would");
         })
     }

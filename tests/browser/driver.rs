@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::ports::free_port;
 use testkit::sidecars::http::Connection;
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 /// Keys, as WebDriver numbers them.
 pub const TAB: &str = "\u{e004}";

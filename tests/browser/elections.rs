@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::sidecars::replica::Lease;
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::driver::{Browser, ENTER, ESCAPE, SPACE, TAB};
 use crate::stage::{Stage, card, job, who};

@@ -2,7 +2,7 @@
 
 use testkit::redis::RedisServer;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::until_some;
+use testkit::wait::until_some;
 
 use crate::driver::Browser;
 

@@ -11,7 +11,7 @@ use testkit::resp::Reply;
 use testkit::services::Service;
 use testkit::sidecars::clock::{self, ClockControl};
 use testkit::sidecars::replica::LEASE_KEY;
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::fault::Fault;
 use crate::stage::Stage;

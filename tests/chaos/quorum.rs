@@ -8,7 +8,7 @@ use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sidecars::clock::{self, ClockControl};
 use testkit::sidecars::replica::{LEASE_KEY, Lease};
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::fault::Fault;
 use crate::one::{STEPS_S, slow_down};

@@ -9,7 +9,7 @@ use testkit::place::{Network, Place, Side};
 use testkit::services::Service;
 use testkit::sidecars::apps::Apps;
 use testkit::sidecars::replica::{ROLE, Replica, Settings};
-use testkit::sidecars::wait::{SLACK, last_for};
+use testkit::wait::{SLACK, last_for};
 
 use crate::fault::Fault;
 use crate::judge::{Verdict, Window, judge};

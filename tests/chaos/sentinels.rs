@@ -10,7 +10,7 @@ use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 use testkit::sidecars::replica::LEASE_KEY;
-use testkit::sidecars::wait::last_for;
+use testkit::wait::last_for;
 
 use crate::fault::Fault;
 use crate::one::{set, slow_down};

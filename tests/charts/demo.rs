@@ -14,7 +14,7 @@ use testkit::redis::RedisServer;
 use testkit::root;
 use testkit::sidecars::http::ask;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 /// With promises that are longer than a step of the worker.
 const TIMINGS: Lease = Lease { duration: 6_000, renew: 2_000, margin: 400, validity: 2_000 };

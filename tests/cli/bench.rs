@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use testkit::{wait_until, within};
+use testkit::{found_within, wait_until, within};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -160,14 +160,9 @@ impl Running {
 
     /// The same among what it printed after the first `seen` lines.
     pub async fn says_after(&self, seen: usize, part: &str) -> String {
-        let find = || self.lines().into_iter().skip(seen).find(|line| line.contains(part));
-        let came = tokio::time::timeout(PATIENCE, async {
-            while find().is_none() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        });
-        assert!(came.await.is_ok(), "`{}` does not say {part:?}, but: {:#?}", self.arguments, self.lines());
-        find().unwrap()
+        let find = async || self.lines().into_iter().skip(seen).find(|line| line.contains(part));
+        let found = found_within(PATIENCE, find).await;
+        found.unwrap_or_else(|| panic!("`{}` does not say {part:?}, but: {:#?}", self.arguments, self.lines()))
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -233,17 +228,17 @@ pub async fn ask(port: u16, line: &str, body: &str) -> Option<String> {
 
 /// Waits until exactly one of the replicas leads, and it is not `but`; returns its number and its token.
 pub async fn one_leader(port: u16, replicas: u16, but: Option<u16>) -> (u16, u64) {
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < PATIENCE {
+    let one = async || {
         let mut leaders = Vec::new();
         for n in 0..replicas {
             let answer = role_at(port + n).await;
             leaders.extend(answer.and_then(|role| role["token"].as_u64()).map(|token| (n, token)));
         }
         match leaders[..] {
-            [(n, token)] if Some(n) != but => return (n, token),
-            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            [(n, token)] if Some(n) != but => Some((n, token)),
+            _ => None,
         }
-    }
-    panic!("no other leader than {but:?} within {PATIENCE:?}");
+    };
+    let found = found_within(PATIENCE, one).await;
+    found.unwrap_or_else(|| panic!("no other leader than {but:?} within {PATIENCE:?}"))
 }

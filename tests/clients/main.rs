@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sidecar::{Answer, Sidecar};
 use testkit::programs::{Running, is_installed};
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 /// Java compiles its client first, which takes a busy machine more than a minute.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use testkit::sidecars::wait::last_for;
+use testkit::wait::last_for;
 
 /// What `GET /leader/scheduler` is answered with.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 use crate::node::{self, attempt, run};
 use crate::release::{LEASE, PATIENCE, Release, SLACK, Store};

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 use crate::node::{self, attempt};
 use crate::release::{LEASE, PATIENCE, Release, SLACK, Store};

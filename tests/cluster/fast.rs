@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 use crate::node;
 use crate::release::{LEASE, PATIENCE, Release, SLACK, Store};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use testkit::sidecars::wait::Ending;
+use testkit::wait::Ending;
 
 use crate::node;
 

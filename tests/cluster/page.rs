@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 use testkit::root;
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 use crate::log::Line;
 use crate::node::{self, attempt, run};

@@ -1,7 +1,7 @@
 //! What the platform does: Pod Security, a kubelet that ends, other pods that ask too much.
 
 use jiff::Timestamp;
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 use crate::node;
 use crate::release::{LEASE, PATIENCE, Release, Store};

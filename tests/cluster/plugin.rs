@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use jiff::Timestamp;
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 use crate::node::{self, attempt};
 use crate::release::{PATIENCE, Release, Store};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use testkit::root;
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 use crate::log::{Follower, Term};
 use crate::node::{self, attempt, run};

@@ -1,7 +1,7 @@
 //! What Kubernetes shows of a leader: label, Service, Events and a mirror.
 
 use serde_json::Value;
-use testkit::sidecars::wait::until_within;
+use testkit::wait::until_within;
 
 use crate::node;
 use crate::release::{PATIENCE, Release, Store, text};

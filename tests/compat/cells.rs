@@ -12,7 +12,7 @@ use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sidecars::group::Group;
 use testkit::sidecars::replica::{LEASE_KEY, Lease, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until, until_some, until_within};
+use testkit::wait::{last_for, until, until_some, until_within};
 
 /// What one row shows: for each column nothing where it is as it should be, or why not.
 pub struct Row {

@@ -215,14 +215,6 @@ pub async fn ask_with(address: SocketAddr, line: &str, headers: &[(&str, &str)],
 
 /// Asks again until the reply is as wanted.
 pub async fn ask_until(address: SocketAddr, line: &str, wanted: impl Fn(&Reply) -> bool) -> Reply {
-    let polling = async {
-        loop {
-            let reply = ask(address, line).await;
-            if wanted(&reply) {
-                return reply;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("{line} never answered as wanted"))
+    let found = testkit::found_within(PATIENCE, async || Some(ask(address, line).await).filter(&wanted)).await;
+    found.unwrap_or_else(|| panic!("{line} never answered as wanted"))
 }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::apiserver::Cluster;
 use testkit::sidecars::claims::Claim;
-use testkit::sidecars::wait::{last_for, until};
+use testkit::wait::{last_for, until};
 
 use crate::elector::{self, Campaign, ClientGo, Elector};
 use crate::group::{self, Group, LEASE_NAME, TIMINGS};

@@ -11,7 +11,7 @@ use testkit::apiserver::Cluster;
 use testkit::helm::shop;
 use testkit::helm::{Charts, done, names, object};
 use testkit::sidecars::replica::{ROLE, Replica, Settings};
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::group::{TIMINGS, settings};
 

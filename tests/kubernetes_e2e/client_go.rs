@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
 use testkit::apiserver::Cluster;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until, until_some};
+use testkit::wait::{last_for, until, until_some};
 
 use crate::elector::{self, Campaign, ClientGo, Elector, Record, read_record};
 use crate::group::{self, Group, LEASE_NAME, TIMINGS, settings};

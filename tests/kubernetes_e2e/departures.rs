@@ -14,7 +14,7 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::apps::Apps;
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 /// The defaults of a role.
 const DEFAULTS: Lease = Lease { duration: 15_000, renew: 5_000, margin: 1_000, validity: 5_000 };

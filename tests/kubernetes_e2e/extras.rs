@@ -18,7 +18,7 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::apps::Apps;
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until, until_some};
+use testkit::wait::{last_for, until, until_some};
 
 use crate::labels::Labels;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use testkit::apiserver::Cluster;
 use testkit::sidecars::jobs::{App, Job, audit, audit_calls, job, json, leader, runs};
 use testkit::sidecars::replica::{ROLE, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until, until_some};
+use testkit::wait::{last_for, until, until_some};
 
 use crate::group::{TIMINGS, documented_rules_with, settings};
 

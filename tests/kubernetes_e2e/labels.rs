@@ -11,7 +11,7 @@ use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt};
 use testkit::apiserver::client;
-use testkit::sidecars::wait::PATIENCE;
+use testkit::wait::PATIENCE;
 use testkit::wait_until_async;
 use tokio::sync::oneshot;
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use testkit::kubernetes::{FakeApi, Fault, NAMESPACE, write_kubeconfig};
 use testkit::place::{Network, Place};
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until};
+use testkit::wait::{last_for, until};
 
 use crate::elector::{Campaign, ClientGo, Elector};
 

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::apiserver::Cluster;
-use testkit::sidecars::wait::last_for;
+use testkit::wait::last_for;
 
 use crate::group::{self, LEASE_NAME, TIMINGS};
 

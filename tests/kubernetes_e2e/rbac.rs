@@ -7,7 +7,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::DeleteParams;
 use testkit::apiserver::Cluster;
 use testkit::sidecars::replica::{ROLE, Replica};
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::group::{LEASE_NAME, documented_rules, settings};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::ports::free_port;
 use testkit::redis::RedisServer;
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::http::{ask, hold, told};
 use crate::sidecar::{GUARD, Sidecar, Store};
@@ -192,7 +192,7 @@ fn an_app_that_keeps_its_promise_in_mind_is_told_when_a_hold_is_lost() {
     assert!(renewal["valid_for_ms"].is_u64(), "{renewal}");
     // While the sidecar stands still it cannot renew; when it goes on, the lock is past its lease.
     sidecar.signal(Signal::STOP);
-    testkit::sidecars::wait::last_for(lease);
+    testkit::wait::last_for(lease);
     sidecar.signal(Signal::CONT);
     let mut last = None;
     until("the stream says that the lock is lost", || {

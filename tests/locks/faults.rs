@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use testkit::redis::{Data, RedisServer};
 use testkit::sidecars::http::Connection;
-use testkit::sidecars::wait::{last_for, until};
+use testkit::wait::{last_for, until};
 
 use crate::http::{ask, hold, told};
 use crate::sidecar::{GUARD, LEASE_MS, Sidecar, Store};

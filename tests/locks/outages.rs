@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use testkit::redis::{Data, RedisServer};
 use testkit::sidecars::http::{Answer, Connection};
-use testkit::sidecars::wait::{last_for, until};
+use testkit::wait::{last_for, until};
 
 use crate::sidecar::{GUARD, Sidecar, Store};
 

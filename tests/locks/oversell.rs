@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use testkit::redis::RedisServer;
 use testkit::resp;
 use testkit::sidecars::http::Connection;
-use testkit::sidecars::wait::last_for;
+use testkit::wait::last_for;
 
 use crate::http::hold;
 use crate::sidecar::{GUARD, Sidecar, Store};

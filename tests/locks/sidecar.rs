@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use testkit::ports::free_port;
 use testkit::redis::RedisServer;
 use testkit::sidecars::http::Answer;
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::http::ask;
 

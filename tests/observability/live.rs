@@ -7,7 +7,7 @@ use testkit::ports::free_port;
 use testkit::redis::RedisServer;
 use testkit::sidecars::http::ask;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::until_some;
+use testkit::wait::until_some;
 
 use crate::promql::words_of;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::sidecars::replica::{Lease, ROLE};
-use testkit::sidecars::wait::{last_for, until};
+use testkit::wait::{last_for, until};
 
 use crate::files::{path, text};
 use crate::prometheus::{APP, NAMESPACE};

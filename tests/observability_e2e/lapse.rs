@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::sidecars::replica::{Lease, ROLE};
-use testkit::sidecars::wait::{last_for, until};
+use testkit::wait::{last_for, until};
 
 use crate::panels::{Dashboard, dashboards, substituted};
 use crate::prometheus::{Prometheus, Series, now_s};

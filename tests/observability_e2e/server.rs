@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use testkit::ports::free_port;
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 /// See the module.
 pub struct Server {

@@ -7,7 +7,7 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::apps::Apps;
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 use crate::prometheus::Prometheus;
 use crate::server::Server;

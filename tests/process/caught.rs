@@ -2,7 +2,7 @@
 
 use testkit::redis::RedisServer;
 use testkit::sidecars::replica::{Lease, Settings};
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::group;
 

@@ -4,7 +4,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sidecars::clock;
 use testkit::sidecars::replica::Lease;
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::group::{self, LEASE_KEY};
 

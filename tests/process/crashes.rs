@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::redis::RedisServer;
 use testkit::sidecars::replica::{Lease, Settings};
-use testkit::sidecars::wait::{SLACK, last_for, until};
+use testkit::wait::{SLACK, last_for, until};
 
 use crate::group::{self, ROLE, ms_between};
 

@@ -12,8 +12,8 @@ use testkit::profile::Profile;
 use testkit::redis::RedisServer;
 use testkit::sidecars::group;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some, until_within};
 use testkit::tokens::{Asked, CuttingProxy, Metadata, Token, Tokens, USER};
+use testkit::wait::{until, until_some, until_within};
 
 /// How long a token lasts.
 const LIFE: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::http::Answer;
 use testkit::sidecars::jobs::{App, Call, audit_calls, json, leader};
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 /// Two replicas that deliver to the app, and which of them does not lead.
 fn start(redis: &RedisServer, app_port: u16) -> (Vec<Replica>, usize) {

@@ -10,7 +10,7 @@ use testkit::kubernetes::{FakeApi, NAMESPACE};
 use testkit::redis::RedisServer;
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, Settings};
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::group::{self, Group, ms_between};
 

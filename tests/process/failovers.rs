@@ -12,7 +12,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sidecars::group::{self, ms_between};
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{SLACK, last_for, until, until_some};
+use testkit::wait::{SLACK, last_for, until, until_some};
 
 use crate::group::{LEASE_KEY, RECORD_KEY, ROLE};
 use crate::proxies::Proxies;

@@ -7,7 +7,7 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::callbacks::Callbacks;
 use testkit::sidecars::jobs::{job, json, leader, runs};
 use testkit::sidecars::replica::{LEASE_KEY, Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {

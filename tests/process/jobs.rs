@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use testkit::redis::RedisServer;
 use testkit::sidecars::jobs::{Account, App, Job, audit, audit_calls, job, json, leader, runs, seconds};
 use testkit::sidecars::replica::{LEASE_KEY, Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until, until_some};
+use testkit::wait::{last_for, until, until_some};
 
 const REPLICAS: usize = 3;
 const JOB: Job = Job { period_s: 2, overlaps: false, history: [1_000, 1_000] };
@@ -518,6 +518,7 @@ fn the_apps_word_does_not_cut_short_the_grace_of_a_run() {
     let lease = Lease { validity: 5_000, ..Lease::LONGER };
     let tidy = "trap 'sleep 1; echo tidied >tidy; exit 0' TERM; while [ -e pid ]; do sleep 0.02; done";
     let (redis, replica, pid) = with_program(&lease.role(ROLE, ""), "3s", tidy, &dir);
+    let promised = Instant::now();
     assert_eq!(json(&replica.ask("GET /leader", ""))["leader"], true);
     assert_eq!(replica.ask("POST /leader/scheduler/resign", r#"{"cooldown":"60s"}"#).status, 202);
     assert_eq!(replica.ask("POST /leader/scheduler/drained", "").status, 202);
@@ -532,6 +533,7 @@ fn the_apps_word_does_not_cut_short_the_grace_of_a_run() {
     until("the lease is given back", || !held() && released());
     // It is told a moment after the lease is gone.
     until("it is a standby", || json(&replica.ask("GET /leader", ""))["state"] == "standby");
+    assert!(promised.elapsed() < Duration::from_millis(lease.validity), "it waits for no promise of the program's");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::kubernetes::{FakeApi, Fault, NAMESPACE};
 use testkit::redis::RedisServer;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until, until_some};
+use testkit::wait::{last_for, until, until_some};
 
 use crate::group::{self, Group};
 

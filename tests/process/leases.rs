@@ -7,7 +7,7 @@ use testkit::kubernetes::{FakeApi, Fault};
 use testkit::sidecars::apps::{Apps, Seen};
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{SLACK, last_for, until, until_some};
+use testkit::wait::{SLACK, last_for, until, until_some};
 
 use crate::group::{ROLE, ms_between};
 

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use testkit::ports::free_port;
 use testkit::redis::RedisServer;
 use testkit::sidecars::http::Connection;
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 /// Each has some lines to say when it begins to lead, and when it resigns: a pipe takes a few hundred.
 const ROLES: usize = 1_000;

@@ -6,7 +6,7 @@ use testkit::proxy::Network;
 use testkit::redis::{Data, RedisServer};
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::Lease;
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 use crate::group::{Group, ms_between};
 use crate::proxies::{Proxies, behind_proxies};

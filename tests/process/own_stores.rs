@@ -10,7 +10,7 @@ use testkit::redis::{Data, RedisServer};
 use testkit::sidecars::apps::Apps;
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 use crate::group::ROLE;
 

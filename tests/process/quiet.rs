@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::group;
 

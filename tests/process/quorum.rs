@@ -12,7 +12,7 @@ use testkit::resp::Reply;
 use testkit::sidecars::apps::{Apps, Seen};
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{SLACK, last_for, until, until_some};
+use testkit::wait::{SLACK, last_for, until, until_some};
 
 use crate::group::{LEASE_KEY, ROLE, ms_between};
 

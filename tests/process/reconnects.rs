@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sidecars::replica::{Lease, Settings};
-use testkit::sidecars::wait::{last_for, until, until_within};
+use testkit::wait::{last_for, until, until_within};
 
 use crate::group::{self, ms_between};
 use crate::proxies::Proxies;

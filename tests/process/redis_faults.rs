@@ -6,7 +6,7 @@ use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::Lease;
-use testkit::sidecars::wait::{SLACK, last_for, until, until_some};
+use testkit::wait::{SLACK, last_for, until, until_some};
 
 use crate::group::{self, Group, LEASE_KEY, ms_between};
 

@@ -9,8 +9,8 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::{SERVICE, Sentinel};
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
 use testkit::tls;
+use testkit::wait::{found_within, until, until_some};
 
 /// A mistake, and the words that it is told with.
 struct Wrong {
@@ -54,11 +54,8 @@ fn judge(what: &str, wrong: &Wrong) {
 
 /// Like `until`, but shows what was told last.
 fn until_told(what: &str, words: &[&str], told: &mut String, mut look: impl FnMut(&mut String) -> bool) {
-    let begun = std::time::Instant::now();
-    while !look(told) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}: {words:?} is not told, but {told}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let found = found_within(Duration::from_secs(20), || look(told).then_some(()));
+    assert!(found.is_some(), "{what}: {words:?} is not told, but {told}");
 }
 
 fn baton(arguments: &[&str]) -> Output {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sidecars::replica::{Lease, Settings};
-use testkit::sidecars::wait::until;
+use testkit::wait::until;
 
 use crate::group::{self, Group, LEASE_KEY, RECORD_KEY};
 

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until};
+use testkit::wait::{last_for, until};
 
 use crate::group::{self, Group, LEASE_KEY, ROLE};
 

@@ -11,7 +11,7 @@ use testkit::sidecars::callbacks::Callbacks;
 use testkit::sidecars::http::{Answer, Connection};
 use testkit::sidecars::jobs::{job, json, leader, runs};
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 fn start(redis: &RedisServer, jobs: &str) -> Replica {
     let roles = Lease::LONGER.role(ROLE, "") + jobs;

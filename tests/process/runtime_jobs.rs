@@ -9,7 +9,7 @@ use testkit::redis::RedisServer;
 use testkit::sidecars::http::Answer;
 use testkit::sidecars::jobs::{App, audit_calls, job, json, leader};
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{last_for, until, until_some, until_within};
+use testkit::wait::{last_for, until, until_some, until_within};
 
 const REPLICAS: usize = 3;
 

@@ -13,7 +13,7 @@ use testkit::resp;
 use testkit::sidecars::claims::{Claim, Who, breaches};
 use testkit::sidecars::http::Connection;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{Ending, SLACK, last_for, until};
+use testkit::wait::{Ending, SLACK, last_for, until};
 
 const SHARDS: usize = 12;
 /// An entry of `GET /roles`.

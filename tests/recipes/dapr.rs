@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use testkit::redis::RedisServer;
 use testkit::sidecars::jobs::App;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::sidecars::wait::{until, until_some};
+use testkit::wait::{until, until_some};
 
 use crate::recipe;
 

@@ -13,7 +13,7 @@ use testkit::programs::{Running, is_installed, python_with};
 use testkit::redis::RedisServer;
 use testkit::sidecars::jobs::{App, seconds};
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::sidecars::wait::{PATIENCE, last_for, until, until_some};
+use testkit::wait::{PATIENCE, last_for, until, until_some};
 
 use crate::recipe;
 

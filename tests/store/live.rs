@@ -8,7 +8,7 @@ use baton::base::process::StallWatch;
 use baton::protocol::{Mono, Timing};
 use baton::role::{Answer, RoleContext, RoleHandle, RoleSpec, role as make_role};
 use baton::telemetry::{Metrics, Telemetry};
-use testkit::sidecars::wait::Ending;
+use testkit::wait::Ending;
 use tokio::sync::oneshot;
 
 use super::*;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use testkit::last_for;
+
 use super::super::{Hold, HoldState, Refusal, Want};
-use super::stage::{Act, Op, Stage, WOKEN, last_for, lock, patient, until, want, within};
+use super::stage::{Act, Op, Stage, WOKEN, lock, patient, until, want, within};
 
 fn short() -> Want {
     Want { lease: Duration::from_millis(300), ..want() }

@@ -247,18 +247,8 @@ impl Stage {
 }
 
 /// Waits until a state is reached.
-pub async fn until(what: &str, mut reached: impl AsyncFnMut() -> bool) {
-    let polling = async {
-        while !reached().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
-}
-
-/// Lets a fault last this long.
-pub async fn last_for(duration: Duration) {
-    tokio::time::sleep(duration).await;
+pub async fn until(what: &str, reached: impl AsyncFnMut() -> bool) {
+    testkit::wait_until_async(PATIENCE, what, reached).await;
 }
 
 /// A future's output, with a bound.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use testkit::last_for;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::super::{Granted, Refusal, Want};
-use super::stage::{Act, Asked, Op, Stage, WOKEN, last_for, lock, patient, until, want, within};
+use super::stage::{Act, Asked, Op, Stage, WOKEN, lock, patient, until, want, within};
 use crate::protocol::{AcquireRequest, LockReleaseRequest, TURN_MAX};
 use crate::store::WakeNews;
 

@@ -142,11 +142,9 @@ async fn standby() -> (Arc<HeldStore>, UnixStream, RoleHandle) {
 
 /// Looks again and again, without waiting to be told.
 async fn until(handle: &RoleHandle, state: State) {
-    let begun = BootClock.now();
-    while handle.snapshot().view.state != state {
-        assert!(BootClock.now().since(begun) < BOUND, "not {state:?} within {BOUND:?}: {:?}", handle.snapshot());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let is_reached = async || (handle.snapshot().view.state == state).then_some(());
+    let found = testkit::found_within(BOUND, is_reached).await;
+    assert!(found.is_some(), "not {state:?} within {BOUND:?}: {:?}", handle.snapshot());
 }
 
 #[tokio::test]

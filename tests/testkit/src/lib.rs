@@ -8,7 +8,7 @@
 //! - charts: [`helm`]
 //! - programs of other people: [`programs`]
 //! - pages of docs/ that are written by runs: [`page`]
-//! - waiting with a bound: [`wait_until`], [`within`], [`sidecars::wait`]
+//! - waiting with a bound: [`wait_until`], [`within`], [`wait`]
 
 pub mod apiserver;
 pub mod cluster;
@@ -30,6 +30,7 @@ pub mod services;
 pub mod sidecars;
 pub mod tls;
 pub mod tokens;
+pub mod wait;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,17 +55,31 @@ pub fn baton() -> PathBuf {
 /// How long any state may take to come about before a test fails. Far more than it takes, for machines that are busy.
 pub const BOUND: Duration = Duration::from_secs(10);
 
-/// Waits until `condition` holds, looking every few milliseconds.
+/// What is found, looking every few milliseconds; none after `bound`.
+pub async fn found_within<T>(bound: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+    let looking = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(bound, looking).await.ok()
+}
+
+/// Waits until `condition` holds.
 ///
 /// # Panics
 /// When it does not within `bound`, naming `what`.
 pub async fn wait_until(bound: Duration, what: &str, mut condition: impl FnMut() -> bool) {
-    let waited = tokio::time::timeout(bound, async {
+    // Not by `found_within`, for an asynchronous closure cannot go to another thread, as some tests do.
+    let waiting = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    });
-    assert!(waited.await.is_ok(), "not within {bound:?}: {what}");
+    };
+    assert!(tokio::time::timeout(bound, waiting).await.is_ok(), "not within {bound:?}: {what}");
 }
 
 /// The same with a condition that takes its time, for example because it asks a server.
@@ -72,12 +87,8 @@ pub async fn wait_until(bound: Duration, what: &str, mut condition: impl FnMut()
 /// # Panics
 /// When it does not come about within `bound`, naming `what`.
 pub async fn wait_until_async(bound: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(bound, async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "not within {bound:?}: {what}");
+    let found = found_within(bound, async || condition().await.then_some(())).await;
+    assert!(found.is_some(), "not within {bound:?}: {what}");
 }
 
 /// Looks again and again, for this long, at what must not change.
@@ -85,12 +96,8 @@ pub async fn wait_until_async(bound: Duration, what: &str, mut condition: impl A
 /// # Panics
 /// When `condition` does not hold at a look, naming `what`.
 pub async fn holds_for(span: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let looking = tokio::time::timeout(span, async {
-        while condition().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    assert!(looking.await.is_err(), "within {span:?} no more: {what}");
+    let found = found_within(span, async || (!condition().await).then_some(())).await;
+    assert!(found.is_none(), "within {span:?} no more: {what}");
 }
 
 /// Runs what is written for an asynchronous world.

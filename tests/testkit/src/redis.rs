@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::place::Place;
 use super::resp::{Connection, Reply};
+use super::wait::found_within;
 
 /// What a restart does with the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,20 +277,19 @@ impl RedisServer {
 
     /// False when it ended instead.
     fn wait_for_start(&mut self) -> bool {
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(20) {
+        let found = found_within(Duration::from_secs(20), || {
             let child = self.child.as_mut().expect("launched");
             if child.try_wait().expect("our own child can be asked").is_some() {
-                self.child = None;
-                return false;
+                return Some(false);
             }
             let answer = self.connect().and_then(|mut connection| connection.command(&["PING"]));
-            if matches!(answer, Ok(Reply::Text(_))) {
-                return true;
-            }
-            thread::sleep(Duration::from_millis(5));
+            matches!(answer, Ok(Reply::Text(_))).then_some(true)
+        });
+        match found {
+            Some(true) => return true,
+            Some(false) => self.child = None,
+            None => self.kill(),
         }
-        self.kill();
         false
     }
 

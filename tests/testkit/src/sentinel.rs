@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::place::Place;
 use super::redis::{RedisServer, program};
 use super::resp::{Connection, Reply};
-use super::wait_until;
+use super::{found_within, wait_until};
 
 /// Sentinels and failovers take seconds. On a machine that is too busy for their timers they do not agree, and try
 /// again after twelve seconds, more than once.
@@ -162,19 +162,14 @@ impl SentinelSet {
     /// which it was never down for them, which on a busy machine may never be. There may be a failover that nobody
     /// asked for, too: the result is what counts.
     pub async fn settled(&self) -> u16 {
-        let begun = std::time::Instant::now();
-        loop {
-            if let Some(master) = self.try_master()
-                && self.sentinels.iter().all(|sentinel| sentinel.is_settled(master))
-                && self.follow(master)
-            {
-                return master;
-            }
-            let views = || self.sentinels.iter().map(|it| (it.master(), it.view())).collect::<Vec<_>>();
-            let roles = || self.servers.iter().map(replication).collect::<Vec<_>>();
-            assert!(begun.elapsed() < PATIENCE, "the Sentinels do not settle: {:#?} {:#?}", views(), roles());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let is_settled =
+            |master: &u16| self.sentinels.iter().all(|sentinel| sentinel.is_settled(*master)) && self.follow(*master);
+        let found = found_within(PATIENCE, async || self.try_master().filter(is_settled)).await;
+        found.unwrap_or_else(|| {
+            let views: Vec<_> = self.sentinels.iter().map(|it| (it.master(), it.view())).collect();
+            let roles: Vec<_> = self.servers.iter().map(replication).collect();
+            panic!("the Sentinels do not settle: {views:#?} {roles:#?}")
+        })
     }
 
     /// Whether the two others follow this one. Who takes itself for the master, or follows another, is told to.

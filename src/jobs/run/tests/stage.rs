@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
+use testkit::{wait_until, wait_until_async};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -161,12 +162,7 @@ impl Stage {
 
     /// Waits until the lease is given back.
     pub async fn until_given_back(&self) {
-        let polling = async {
-            while self.is_held().await {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        within("the lease is given back", polling).await;
+        wait_until_async(PATIENCE, "the lease is given back", async || !self.is_held().await).await;
     }
 
     pub fn term(&self, run: &RunConfig) -> WorkTerm {
@@ -308,13 +304,8 @@ pub fn interrupted(note: &str) -> Ended {
 }
 
 /// Waits until a state is reached.
-pub async fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let polling = async {
-        while !reached() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    within(what, polling).await;
+pub async fn until(what: &str, reached: impl FnMut() -> bool) {
+    wait_until(PATIENCE, what, reached).await;
 }
 
 /// A future's output, with a bound.

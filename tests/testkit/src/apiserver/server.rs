@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use tempfile::TempDir;
+
+use crate::wait::found_within;
 
 /// It takes some three seconds of two processors, and machines are busy.
 const START_MAX: Duration = Duration::from_secs(120);
@@ -115,15 +117,12 @@ impl ApiServer {
     pub fn close(&mut self) -> Option<i32> {
         let mut child = self.child.take().expect("the API server runs");
         drop(child.stdin.take());
-        let begun = Instant::now();
-        while begun.elapsed() < START_MAX {
-            if let Some(status) = child.try_wait().expect("our own child can be asked") {
-                return status.code();
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        self.child = Some(child);
-        panic!("the API server does not end: {}", log(self.dir.path()));
+        let ended = found_within(START_MAX, || child.try_wait().expect("our own child can be asked"));
+        let Some(status) = ended else {
+            self.child = Some(child);
+            panic!("the API server does not end: {}", log(self.dir.path()));
+        };
+        status.code()
     }
 
     fn child(&self) -> &Child {

@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::sidecars::claims::{Claim, Term, Who, breaches, leaderless, terms};
 use crate::sidecars::http::Connection;
 use crate::sidecars::replica::Replica;
-use crate::sidecars::wait::Ending;
+use crate::wait::Ending;
 
 /// Between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::sidecars::wait::Ending;
+use crate::wait::Ending;
 
 /// How long a call that nobody lets go on is held.
 const HELD_MAX: Duration = Duration::from_secs(60);

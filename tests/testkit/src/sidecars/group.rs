@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::sidecars::apps::{Apps, Seen};
 use crate::sidecars::claims::Term;
 use crate::sidecars::replica::{ROLE, Replica, Settings};
-use crate::sidecars::wait::until_some;
+use crate::wait::until_some;
 
 /// See the module. What it stands on can be used as if it were the group. Fields end in this order: the replicas before
 /// what they use.

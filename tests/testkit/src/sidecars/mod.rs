@@ -8,4 +8,3 @@ pub mod group;
 pub mod http;
 pub mod jobs;
 pub mod replica;
-pub mod wait;

@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::ports::free_port;
 use crate::sidecars::claims::Who;
 use crate::sidecars::http::{Answer, ask, ask_with};
-use crate::sidecars::wait::until;
+use crate::wait::until;
 
 /// The role that every scenario is about.
 pub const ROLE: &str = "scheduler";

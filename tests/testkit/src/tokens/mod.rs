@@ -18,7 +18,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::redis::RedisServer;
 use crate::resp::{Connection, Reply};
-use crate::sidecars::wait::Ending;
+use crate::wait::Ending;
 
 /// The user that tokens are for.
 pub const USER: &str = "baton";

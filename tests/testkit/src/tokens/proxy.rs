@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::{LOOK, Shared, Tokens};
-use crate::sidecars::wait::Ending;
+use crate::wait::Ending;
 
 /// More than a token and what is around it.
 const CARRIED: usize = 4 << 10;

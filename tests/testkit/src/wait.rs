@@ -9,7 +9,19 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// What a busy machine may add to what the protocol takes.
 pub const SLACK: Duration = Duration::from_secs(4);
 
-/// Waits until `reached`, looking every few milliseconds.
+/// What is found, looking every few milliseconds; none after `bound`.
+pub fn found_within<T>(bound: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        let found = look();
+        if found.is_some() || begun.elapsed() >= bound {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until `reached`.
 ///
 /// # Panics
 /// When it does not come about, naming `what`.
@@ -21,15 +33,8 @@ pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
 ///
 /// # Panics
 /// When it does not come about, naming `what`.
-pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "waited too long: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
+pub fn until_some<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    found_within(PATIENCE, look).unwrap_or_else(|| panic!("waited too long: {what}"))
 }
 
 /// The same for what takes longer than any state should.
@@ -37,11 +42,8 @@ pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// # Panics
 /// When it has not come about after `patience`, naming `what`.
 pub fn until_within(patience: Duration, what: &str, mut reached: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !reached() {
-        assert!(begun.elapsed() < patience, "waited too long: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    let found = found_within(patience, || reached().then_some(()));
+    assert!(found.is_some(), "waited too long: {what}");
 }
 
 /// Lets a fault last this long.
