@@ -1,4 +1,4 @@
-//! A Redis Cluster: three masters with a replica each, every server ended by its own handle.
+//! A Redis Cluster: three masters, mostly with a replica each, every server ended by its own handle.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SLOTS: u16 = 16_384;
 
 /// See the module.
 pub struct Cluster {
-    /// The first three began as masters of a third of the slots each, the others as their replicas.
+    /// The first three began as masters of a third of the slots each, the others, if any, as their replicas.
     pub nodes: Vec<RedisServer>,
 }
 
@@ -31,14 +31,9 @@ pub fn add_slots(node: &RedisServer, slots: RangeInclusive<u16>) {
 /// Whether a node knows who is at the other end of each connection that was made to it: Valkey takes no message from
 /// anybody else, and learns it some seconds after they have met. Before 7.0 no node tells, nor needs to.
 fn knows_its_callers(node: &RedisServer, others: usize) -> bool {
-    match node.command(&["CLUSTER", "LINKS"]) {
-        Reply::List(links) => {
-            let comes_in =
-                |link: &Reply| matches!(link, Reply::List(words) if words.contains(&Reply::Text("from".to_owned())));
-            links.iter().filter(|link| comes_in(link)).count() >= others
-        }
-        _ => true,
-    }
+    let Reply::List(links) = node.command(&["CLUSTER", "LINKS"]) else { return true };
+    let from = Reply::Text("from".to_owned());
+    links.iter().filter(|link| matches!(link, Reply::List(words) if words.contains(&from))).count() >= others
 }
 
 impl Cluster {
@@ -49,17 +44,26 @@ impl Cluster {
 
     /// The same at these places.
     pub async fn start_at(place: impl Fn(usize) -> Place, options: &[&str]) -> Self {
+        Self::start_nodes(6, place, options).await
+    }
+
+    /// The same without replicas.
+    pub async fn start_masters(options: &[&str]) -> Self {
+        Self::start_nodes(3, |_| Place::here(), options).await
+    }
+
+    async fn start_nodes(count: usize, place: impl Fn(usize) -> Place, options: &[&str]) -> Self {
         let own = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
         let node = |at| {
             let place = place(at);
             let announced = place.ip().to_string();
             RedisServer::start_at(&place, &[], &[&own[..], &["--cluster-announce-ip", &announced], options].concat())
         };
-        let nodes = (0..6).map(node).collect();
+        let nodes = (0..count).map(node).collect();
         let cluster = Self { nodes };
         cluster.join();
         wait_until(PATIENCE, "every node knows of every other", || {
-            cluster.nodes.iter().all(|node| node.command(&["CLUSTER", "NODES"]).text().lines().count() == 6)
+            cluster.nodes.iter().all(|node| node.command(&["CLUSTER", "NODES"]).text().lines().count() == count)
         })
         .await;
         for (replica, master) in cluster.nodes[3..].iter().zip(&cluster.nodes) {
@@ -94,7 +98,8 @@ impl Cluster {
                 let list = node.command(&["CLUSTER", "NODES"]).text();
                 let replication = node.command(&["INFO", "replication"]).text();
                 let follows = replication.contains("master_link_status:up");
-                let leads = replication.contains("role:master") && replication.contains("state=online");
+                let has_replica = self.nodes.len() == 3 || replication.contains("state=online");
+                let leads = replication.contains("role:master") && has_replica;
                 info.contains("cluster_state:ok")
                     && knows_its_callers(node, self.nodes.len() - 1)
                     && list.matches("master").count() == 3
@@ -107,7 +112,7 @@ impl Cluster {
 
     /// The URL of the cluster.
     pub fn url(&self) -> String {
-        let [first, others @ ..] = &self.nodes[..] else { unreachable!("there are six") };
+        let [first, others @ ..] = &self.nodes[..] else { unreachable!("there are some") };
         let nodes: Vec<String> = others.iter().map(|other| format!("node={}:{}", other.host(), other.port())).collect();
         format!("redis-cluster://{}:{}?{}", first.host(), first.port(), nodes.join("&"))
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::cluster::add_slots;
+use testkit::cluster::Cluster;
 use testkit::redis::RedisServer;
 use testkit::wait_until;
 
@@ -27,33 +27,16 @@ impl Site {
 
     /// Three masters, each with a third of the slots.
     pub async fn three() -> Self {
-        const THIRD: u16 = 5_461;
-        let options = ["--maxclients", CLIENTS_MAX, "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"];
-        let nodes: Vec<RedisServer> = (0..3).map(|_| RedisServer::start_with(&options)).collect();
-        for (at, node) in (0..).zip(&nodes) {
-            add_slots(node, at * THIRD..=if at == 2 { 16_383 } else { (at + 1) * THIRD - 1 });
-            if at > 0 {
-                node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]);
-                node.command(&["CLUSTER", "MEET", &nodes[0].host(), &nodes[0].port().to_string()]);
-            }
-        }
-        wait_until(BOUND, "the cluster is whole", || {
-            nodes.iter().all(|node| {
-                let list = node.command(&["CLUSTER", "NODES"]).text();
-                let is_whole = node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
-                is_whole && list.matches(" connected ").count() == 3
-            })
-        })
-        .await;
-        let address = |node: &RedisServer| format!("{}:{}", node.host(), node.port());
-        let others = nodes[1..].iter().map(|node| format!("node={}", address(node)));
-        let url = format!("redis-cluster://{}?{}", address(&nodes[0]), others.collect::<Vec<_>>().join("&"));
-        Self { nodes, url }
+        // As a Cluster has it by default.
+        let cluster = Cluster::start_masters(&["--maxclients", CLIENTS_MAX, "--cluster-node-timeout", "15000"]).await;
+        Self { url: cluster.url(), nodes: cluster.nodes }
     }
 
-    /// For how long the youngest of its servers is up, in whole seconds.
-    pub fn uptime_s(&self) -> f64 {
-        self.nodes.iter().map(|node| number(&info(node), "uptime_in_seconds")).fold(f64::MAX, f64::min)
+    /// Waits until its servers have run for longer than this: the guard of a Redis that has just started is none of
+    /// what is measured here.
+    pub async fn until_older_than(&self, span: Duration) {
+        let is_older = |node| number(&info(node), "uptime_in_seconds") > span.as_secs_f64() + 1.0;
+        wait_until(BOUND, "its servers have run for a while", || self.nodes.iter().all(is_older)).await;
     }
 
     pub fn read(&self) -> Vec<Reading> {
@@ -179,26 +162,18 @@ pub fn cpu_us_since(before: &[Reading], site: &Site) -> f64 {
     site.read().iter().zip(before).map(|(after, before)| after.cpu_us - before.cpu_us).sum()
 }
 
-/// So many windows one after the other, at all sites at once: of each site, of each window, of each node.
-pub async fn windows(sites: &[&Site], count: usize, span: Duration) -> Vec<Vec<Vec<Window>>> {
-    let mut found: Vec<Vec<Vec<Window>>> = sites.iter().map(|_| Vec::new()).collect();
+/// So many windows one after the other, at all sites at once: of each site, all its nodes together, of each window.
+pub async fn windows(sites: &[&Site], count: usize, span: Duration) -> Vec<Vec<Window>> {
+    let mut looks: Vec<Vec<Window>> = sites.iter().map(|_| Vec::new()).collect();
     let mut before: Vec<Vec<Reading>> = sites.iter().map(|site| site.read()).collect();
-    for _ in 0..count {
-        let mut looks: Vec<Vec<Vec<Window>>> =
-            sites.iter().map(|site| site.nodes.iter().map(|_| Vec::new()).collect()).collect();
-        for _ in 0..LOOKS {
-            tokio::time::sleep(span / LOOKS as u32).await;
-            for ((site, looks), before) in sites.iter().zip(&mut looks).zip(&mut before) {
-                let after = site.read();
-                for ((look, before), after) in looks.iter_mut().zip(&*before).zip(&after) {
-                    look.push(Window::between(before, after));
-                }
-                *before = after;
-            }
-        }
-        for (found, looks) in found.iter_mut().zip(looks) {
-            found.push(looks.iter().map(|look| Window::mean(look)).collect());
+    for _ in 0..count * LOOKS {
+        tokio::time::sleep(span / LOOKS as u32).await;
+        for ((site, looks), before) in sites.iter().zip(&mut looks).zip(&mut before) {
+            let after = site.read();
+            let nodes: Vec<Window> = before.iter().zip(&after).map(|(b, a)| Window::between(b, a)).collect();
+            looks.push(Window::sum(&nodes));
+            *before = after;
         }
     }
-    found
+    looks.iter().map(|looks| looks.chunks(LOOKS).map(Window::mean).collect()).collect()
 }

@@ -95,7 +95,7 @@ async fn measure(bench: &Bench) -> Findings {
     let (mut points, mut cut) = (Vec::new(), Vec::new());
     for name in [page::ONE, page::CLUSTER] {
         let site = if name == page::ONE { Site::one() } else { Site::three().await };
-        until_up(&[&site]).await;
+        site.until_older_than(LEASE).await;
         let mut crowd = Crowd::new(site.url.clone(), LEASE, APP);
         for size in SIZES.map(|size| bench.times(size)) {
             if let Some(missing) = too_many(size) {
@@ -125,17 +125,11 @@ fn too_many(size: usize) -> Option<Missing> {
     (files < needed).then(|| Missing { peer: "some of the sidecars", why: why() })
 }
 
-/// The guard of a Redis that has just started is none of what is measured here.
-async fn until_up(sites: &[&Site]) {
-    while sites.iter().any(|site| site.uptime_s() <= LEASE.as_secs_f64() + 1.0) {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-}
-
 /// Whether what this process does instead of sidecars is what sidecars do.
 async fn beside(bench: &Bench) -> Beside {
     let (real, here) = (Site::one(), Site::one());
-    until_up(&[&real, &here]).await;
+    real.until_older_than(LEASE).await;
+    here.until_older_than(LEASE).await;
     let identity = |n: usize| format!("app-00000-7d4b9c6f5-{n:05}");
     // As its roles are named here, its role has five letters.
     let specs = (0..APP).map(|n| Spec::redis(&identity(n), &real.url, "baton", LEASE)).collect();
@@ -147,17 +141,7 @@ async fn beside(bench: &Bench) -> Beside {
     tokio::time::sleep(SETTLING).await;
     let found = windows(&[&real, &here], bench.times(POINT_WINDOWS), PERIOD).await;
     assert_eq!(ROLE.len(), "app-0".len());
-    let mut means = found.iter().map(|windows| {
-        let all: Vec<Window> = windows.iter().map(|nodes| Window::sum(nodes)).collect();
-        let mean = |of: fn(&Window) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
-        Window {
-            scripts: mean(|w| w.scripts),
-            input_b: mean(|w| w.input_b),
-            output_b: mean(|w| w.output_b),
-            connections: mean(|w| w.connections),
-            ..Window::default()
-        }
-    });
+    let mut means = found.iter().map(|windows| Window::mean(windows));
     let (Some(real), Some(here)) = (means.next(), means.next()) else { unreachable!("two sites") };
     Beside { real, here }
 }
@@ -186,26 +170,27 @@ async fn operations(bench: &Bench) -> Vec<Costs> {
 async fn states(bench: &Bench, known: &[Costs]) -> Vec<Costs> {
     let (alone_to, crowded_to) = (bench.times(ALONE), bench.times(CROWDED));
     let in_cluster = bench.times(ALONE_IN_CLUSTER);
-    let mut found = at_rest(bench.times(CONNECTED)).await;
-    found.push(settled(Site::one(), 1, alone_to).await);
-    found.push(settled(Site::one(), CROWDED_APP, crowded_to).await);
+    let [empty, connected, empty_cluster] = at_rest(bench.times(CONNECTED)).await;
+    let alone = settled(Site::one(), 1, alone_to).await;
+    let crowded = settled(Site::one(), CROWDED_APP, crowded_to).await;
     let cluster = Site::three().await;
     let nodes = cluster.nodes.len() as f64;
-    found.push(settled(cluster, 1, in_cluster).await);
+    let alone_cluster = settled(cluster, 1, in_cluster).await;
     let sidecars = StateSizes {
         alone: alone_to as f64,
         crowded: crowded_to as f64,
         crowded_roles: crowded_to.div_ceil(CROWDED_APP) as f64,
         nodes,
     };
-    let connections: Vec<f64> = found.iter().map(|state| state.connections).collect();
+    let connections =
+        [&empty, &connected, &empty_cluster, &alone, &crowded, &alone_cluster].map(|state| state.connections);
     let states = (0..WINDOWS).map(|window| States {
-        empty: found[0].windows[window],
-        connected: found[1].windows[window],
-        empty_cluster: found[2].windows[window],
-        alone: found[3].windows[window],
-        crowded: found[4].windows[window],
-        alone_cluster: found[5].windows[window],
+        empty: empty.windows[window],
+        connected: connected.windows[window],
+        empty_cluster: empty_cluster.windows[window],
+        alone: alone.windows[window],
+        crowded: crowded.windows[window],
+        alone_cluster: alone_cluster.windows[window],
         sidecars,
     });
     let undisturbed: Vec<States> = states.filter(|states| states.are_undisturbed(&connections)).collect();
@@ -214,43 +199,40 @@ async fn states(bench: &Bench, known: &[Costs]) -> Vec<Costs> {
     undisturbed.iter().zip(known.iter().cycle()).map(|(states, known)| states.costs(known)).collect()
 }
 
-/// One state: its windows, all nodes together, and how many connections there were behind them.
+/// One state: its windows, and how many connections there were behind them.
 struct State {
     windows: Vec<Window>,
     connections: f64,
 }
 
 /// Of each of these sites.
-async fn watched(sites: &[&Site]) -> Vec<State> {
-    let found = windows(sites, WINDOWS, PERIOD).await;
-    let state = |(site, windows): (&&Site, Vec<Vec<Window>>)| State {
-        windows: windows.iter().map(|nodes| Window::sum(nodes)).collect(),
-        connections: site.connections(),
-    };
-    sites.iter().zip(found).map(state).collect()
+async fn watched<const N: usize>(sites: [&Site; N]) -> [State; N] {
+    let mut found = windows(&sites, WINDOWS, PERIOD).await.into_iter();
+    sites.map(|site| State { windows: found.next().unwrap_or_default(), connections: site.connections() })
 }
 
 /// Nobody, connections of which nothing comes, and nobody on a cluster.
-async fn at_rest(connected_to: usize) -> Vec<State> {
+async fn at_rest(connected_to: usize) -> [State; 3] {
     let (empty, connected, empty_cluster) = (Site::one(), Site::one(), Site::three().await);
     let sites = [&empty, &connected, &empty_cluster];
-    until_up(&sites).await;
     for site in sites {
+        site.until_older_than(LEASE).await;
         bring_scripts(site).await;
     }
     let _connections = connect(&connected, connected_to).await;
     tokio::time::sleep(SETTLING).await;
-    watched(&sites).await
+    watched(sites).await
 }
 
 /// So many sidecars, in apps of so many.
 async fn settled(site: Site, app: usize, size: usize) -> State {
-    until_up(&[&site]).await;
+    site.until_older_than(LEASE).await;
     let mut crowd = Crowd::new(site.url.clone(), LEASE, app);
     crowd.grow(size).await;
     crowd.settled().await;
     tokio::time::sleep(SETTLING).await;
-    watched(&[&site]).await.remove(0)
+    let [state] = watched([&site]).await;
+    state
 }
 
 /// Some sidecars that come, lead, and go again: the scripts that they have brought stay, and take memory.
@@ -284,7 +266,7 @@ async fn point(bench: &Bench, name: &'static str, site: &Site, crowd: &mut Crowd
     let driver_cores = (cpu_s(std::process::id()) - before_s) / begun.elapsed().as_secs_f64();
     println!("  {name}, {size} sidecars: started in {started_s:.1} s, their process takes {driver_cores:.2} cores");
     let busiest = site.read().iter().map(Reading::connections).fold(0.0, f64::max);
-    let measured: Vec<Window> = found[0].iter().map(|nodes| Window::sum(nodes)).collect();
+    let measured = found.into_iter().flatten().collect();
     let load = Load { pods: size as f64, app: APP as f64, nodes: site.nodes.len() as f64, looks: 0.0 };
     Point { site: name, load, measured, busiest, driver_cores }
 }

@@ -105,7 +105,7 @@ pub struct States {
     pub empty_cluster: Window,
     /// As many roles as sidecars: each hears its own heartbeats.
     pub alone: Window,
-    /// Few roles, each with very many sidecars.
+    /// Fewer roles than sidecars: all those of an app hear its heartbeats.
     pub crowded: Window,
     /// As many roles as sidecars, on such masters.
     pub alone_cluster: Window,
@@ -130,7 +130,7 @@ fn solve([a, b, c]: [f64; 3], [d, e, f]: [f64; 3]) -> (f64, f64) {
 impl States {
     /// Whether every connection has stayed, and every role was renewed in time. `connections`: of each state, in the
     /// order of its fields.
-    pub fn are_undisturbed(&self, connections: &[f64]) -> bool {
+    pub fn are_undisturbed(&self, connections: &[f64; 6]) -> bool {
         let Self { empty, connected, empty_cluster, alone, crowded, alone_cluster, sidecars } = self;
         let states = [empty, connected, empty_cluster, alone, crowded, alone_cluster];
         let all_stay = states.iter().zip(connections).all(|(state, all)| state.connections == *all);
