@@ -229,21 +229,16 @@ impl Kept {
     }
 
     /// What a Redis with replicas costs, none of which has to acknowledge.
-    fn without_acks(self) -> &'static str {
-        match self {
-            Self::Leases => {
-                "with replicas behind it, Redis can be split, and each part can have a leader; set acks to 1 or more, \
-                 or, if it acknowledges by a log (MemoryDB), durability to synchronous"
-            }
-            Self::Locks => {
-                "with replicas behind it, Redis can be split, and each part can grant a lock; set acks to 1 or more, \
-                 or, if it acknowledges by a log (MemoryDB), durability to synchronous"
-            }
-            Self::Ledgers => {
-                "with replicas behind it, a failover can forget claims, so that a run is repeated; set acks to 1 or \
-                 more"
-            }
-        }
+    fn without_acks(self) -> String {
+        let cost = match self {
+            Self::Leases => "Redis can be split, and each part can have a leader",
+            Self::Locks => "Redis can be split, and each part can grant a lock",
+            Self::Ledgers => "a failover can forget claims, so that a run is repeated",
+        };
+        format!(
+            "with replicas behind it, {cost}; set acks to 1 or more, or, if it acknowledges by a log (MemoryDB), \
+             durability to synchronous"
+        )
     }
 }
 
