@@ -304,7 +304,8 @@ async fn every_rule_holds_without_resp3() {
 /// Whether Baton elects behind it: docs/compatibility.md has why not.
 fn lets_elect(profile: &Profile) -> bool {
     let refuses = profile.refused.contains(&"EVAL") || profile.refused_in_scripts.contains(&"TIME");
-    !refuses && !profile.told.iter().any(|(field, _)| *field == "role")
+    let is_one_of_several = |(field, _): &(&str, &str)| ["role", "crdt_config_version"].contains(field);
+    !refuses && !profile.told.iter().any(is_one_of_several)
 }
 
 #[test]

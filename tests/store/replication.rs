@@ -5,7 +5,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::{wait_until, wait_until_async};
 
-use super::rules::win_after_the_start;
+use super::rules::{free_after_the_start, win_after_the_start};
 use super::*;
 
 /// Waits for one replica, for as long as this.
@@ -240,8 +240,7 @@ async fn a_replica_that_crashed_and_goes_on_from_its_disk_shuts_the_role_for_a_l
     let (master, mut replica) = pair().await;
     let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
     until_up(&store).await;
-    let (token, _) = win_after_the_start(&store, 1, lease).await;
-    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+    free_after_the_start(&store, 1, lease).await;
     let before = synchronised(&master);
     replica.kill();
     replica.start_again();
@@ -265,8 +264,7 @@ async fn a_replica_that_comes_back_opens_the_role_to_its_old_master_only_after_a
     wait_until(BOUND, "both replicas are connected", || online(&master) == 2).await;
     let old = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
     until_up(&old).await;
-    let (earlier, count) = win_after_the_start(&old, 1, lease).await;
-    assert_eq!(release(&old, giving_back(1, 1, earlier)).await, ReleaseReply::Released);
+    let (earlier, count) = free_after_the_start(&old, 1, lease).await;
     let lease_of = |server: &RedisServer| server.command(&["EXISTS", "baton:{scheduler}:lease"]);
     wait_until(BOUND, "the release is replicated", || lease_of(&heir) == Reply::Number(0)).await;
 
