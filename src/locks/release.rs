@@ -20,9 +20,6 @@ pub(super) async fn release(service: &Arc<LockService>, name: LockName, id: Lock
     if service.held.is_of_others(id, &name) {
         return Err(Refusal::Lost);
     }
-    if service.held.is_gone(id) {
-        return Ok(());
-    }
     let giving = service.upkeep.spawn(give_back(Arc::clone(service), vec![name], id));
     match tokio::time::timeout(ANSWER_SPAN, giving).await {
         Ok(Ok(result)) => result,
@@ -37,7 +34,12 @@ pub(super) async fn give_back(service: Arc<LockService>, names: Vec<LockName>, i
     let now = service.now();
     let mut request = LockReleaseRequest { names, id, session: service.session, seat: None };
     let (mut until, mut restore) = (now, None);
-    if let Some((known, passes)) = service.held.begin_release(id, now) {
+    let begun = service.held.begin_release(id, now);
+    if begun.is_none() && service.held.is_gone(id) {
+        // It was given back in a turn. By its id the store may know the turn, which others have now.
+        return Ok(());
+    }
+    if let Some((known, passes)) = begun {
         until = known.valid_until;
         restore = (now < until).then(|| known.clone().restore(&service.settings.identity, now));
         let mut given = known.given();

@@ -7,6 +7,7 @@ use testkit::last_for;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::super::release::give_back;
 use super::super::{Granted, Refusal, Want};
 use super::stage::{Act, Asked, Op, Stage, WOKEN, lock, patient, until, want, within};
 use crate::protocol::{AcquireRequest, LockReleaseRequest, TURN_MAX};
@@ -319,4 +320,17 @@ async fn a_request_for_several_names_is_not_starved_by_those_for_each() {
     };
     within(WOKEN, taking_turns).await;
     assert!(within(WOKEN, both).await.unwrap().is_ok());
+}
+
+/// As when an app gives a hold back by its id and closes its connection, too: the store knows the turn by that id.
+#[tokio::test]
+async fn a_hold_that_was_passed_on_is_not_given_back_a_second_time_when_its_connection_ends() {
+    let stage = Stage::new();
+    let (first, second) = passed(&stage, &patient()).await;
+    let released = stage.store.count(Op::Release);
+    assert_eq!(give_back(Arc::clone(&stage.service), vec![lock("a")], first.id).await, Ok(()));
+    assert_eq!(stage.store.count(Op::Release), released, "it is another's now");
+    assert_eq!(stage.insight().await.holders.len(), 1);
+    assert_eq!(stage.service.release(lock("a"), second.id).await, Ok(()));
+    stage.until(0, 0).await;
 }
