@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help dev deps lint test charts image bench chaos e2e compat
+.PHONY: help dev deps lint test charts image bench chaos e2e compat spec
 
 # How many seeds of mixed faults the simulation runs.
 BATON_SIM_SEEDS ?= 2000
@@ -108,3 +108,7 @@ e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus 
 			'BATON_TEST_APISERVER=real cargo test --test store -- --test-threads=1 lease_objects kubernetes_api leases_shared' \
 		'sidecars and charts on a real API server' \
 			'cargo test --test kubernetes_e2e -- --nocapture --test-threads=1'
+
+spec: ## the specification in spec/, checked by TLC (needs Java and Maven, installed if they can be): every promise within bounds, and what breaks without each rule
+	@.ci/parts $(DEPS) 'TLC' '.ci/tlc >/dev/null' \
+		'specification' 'BATON_SPEC_WRITE=1 cargo test --test spec -- --ignored --nocapture --test-threads=1'

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::page::hold_or_write_rows;
+use testkit::page::COMPATIBILITY;
 use testkit::redis::name;
 use testkit::services::{Service, named};
 
@@ -66,7 +66,7 @@ fn judge(rows: &[(String, Vec<&Measured>)]) {
     let complaints: String = rows.iter().flat_map(|(_, runs)| runs).map(|run| run.complaints()).collect();
     print!("{complaints}");
     if network_allowed() {
-        hold_or_write_rows("faults", &columns, &cells);
+        COMPATIBILITY.hold_or_write_rows("faults", &columns, &cells);
     } else {
         println!("notice: docs/compatibility.md is of runs with networks that can be cut, and stays as it is");
     }

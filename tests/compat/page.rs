@@ -1,6 +1,6 @@
 //! docs/compatibility.md: its tables are written by `make compat`, and held against what is seen.
 
-use testkit::page::{hold_or_write, hold_or_write_rows, table};
+use testkit::page::{COMPATIBILITY, table};
 use testkit::services::SERVICES;
 
 use crate::cells::{COLUMNS, DOES_NOT_ELECT, Row};
@@ -19,7 +19,7 @@ pub fn note_server(row: &Row) {
     let name = row.audit.lines().find_map(|line| line.split("ok ").nth(1).filter(|what| what.contains("edis")));
     let name = name.unwrap_or_else(|| panic!("no name in {}", row.audit)).trim().to_owned();
     let cells = std::iter::once(name).chain(marks(row)).collect();
-    hold_or_write_rows("servers", &columns("server", &[]), &[cells]);
+    COMPATIBILITY.hold_or_write_rows("servers", &columns("server", &[]), &[cells]);
 }
 
 /// The rows of all services. What is missing is in its last cell.
@@ -33,5 +33,5 @@ pub fn hold(rows: &[Row]) {
     });
     let lines: Vec<String> = lines.collect();
     let columns = columns("service", &["why not, and what a run cannot show"]);
-    hold_or_write("services", &table(&columns, lines.iter().map(String::as_str)));
+    COMPATIBILITY.hold_or_write("services", &table(&columns, lines.iter().map(String::as_str)));
 }

@@ -1,52 +1,84 @@
-//! The parts of docs/compatibility.md that `make compat` writes, held against what is seen.
+//! The parts of pages in docs/ that a command writes, held against what is seen.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::root;
 
-/// Writes the parts instead of holding them against the page.
-const WRITE: &str = "BATON_COMPAT_WRITE";
-
-fn page() -> PathBuf {
-    root().join("docs/compatibility.md")
+/// A page with parts that a command writes, each between marks that tell its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// From the project's root.
+    pub path: &'static str,
+    /// As people type it.
+    pub command: &'static str,
+    /// The variable under which the parts are written instead of being held against what is seen.
+    pub write: &'static str,
 }
 
-/// What is between the marks of this name, and where.
-fn section<'t>(text: &'t str, name: &str) -> (usize, &'t str, usize) {
-    let (begin, end) = (format!("<!-- {name}: written by `make compat` -->\n"), format!("<!-- end of {name} -->"));
-    let from = text.find(&begin).unwrap_or_else(|| panic!("docs/compatibility.md has no {begin}")) + begin.len();
-    let to = from + text[from..].find(&end).unwrap_or_else(|| panic!("docs/compatibility.md has no {end}"));
-    (from, &text[from..to], to)
-}
+/// What Baton does on other servers.
+pub const COMPATIBILITY: Page =
+    Page { path: "docs/compatibility.md", command: "make compat", write: "BATON_COMPAT_WRITE" };
 
-/// The part of this name is this text, or becomes it.
-///
-/// # Panics
-/// When it is another and is not to be written, or when there is no such part.
-pub fn hold_or_write(name: &str, wanted: &str) {
-    let text = fs::read_to_string(page()).expect("the page is there");
-    let (from, present, to) = section(&text, name);
-    if std::env::var_os(WRITE).is_some() {
-        fs::write(page(), format!("{}{wanted}{}", &text[..from], &text[to..])).expect("the page can be written");
-    } else {
-        assert_eq!(present, wanted, "docs/compatibility.md: {name}");
+impl Page {
+    fn file(&self) -> PathBuf {
+        root().join(self.path)
     }
-}
 
-/// The same for some rows, by their first cells, of the table of this name under these columns; the other rows stay.
-/// Rows are in alphabetical order.
-///
-/// # Panics
-/// As [`hold_or_write`].
-pub fn hold_or_write_rows(name: &str, columns: &[&str], rows: &[Vec<String>]) {
-    let text = fs::read_to_string(page()).expect("the page is there");
-    let is_ours = |line: &str| rows.iter().any(|row| line.starts_with(&format!("| {} |", row[0])));
-    let others = section(&text, name).1.lines().skip(2).filter(|line| !is_ours(line)).map(str::to_owned);
-    let ours = rows.iter().map(|row| format!("| {} |", row.join(" | ")));
-    let mut lines: Vec<String> = others.chain(ours).collect();
-    lines.sort();
-    hold_or_write(name, &table(columns, lines.iter().map(String::as_str)));
+    fn text(&self) -> String {
+        fs::read_to_string(self.file()).unwrap_or_else(|e| panic!("{}: {e}", self.path))
+    }
+
+    /// What is between the marks of this name, and where.
+    fn section<'t>(&self, text: &'t str, name: &str) -> (usize, &'t str, usize) {
+        let (begin, end) =
+            (format!("<!-- {name}: written by `{}` -->\n", self.command), format!("<!-- end of {name} -->"));
+        let from = text.find(&begin).unwrap_or_else(|| panic!("{} has no {begin}", self.path)) + begin.len();
+        let to = from + text[from..].find(&end).unwrap_or_else(|| panic!("{} has no {end}", self.path));
+        (from, &text[from..to], to)
+    }
+
+    /// The part of this name is this text, or becomes it.
+    ///
+    /// # Panics
+    /// When it is another and is not to be written, or when there is no such part.
+    pub fn hold_or_write(&self, name: &str, wanted: &str) {
+        let text = self.text();
+        if !self.write_only(name, wanted) {
+            assert_eq!(self.section(&text, name).1, wanted, "{}: {name}", self.path);
+        }
+    }
+
+    /// The part of this name becomes this text, where parts are written: true then. It tells what differs from run to
+    /// run, and is not held against anything else.
+    ///
+    /// # Panics
+    /// When there is no such part.
+    pub fn write_only(&self, name: &str, wanted: &str) -> bool {
+        let text = self.text();
+        let (from, _, to) = self.section(&text, name);
+        let is_written = std::env::var_os(self.write).is_some();
+        if is_written {
+            fs::write(self.file(), format!("{}{wanted}{}", &text[..from], &text[to..]))
+                .expect("the page can be written");
+        }
+        is_written
+    }
+
+    /// The same as [`Self::hold_or_write`] for some rows, by their first cells, of the table of this name under these
+    /// columns; the other rows stay. Rows are in alphabetical order.
+    ///
+    /// # Panics
+    /// As it does.
+    pub fn hold_or_write_rows(&self, name: &str, columns: &[&str], rows: &[Vec<String>]) {
+        let text = self.text();
+        let is_ours = |line: &str| rows.iter().any(|row| line.starts_with(&format!("| {} |", row[0])));
+        let others = self.section(&text, name).1.lines().skip(2).filter(|line| !is_ours(line)).map(str::to_owned);
+        let ours = rows.iter().map(|row| format!("| {} |", row.join(" | ")));
+        let mut lines: Vec<String> = others.chain(ours).collect();
+        lines.sort();
+        self.hold_or_write(name, &table(columns, lines.iter().map(String::as_str)));
+    }
 }
 
 /// A table with these columns and lines.

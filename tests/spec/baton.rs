@@ -1,0 +1,172 @@
+//! `spec/Baton.tla`: leader election on one Redis.
+
+use crate::model::{Model, Module, Removal};
+
+const ONE_SERVER: &str = r#"{"restart", "loss of data", "flush", "evict", "clock", "kill", "late", "reload"}"#;
+const TWO_SERVERS: (&str, &str) = ("Servers", "{A, B}");
+
+pub const BATON: Module = Module {
+    name: "Baton",
+    promises: &["P1", "P2", "P4", "P5"],
+    is_symmetric: true,
+    values: &["r1", "r2", "A", "B"],
+    constants: &[
+        ("Replicas", "{r1, r2}"),
+        ("Servers", "{A}"),
+        ("Lease", "2"),
+        ("Short", "{}"),
+        ("Acks", "0"),
+        ("Prompt", "FALSE"),
+        ("Faults", "{}"),
+        ("FaultsMax", "1"),
+        ("Terms", "2"),
+        ("Renewals", "2"),
+        ("Requests", "1"),
+    ],
+    models: &[
+        Model {
+            title: "one server, any one fault that it can have",
+            excused: &[],
+            set: &[("Faults", ONE_SERVER), ("Renewals", "3")],
+        },
+        Model {
+            title: "one server and its replica, one failover",
+            excused: &[],
+            set: &[TWO_SERVERS, ("Faults", r#"{"failover"}"#), ("Renewals", "3")],
+        },
+        Model {
+            title: "two masters at once, and who acknowledges changes sides, twice; one acknowledgement",
+            excused: &["P5"],
+            set: &[TWO_SERVERS, ("Acks", "1"), ("Faults", r#"{"split", "swing"}"#), ("FaultsMax", "3")],
+        },
+        Model {
+            title: "leases of two lengths; a restart, an eviction or a step of the clock",
+            excused: &[],
+            set: &[("Short", "{r2}"), ("Faults", r#"{"restart", "evict", "clock"}"#), ("Renewals", "3")],
+        },
+        Model {
+            title: "nothing is late or lost",
+            excused: &[],
+            set: &[("Prompt", "TRUE"), ("Renewals", "4"), ("Terms", "3")],
+        },
+    ],
+    removals: &[
+        Removal {
+            off: &["repeat", "still"],
+            set: &[TWO_SERVERS, ("Faults", r#"{"failover"}"#)],
+            breaks: "P1",
+            story: "a campaign whose answer was lost is repeated on a replica that has taken over, after its lease has \
+                run out and another was granted the role; `still` begins a watch there, which prevents that as well",
+        },
+        Removal {
+            off: &["attempts"],
+            set: &[("Faults", r#"{"reload"}"#), ("Requests", "2"), ("Renewals", "4")],
+            breaks: "P2",
+            story: "a role is removed and added while its release is on its way: the new task's first \
+                campaign has the number of the old one's, and is given its token",
+        },
+        Removal {
+            off: &["sent"],
+            set: &[],
+            breaks: "P1",
+            story: "an answer comes late: its sidecar leads for a lease from then, though the store's lease \
+                ends before, and another is granted the role",
+        },
+        Removal {
+            off: &["floor"],
+            set: &[("Faults", r#"{"clock", "flush"}"#), ("FaultsMax", "2")],
+            breaks: "P2",
+            story: "the server's clock is set back and its data are lost: a candidate that has seen a token \
+                is given a smaller one",
+        },
+        Removal {
+            off: &["clock"],
+            set: &[("Faults", r#"{"flush"}"#)],
+            breaks: "P2",
+            story: "the data are lost, and who asks next has not heard of the last term",
+        },
+        Removal {
+            off: &["reassert"],
+            set: &[("Faults", r#"{"flush"}"#)],
+            breaks: "P5",
+            story: "the data are lost, and the incumbent's next renewal is refused",
+        },
+        Removal {
+            off: &["generation"],
+            set: &[TWO_SERVERS, ("Faults", r#"{"failover"}"#), ("Renewals", "3")],
+            breaks: "P1",
+            story: "a replica takes over that has heard of a release, and not of the grant after it",
+        },
+        Removal {
+            off: &["replid"],
+            set: &[TWO_SERVERS, ("Faults", r#"{"split"}"#), ("Renewals", "3")],
+            breaks: "P1",
+            story: "a replica is promoted in the process that it was, and nothing tells it from the one that \
+                wrote the record",
+        },
+        Removal {
+            off: &["empty", "still"],
+            set: &[("Faults", r#"{"flush"}"#)],
+            breaks: "P1",
+            story: "the data are lost while a lease stands, and the next candidate is granted the role; \
+                either rule by itself prevents that",
+        },
+        Removal {
+            off: &["until", "still"],
+            set: &[("Faults", r#"{"evict"}"#)],
+            breaks: "P1",
+            story: "a lease is deleted, and the next candidate is granted the role; either rule by itself \
+                prevents that",
+        },
+        Removal {
+            off: &["still"],
+            set: &[("Faults", r#"{"clock"}"#)],
+            breaks: "P1",
+            story: "the server's clock is set forward: the lease ends early, and its end is past by the \
+                record as well",
+        },
+        Removal {
+            off: &["longest"],
+            set: &[("Short", "{r2}"), ("Faults", r#"{"evict"}"#), ("Renewals", "3")],
+            breaks: "P1",
+            story: "a long lease is deleted, and a candidate with a short one waits for its own length only",
+        },
+        Removal {
+            off: &["acks"],
+            set: &[TWO_SERVERS, ("Acks", "1"), ("Faults", r#"{"split"}"#), ("Renewals", "3")],
+            breaks: "P1",
+            story: "a replica is promoted while its master lives, and both grant the role",
+        },
+        Removal {
+            off: &["promises"],
+            set: &[("Renewals", "4")],
+            breaks: "P1",
+            story: "a sidecar that drains gives the lease back while its app may still act, and another is \
+                granted it",
+        },
+        Removal {
+            off: &["own"],
+            set: &[("Renewals", "4")],
+            breaks: "P5",
+            story: "a release that comes after its lease has ended deletes the next one's",
+        },
+        Removal {
+            off: &["heard"],
+            set: &[("Prompt", "TRUE"), ("Renewals", "4")],
+            breaks: "P4",
+            story: "a lease is given back, and nobody knows before it looks by itself",
+        },
+    ],
+    unshown: &[
+        (
+            "confirm",
+            "needs three faults with acknowledgements: not checked to the end yet; the simulation \
+                shows it",
+        ),
+        (
+            "syncs",
+            "needs three faults with acknowledgements: not checked to the end yet; the simulation \
+                shows it",
+        ),
+    ],
+};

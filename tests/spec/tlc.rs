@@ -1,0 +1,118 @@
+//! Runs TLC, the model checker of TLA+, on a module of `spec/` with some constants.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use testkit::root;
+
+use crate::model::{Constants, Module};
+
+/// What TLC found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Every state that can be reached within the bounds, and nothing is broken in any.
+    Nothing { states: u64, depth: u64, took: Duration },
+    /// The shortest way to a state in which this promise is broken: so many steps.
+    Broken { promise: String, steps: usize },
+}
+
+/// The path of TLC, fetched if it is not there.
+///
+/// # Panics
+/// When it cannot be had, saying why.
+fn tlc() -> &'static PathBuf {
+    static JAR: OnceLock<PathBuf> = OnceLock::new();
+    JAR.get_or_init(|| {
+        let output = Command::new(root().join(".ci/tlc")).stdin(Stdio::null()).output().expect("the script is there");
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        assert!(output.status.success(), "there is no TLC: {}", said(&output.stderr));
+        PathBuf::from(said(&output.stdout))
+    })
+}
+
+/// The configuration in TLC's words. Each model value is itself.
+fn configuration(module: &Module, promises: &[&str], constants: &Constants) -> String {
+    let mut text = format!("SPECIFICATION Spec\nINVARIANTS {}\n", promises.join(" "));
+    if module.is_symmetric {
+        text += "SYMMETRY Symmetry\n";
+    }
+    text += "CONSTANTS\n";
+    for value in module.values {
+        let _ = writeln!(text, "  {value} = {value}");
+    }
+    for (name, value) in constants.iter() {
+        let _ = writeln!(text, "  {name} = {value}");
+    }
+    text
+}
+
+/// Checks these promises to the end, or to the first that is broken; `workers`: on so many cores. What TLC says is kept
+/// in `target/spec/NAME.txt`: a counter-example is a story to read.
+///
+/// # Panics
+/// When TLC ends otherwise: the module has an error, or there is not enough memory.
+pub fn check(module: &Module, name: &str, promises: &[&str], constants: &Constants, workers: usize) -> Found {
+    let directory = root().join("target/spec");
+    fs::create_dir_all(&directory).expect("target can be written");
+    let [config, log] = ["cfg", "txt"].map(|ending| directory.join(format!("{name}.{ending}")));
+    fs::write(&config, configuration(module, promises, constants)).expect("target can be written");
+    let states = tempfile::tempdir().expect("a folder");
+    let begun = Instant::now();
+    let output = Command::new("java")
+        .args(["-XX:+UseParallelGC", "-Xmx6g", "-cp"])
+        .arg(tlc())
+        .args(["tlc2.TLC", "-deadlock", "-noGenerateSpecTE", "-workers", &workers.to_string(), "-metadir"])
+        .arg(states.path())
+        .arg("-config")
+        .args([&config, &root().join(format!("spec/{}.tla", module.name))])
+        .stdin(Stdio::null())
+        .output()
+        .expect("java is there");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    fs::write(&log, &said).expect("target can be written");
+    found(&said, begun.elapsed()).unwrap_or_else(|| panic!("{name}: see {}:\n{}", log.display(), last_lines(&said)))
+}
+
+fn last_lines(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+/// In what TLC says. None if it did not come to an end.
+fn found(said: &str, took: Duration) -> Option<Found> {
+    let broken = said.lines().find_map(|line| line.strip_prefix("Error: Invariant ")?.strip_suffix(" is violated."));
+    if let Some(promise) = broken {
+        // The first state is where it begins.
+        let steps = said.lines().filter(|line| line.starts_with("State ")).count().checked_sub(1)?;
+        return Some(Found::Broken { promise: promise.to_owned(), steps });
+    }
+    let number = |before: &str, after: &str| {
+        let line = said.lines().rev().find(|line| line.contains(after) && line.contains(before))?;
+        let word = line.split(before).nth(1)?.trim_start().split(' ').next()?;
+        word.trim_end_matches('.').parse().ok()
+    };
+    let is_complete = said.contains("Model checking completed. No error has been found.");
+    let states = number("states generated, ", " distinct states found, 0 states left on queue")?;
+    let depth = number("The depth of the complete state graph search is ", "")?;
+    is_complete.then_some(Found::Nothing { states, depth, took })
+}
+
+#[test]
+fn what_tlc_says_is_understood() {
+    let end = "Model checking completed. No error has been found.\n\
+               302811 states generated, 68972 distinct states found, 0 states left on queue.\n\
+               The depth of the complete state graph search is 28.\n";
+    let took = Duration::from_secs(3);
+    assert_eq!(found(end, took), Some(Found::Nothing { states: 68_972, depth: 28, took }));
+    let broken = "Error: Invariant P1 is violated.\nError: The behavior up to this point is:\n\
+                  State 1: <Initial predicate>\nx\nState 2: <Ask line 1>\nState 3: <Tick line 2>\n";
+    assert_eq!(found(broken, took), Some(Found::Broken { promise: "P1".to_owned(), steps: 2 }));
+    assert_eq!(
+        found("Progress(21): 8352436 states generated, 7 distinct states found, 3 states left on queue.", took),
+        None
+    );
+}
