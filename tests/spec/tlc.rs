@@ -53,9 +53,18 @@ fn configuration(module: &Module, promises: &[&str], constants: &Constants) -> S
 /// Checks these promises to the end, or to the first that is broken; `workers`: on so many cores. What TLC says is kept
 /// in `target/spec/NAME.txt`: a counter-example is a story to read.
 ///
+/// # Errors
+/// TLC's last words, when it ends otherwise: the module has an error, or there is not enough memory.
+///
 /// # Panics
-/// When TLC ends otherwise: the module has an error, or there is not enough memory.
-pub fn check(module: &Module, name: &str, promises: &[&str], constants: &Constants, workers: usize) -> Found {
+/// When there is no TLC, or nowhere to write.
+pub fn check(
+    module: &Module,
+    name: &str,
+    promises: &[&str],
+    constants: &Constants,
+    workers: usize,
+) -> Result<Found, String> {
     let directory = root().join("target/spec");
     fs::create_dir_all(&directory).expect("target can be written");
     let [config, log] = ["cfg", "txt"].map(|ending| directory.join(format!("{name}.{ending}")));
@@ -65,16 +74,19 @@ pub fn check(module: &Module, name: &str, promises: &[&str], constants: &Constan
     let output = Command::new("java")
         .args(["-XX:+UseParallelGC", "-Xmx6g", "-cp"])
         .arg(tlc())
-        .args(["tlc2.TLC", "-deadlock", "-noGenerateSpecTE", "-workers", &workers.to_string(), "-metadir"])
+        .args(["tlc2.TLC", "-deadlock", "-workers", &workers.to_string(), "-metadir"])
         .arg(states.path())
         .arg("-config")
-        .args([&config, &root().join(format!("spec/{}.tla", module.name))])
+        .arg(&config)
+        .arg(format!("{}.tla", module.name))
+        // Given with a folder, it looks for the configuration there as well.
+        .current_dir(root().join("spec"))
         .stdin(Stdio::null())
         .output()
         .expect("java is there");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     fs::write(&log, &said).expect("target can be written");
-    found(&said, begun.elapsed()).unwrap_or_else(|| panic!("{name}: see {}:\n{}", log.display(), last_lines(&said)))
+    found(&said, begun.elapsed()).ok_or_else(|| format!("see {}:\n{}", log.display(), last_lines(&said)))
 }
 
 fn last_lines(said: &str) -> String {
