@@ -13,7 +13,7 @@ use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 
-use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, ROUNDING, Random, Trail, shift};
+use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, Random, Spans, Trail, shift};
 use super::*;
 
 const SEEDS: u64 = 700;
@@ -54,6 +54,7 @@ struct Pair<'a> {
     attempts: [u64; 3],
     /// The next renewal of whoever was answered last, by the same replica and with nothing between.
     next_renewal: Option<(usize, RenewRequest)>,
+    spans: Spans,
     /// How often each outcome was met.
     seen: &'a mut BTreeMap<String, usize>,
 }
@@ -232,7 +233,7 @@ impl Pair<'_> {
     async fn ask(&mut self, by: usize, ask: &MemberRequest) {
         let had_record = self.has_record();
         let (lists, member) = &self.members[by];
-        let answer = member.ask_stamped(&self.role, ask).await.expect("an answer");
+        let answer = self.spans.timed(member.ask_stamped(&self.role, ask)).await.expect("an answer");
         if !had_record && self.has_record() {
             self.count_ahead = self.passed_us;
         }
@@ -312,19 +313,19 @@ impl Pair<'_> {
                 self.saw(if c { "Held" } else { "Held for now" });
                 self.same_token(token, t);
                 assert_eq!((holder, confirmed), (h, c));
-                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
+                self.spans.assert_same(remaining, r);
             }
             (Guarded { cause, remaining, token }, Guarded { cause: k, remaining: r, token: t }) => {
                 self.saw(k.as_str());
                 self.same_token(token, t);
                 assert_eq!(cause, k);
-                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
+                self.spans.assert_same(remaining, r);
             }
             (Unlisted { theirs, remaining, token }, Unlisted { theirs: lists, remaining: r, token: t }) => {
                 self.saw("unlisted");
                 self.same_token(token, t);
                 assert_eq!(theirs, lists);
-                assert!(remaining.abs_diff(r) < ROUNDING, "{remaining:?} {r:?}");
+                self.spans.assert_same(remaining, r);
             }
             (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
         }
@@ -372,6 +373,7 @@ async fn run(redis: &RedisServer, members: &Members, seed: u64, seen: &mut BTree
         count_ahead: 0,
         attempts: [0; 3],
         next_renewal: None,
+        spans: Spans::default(),
         seen,
     };
     let mut random = Random(fastrand::Rng::with_seed(seed));
