@@ -15,6 +15,7 @@
      confirm        the raise. Without it a grant is a whole lease and counts at once (Redlock)  Campaign, Decide
      majority       a majority must have been raised, not one                                    Raised
      objection      a live, confirmed lease of another, on any member, is a veto                 Decide
+     last           ... and so is a grant, if only one granter knows of the newest term          Decide
      R4 reassert    a renewal puts the lease back where it is lost                               Renew
      R5 generation  a member that restarted with its data grants nobody new for a lease          Prepared
      R5 empty       the same without data                                                        Prepared
@@ -44,9 +45,8 @@
    third of a lease), and what came to nothing is taken back at once (TakeBack).
 
    In the fault "overlap" the answers to one campaign come from different moments: from before and from after another
-   replica was raised. It needs no budget: nothing is broken then, one network is only slower than another. It has a
-   name because objection has a gap there (P1 with all rules on and Faults = {"clock", "overlap"}): a member that is
-   asked before it is raised tells of a grant, which is no objection, and it is not asked again. *)
+   replica was raised. It needs no budget: nothing is broken then, one network is only slower than another. It is what
+   "last" is for: a member that is asked before it is raised tells of a grant, and is not asked again. *)
 EXTENDS Naturals, FiniteSets, TLC
 
 CONSTANTS
@@ -60,7 +60,7 @@ CONSTANTS
     FaultsMax, Rounds, Tokens   \* bounds: faults; campaigns of a replica; tokens
 
 ASSUME Off \subseteq {"sent", "floor", "clock", "greatest", "reported", "confirm", "majority", "objection", "reassert",
-                      "generation", "empty", "until", "smaller", "own", "promises", "joint", "led", "list"}
+                      "generation", "empty", "until", "smaller", "own", "promises", "joint", "led", "list", "last"}
 ASSUME Faults \subseteq {"empty", "restart", "evict", "clock", "down", "lost", "late", "kill", "overlap"}
 
 VARIABLES
@@ -108,9 +108,9 @@ Enough(stage, who) == \A list \in Lists(stage) : 2 * Cardinality(who \cap list) 
 -----------------------------------------------------------------------------
 \* A member's side: one atomic step each. An answer is what the replica adds up: is, the token, two flags.
 
-\* tok: the greatest token that is known here. confirmed: the greatest that was confirmed here. over: the greatest of a
-\* term that its holder gave back. until: when the lease ends that was confirmed last. lists, listed: by which lists,
-\* and how long others are refused.
+\* tok: the greatest token that is known here. confirmed: the greatest that was confirmed here. last: whose session was
+\* confirmed here last. over: the greatest of a term that its holder gave back. until: when the lease ends that was
+\* confirmed last. lists, listed: by which lists, and how long others are refused.
 BlankRecord == [tok |-> 0, confirmed |-> 0, over |-> 0, until |-> 0, guard |-> 0, writer |-> Nobody,
                 restarted |-> FALSE, lists |-> {}, listed |-> 0]
 
@@ -142,7 +142,12 @@ Confirmed(rec, tok, lists) ==
 NextToken(m, rec, floor) ==
     1 + Max(Max(rec.tok, IF On("floor") THEN floor ELSE 0), IF On("clock") /\ m \in Ahead THEN given ELSE 0)
 
-Says(d, is, tok, flag) == [d |-> d, is |-> is, tok |-> tok, flag |-> flag]
+SaysOf(d, is, tok, flag, last) == [d |-> d, is |-> is, tok |-> tok, flag |-> flag, last |-> last]
+Says(d, is, tok, flag) == SaysOf(d, is, tok, flag, 0)
+
+\* rec: as it was before; it tells of the last term, unless that was given back.
+Grants(d, rec, tok) ==
+    LET over == IsReleased(rec) IN SaysOf(d, "granted", tok, over, IF over THEN 0 ELSE rec.confirmed)
 
 \* Who was granted last. Without late requests nobody asks for less than that.
 Written(who) == IF "late" \in Faults THEN who ELSE Nobody
@@ -160,16 +165,15 @@ Campaign(m, q) ==
         tok == NextToken(m, rec, q.floor)
         r2 == ListedGrant([rec EXCEPT !.tok = tok, !.writer = Written(q.who)], q.lists)
     IN  IF unlisted THEN Says(d0, "unlisted", r0.tok, FALSE)
-        ELSE IF HasLease(d) /\ d.lease.who = q.who THEN Says(d, "granted", d.lease.tok, IsReleased(rec))
+        ELSE IF HasLease(d) /\ d.lease.who = q.who THEN Grants(d, rec, d.lease.tok)
         ELSE IF HasLease(d) /\ ~SameSession(d.lease.who, q.who) THEN Says(d, "held", d.lease.tok, d.lease.confirmed)
         ELSE IF HasLease(d) /\ d.lease.who[3] > q.who[3] THEN Says(d, "stale", rec.tok, FALSE)
         ELSE IF SameSession(rec.writer, q.who) /\ rec.writer[3] >= q.who[3] THEN Says(d, "stale", rec.tok, FALSE)
         ELSE IF rec.guard > 0 \/ (On("until") /\ ~HasLease(d) /\ rec.until > 0) THEN Says(d, "guarded", rec.tok, FALSE)
         ELSE IF On("confirm")
-        THEN Says([lease |-> [left |-> Third, who |-> q.who, tok |-> tok, confirmed |-> FALSE], rec |-> r2],
-                  "granted", tok, IsReleased(rec))
-        ELSE Says([lease |-> [left |-> Lease, who |-> q.who, tok |-> tok, confirmed |-> TRUE],
-                   rec |-> Confirmed(r2, tok, q.lists)], "granted", tok, IsReleased(rec))
+        THEN Grants([lease |-> [left |-> Third, who |-> q.who, tok |-> tok, confirmed |-> FALSE], rec |-> r2], rec, tok)
+        ELSE Grants([lease |-> [left |-> Lease, who |-> q.who, tok |-> tok, confirmed |-> TRUE],
+                     rec |-> Confirmed(r2, tok, q.lists)], rec, tok)
 
 \* Confirms a grant, if it is still there and the member has not restarted since.
 Raise(m, q) ==
@@ -210,19 +214,20 @@ Step(m, q) ==
 
 -----------------------------------------------------------------------------
 \* The replicas. out: <<what, whom>> they have asked and not been answered. yes, no: who granted, raised or renewed, and
-\* who answered otherwise. rel: who granted and knows that the last term was given back. left: the deadline that the
-\* question may earn. acts: for how long the app may act on what it was promised.
+\* who answered otherwise. rel: who granted and knows that the last term was given back. last: which granters know of
+\* which term that was not. rival: somebody has another's grant. left: the deadline that the question may earn. acts: for
+\* how long the app may act on what it was promised.
 
 NewProc(session, attempt, stage, acts) ==
     [session |-> session, attempt |-> attempt, stage |-> stage, phase |-> "idle",
-     out |-> {}, yes |-> {}, no |-> {}, rel |-> {}, tok |-> 0, most |-> 0, veto |-> FALSE,
+     out |-> {}, yes |-> {}, no |-> {}, rel |-> {}, last |-> {}, rival |-> FALSE, tok |-> 0, most |-> 0, veto |-> FALSE,
      unlisted |-> FALSE, over |-> <<>>, left |-> 0, acts |-> acts, floor |-> 0]
 
 Me(r) == <<r, proc[r].session, proc[r].attempt>>
 
 \* The votes on the last question are not needed any more.
-Counted(p) == [p EXCEPT !.yes = {}, !.no = {}, !.rel = {}, !.most = 0, !.veto = FALSE, !.unlisted = FALSE, !.left = 0,
-                        !.over = <<>>]
+Counted(p) == [p EXCEPT !.yes = {}, !.no = {}, !.rel = {}, !.last = {}, !.rival = FALSE, !.most = 0, !.veto = FALSE,
+                        !.unlisted = FALSE, !.left = 0, !.over = <<>>]
 
 Befalls(fault) == fault \in Faults /\ faults < FaultsMax /\ faults' = faults + 1
 
@@ -249,8 +254,10 @@ Voted(p, op, m, a) ==
     IF op = "campaign" /\ p.phase = "asking"
     THEN IF a.is = "granted"
          THEN [p EXCEPT !.yes = @ \cup {m}, !.rel = IF a.flag THEN @ \cup {m} ELSE @, !.most = Max(@, a.tok),
+                        !.last = IF a.last > 0 /\ On("last") THEN @ \cup {<<m, a.last>>} ELSE @,
                         !.tok = IF p.yes = {} THEN a.tok ELSE IF On("greatest") THEN Max(@, a.tok) ELSE Min(@, a.tok)]
          ELSE [p EXCEPT !.no = @ \cup {m}, !.most = Max(@, a.tok), !.veto = @ \/ (a.is = "held" /\ a.flag),
+                        !.rival = @ \/ (a.is = "held" /\ ~a.flag /\ On("last")),
                         !.unlisted = @ \/ a.is = "unlisted"]
     ELSE IF op = "raise" /\ p.phase = "raising"
     THEN IF a.is = "raised" THEN [p EXCEPT !.yes = @ \cup {m}] ELSE [p EXCEPT !.no = @ \cup {m}, !.most = Max(@, a.tok)]
@@ -324,7 +331,9 @@ TakeBack(r, floor) ==
 Decide(r) ==
     LET p == proc[r]
         succession == Enough(p.stage, p.rel)
-        vetoed == p.unlisted \/ (On("objection") /\ p.veto /\ ~succession)
+        newest == {known \in p.last : \A other \in p.last : other[2] <= known[2]}
+        objected == (On("objection") /\ p.veto) \/ (p.rival /\ Cardinality(newest) = 1)
+        vetoed == p.unlisted \/ (objected /\ ~succession)
         won == Enough(p.stage, p.yes) /\ ~vetoed
         tok == TokenOf(p)
         learnt == ~p.unlisted /\ ~p.veto /\ Enough(p.stage, p.yes \cup p.no)

@@ -159,7 +159,7 @@ pub use messages::{
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Stamped,
 };
 pub use quorum::{
-    Ballot, CampaignRound, Heard, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply,
+    Ballot, CampaignRound, Heard, LastTerm, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply,
     RaiseRequest, ReleaseRound, RenewRound, Round, RoundStep, Seat, Seats, Vote, lists_agree,
 };
 pub use random::{Random, fingerprint};

@@ -42,6 +42,9 @@ pub struct Rules {
     pub listening: bool,
     /// The quorum's: nobody is granted while a member reports a confirmed lease of another.
     pub objection: bool,
+    /// The quorum's: nor while a member reports a grant to another and only one of those who grant knows of the newest
+    /// term.
+    pub newest_term: bool,
 }
 
 impl Rules {
@@ -68,6 +71,7 @@ impl Rules {
         heartbeats: true,
         listening: true,
         objection: false,
+        newest_term: false,
     };
     /// Independent masters: a majority's word, and any member's objection, are better than listening. A member that
     /// missed a term is normal there, so there is no *regression* and no *vanished*.
@@ -78,6 +82,7 @@ impl Rules {
         still: false,
         listening: false,
         objection: true,
+        newest_term: true,
         ..Self::REDIS
     };
     /// A Lease object: its server keeps what it has written, so that nobody can have come in between unseen, and each
@@ -112,5 +117,6 @@ impl Rules {
         heartbeats: false,
         listening: false,
         objection: false,
+        newest_term: false,
     };
 }

@@ -5,8 +5,8 @@ use baton::protocol::Rules;
 use crate::quorum::change::Way;
 use crate::quorum::faults::Fault;
 use crate::quorum::run::{
-    Minority, ROWS, SCENARIOS, change_scenario, duel_scenario, handovers, mixed_scenario, run, storm_scenario,
-    table_scenario,
+    Minority, ROWS, SCENARIOS, change_scenario, duel_scenario, handovers, midway_scenario, mixed_scenario, run,
+    storm_scenario, table_scenario,
 };
 use crate::quorum::world::Scenario;
 use crate::run::{Verdict, run_many};
@@ -53,6 +53,17 @@ fn a_change_of_the_members_over_both_lists_at_once_breaks_no_promise_of_the_quor
 #[test]
 fn a_quorum_that_needs_every_member_keeps_the_same_promises() {
     hold(seeds() / 20, "all");
+}
+
+/// Without the rule it is broken: the members are not asked at one moment.
+#[test]
+fn a_clock_that_is_stepped_within_a_campaign_breaks_no_promise_of_the_quorum() {
+    hold(seeds() / 4, "midway");
+    let rules = Rules { newest_term: false, ..Rules::QUORUM };
+    let fold = |broken: &mut u64, _, verdict: Verdict| *broken += u64::from(verdict.two_leaders);
+    let runs = run_many(500, |seed| run(Scenario { rules, ..midway_scenario(seed) }), || 0, fold);
+    let broken: u64 = runs.into_iter().sum();
+    assert!(broken > 2, "{broken}");
 }
 
 /// That nobody leads meanwhile is checked after every event, and that somebody does within two leases and a second

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use baton::protocol::{
-    Announcement, Candidate, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply, RaiseRequest,
-    RecordVersion, Rules, Server, StoreTime,
+    Announcement, Candidate, LastTerm, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply,
+    RaiseRequest, RecordVersion, Rules, Server, StoreTime,
 };
 use baton::store::News;
 use baton::store::quorum::QuorumMember;
@@ -295,9 +295,13 @@ impl Pair<'_> {
     fn compare_grants(&mut self, ask: &MemberRequest, redis: MemberCampaignReply, reference: MemberCampaignReply) {
         use MemberCampaignReply::{Granted, Guarded, Held, Stale, Unlisted};
         match (redis, reference) {
-            (Granted { token, released }, Granted { token: t, released: r }) => {
-                self.saw(if r { "Granted after a release" } else { "Granted" });
-                assert_eq!(released, r);
+            (Granted { token, last }, Granted { token: t, last: l }) => {
+                self.saw(match l {
+                    LastTerm::Unknown => "Granted",
+                    LastTerm::GivenBack => "Granted after a release",
+                    LastTerm::Of(_) => "Granted after a term that was not given back",
+                });
+                assert_eq!(last, l);
                 self.same_token(token, t);
                 let MemberRequest::Campaign(request) = ask else { panic!("{ask:?}") };
                 self.latest = (request.candidate, token);
@@ -403,6 +407,7 @@ async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_referen
     for outcome in [
         "Granted",
         "Granted after a release",
+        "Granted after a term that was not given back",
         "Held",
         "Held for now",
         "Stale",

@@ -8,7 +8,9 @@
 //!   first one's token.
 //! * **Objection.** A member that reports a live, confirmed lease of another vetoes the grant, however many others
 //!   granted: a member whose clock stepped, or that lost the lease, cannot help to a second leader while one of the
-//!   rest still knows better. That is why a round waits for every member, within the command timeout.
+//!   rest still knows better. That is why a round waits for every member, within the command timeout. Members are not
+//!   asked at one moment, so that a grant to another may have been confirmed since it was told of: it is an objection,
+//!   too, where only one of those who grant knows of the newest term.
 //! * **Silence.** A member that restarted grants nobody new for one lease (R5 *generation*, *empty*). Renewals rejoin
 //!   it at once (R4), so a member is back before it could be missed.
 //!
@@ -73,12 +75,23 @@ pub enum MemberReply {
     Release(ReleaseReply),
 }
 
+/// What a member knows of the last term that was confirmed there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastTerm {
+    /// Nothing: there was none since it has its data.
+    Unknown,
+    /// Its holder gave it back.
+    GivenBack,
+    /// It had this token, and nobody has said that it is over.
+    Of(Token),
+}
+
 /// One member's answer to a campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberCampaignReply {
-    /// Its lease is the candidate's for a third of a lease, under this token of its own. `released`: the last term that
-    /// was confirmed here was given back by its holder.
-    Granted { token: Token, released: bool },
+    /// Its lease is the candidate's for a third of a lease, under this token of its own. `last`: what became of the
+    /// last term that was confirmed here.
+    Granted { token: Token, last: LastTerm },
     /// Another has it; `confirmed` when that one was raised or renewed here, and so may lead.
     Held { holder: Holder, token: Token, remaining: Duration, confirmed: bool },
     /// R5 holds it shut for new grants.

@@ -12,7 +12,7 @@ use super::super::messages::{
     RenewRequest,
 };
 use super::super::rules::Rules;
-use super::{MemberCampaignReply, MemberReply, MemberRequest, RaiseReply, RaiseRequest, Seats};
+use super::{LastTerm, MemberCampaignReply, MemberReply, MemberRequest, RaiseReply, RaiseRequest, Seats};
 
 /// Ties answers to their question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,17 +177,18 @@ impl CampaignRound {
     }
 
     fn are_successors(&self, urn: &Urn) -> bool {
-        let released = urn.answers().filter_map(grant).filter(|(.., released)| *released);
+        let released = urn.answers().filter_map(grant).filter(|(.., last)| *last == LastTerm::GivenBack);
         self.seats.are_enough(released.map(|(member, ..)| member))
     }
 
     /// Did enough grant, and is anybody against it, or might be?
     fn tally(&self, urn: &Urn) -> CampaignPhase {
-        let grants: Vec<(usize, Token, bool)> = urn.answers().filter_map(grant).collect();
+        let grants: Vec<(usize, Token, LastTerm)> = urn.answers().filter_map(grant).collect();
         let is_succession = self.is_succession(urn);
         let incumbent = incumbent(urn).filter(|_| !is_succession);
         let unlisted = unlisted(urn);
-        let vetoed = unlisted.is_some() || (self.rules.objection && incumbent.is_some());
+        let is_doubtful = self.rules.newest_term && !is_succession && is_doubtful(urn);
+        let vetoed = unlisted.is_some() || (self.rules.objection && incumbent.is_some()) || is_doubtful;
         if self.seats.are_enough(grants.iter().map(|(member, ..)| *member))
             && (is_succession || urn.is_full())
             && !vetoed
@@ -207,7 +208,7 @@ impl CampaignRound {
 
     /// The greatest granted, or one more than any that was reported (R3): the members' clocks differ, and what only one
     /// of them remembers may be greater than what the others grant. None when tokens are exhausted.
-    fn token_of_the_term(&self, urn: &Urn, grants: &[(usize, Token, bool)]) -> Option<Token> {
+    fn token_of_the_term(&self, urn: &Urn, grants: &[(usize, Token, LastTerm)]) -> Option<Token> {
         let granted = grants.iter().map(|(_, token, _)| *token).max()?;
         let reported = greatest_token(urn);
         let behind = self.rules.tokens && granted < reported;
@@ -339,10 +340,10 @@ impl Round for CampaignRound {
     }
 }
 
-/// Who granted, under which token, and whether it knows of no term that was not given back.
-fn grant((member, answer): (usize, &MemberReply)) -> Option<(usize, Token, bool)> {
-    let MemberReply::Campaign(MemberCampaignReply::Granted { token, released }) = answer else { return None };
-    Some((member, *token, *released))
+/// Who granted, under which token, and what it knows of the last term.
+fn grant((member, answer): (usize, &MemberReply)) -> Option<(usize, Token, LastTerm)> {
+    let MemberReply::Campaign(MemberCampaignReply::Granted { token, last }) = answer else { return None };
+    Some((member, *token, *last))
 }
 
 fn raised((member, answer): (usize, &MemberReply)) -> Option<(usize, u64)> {
@@ -367,6 +368,17 @@ fn incumbent(urn: &Urn) -> Option<CampaignReply> {
     let remaining = confirmed().map(|(_, _, remaining, _)| remaining).max()?;
     let version = RecordVersion { token, count: 0, writer: Some(holder.session) };
     Some(CampaignReply::Held { holder: holder.clone(), token, remaining, version })
+}
+
+/// Whether somebody may have been confirmed since another member told of a grant: of those who grant only one knows of
+/// the newest term, of which nobody has said that it is over. Its lease there is gone all the same, because the clock
+/// was stepped, say; and whoever else confirmed it may have been asked before.
+fn is_doubtful(urn: &Urn) -> bool {
+    let known = |last| if let LastTerm::Of(token) = last { Some(token) } else { None };
+    let terms: Vec<Token> = urn.answers().filter_map(grant).filter_map(|(.., last)| known(last)).collect();
+    let newest = terms.iter().max();
+    let is_known_by_one = terms.iter().filter(|term| Some(*term) == newest).count() == 1;
+    is_known_by_one && leases(urn).any(|(.., confirmed)| !confirmed)
 }
 
 /// Somebody else has another list of the members.

@@ -10,7 +10,7 @@ use super::super::messages::{
     Announcement, AnnouncementKind, CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest,
 };
-use super::super::quorum::{MemberCampaignReply, MemberReply, MemberRequest, RaiseReply, RaiseRequest};
+use super::super::quorum::{LastTerm, MemberCampaignReply, MemberReply, MemberRequest, RaiseReply, RaiseRequest};
 use super::super::rules::Rules;
 use super::guard::Guard;
 use super::lease::{Server, TokensExhausted, next_token};
@@ -89,6 +89,14 @@ impl Record {
     /// Whether the last term that was confirmed here was given back by its holder.
     fn is_released(&self) -> bool {
         self.confirmed > Token::NONE && self.over >= self.confirmed
+    }
+
+    fn last(&self) -> LastTerm {
+        match self.confirmed {
+            Token::NONE => LastTerm::Unknown,
+            _ if self.is_released() => LastTerm::GivenBack,
+            token => LastTerm::Of(token),
+        }
     }
 }
 
@@ -183,10 +191,10 @@ impl MemberCell {
         request: &CampaignRequest,
         mut record: Record,
     ) -> Result<MemberCampaignReply, TokensExhausted> {
-        let (now, me, released) = (server.now, request.candidate, record.is_released());
+        let (now, me, last) = (server.now, request.candidate, record.last());
         if let Some(lease) = &self.lease {
             if lease.candidate == me {
-                return Ok(MemberCampaignReply::Granted { token: lease.token, released });
+                return Ok(MemberCampaignReply::Granted { token: lease.token, last });
             }
             if lease.candidate.session == me.session {
                 if lease.candidate.attempt > me.attempt {
@@ -225,7 +233,7 @@ impl MemberCell {
             duration: request.lease_duration / PROVISIONAL,
             expires_at: now.plus(request.lease_duration / PROVISIONAL),
         });
-        Ok(MemberCampaignReply::Granted { token, released })
+        Ok(MemberCampaignReply::Granted { token, last })
     }
 
     /// Confirms a grant: from now on it objects to others. Not across a restart: what else this member

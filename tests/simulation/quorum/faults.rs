@@ -1,6 +1,6 @@
 //! What goes wrong with a quorum, and how often: the columns of its table.
 
-use baton::protocol::Input;
+use baton::protocol::{Input, MemberCampaignReply, MemberReply, RaiseReply};
 
 use super::world::{Happening, Health, LEASE, World};
 use crate::clockwork::{MS, Nanos, SECOND};
@@ -32,6 +32,9 @@ pub enum Fault {
     /// The leader is cut off from a minority for so long that its leases end there; then the clock of one of the others
     /// jumps, and somebody new comes.
     Undercut,
+    /// The leader dies; when a member has told one candidate that another has its grant, and another member has
+    /// confirmed that one, the clock of the latter jumps.
+    Midway,
     /// The network falls into two halves, replicas and members alike.
     Zones,
     /// Any of these.
@@ -45,6 +48,17 @@ pub enum Fault {
     Outage,
     /// Nothing goes wrong.
     Nothing,
+}
+
+/// How far it is until a clock jumps within a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Midway {
+    /// None is to jump.
+    Not,
+    /// Candidates ask.
+    Begun,
+    /// This member has told one of them of another's grant.
+    Told(usize),
 }
 
 impl Fault {
@@ -95,6 +109,7 @@ impl Fault {
             Self::Evict => "3 leases evicted",
             Self::Clock => "one clock steps",
             Self::Undercut => "leader cut off from 1–2, then one clock steps",
+            Self::Midway => "one clock steps within a campaign",
             Self::Zones => "split in two",
             Self::Mixed => "all mixed",
             Self::Storm => "one upon another",
@@ -163,12 +178,11 @@ impl World {
                 }
                 longest
             }
-            Fault::Kill => {
-                self.replicas[victim].alive = false;
-                self.tell_of_the_end(victim);
-                let span = self.span(0, 4 * SECOND);
-                self.at(self.now + span, Happening::Join);
-                span
+            Fault::Kill => self.kill(victim),
+            Fault::Midway => {
+                let Some(leader) = leader else { return 0 };
+                self.midway = Midway::Begun;
+                self.kill(leader)
             }
             Fault::Resign => {
                 if let Some(leader) = leader.filter(|leader| self.now >= self.replicas[*leader].paused_until) {
@@ -250,6 +264,29 @@ impl World {
                 0
             }
             Fault::Mixed | Fault::Storm | Fault::Nothing => 0,
+        }
+    }
+
+    fn kill(&mut self, victim: usize) -> Nanos {
+        self.replicas[victim].alive = false;
+        self.tell_of_the_end(victim);
+        let span = self.span(0, 4 * SECOND);
+        self.at(self.now + span, Happening::Join);
+        span
+    }
+
+    /// A member has answered, within a campaign in which a clock is to jump.
+    pub fn go_midway(&mut self, member: usize, answer: &MemberReply) {
+        match (self.midway, answer) {
+            (Midway::Begun, MemberReply::Campaign(MemberCampaignReply::Held { confirmed: false, .. })) => {
+                self.midway = Midway::Told(member);
+            }
+            (Midway::Told(told), MemberReply::Raise(RaiseReply::Raised { .. })) if told != member => {
+                self.midway = Midway::Not;
+                let (when, us) = (self.now + self.span(0, 20 * MS), self.rng.i64(10_000_000..=30_000_000));
+                self.at(when, Happening::Step { member, us });
+            }
+            _ => {}
         }
     }
 

@@ -41,6 +41,7 @@ pub fn table_scenario(seed: u64, rules: Rules, fault: Fault) -> Scenario {
         departures: false,
         silent: 0,
         near: false,
+        heard: false,
         late: 0,
         apps: true,
         replicas: 3,
@@ -103,6 +104,12 @@ pub fn all_scenario(seed: u64) -> Scenario {
 /// Three members are gone for a long time, then they are back.
 pub fn outage_scenario(seed: u64) -> Scenario {
     Scenario { seats: Seats::majority(5), fault: Fault::Outage, faults_until: 20 * SECOND, ..mixed_scenario(seed) }
+}
+
+/// The clock of one of three members jumps while two campaign, and nothing else goes wrong.
+pub fn midway_scenario(seed: u64) -> Scenario {
+    let (fault, fault_gap) = (Fault::Midway, (13 * SECOND, 15 * SECOND));
+    Scenario { seats: Seats::majority(3), fault, fault_gap, heard: true, replicas_max: 30, ..mixed_scenario(seed) }
 }
 
 /// Twelve candidates begin at once, and none, one or two of five members do not answer.
@@ -169,13 +176,14 @@ pub fn handovers(seed: u64, members: usize, minority: Minority) -> Vec<Nanos> {
 pub type Plan = fn(u64) -> Scenario;
 
 /// The scenarios of the tests, by name.
-pub const SCENARIOS: [(&str, Plan); 9] = [
+pub const SCENARIOS: [(&str, Plan); 10] = [
     ("mixed", mixed_scenario),
     ("storm", storm_scenario),
     ("all", all_scenario),
     ("outage", outage_scenario),
     ("duel", duel_scenario),
     ("departures", departures_scenario),
+    ("midway", midway_scenario),
     ("joint", joint_scenario),
     ("told", |seed| change_scenario(seed, Way::Told)),
     ("untold", |seed| change_scenario(seed, Way::Silent)),
@@ -248,5 +256,6 @@ fn verdict(world: World, length: Nanos, not_healed: Option<String>) -> Verdict {
         terms: checker.terms,
         first: checker.first.or(not_healed),
         log: world.log,
+        trace: Vec::new(),
     }
 }

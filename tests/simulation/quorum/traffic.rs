@@ -56,11 +56,12 @@ impl World {
             let held_up = if self.rng.u8(0..100) == 0 { self.span(5 * MS, 50 * MS) } else { 0 };
             return MS / 5 + rest as Nanos + held_up;
         }
-        if self.calm || self.rng.u8(0..10) != 0 { self.span(MS, 20 * MS) } else { self.span(20 * MS, 600 * MS) }
+        let latest = if self.scenario.heard { COMMAND_TIMEOUT / 2 - MS } else { 600 * MS };
+        if self.calm || self.rng.u8(0..10) != 0 { self.span(MS, 20 * MS) } else { self.span(20 * MS, latest) }
     }
 
     fn lost(&mut self) -> bool {
-        !self.calm && self.chance(0.01)
+        !self.calm && !self.scenario.heard && self.chance(0.01)
     }
 
     /// Carries a round on as far as it goes without further answers.
@@ -170,6 +171,7 @@ impl World {
             _ => {}
         }
         self.note_answer(member, from, &answer);
+        self.go_midway(member, &answer);
         if let Some(news) = news.filter(|_| self.scenario.rules.heartbeats) {
             for to in 0..self.replicas.len() {
                 let deaf = !self.replicas[to].alive || now < self.replicas[to].cut_until[member];

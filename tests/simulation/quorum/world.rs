@@ -11,7 +11,7 @@ use baton::protocol::{
 use fastrand::Rng;
 
 use super::change::Change;
-use super::faults::Fault;
+use super::faults::{Fault, Midway};
 use crate::checker::{Checker, Watched};
 use crate::clockwork::{AppHabit, LocalClock, MS, Nanos, SECOND, Timeline};
 
@@ -37,6 +37,8 @@ pub struct Scenario {
     pub silent: usize,
     /// Members and replicas are near each other: most answers take less than a millisecond.
     pub near: bool,
+    /// No question is lost, and none takes longer than its sender waits: whoever objects is heard.
+    pub heard: bool,
     /// How many members answer 50 ms late.
     pub late: usize,
     /// Whether apps ask their sidecars. Without them no promise holds up a release.
@@ -227,6 +229,7 @@ pub struct World {
     pub generation: u64,
     /// Of a change of the list.
     pub stage: usize,
+    pub midway: Midway,
     pub checker: Checker,
     /// When the last fault is over, as far as is known.
     pub faults_end: Nanos,
@@ -262,6 +265,7 @@ impl World {
             members,
             generation: 100,
             stage: 0,
+            midway: Midway::Not,
             checker: Checker::default(),
             faults_end: 0,
             calm: false,

@@ -168,7 +168,7 @@ fn tokens_rise_above_the_record_the_floor_and_the_clock() {
     member.release(2, 1, Token::NONE);
     let request = CampaignRequest { floor: token(clock + 5_000_000), ..campaign(3, 1) };
     let (reply, _) = member.cell.campaign(member.server(), member.lists, &request).unwrap();
-    assert_eq!(reply, MemberCampaignReply::Granted { token: token(clock + 5_000_001), released: true });
+    assert_eq!(reply, MemberCampaignReply::Granted { token: token(clock + 5_000_001), last: LastTerm::GivenBack });
     member.release(3, 1, Token::NONE);
     let request = CampaignRequest { floor: token(Token::LIMIT - 1), ..campaign(4, 1) };
     assert_eq!(member.cell.campaign(member.server(), member.lists, &request), Err(TokensExhausted));
@@ -290,37 +290,38 @@ fn a_guard_lasts_for_the_longer_of_the_askers_lease_and_the_last_terms() {
 }
 
 #[test]
-fn a_grant_tells_whether_the_last_term_was_given_back_by_its_holder() {
+fn a_grant_tells_what_became_of_the_last_term() {
+    use LastTerm::{GivenBack, Of, Unknown};
     let tells = |member: &mut Member, session| match member.campaign(session, 1) {
-        MemberCampaignReply::Granted { released, .. } => released,
+        MemberCampaignReply::Granted { last, .. } => last,
         other => panic!("expected a grant, not {other:?}"),
     };
-    assert!(!tells(&mut Member::new(), 1), "no term is known");
+    assert_eq!(tells(&mut Member::new(), 1), Unknown);
     let mut member = Member::new();
     let term = member.elect(1, 1);
     member.release(1, 1, term);
-    assert!(tells(&mut member, 2));
-    assert!(tells(&mut member, 2), "the answer was lost, and it is asked again");
+    assert_eq!(tells(&mut member, 2), GivenBack);
+    assert_eq!(tells(&mut member, 2), GivenBack, "the answer was lost, and it is asked again");
     let mut member = Member::new();
     let term = member.elect(1, 1);
     member.pass(LEASE);
-    assert!(!tells(&mut member, 2), "it ran out");
+    assert_eq!(tells(&mut member, 2), Of(term), "it ran out");
     member.release(2, 1, Token::NONE);
     member.release(1, 1, term);
-    assert!(tells(&mut member, 3), "which the holder says late");
+    assert_eq!(tells(&mut member, 3), GivenBack, "which the holder says late");
     let mut member = Member::new();
     let term = member.elect(1, 1);
     member.release(1, 1, term);
     member.restart(false);
     assert!(guard(&member.campaign(2, 1)).is_some());
     member.pass(LEASE);
-    assert!(!tells(&mut member, 2), "its data may be of an earlier time");
+    assert_eq!(tells(&mut member, 2), Unknown, "its data may be of an earlier time");
     let mut member = Member::new();
     let term = member.elect(1, 1);
     member.release(1, 1, term);
-    member.elect(2, 1);
+    let term = member.elect(2, 1);
     member.release(2, 1, Token::NONE);
-    assert!(!tells(&mut member, 3), "another was confirmed since");
+    assert_eq!(tells(&mut member, 3), Of(term), "another was confirmed since");
 }
 
 #[test]
@@ -338,7 +339,7 @@ fn a_campaign_that_has_heard_of_the_release_is_not_kept_out_by_a_member_that_has
     }
     let (reply, news) = ask(&mut member, (session, term));
     assert!(
-        matches!(reply, MemberCampaignReply::Granted { released: false, .. }),
+        matches!(reply, MemberCampaignReply::Granted { last: LastTerm::Of(_), .. }),
         "{reply:?}: it was not told by the holder"
     );
     let news = news.unwrap();

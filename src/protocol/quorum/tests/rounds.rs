@@ -35,12 +35,18 @@ fn silent(member: usize) -> Vote {
 }
 
 fn granted(value: u64) -> Vote {
-    Ok(MemberReply::Campaign(MemberCampaignReply::Granted { token: token(value), released: false }))
+    Ok(MemberReply::Campaign(MemberCampaignReply::Granted { token: token(value), last: LastTerm::Unknown }))
 }
 
 /// By a member whose last term was given back.
 fn succeeds(value: u64) -> Vote {
-    Ok(MemberReply::Campaign(MemberCampaignReply::Granted { token: token(value), released: true }))
+    Ok(MemberReply::Campaign(MemberCampaignReply::Granted { token: token(value), last: LastTerm::GivenBack }))
+}
+
+/// By a member that knows of this term, and not that it is over.
+fn granted_after(term: u64, value: u64) -> Vote {
+    let last = LastTerm::Of(token(term));
+    Ok(MemberReply::Campaign(MemberCampaignReply::Granted { token: token(value), last }))
 }
 
 fn held(session: u128, value: u64, remaining: u64, confirmed: bool) -> Vote {
@@ -195,6 +201,33 @@ fn one_member_that_knows_of_an_incumbent_outweighs_all_others() {
     let votes = vec![granted(1), granted(2), granted(3), held(9, 90, 3, false), silent(4)];
     let mut round = campaigned(FIVE, votes);
     assert!(matches!(asked(&mut round).2, MemberRequest::Raise(_)), "a grant to another is no objection");
+}
+
+/// The members are not asked at one moment: the second was asked before it confirmed term 6, and the first when its
+/// clock had ended what was confirmed there. Who had the second's grant then may be another.
+#[test]
+fn a_grant_to_another_is_an_objection_where_only_one_who_grants_knows_of_the_newest_term() {
+    let three = Seats::majority(3);
+    let divided = CampaignReply::Divided { token: token(9), after: None };
+    for votes in [
+        vec![granted_after(6, 1), held(6, 9, 3, false), granted(2)],
+        vec![granted_after(4, 1), held(7, 9, 3, false), granted_after(6, 2)],
+    ] {
+        assert_eq!(failed(three, votes), Ok(divided.clone()));
+    }
+    for votes in [
+        // One more knows of it: there, too, it is over.
+        vec![granted_after(6, 1), held(6, 9, 3, false), granted_after(6, 2)],
+        // All who answered grant.
+        vec![granted_after(6, 1), granted(2), silent(2)],
+        // No term is known that was not given back.
+        vec![granted(1), held(6, 9, 3, false), succeeds(2)],
+    ] {
+        assert!(matches!(asked(&mut campaigned(three, votes)).2, MemberRequest::Raise(_)));
+    }
+    // A majority knows that the last one is over.
+    let votes = vec![succeeds(1), succeeds(2), granted_after(6, 3), held(6, 9, 3, false), succeeds(4)];
+    assert!(matches!(asked(&mut campaigned(FIVE, votes)).2, MemberRequest::Raise(_)));
 }
 
 #[test]

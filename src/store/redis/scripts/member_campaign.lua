@@ -1,6 +1,6 @@
 -- The first step of a quorum's campaign (R1, with R3 and R5): grants the lease for a third of its time. Of that nothing
 -- is published, for nobody leads by it yet. Answers one of
---   granted token released(0/1) | held token remaining_ms confirmed(0/1) session identity
+--   granted token released(0/1) confirmed | held token remaining_ms confirmed(0/1) session identity
 --   | guarded token remaining_us cause | stale token | unlisted token remaining_us lists | exhausted
 -- each after its name with the store's clock.
 --
@@ -50,7 +50,7 @@ if now < record.listed_until and not lists_agree(record.lists, lists) then
 end
 
 local function granted(token)
-  return { 'granted', text(now), text(token), is_released(record) and '1' or '0' }
+  return { 'granted', text(now), text(token), is_released(record) and '1' or '0', text(record.confirmed) }
 end
 
 if lease and lease.confirmed == 1 and lease.session == over_session and lease.token == over_token then

@@ -15,9 +15,9 @@ use fred::types::Value;
 use super::messages;
 use super::namespace::Namespace;
 use crate::protocol::{
-    CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, MemberCampaignReply, MemberReply, RaiseReply,
-    RaiseRequest, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName, SessionId, Stamped,
-    StoreTime, Token,
+    CampaignReply, CampaignRequest, Candidate, GuardCause, Holder, LastTerm, MemberCampaignReply, MemberReply,
+    RaiseReply, RaiseRequest, RecordVersion, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, RoleName,
+    SessionId, Stamped, StoreTime, Token,
 };
 use crate::store::{Purge, StoreError};
 
@@ -409,7 +409,15 @@ pub(super) fn member_campaign_reply(reply: Value) -> Result<Stamped<MemberReply>
     let mut fields = Fields::new(reply)?;
     let token = fields.token()?;
     let reply = match fields.name.as_str() {
-        "granted" => MemberCampaignReply::Granted { token, released: fields.number()? == 1 },
+        "granted" => {
+            let (is_given_back, confirmed) = (fields.number()? == 1, fields.token()?);
+            let last = match confirmed {
+                Token::NONE => LastTerm::Unknown,
+                _ if is_given_back => LastTerm::GivenBack,
+                token => LastTerm::Of(token),
+            };
+            MemberCampaignReply::Granted { token, last }
+        }
         "unlisted" => {
             let remaining = Duration::from_micros(fields.number()?);
             MemberCampaignReply::Unlisted { theirs: fields.text()?.into(), remaining, token }
