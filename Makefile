@@ -109,6 +109,9 @@ e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus 
 		'sidecars and charts on a real API server' \
 			'cargo test --test kubernetes_e2e -- --nocapture --test-threads=1'
 
-spec: ## the specification in spec/, checked by TLC (needs Java and Maven, installed if they can be): every promise within bounds, and what breaks without each rule
-	@.ci/parts $(DEPS) 'TLC' '.ci/tlc >/dev/null' \
-		'specification' 'BATON_SPEC_WRITE=1 cargo test --test spec -- --ignored --nocapture --test-threads=1'
+spec: ## the specification in spec/, checked by TLC (needs Java and Maven, installed if they can be): every promise within bounds, what breaks without each rule, and 500 simulated and 50 real runs held against it
+	@.ci/parts $(DEPS) 'runs to be held against it' '.ci/tlc >/dev/null; \
+			cargo run --example simulate -- traces 500 target/spec/traces/simulated; \
+			cargo test --test chaos fifty_runs_are_recorded -- --ignored --nocapture' \
+		'specification' '.ci/tlc >/dev/null; \
+			BATON_SPEC_WRITE=1 cargo test --test spec -- --ignored --nocapture --test-threads=1'

@@ -65,7 +65,8 @@ CONSTANTS
     FaultsMax,      \* how many times all together
     Terms,          \* no greater token is given
     Renewals,       \* no record counts further after it began to be watched
-    Requests        \* how many requests of a sidecar are on their way at most
+    Requests,       \* how many requests of a sidecar are on their way at most
+    Steps           \* how many steps a behaviour has at most that is looked at
 
 ASSUME Off \subseteq {"attempts", "repeat", "sent", "floor", "clock", "reassert", "generation", "replid", "empty",
                       "longest", "until", "still", "acks", "confirm", "syncs", "own", "promises", "heard"}
@@ -111,6 +112,9 @@ HasRecord(d) == d.rec # NoRecord
 Generation(s) ==
     <<srv[s].run, IF On("replid") THEN srv[s].promotion ELSE 0, IF On("syncs") /\ Acks > 0 THEN srv[s].syncs ELSE 0>>
 
+\* By how much a lease may end before the moment that its record remembers: nothing here.
+Rounding == 0
+
 \* A count that nobody has come to elsewhere.
 Fresh == 10 * (marks + 1)
 
@@ -121,15 +125,14 @@ NewRecord(s, span) ==
 \* R5 still: whatever anybody knows of this record is from before.
 Watched(rec) == IF On("still") THEN [rec EXCEPT !.writer = Nobody, !.count = Fresh] ELSE rec
 
-\* A guard that stands is not made longer.
+\* A guard that stands is not made longer. (None is 0 here. Where clocks are real one that is over is below 0.)
 Shut(rec, span) == IF rec.guard > 0 THEN rec ELSE [rec EXCEPT !.guard = span, !.span = Max(@, span)]
 
 \* R5: how long a guard lasts that this request begins.
 Span(rec, asked) == IF On("longest") THEN Max(rec.span, asked) ELSE asked
 
-\* What each step does first: R5 empty and generation.
-Prepared(s, asked) ==
-    LET d == db[s] IN
+\* What each step does first: R5 empty and generation. d: what server s keeps.
+Prepared(s, d, asked) ==
     IF ~HasRecord(d) THEN [d EXCEPT !.rec = NewRecord(s, asked)]
     ELSE IF ~On("generation") \/ d.rec.gen = Generation(s) THEN d
     ELSE LET span == Span(d.rec, asked)
@@ -149,7 +152,7 @@ StoodStill(rec, m, span) ==
     /\ m.still >= span
 
 Extended(rec, lease) ==
-    [rec EXCEPT !.span = IF rec.guard > 0 THEN Max(@, lease) ELSE lease, !.until = lease]
+    [rec EXCEPT !.span = IF rec.guard > 0 THEN Max(@, lease) ELSE lease, !.until = lease, !.guard = Max(@, 0)]
 
 \* Sessions are never used again, and campaigns of a session are numbered.
 Me(m) == [ses |-> m.ses, att |-> m.att]
@@ -170,9 +173,9 @@ Refused(d, rec, is) ==
     [d |-> [d EXCEPT !.rec = rec], reply |-> [is |-> is, token |-> rec.token, version |-> Version(rec)]]
 
 \* R1, R3 and R5: one atomic step.
-Campaign(s, m) ==
+Campaign(s, before, m) ==
     LET asked == LeaseOf(m.r)
-        p == Prepared(s, asked)
+        p == Prepared(s, before, asked)
         span == Span(p.rec, asked)
         \* What a step of the clock back has stretched is cut.
         cut == [p.rec EXCEPT !.guard = Min(@, span), !.until = Min(@, span)]
@@ -182,7 +185,7 @@ Campaign(s, m) ==
         lastIsMine == cut.writer # Nobody /\ cut.writer.ses = m.ses
         vanished == /\ On("until") /\ ~HasLease(d) /\ ~cut.released
                     /\ cut.writer # Nobody /\ cut.writer.ses # m.ses
-                    /\ cut.until > 0
+                    /\ cut.until > Rounding
                     /\ ~(On("still") /\ StoodStill(cut, m, span))
         guarded == IF vanished THEN Shut(cut, cut.until) ELSE cut
         free == guarded.released /\ guarded.writer # Nobody
@@ -191,7 +194,7 @@ Campaign(s, m) ==
         anew == IF guarded.guard > 0 THEN Refused(d, guarded, "guarded")
                 ELSE IF watching THEN Refused(d, guarded, "watch")
                 ELSE Granted(s, d, guarded, m, NextToken(s, guarded, m))
-    IN  IF mine /\ (~On("repeat") \/ (cut.writer = Me(m) /\ cut.guard = 0))
+    IN  IF mine /\ (~On("repeat") \/ (cut.writer = Me(m) /\ ~(cut.guard > 0)))
         THEN LET rec == [Extended(cut, asked) EXCEPT !.count = @ + 1]
              IN  [d |-> [lease |-> [d.lease EXCEPT !.left = asked, !.span = asked], rec |-> rec],
                   reply |-> [is |-> "granted", token |-> d.lease.token, version |-> Version(rec)]]
@@ -205,16 +208,15 @@ Campaign(s, m) ==
         ELSE anew
 
 \* R5: a renewal that finds all as it left it need not ask of which generation the server is.
-LeftBy(s, m) ==
-    LET d == db[s] IN
+LeftBy(d, m) ==
     /\ Acks = 0 /\ HasLease(d) /\ HasRecord(d) /\ d.lease.who = Me(m) /\ d.rec.writer = Me(m)
     /\ d.lease.token = m.token /\ d.rec.token = m.token /\ d.rec.count = m.count
     /\ d.rec.span = LeaseOf(m.r) /\ d.rec.guard = 0
 
 \* R4: one atomic step. It notices another generation, or does not.
-Renew(s, m, notices) ==
+Renew(s, d, m, notices) ==
     LET lease == LeaseOf(m.r)
-        p == IF notices THEN Prepared(s, lease) ELSE db[s]
+        p == IF notices THEN Prepared(s, d, lease) ELSE d
         watched == p.rec.writer = Nobody \/ ~On("still") \/ ~On("generation")
         mine == HasLease(p) /\ p.lease.who = Me(m) /\ p.lease.token = m.token
         again == /\ ~mine /\ On("reassert")
@@ -231,9 +233,10 @@ Renew(s, m, notices) ==
         ELSE [d |-> p, reply |-> [is |-> "lost", token |-> p.rec.token, version |-> Version(p.rec)]]
 
 \* R7: one atomic step.
-Release(s, m) ==
-    LET d == db[s]
-        mine == HasLease(d) /\ (~On("own") \/ (d.lease.who = Me(m) /\ d.lease.token = m.token))
+IsOf(lease, m) == lease.who = Me(m) /\ lease.token = m.token
+
+Release(s, d, m) ==
+    LET mine == HasLease(d) /\ (~On("own") \/ IsOf(d.lease, m))
         rec == IF HasRecord(d) THEN d.rec ELSE [NewRecord(s, 0) EXCEPT !.gen = <<>>, !.guard = 0]
         r2 == [rec EXCEPT !.count = @ + 1, !.released = TRUE, !.token = Max(@, d.lease.token)]
     IN  IF mine
@@ -246,9 +249,9 @@ Release(s, m) ==
 
 Masters == {s \in Servers : srv[s].role = "master"}
 
-NewProc(r, n, floor, acts) ==
+NewProc(r, n, acts) ==
     [up |-> TRUE, ses |-> <<r, n>>, att |-> 0, phase |-> "candidate", waits |-> FALSE, again |-> FALSE,
-     token |-> 0, count |-> 0, acts |-> acts, floor |-> floor, seen |-> Unknown, still |-> 0, called |-> FALSE]
+     token |-> 0, count |-> 0, acts |-> acts, floor |-> 0, seen |-> Unknown, still |-> 0, called |-> FALSE]
 
 \* The attempts of a session that anybody may still refer to. (A process counts on; that it may take a number again that
 \* nobody refers to keeps the states few.)
@@ -302,7 +305,7 @@ GiveUp(r) ==
     /\ proc[r].up /\ proc[r].phase = "candidate" /\ proc[r].waits /\ ~Prompt
     /\ proc' = [proc EXCEPT ![r].waits = FALSE, ![r].again = TRUE]
     /\ LET its == {m \in net : m.op = "campaign" /\ m.r = r /\ m.ses = proc[r].ses /\ m.att = proc[r].att} IN
-        \/ net' = net \ its /\ UNCHANGED faults
+        \/ net' = net \ its /\ (IF its = {} THEN UNCHANGED faults ELSE Befalls("lost"))
         \/ Befalls("late") /\ (\E m \in its : m.st = "sent") /\ UNCHANGED net
     /\ UNCHANGED <<db, srv, swing, top, given, marks, broken>>
 
@@ -313,20 +316,20 @@ Awaits(m) ==
 
 \* A request is never executed. (One of a campaign that is waited for: GiveUp.)
 Lose(m) ==
-    /\ ~Prompt
     /\ m.st = "sent" /\ (m.op = "campaign" => ~Awaits(m))
+    /\ IF m.op = "campaign" THEN UNCHANGED faults ELSE Befalls("lost")
     /\ net' = net \ {m}
-    /\ UNCHANGED <<db, srv, swing, proc, top, given, marks, faults, broken>>
+    /\ UNCHANGED <<db, srv, swing, proc, top, given, marks, broken>>
 
 \* What a candidate knows, and since when.
 Learn(p, version) ==
     IF version = Unknown THEN p
     ELSE [p EXCEPT !.floor = Max(@, version.token), !.seen = version, !.still = IF p.seen = version THEN @ ELSE 0]
 
-Step(m, notices) ==
-    CASE m.op = "campaign" -> Campaign(m.to, m)
-      [] m.op = "renew" -> Renew(m.to, m, notices)
-      [] m.op = "release" -> Release(m.to, m)
+Step(s, d, m, notices) ==
+    CASE m.op = "campaign" -> Campaign(s, d, m)
+      [] m.op = "renew" -> Renew(s, d, m, notices)
+      [] m.op = "release" -> Release(s, d, m)
 
 \* R8: a candidate hears what was published. News of another that leads end an attempt whose answer is still out.
 Hear(p, m, reply) ==
@@ -335,8 +338,8 @@ Hear(p, m, reply) ==
 
 Execute(m) ==
     /\ m.st = "sent" /\ srv[m.to].role = "master"
-    /\ \E notices \in IF m.op = "renew" /\ LeftBy(m.to, m) THEN BOOLEAN ELSE {TRUE} :
-       LET step == Step(m, notices)
+    /\ \E notices \in IF m.op = "renew" /\ LeftBy(db[m.to], m) THEN BOOLEAN ELSE {TRUE} :
+       LET step == Step(m.to, db[m.to], m, notices)
            reply == step.reply
            publishes == reply.is \in {"granted", "renewed", "released"} /\ On("heard")
            hears == {r \in Replicas \ {m.r} : publishes /\ proc[r].up /\ proc[r].phase = "candidate"}
@@ -368,11 +371,13 @@ Acknowledge(m) ==
     /\ UNCHANGED <<srv, swing, proc, top, given, marks, faults, broken>>
 
 \* R6: a grant is asked about once more.
+Confirms(s, d, token) ==
+    /\ HasRecord(d) /\ d.rec.token = token /\ d.rec.gen = Generation(s)
+    /\ d.rec.writer # Nobody /\ ~(d.rec.guard > 0)
+
 Confirm(m) ==
     /\ m.st = "acked" /\ m.reply.is = "granted" /\ On("confirm")
-    /\ LET rec == db[m.to].rec IN
-        /\ rec # NoRecord /\ rec.token = m.reply.token /\ rec.gen = Generation(m.to)
-        /\ rec.writer # Nobody /\ rec.guard = 0
+    /\ Confirms(m.to, db[m.to], m.reply.token)
     /\ net' = (net \ {m}) \cup {[m EXCEPT !.st = "sure"]}
     /\ UNCHANGED <<db, srv, swing, proc, top, given, marks, faults, broken>>
 
@@ -443,7 +448,7 @@ Uncut(s) == {m \in net : m.to # s \/ m.st = "sure" \/ (Acks = 0 /\ m.st = "done"
 \* The process is killed and starts anew; its app acts on.
 Kill(r) ==
     /\ Befalls("kill") /\ proc[r].up
-    /\ proc' = [proc EXCEPT ![r] = NewProc(r, proc[r].ses[2] + 1, 0, proc[r].acts)]
+    /\ proc' = [proc EXCEPT ![r] = NewProc(r, proc[r].ses[2] + 1, proc[r].acts)]
     /\ UNCHANGED <<db, srv, swing, net, top, given, marks, broken>>
 
 \* A reload removes the role and adds it again: another task of the same session, which knows nothing.
@@ -529,7 +534,7 @@ Init ==
     /\ srv = [s \in Servers |-> [role |-> IF s = First THEN "master" ELSE "replica", follows |-> First, run |-> 0,
                                  promotion |-> 0, syncs |-> 0, ahead |-> TRUE]]
     /\ swing = First
-    /\ proc = [r \in Replicas |-> NewProc(r, 0, 0, 0)]
+    /\ proc = [r \in Replicas |-> NewProc(r, 0, 0)]
     /\ net = {} /\ top = 0 /\ given = 0 /\ marks = 0 /\ faults = 0 /\ broken = {}
 
 Next ==
@@ -540,6 +545,9 @@ Next ==
     \/ \E s, t \in Servers : Copy(s, t) \/ Demote(s, t)
 
 Spec == Init /\ [][Next]_vars
+
+\* A bound.
+Within == TLCGet("level") <= Steps
 
 -----------------------------------------------------------------------------
 \* At most one acts as leader.

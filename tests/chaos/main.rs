@@ -28,3 +28,4 @@ mod sentinels;
 mod series;
 mod stage;
 mod table;
+mod traced;

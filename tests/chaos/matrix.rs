@@ -43,7 +43,7 @@ fn plans(kinds: &[Kind], service: Option<&'static Service>, seed: u64) -> Vec<Pl
     let faults_max = FAULTS_MIN.div_ceil(kinds.len());
     let plan = |(at, kind): (u64, &Kind)| {
         let seed = seed.wrapping_mul(1_000).wrapping_add(at);
-        Plan { kind: *kind, fault: Fault::Mixed, seed, span: SPAN_MAX, faults_max, service }
+        Plan { kind: *kind, fault: Fault::Mixed, seed, span: SPAN_MAX, faults_max, service, recorded: false }
     };
     (0..).zip(kinds).map(plan).collect()
 }

@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use testkit::place::Place;
-use testkit::profile::Front;
+use testkit::profile::{Front, Recording};
 use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
-use testkit::services::Service;
 use testkit::sidecars::clock::{self, ClockControl};
 use testkit::sidecars::replica::LEASE_KEY;
 use testkit::wait::until;
 
 use crate::fault::Fault;
+use crate::run::Plan;
 use crate::stage::Stage;
+use crate::traced::{self, Befell, wall_us};
 
 /// How far its clock is stepped, in seconds from the right time.
 pub const STEPS_S: [i64; 8] = [1, -1, 3, -3, 30, -30, 3_600, -3_600];
@@ -23,29 +24,45 @@ pub const STEPS_S: [i64; 8] = [1, -1, 3, -3, 30, -30, 3_600, -3_600];
 pub struct OneRedis {
     redis: RedisServer,
     guard: &'static str,
-    /// What stands before it, where that is a service.
+    /// What stands before it, where that is a service, or where what passes is recorded.
     front: Option<Front>,
+    recording: Option<Recording>,
+    befell: Vec<(u64, Befell)>,
     clock: Option<ClockControl>,
     slow: Vec<JoinHandle<()>>,
 }
 
 impl OneRedis {
-    /// Starts it. `clock`: with one that can be stepped. `service`: behind what it refuses.
-    pub fn start(
-        place: &Place,
-        durable: bool,
-        guard: &'static str,
-        clock: bool,
-        service: Option<&'static Service>,
-    ) -> Self {
+    /// Starts what a plan wants: with a clock that can be stepped, behind what a service refuses, or behind a recorder.
+    pub fn start(place: &Place, plan: &Plan, durable: bool, guard: &'static str) -> Self {
+        let (clock, service) = (plan.fault == Fault::Clock, plan.service);
         let options = ["--enable-debug-command", "yes", "--appendonly", if durable { "yes" } else { "no" }];
         let clock = clock.then(ClockControl::started);
         let environment = clock.as_ref().zip(clock::library()).map(|(clock, library)| clock.environment(library));
         let environment = environment.unwrap_or_default();
         let pairs: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
         let redis = RedisServer::start_at(place, &pairs, &options);
-        let front = service.map(|service| Front::start(place, &[redis.port()], service.profile));
-        Self { redis, guard, front, clock, slow: Vec::new() }
+        let (front, recording) = match service {
+            Some(service) => (Some(Front::start(place, &[redis.port()], service.profile)), None),
+            None if plan.recorded => {
+                let (front, recording) = Front::recording(place, redis.port());
+                (Some(front), Some(recording))
+            }
+            None => (None, None),
+        };
+        Self { redis, guard, front, recording, befell: Vec::new(), clock, slow: Vec::new() }
+    }
+
+    /// A command, and when it is done by the server's clock.
+    fn at_one_moment(&mut self, words: &[&str], befell: Befell) {
+        let mut connection = self.redis.connect().expect("the test's Redis answers");
+        let mut command = |words: &[&str]| connection.command(words).expect("the test's Redis answers");
+        command(&["MULTI"]);
+        command(&["TIME"]);
+        command(words);
+        let Reply::List(done) = command(&["EXEC"]) else { panic!("{words:?}: it was not done") };
+        let clock: Vec<u64> = done[0].clone().texts().iter().map(|word| word.parse().expect("a number")).collect();
+        self.befell.push((clock[0] * 1_000_000 + clock[1], befell));
     }
 
     fn evict(&self) -> String {
@@ -103,10 +120,16 @@ impl Stage for OneRedis {
     fn begin(&mut self, fault: Fault, dice: &mut Rng) -> Result<String, String> {
         match fault {
             Fault::StorePause => self.redis.pause(),
-            Fault::StoreRestart => self.redis.kill(),
-            Fault::StoreLoss => self.redis.stop(Data::Lost),
-            Fault::Flush => drop(self.redis.command(&["FLUSHALL"])),
-            Fault::Delete => drop(self.redis.command(&["DEL", LEASE_KEY])),
+            Fault::StoreRestart => {
+                self.redis.kill();
+                self.befell.push((wall_us(), Befell::Killed));
+            }
+            Fault::StoreLoss => {
+                self.redis.stop(Data::Lost);
+                self.befell.extend([Befell::Killed, Befell::Forgotten].map(|befell| (wall_us(), befell)));
+            }
+            Fault::Flush => self.at_one_moment(&["FLUSHALL"], Befell::Forgotten),
+            Fault::Delete => self.at_one_moment(&["DEL", LEASE_KEY], Befell::Deleted),
             Fault::Evict => return Ok(self.evict()),
             Fault::Full => {
                 set(&self.redis, "maxmemory-policy", "noeviction");
@@ -138,6 +161,11 @@ impl Stage for OneRedis {
 
     fn to_cut_off(&self, _: &mut Rng) -> Vec<usize> {
         vec![0]
+    }
+
+    fn trace(&self) -> Vec<String> {
+        let recorded = self.recording.as_ref().map(|kept| kept.lock().expect("no panic while it is held").clone());
+        recorded.map_or_else(Vec::new, |recorded| traced::lines(&recorded, &self.befell))
     }
 
     fn settle(&mut self) {

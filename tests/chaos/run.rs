@@ -30,6 +30,8 @@ pub struct Plan {
     pub faults_max: usize,
     /// Behind what this service refuses; only before one Redis.
     pub service: Option<&'static Service>,
+    /// What passes between sidecars and their store is kept; only of one Redis, and not behind a service.
+    pub recorded: bool,
 }
 
 impl Plan {
@@ -59,6 +61,8 @@ pub struct Measured {
     pub recovery: Option<Duration>,
     /// Answers that contradict themselves.
     pub nonsense: Vec<String>,
+    /// What the store did, where that was recorded.
+    pub trace: Vec<String>,
     log: Vec<(Instant, String)>,
     origin: Instant,
 }
@@ -456,6 +460,7 @@ impl Run {
             refused: self.refused,
             recovery,
             nonsense: self.apps.nonsense(),
+            trace: self.stage.trace(),
             log: std::mem::take(&mut self.log),
             origin: self.origin,
         }

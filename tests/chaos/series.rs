@@ -90,7 +90,7 @@ fn short(kind: Kind) {
     let fault = wanted_fault().unwrap_or(Fault::Mixed);
     let faults_max = number("BATON_CHAOS_FAULTS").map_or(usize::MAX, |faults| usize::try_from(faults).expect("some"));
     let service = env::var("BATON_CHAOS_SERVICE").ok().map(|name| named(&name));
-    let plan = Plan { kind, fault, seed: seed().unwrap_or(SEED_SHORT), span, faults_max, service };
+    let plan = Plan { kind, fault, seed: seed().unwrap_or(SEED_SHORT), span, faults_max, service, recorded: false };
     println!("{}", plan.replay());
     let measured = run(plan, network_allowed());
     tell(&measured);
@@ -195,7 +195,8 @@ fn measure(cells: &[(Kind, Fault)], seed: u64, span: Duration, network: bool) ->
         let share = left * u32::try_from(jobs).expect("a few") / u32::try_from(cells.len() - at).expect("a few");
         let span = share.saturating_sub(AROUND).max(Duration::from_secs(1));
         let own_seed = seed.wrapping_mul(1_000).wrapping_add(at as u64);
-        let plan = Plan { kind, fault, seed: own_seed, span, faults_max: FAULTS_ENOUGH, service: None };
+        let plan =
+            Plan { kind, fault, seed: own_seed, span, faults_max: FAULTS_ENOUGH, service: None, recorded: false };
         // One that could not be run to its end does not take the others with it; it has told why, and fails in the end.
         let measured = catch_unwind(|| run(plan, network));
         if let Ok(measured) = &measured {

@@ -48,6 +48,11 @@ pub trait Stage {
     /// Which replicas are cut off from now on, where the stage itself is the network between.
     fn cut_off(&mut self, _replicas: &[usize]) {}
 
+    /// What its server did, as lines of a trace; nothing where that was not recorded.
+    fn trace(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Waits until it is whole again after everything was made good.
     fn settle(&mut self);
 }
@@ -215,9 +220,9 @@ impl Kind {
         assert!(service.is_none() || plan.kind.is_one_redis(), "{:?} has no service before it", plan.kind);
         let place = |at: usize| network.map_or_else(Place::here, |network| network.host(at));
         match plan.kind {
-            Self::Durable => Box::new(OneRedis::start(&place(0), true, "strict", clock, service)),
-            Self::Volatile => Box::new(OneRedis::start(&place(0), false, "strict", clock, service)),
-            Self::Unguarded => Box::new(OneRedis::start(&place(0), false, "off", clock, service)),
+            Self::Durable => Box::new(OneRedis::start(&place(0), plan, true, "strict")),
+            Self::Volatile => Box::new(OneRedis::start(&place(0), plan, false, "strict")),
+            Self::Unguarded => Box::new(OneRedis::start(&place(0), plan, false, "off")),
             Self::Sentinel => Box::new(Sentinels::start(place, 0)),
             Self::SentinelAcks => Box::new(Sentinels::start(place, 1)),
             Self::Cluster => Box::new(ClusterStage::start(place)),

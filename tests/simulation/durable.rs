@@ -2,10 +2,9 @@
 //! from then on nobody else can write to it. A server that has lost it does not know that: it goes on, and what it is
 //! asked for it does, but for what is written it has no answer.
 
-use baton::protocol::LeaseCell;
-
 use crate::clockwork::MS;
 use crate::network::Exchange;
+use crate::redis::Kept;
 use crate::world::{Happening, World};
 
 /// What is in the log.
@@ -15,7 +14,7 @@ pub struct Log {
     writer: usize,
     term: u64,
     /// All that was written so far, and how far its writer's history was then.
-    cell: LeaseCell,
+    cell: Kept,
     offset: u64,
 }
 
@@ -23,13 +22,13 @@ pub struct Log {
 #[derive(Clone, Debug)]
 pub struct Write {
     exchange: Box<Exchange>,
-    cell: LeaseCell,
+    cell: Kept,
     /// None of a server that has lost the log.
     term: Option<u64>,
 }
 
 impl Log {
-    pub const fn new(cell: LeaseCell) -> Self {
+    pub const fn new(cell: Kept) -> Self {
         Self { writer: 0, term: 0, cell, offset: 0 }
     }
 }

@@ -272,6 +272,7 @@ impl World {
             Fault::Clock => self.step_a_clock(),
             Fault::Evict => {
                 self.servers[master].cell.evict_lease();
+                self.trace_eviction(master);
                 self.written(master)
             }
             Fault::Flush => {

@@ -26,6 +26,7 @@ mod scenario;
 mod shards;
 mod takers;
 mod takers_tests;
+mod trace;
 mod world;
 
 use departures::Evidence;
@@ -33,7 +34,7 @@ use faults::Fault;
 use run::{Verdict, run, run_many};
 use scenario::{
     Around, LEVEL_FAULTS, LEVELS, ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario,
-    mixed_scenario, table_scenario, without,
+    mixed_scenario, table_scenario, traced_scenario, without,
 };
 
 const SEEDS: u64 = 2_000;
@@ -271,5 +272,24 @@ fn the_same_seed_replays_the_same_run() {
         let (one, two) = (run(scenario), run(scenario));
         assert_eq!(one.log, two.log);
         assert!(one.terms > 0 && one.log.len() > 100, "a run in which nothing happens shows nothing");
+    }
+}
+
+/// What `make spec` holds against the specification.
+#[test]
+fn a_run_that_is_traced_is_the_same_run_and_tells_after_which_line_each_step_found_its_server() {
+    for seed in 0..5 {
+        let scenario = traced_scenario(seed);
+        let (plain, traced) = (run(Scenario { trace: false, ..scenario }), run(scenario));
+        assert_eq!((plain.terms, plain.led_share), (traced.terms, traced.led_share));
+        assert!(plain.trace.is_empty());
+        let lines: Vec<serde_json::Value> =
+            traced.trace.iter().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+        let steps: Vec<(usize, usize)> = (lines.iter().enumerate())
+            .filter_map(|(at, line)| Some((at + 1, usize::try_from(line["from"].as_u64()?).expect("small"))))
+            .collect();
+        assert!(steps.len() > 20, "a run in which nothing happens shows nothing");
+        assert!(steps.iter().all(|(line, from)| from < line), "{steps:?}");
+        assert!(steps.iter().filter(|(line, from)| from + 1 == *line).count() > steps.len() / 4, "{steps:?}");
     }
 }

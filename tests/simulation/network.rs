@@ -133,9 +133,13 @@ impl World {
             Asks::InScript => None,
             Asks::BeforeAndBehind | Asks::NotCompared => Some(told.unwrap_or_else(|| self.tell(from, to))),
         };
+        let asked = self.trace.is_some().then(|| request.clone());
         let (input, news, counts) = self.execute(from, to, id, *request, told.as_deref());
+        if let Some(asked) = asked {
+            self.trace_step(to, &asked, &input);
+        }
         self.note(|_| format!("server {to} answers {from}: {input:?}"));
-        let wrote = self.servers[to].cell != before;
+        let wrote = *self.servers[to].cell != *before;
         if wrote {
             self.servers[to].wrote(self.now);
             self.replicate(to);
@@ -358,6 +362,7 @@ impl World {
             unreachable!("only grants are confirmed: {:?}", exchange.input)
         };
         let counts = self.counts(server, token, exchange.told.as_deref());
+        self.trace_confirmation(server, token, counts);
         self.note(|_| format!("server {server} confirms {from}: {counts}"));
         if !counts {
             exchange.input = sent.failed(id, "its replicas followed another master before");

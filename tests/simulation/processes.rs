@@ -55,6 +55,8 @@ pub struct Process {
     attempts: Attempts,
     habit: AppHabit,
     place: Duration,
+    /// Until when it acts, as the trace of the run has it.
+    pub traced_until_us: u64,
 }
 
 /// Until when what does not get through.
@@ -115,6 +117,7 @@ impl World {
             attempts: Attempts::default(),
             habit,
             place,
+            traced_until_us: 0,
         };
         let new = self.processes.len();
         self.processes.push(process);
@@ -231,6 +234,7 @@ impl World {
 
     /// Does what the election asks for.
     fn serve(&mut self, at: At) {
+        let mut starts = false;
         while let Some(action) = self.task(at).election.poll_action() {
             match action {
                 Action::Campaign { id, request } => {
@@ -242,10 +246,12 @@ impl World {
                     self.note(|_| format!("{at} tells {event:?}"));
                     if let Event::Elected { token } = event {
                         self.checker.elected(self.now, at.process, token);
+                        starts = true;
                     }
                 }
             }
         }
+        self.trace_leadership(at.process, starts);
         self.plan_wake(at);
         self.mind_the_end(at);
     }

@@ -1,6 +1,7 @@
 //! One Redis server as replication sees it: its history, whom it follows, who follows it and how far they are.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 
 use baton::protocol::{LeaseCell, Rules, StoreTime};
 
@@ -31,6 +32,38 @@ pub struct Waiting {
     pub exchange: Box<Exchange>,
 }
 
+/// What a server keeps of the role, and after which line of the run's trace it did.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    cell: LeaseCell,
+    pub step: usize,
+}
+
+impl Kept {
+    fn nothing(rules: Rules) -> Self {
+        Self { cell: LeaseCell::new(rules), step: 0 }
+    }
+
+    pub fn forget(&mut self) {
+        self.cell.forget();
+        self.step = 0;
+    }
+}
+
+impl Deref for Kept {
+    type Target = LeaseCell;
+
+    fn deref(&self) -> &LeaseCell {
+        &self.cell
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut LeaseCell {
+        &mut self.cell
+    }
+}
+
 /// What a server has on its disk.
 #[derive(Clone, Debug)]
 struct Saved {
@@ -38,12 +71,12 @@ struct Saved {
     replid: u64,
     before: Option<(u64, u64)>,
     offset: u64,
-    cell: LeaseCell,
+    cell: Kept,
 }
 
 #[derive(Clone, Debug)]
 pub struct Redis {
-    pub cell: LeaseCell,
+    pub cell: Kept,
     pub up: bool,
     /// It never comes back.
     pub gone: bool,
@@ -81,7 +114,7 @@ pub struct Redis {
 impl Redis {
     pub fn new(rules: Rules, mark: Mark, id: u64) -> Self {
         let mut new = Self {
-            cell: LeaseCell::new(rules),
+            cell: Kept::nothing(rules),
             up: true,
             gone: false,
             frozen_until: 0,
@@ -209,7 +242,7 @@ impl Redis {
     }
 
     /// It takes over what a master sent.
-    pub fn takes_over(&mut self, replid: u64, full: bool, offset: u64, cell: LeaseCell, now: Nanos) {
+    pub fn takes_over(&mut self, replid: u64, full: bool, offset: u64, cell: Kept, now: Nanos) {
         if full {
             (self.replid, self.before) = (replid, None);
         }

@@ -1,7 +1,7 @@
 //! What goes from server to server: writes, acknowledgements, and which replica follows whom.
 
 use crate::clockwork::{MS, Nanos, SECOND};
-use crate::redis::Attached;
+use crate::redis::{Attached, Kept};
 use crate::world::{Happening, World};
 
 /// How often a replica without a link tries again.
@@ -17,7 +17,7 @@ pub struct Batch {
     full: bool,
     replid: u64,
     offset: u64,
-    cell: baton::protocol::LeaseCell,
+    cell: Kept,
 }
 
 impl World {

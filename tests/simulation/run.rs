@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clockwork::{MS, Nanos, SECOND};
 use crate::scenario::{Scenario, TABLE_LENGTH};
+use crate::trace::Trace;
 use crate::world::{Happening, World};
 
 /// How late a request may be.
@@ -25,6 +26,8 @@ pub struct Verdict {
     /// What went wrong first.
     pub first: Option<String>,
     pub log: Vec<String>,
+    /// What it tells of its store; nothing unless it was asked to.
+    pub trace: Vec<String>,
 }
 
 impl Verdict {
@@ -97,6 +100,7 @@ fn verdict(world: World, length: Nanos, no_leader: bool) -> Verdict {
         terms: checker.terms,
         first,
         log: world.log,
+        trace: world.trace.map(Trace::into_lines).unwrap_or_default(),
     }
 }
 

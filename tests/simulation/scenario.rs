@@ -119,6 +119,8 @@ pub struct Scenario {
     pub table: bool,
     /// Keep a log of every event, to be printed.
     pub log: bool,
+    /// Keep the steps of the servers, to be held against the specification.
+    pub trace: bool,
 }
 
 impl Scenario {
@@ -220,6 +222,7 @@ pub fn table_scenario(seed: u64, row: Row, fault: Fault) -> Scenario {
         endless_gaps: false,
         table: true,
         log: false,
+        trace: false,
     }
 }
 
@@ -246,6 +249,7 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
         endless_gaps: false,
         table: false,
         log: false,
+        trace: false,
     }
 }
 
@@ -281,6 +285,12 @@ pub fn reloads_scenario(seed: u64) -> Scenario {
 /// A leader dies when every subscription has begun to break again and again.
 pub fn gaps_scenario(seed: u64) -> Scenario {
     Scenario { fault: Fault::Flapping, for_ever: true, endless_gaps: true, ..mixed_scenario(seed) }
+}
+
+/// A run that is held against the specification: as those of the tests, and shorter.
+pub fn traced_scenario(seed: u64) -> Scenario {
+    let (_, kind) = SCENARIOS[usize::try_from(seed % 5).expect("small")];
+    Scenario { faults_until: 60 * SECOND, for_ever: false, trace: true, ..kind(seed) }
 }
 
 /// A name, and what gives its run of a seed.

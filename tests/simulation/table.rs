@@ -6,6 +6,7 @@
 //! RUNS` and `… -- jobs seed N`. What counts as the end of a leader: `… -- departures table [RUNS]`, `… -- departures
 //! find RUNS` and `… -- departures seed N`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 mod checker;
@@ -22,6 +23,7 @@ mod redis;
 mod replication;
 mod run;
 mod scenario;
+mod trace;
 mod world;
 
 use departures::Evidence;
@@ -29,7 +31,7 @@ use faults::Fault;
 use run::{Verdict, run, run_many};
 use scenario::{
     LEVEL_FAULTS, LEVELS, ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario,
-    mixed_scenario, table_scenario, without,
+    mixed_scenario, table_scenario, traced_scenario, without,
 };
 
 fn main() -> ExitCode {
@@ -63,6 +65,7 @@ fn act(words: &[&str]) -> Option<()> {
             let scenario = departures_scenario(seed.parse().ok()?, Evidence::Session);
             tell(run(Scenario { log: true, ..scenario }));
         }
+        ["traces", runs, folder] => traces(runs.parse().ok()?, Path::new(folder)),
         ["find", runs, what @ ..] => {
             let scenario = scenario(what)?;
             find(runs.parse().ok()?, |seed| run(scenario(seed)));
@@ -76,6 +79,25 @@ fn act(words: &[&str]) -> Option<()> {
     Some(())
 }
 
+/// Writes so many runs for the specification to be held against, `SEED.jsonl` each. Those in which a clock is set back
+/// for longer than a quarter of an hour are left out: the model checker's numbers have 32 bits, and count microseconds.
+fn traces(runs: usize, folder: &Path) {
+    // Those of another version would be held against the specification as well. There may be none.
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::create_dir_all(folder).expect("the folder can be made");
+    let clock =
+        |line: &String| serde_json::from_str::<serde_json::Value>(line).expect("it is JSON")["clock_us"].as_u64();
+    let fits = |verdict: &Verdict| {
+        let shown: Vec<u64> = verdict.trace.iter().filter_map(clock).collect();
+        shown.iter().max().zip(shown.iter().min()).is_some_and(|(last, first)| last - first < 900_000_000)
+    };
+    let traced = (0..).map(|seed| (seed, run(traced_scenario(seed)))).filter(|(_, verdict)| fits(verdict));
+    for (seed, verdict) in traced.take(runs) {
+        std::fs::write(folder.join(format!("{seed}.jsonl")), verdict.trace.join("\n") + "\n")
+            .expect("it can be written");
+    }
+}
+
 fn usage() -> ExitCode {
     let named: Vec<&str> = quorum::run::SCENARIOS.iter().map(|(name, _)| *name).collect();
     eprintln!(
@@ -84,6 +106,7 @@ fn usage() -> ExitCode {
          {0}simulate quorum-table [RUNS] | simulate quorum find RUNS [WHAT] | simulate quorum seed N [WHAT]\n\
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
+         {0}simulate traces RUNS FOLDER\n\
          {0}simulate departures table [RUNS] | simulate departures find RUNS | simulate departures seed N\n\
          NAME is mixed, storm, pairs, lengths, reloads or gaps. WHAT is one of {1}, or ROW FAULT. Rows \
          and faults are numbers from 0, in the table's order; without them, the mixed runs of the tests",
@@ -161,6 +184,7 @@ fn without_of_quorum(mut scenario: quorum::world::Scenario, rule: &str) -> Optio
         "until" => rules.until = false,
         "promises" => rules.promises = false,
         "objection" => rules.objection = false,
+        "newest_term" => rules.newest_term = false,
         _ => return None,
     }
     Some(scenario)

@@ -20,6 +20,7 @@ use crate::processes::{At, Process};
 use crate::redis::Redis;
 use crate::replication::Batch;
 use crate::scenario::Scenario;
+use crate::trace::Trace;
 
 #[derive(Clone, Debug)]
 pub enum Happening {
@@ -125,6 +126,8 @@ pub struct World {
     /// Something that is not mended: one process never hears what becomes of its requests.
     pub one_is_unanswered: bool,
     pub log: Vec<String>,
+    /// What is to be held against the specification.
+    pub trace: Option<Trace>,
 }
 
 /// What a server's scripts may know of it.
@@ -153,6 +156,7 @@ impl World {
             calm: false,
             one_is_unanswered: false,
             log: Vec::new(),
+            trace: scenario.trace.then(Trace::default),
         };
         for replica in 1..scenario.servers {
             world.follow(replica, 0);

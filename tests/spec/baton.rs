@@ -2,65 +2,72 @@
 
 use crate::model::{Model, Module, Removal};
 
-const ONE_SERVER: &str = r#"{"restart", "loss of data", "flush", "evict", "clock", "kill", "late", "reload"}"#;
-const TWO_SERVERS: (&str, &str) = ("Servers", "{A, B}");
+/// A master and its replica.
+const TWO_SERVERS: &str = "Servers = {A, B}";
+
+/// All that may befall one Redis and its sidecars.
+const ANY: &str =
+    r#"Faults = {"lost", "late", "kill", "reload", "restart", "loss of data", "flush", "evict", "clock"}"#;
 
 pub const BATON: Module = Module {
     name: "Baton",
     promises: &["P1", "P2", "P4", "P5"],
     is_symmetric: true,
+    constraint: Some("Within"),
     values: &["r1", "r2", "A", "B"],
     constants: &[
-        ("Replicas", "{r1, r2}"),
-        ("Servers", "{A}"),
-        ("Lease", "2"),
-        ("Short", "{}"),
-        ("Acks", "0"),
-        ("Prompt", "FALSE"),
-        ("Faults", "{}"),
-        ("FaultsMax", "1"),
-        ("Terms", "2"),
-        ("Renewals", "2"),
-        ("Requests", "1"),
+        "Replicas = {r1, r2}",
+        "Servers = {A}",
+        "Lease = 2",
+        "Short = {}",
+        "Acks = 0",
+        "Prompt = FALSE",
+        "Faults = {}",
+        "FaultsMax = 1",
+        "Terms = 2",
+        "Renewals = 2",
+        "Requests = 1",
+        "Steps = 1000",
     ],
     models: &[
         Model {
-            title: "one server, any one fault that it can have",
+            title: "one Redis, and one of: a lost or a late request, a killed replica, a reload, a restart with data \
+                or without, FLUSHALL, a deleted lease, a stepped clock",
             excused: &[],
-            set: &[("Faults", ONE_SERVER), ("Renewals", "3")],
+            set: &[ANY],
+        },
+        Model { title: "one Redis, leaders that drain and renew, and no fault", excused: &[], set: &["Renewals = 4"] },
+        Model { title: "nothing is late or lost", excused: &[], set: &["Prompt = TRUE", "Renewals = 4", "Terms = 3"] },
+        Model {
+            title: "two servers, a failover and a lost request, in up to 17 steps",
+            excused: &[],
+            set: &[TWO_SERVERS, r#"Faults = {"failover", "lost"}"#, "FaultsMax = 2", "Renewals = 3", "Steps = 17"],
         },
         Model {
-            title: "one server and its replica, one failover",
-            excused: &[],
-            set: &[TWO_SERVERS, ("Faults", r#"{"failover"}"#), ("Renewals", "3")],
-        },
-        Model {
-            title: "two masters at once, and who acknowledges changes sides, twice; one acknowledgement",
+            title: "two servers, one acknowledgement, and two of: a failover, a split, a replica that changes sides, \
+                in up to 15 steps",
             excused: &["P5"],
-            set: &[TWO_SERVERS, ("Acks", "1"), ("Faults", r#"{"split", "swing"}"#), ("FaultsMax", "3")],
-        },
-        Model {
-            title: "leases of two lengths; a restart, an eviction or a step of the clock",
-            excused: &[],
-            set: &[("Short", "{r2}"), ("Faults", r#"{"restart", "evict", "clock"}"#), ("Renewals", "3")],
-        },
-        Model {
-            title: "nothing is late or lost",
-            excused: &[],
-            set: &[("Prompt", "TRUE"), ("Renewals", "4"), ("Terms", "3")],
+            set: &[
+                TWO_SERVERS,
+                "Acks = 1",
+                r#"Faults = {"failover", "split", "swing"}"#,
+                "FaultsMax = 2",
+                "Renewals = 3",
+                "Steps = 15",
+            ],
         },
     ],
     removals: &[
         Removal {
             off: &["repeat", "still"],
-            set: &[TWO_SERVERS, ("Faults", r#"{"failover"}"#)],
+            set: &[TWO_SERVERS, r#"Faults = {"failover", "lost"}"#, "FaultsMax = 2"],
             breaks: "P1",
             story: "a campaign whose answer was lost is repeated on a replica that has taken over, after its lease has \
                 run out and another was granted the role; `still` begins a watch there, which prevents that as well",
         },
         Removal {
             off: &["attempts"],
-            set: &[("Faults", r#"{"reload"}"#), ("Requests", "2"), ("Renewals", "4")],
+            set: &[r#"Faults = {"reload"}"#, "Requests = 2", "Renewals = 4"],
             breaks: "P2",
             story: "a role is removed and added while its release is on its way: the new task's first \
                 campaign has the number of the old one's, and is given its token",
@@ -74,85 +81,85 @@ pub const BATON: Module = Module {
         },
         Removal {
             off: &["floor"],
-            set: &[("Faults", r#"{"clock", "flush"}"#), ("FaultsMax", "2")],
+            set: &[r#"Faults = {"clock", "flush"}"#, "FaultsMax = 2"],
             breaks: "P2",
             story: "the server's clock is set back and its data are lost: a candidate that has seen a token \
                 is given a smaller one",
         },
         Removal {
             off: &["clock"],
-            set: &[("Faults", r#"{"flush"}"#)],
+            set: &[r#"Faults = {"flush"}"#],
             breaks: "P2",
             story: "the data are lost, and who asks next has not heard of the last term",
         },
         Removal {
             off: &["reassert"],
-            set: &[("Faults", r#"{"flush"}"#)],
+            set: &[r#"Faults = {"flush"}"#],
             breaks: "P5",
             story: "the data are lost, and the incumbent's next renewal is refused",
         },
         Removal {
             off: &["generation"],
-            set: &[TWO_SERVERS, ("Faults", r#"{"failover"}"#), ("Renewals", "3")],
+            set: &[TWO_SERVERS, r#"Faults = {"failover"}"#, "Renewals = 3"],
             breaks: "P1",
             story: "a replica takes over that has heard of a release, and not of the grant after it",
         },
         Removal {
             off: &["replid"],
-            set: &[TWO_SERVERS, ("Faults", r#"{"split"}"#), ("Renewals", "3")],
+            set: &[TWO_SERVERS, r#"Faults = {"split"}"#, "Renewals = 3"],
             breaks: "P1",
             story: "a replica is promoted in the process that it was, and nothing tells it from the one that \
                 wrote the record",
         },
         Removal {
             off: &["empty", "still"],
-            set: &[("Faults", r#"{"flush"}"#)],
+            set: &[r#"Faults = {"flush"}"#],
             breaks: "P1",
             story: "the data are lost while a lease stands, and the next candidate is granted the role; \
                 either rule by itself prevents that",
         },
         Removal {
             off: &["until", "still"],
-            set: &[("Faults", r#"{"evict"}"#)],
+            set: &[r#"Faults = {"evict"}"#],
             breaks: "P1",
             story: "a lease is deleted, and the next candidate is granted the role; either rule by itself \
                 prevents that",
         },
         Removal {
             off: &["still"],
-            set: &[("Faults", r#"{"clock"}"#)],
+            set: &[r#"Faults = {"clock"}"#],
             breaks: "P1",
             story: "the server's clock is set forward: the lease ends early, and its end is past by the \
                 record as well",
         },
         Removal {
             off: &["longest"],
-            set: &[("Short", "{r2}"), ("Faults", r#"{"evict"}"#), ("Renewals", "3")],
+            set: &["Short = {r2}", r#"Faults = {"evict"}"#, "Renewals = 3"],
             breaks: "P1",
             story: "a long lease is deleted, and a candidate with a short one waits for its own length only",
         },
         Removal {
             off: &["acks"],
-            set: &[TWO_SERVERS, ("Acks", "1"), ("Faults", r#"{"split"}"#), ("Renewals", "3")],
+            set: &[TWO_SERVERS, "Acks = 1", r#"Faults = {"split"}"#, "Renewals = 3"],
             breaks: "P1",
             story: "a replica is promoted while its master lives, and both grant the role",
         },
         Removal {
             off: &["promises"],
-            set: &[("Renewals", "4")],
+            set: &["Renewals = 4"],
             breaks: "P1",
             story: "a sidecar that drains gives the lease back while its app may still act, and another is \
                 granted it",
         },
         Removal {
             off: &["own"],
-            set: &[("Renewals", "4")],
+            set: &["Renewals = 4"],
             breaks: "P5",
             story: "a release that comes after its lease has ended deletes the next one's",
         },
         Removal {
             off: &["heard"],
-            set: &[("Prompt", "TRUE"), ("Renewals", "4")],
+            set: &["Prompt = TRUE", "Renewals = 4"],
             breaks: "P4",
             story: "a lease is given back, and nobody knows before it looks by itself",
         },

@@ -2,257 +2,208 @@
 
 use crate::model::{Model, Module, Removal};
 
+/// Two clients, each through a sidecar of its own.
+const TWO: &str = "Clients = {c1, c2}
+Theirs = {c2}
+Tokens = 2";
+/// One client.
+const ONE: &str = "Clients = {c1}
+Theirs = {}
+Tokens = 2";
+/// It leaves, and what it has sent comes late.
+const LEAVES: &str = r#"Faults = {"late", "gone"}
+FaultsMax = 2
+Requests = 2"#;
+/// Two clients of one owner, and short leases.
+const MATES: &str = "Mates = {c1, c2}
+Block = 1
+Tokens = 2
+Lease = 1
+Guard = 1";
+
 pub const LOCKS: Module = Module {
     name: "Locks",
     promises: &["P1", "P2", "P3", "P4", "F", "N"],
     is_symmetric: true,
+    constraint: None,
     values: &["c1", "c2", "c3"],
     constants: &[
-        ("Clients", "{c1, c2, c3}"),
-        ("Theirs", "{c3}"),
-        ("Mates", "{}"),
-        ("Fair", "{}"),
-        ("Brief", "{}"),
-        ("Permits", "1"),
-        ("Lease", "2"),
-        ("Guard", "2"),
-        ("Block", "2"),
-        ("Tokens", "4"),
-        ("Requests", "1"),
-        ("Faults", "{}"),
-        ("FaultsMax", "1"),
+        "Clients = {c1, c2, c3}",
+        "Theirs = {c3}",
+        "Mates = {}",
+        "Fair = {}",
+        "Brief = {}",
+        "Permits = 1",
+        "Lease = 2",
+        "Guard = 2",
+        "Block = 2",
+        "Tokens = 4",
+        "Requests = 1",
+        "Faults = {}",
+        "FaultsMax = 1",
     ],
     models: &[
         Model {
             title: "two sidecars, one is killed or the store loses its data",
             excused: &[],
-            set: &[
-                ("Clients", "{c1, c2}"),
-                ("Theirs", "{c2}"),
-                ("Tokens", "2"),
-                ("Faults", r#"{"kill", "loss of data"}"#),
-            ],
+            set: &[TWO, r#"Faults = {"kill", "loss of data"}"#],
         },
-        Model {
-            title: "two sidecars, the store is set back",
-            excused: &[],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Faults", r#"{"older"}"#)],
-        },
+        Model { title: "two sidecars, the store is set back", excused: &[], set: &[TWO, r#"Faults = {"older"}"#] },
         Model {
             title: "two sidecars, a name is forgotten and the clock set back",
             excused: &[],
-            set: &[
-                ("Clients", "{c1, c2}"),
-                ("Theirs", "{c2}"),
-                ("Tokens", "2"),
-                ("Faults", r#"{"forgotten", "clock"}"#),
-                ("FaultsMax", "2"),
-            ],
+            set: &[TWO, r#"Faults = {"forgotten", "clock"}"#, "FaultsMax = 2"],
         },
-        Model {
-            title: "three clients, with turns",
-            excused: &[],
-            set: &[("Lease", "1"), ("Guard", "1"), ("Tokens", "3")],
-        },
-        Model {
-            title: "one client that leaves, and a request that is late",
-            excused: &[],
-            set: &[
-                ("Clients", "{c1}"),
-                ("Theirs", "{}"),
-                ("Tokens", "2"),
-                ("Faults", r#"{"late", "gone"}"#),
-                ("FaultsMax", "2"),
-                ("Requests", "2"),
-            ],
-        },
+        Model { title: "three clients, with turns", excused: &[], set: &["Lease = 1", "Guard = 1", "Tokens = 3"] },
+        Model { title: "one client that leaves, and a request that is late", excused: &[], set: &[ONE, LEAVES] },
     ],
     removals: &[
         Removal {
             off: &["repeat"],
-            set: &[("Mates", "{c1, c2}"), ("Block", "1"), ("Tokens", "2"), ("Lease", "1"), ("Guard", "1")],
+            set: &[MATES],
             breaks: "P1",
             story: "the store counts by owner: a release that is sent again counts twice, and another is \
                 granted the lock beside the second hold",
         },
         Removal {
             off: &["longest"],
-            set: &[
-                ("Clients", "{c1, c2}"),
-                ("Theirs", "{c2}"),
-                ("Tokens", "2"),
-                ("Brief", "{c1}"),
-                ("Lease", "3"),
-                ("Guard", "3"),
-            ],
+            set: &[TWO, "Brief = {c1}", "Lease = 3", "Guard = 3"],
             breaks: "P1",
             story: "an extension by less cuts a lease that was promised for longer",
         },
         Removal {
             off: &["named"],
-            set: &[("Theirs", "{}"), ("Mates", "{c1, c2}"), ("Tokens", "2")],
+            set: &["Theirs = {}", "Mates = {c1, c2}", "Tokens = 2"],
             breaks: "P1",
             story: "a hold that its owner has named to take the lock again goes on in its turn",
         },
         Removal {
             off: &["shut", "connection"],
-            set: &[
-                ("Mates", "{c1, c2}"),
-                ("Block", "1"),
-                ("Tokens", "2"),
-                ("Lease", "1"),
-                ("Guard", "1"),
-                ("Faults", r#"{"older"}"#),
-            ],
+            set: &[MATES, r#"Faults = {"older"}"#],
             breaks: "P1",
             story: "under a guard a request that was on its way takes again what was released and is \
                 another's; either rule by itself prevents that",
         },
         Removal {
             off: &["intime"],
-            set: &[
-                ("Clients", "{c1}"),
-                ("Theirs", "{}"),
-                ("Tokens", "2"),
-                ("Faults", r#"{"late", "gone"}"#),
-                ("FaultsMax", "2"),
-                ("Requests", "2"),
-            ],
+            set: &[ONE, LEAVES],
             breaks: "N",
             story: "a late request is granted to a client that has left",
         },
         Removal {
             off: &["sent"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2")],
+            set: &[TWO],
             breaks: "P1",
             story: "the answer comes when the lease is over, and the promise begins then",
         },
         Removal {
             off: &["seat"],
-            set: &[("Tokens", "3")],
+            set: &["Tokens = 3"],
             breaks: "P1",
             story: "who is handed the lock in a turn acts for longer than the store's lease",
         },
         Removal {
             off: &["floor"],
-            set: &[
-                ("Clients", "{c1}"),
-                ("Theirs", "{}"),
-                ("Tokens", "2"),
-                ("Faults", r#"{"loss of data", "clock"}"#),
-                ("FaultsMax", "2"),
-            ],
+            set: &[ONE, r#"Faults = {"loss of data", "clock"}"#, "FaultsMax = 2"],
             breaks: "P2",
             story: "the data are lost and the clock is set back: the token comes again",
         },
         Removal {
             off: &["kept"],
-            set: &[
-                ("Clients", "{c1, c2}"),
-                ("Theirs", "{c2}"),
-                ("Tokens", "2"),
-                ("Faults", r#"{"forgotten", "clock"}"#),
-                ("FaultsMax", "2"),
-            ],
+            set: &[TWO, r#"Faults = {"forgotten", "clock"}"#, "FaultsMax = 2"],
             breaks: "P3",
             story: "a name is forgotten and the clock is set back: the token is granted twice",
         },
         Removal {
             off: &["clock"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Faults", r#"{"loss of data"}"#)],
+            set: &[TWO, r#"Faults = {"loss of data"}"#],
             breaks: "P3",
             story: "the data are lost, and the other sidecar has not seen the token",
         },
         Removal {
             off: &["block"],
-            set: &[("Tokens", "3"), ("Faults", r#"{"clock"}"#)],
+            set: &["Tokens = 3", r#"Faults = {"clock"}"#],
             breaks: "P3",
             story: "the clock is set back, and the next grant is within the block of a turn",
         },
         Removal {
             off: &["reassert"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Faults", r#"{"loss of data"}"#)],
+            set: &[TWO, r#"Faults = {"loss of data"}"#],
             breaks: "P4",
             story: "the data are lost, and the extension is refused though nobody came since",
         },
         Removal {
             off: &["over"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Faults", r#"{"older"}"#)],
+            set: &[TWO, r#"Faults = {"older"}"#],
             breaks: "P4",
             story: "the hold of an earlier holder has come back with an old save, and stands in the way",
         },
         Removal {
             off: &["since", "lapsed"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2")],
+            set: &[TWO],
             breaks: "P2",
             story: "a late extension puts back what another has had since; either rule by itself prevents \
                 that",
         },
         Removal {
             off: &["generation"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Faults", r#"{"older"}"#)],
+            set: &[TWO, r#"Faults = {"older"}"#],
             breaks: "P1",
             story: "an old save does not know the holder, and another is granted the lock",
         },
         Removal {
             off: &["empty"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Faults", r#"{"loss of data"}"#)],
+            set: &[TWO, r#"Faults = {"loss of data"}"#],
             breaks: "P1",
             story: "the data are lost, and another is granted the lock",
         },
         Removal {
             off: &["own"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "3")],
+            set: &["Clients = {c1, c2}", "Theirs = {c2}", "Tokens = 3"],
             breaks: "P1",
             story: "a release that comes after its lease has ended frees the next one's",
         },
         Removal {
             off: &["ours"],
-            set: &[("Tokens", "3"), ("Faults", r#"{"again"}"#)],
+            set: &["Tokens = 3", r#"Faults = {"again"}"#],
             breaks: "P1",
             story: "a release through another sidecar, by the id of the turn, ends the turn of others",
         },
         Removal {
             off: &["gone"],
-            set: &[("Tokens", "3"), ("Faults", r#"{"again"}"#)],
+            set: &["Tokens = 3", r#"Faults = {"again"}"#],
             breaks: "P1",
             story: "the same through its own sidecar: what was a defect until this was found",
         },
         Removal {
             off: &["fair"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Fair", "{c2}")],
+            set: &[TWO, "Fair = {c2}"],
             breaks: "F",
             story: "a fair request that is queued is overtaken",
         },
         Removal {
             off: &["turns"],
-            set: &[("Fair", "{c3}"), ("Tokens", "3")],
+            set: &["Fair = {c3}", "Tokens = 3"],
             breaks: "F",
             story: "a turn begins that passes it by",
         },
         Removal {
             off: &["connection", "lapsed"],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Faults", r#"{"loss of data"}"#)],
+            set: &[TWO, r#"Faults = {"loss of data"}"#],
             breaks: "P1",
             story: "an extension outlives its server, and puts back what is over and another's; either rule \
                 by itself prevents that",
         },
         Removal {
             off: &[],
-            set: &[("Clients", "{c1, c2}"), ("Theirs", "{c2}"), ("Tokens", "2"), ("Faults", r#"{"flush"}"#)],
+            set: &[TWO, r#"Faults = {"flush"}"#],
             breaks: "P1",
             story: "**not promised**: a server that has long been up is flushed, and another is granted the \
                 lock",
         },
         Removal {
             off: &[],
-            set: &[
-                ("Clients", "{c1, c2}"),
-                ("Theirs", "{c2}"),
-                ("Tokens", "2"),
-                ("Guard", "1"),
-                ("Faults", r#"{"loss of data"}"#),
-            ],
+            set: &[TWO, "Guard = 1", r#"Faults = {"loss of data"}"#],
             breaks: "P1",
             story: "**not promised**: a lease that is longer than `locks.guard` is lost with the data",
         },

@@ -1,5 +1,10 @@
 //! What is checked: models, in which every promise holds, and removals, each with the promise that it breaks.
 
+use std::collections::BTreeMap;
+
+/// Lines of `NAME = VALUE`, in TLC's words; several in one where a world has a name.
+pub type Assignments = &'static [&'static str];
+
 /// A module of `spec/`.
 pub struct Module {
     pub name: &'static str,
@@ -7,10 +12,12 @@ pub struct Module {
     pub promises: &'static [&'static str],
     /// Whether it has a `Symmetry`: what may be exchanged for one another.
     pub is_symmetric: bool,
+    /// What bounds its behaviours, if anything but its constants does.
+    pub constraint: Option<&'static str>,
     /// Its model values.
     pub values: &'static [&'static str],
     /// The constants of every model that does not say otherwise.
-    pub constants: &'static [(&'static str, &'static str)],
+    pub constants: Assignments,
     pub models: &'static [Model],
     pub removals: &'static [Removal],
     /// Rules without which nothing was seen to break, and why that is no surprise, or is not known yet.
@@ -22,7 +29,7 @@ pub struct Model {
     pub title: &'static str,
     /// Promises that are not made in this world.
     pub excused: &'static [&'static str],
-    pub set: &'static [(&'static str, &'static str)],
+    pub set: Assignments,
 }
 
 impl Model {
@@ -36,29 +43,35 @@ impl Model {
 pub struct Removal {
     /// The rule, and others that would close the same hole beside it. None: what the rules do not close.
     pub off: &'static [&'static str],
-    pub set: &'static [(&'static str, &'static str)],
+    pub set: Assignments,
     pub breaks: &'static str,
     /// What happens.
     pub story: &'static str,
 }
 
 /// The constants of one run.
-pub struct Constants(Vec<(&'static str, String)>);
+pub struct Constants(BTreeMap<&'static str, String>);
+
+fn assigned(to: Assignments) -> impl Iterator<Item = (&'static str, String)> {
+    let lines = to.iter().flat_map(|text| text.lines());
+    lines.map(|line| {
+        let (name, value) = line.split_once(" = ").unwrap_or_else(|| panic!("{line:?} is no assignment"));
+        (name, value.to_owned())
+    })
+}
 
 impl Constants {
     /// Those of the module, changed by `set`, without these rules.
     ///
     /// # Panics
     /// When the module has no constant of a name.
-    pub fn new(module: &Module, set: &[(&'static str, &'static str)], off: &[&str]) -> Self {
-        let rules: Vec<String> = off.iter().map(|rule| format!("\"{rule}\"")).collect();
-        let mut all: Vec<_> = module.constants.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        for (name, value) in set {
-            let present = all.iter_mut().find(|(present, _)| present == name);
-            *present.map(|(_, value)| value).unwrap_or_else(|| panic!("{} has no {name}", module.name)) =
-                (*value).to_owned();
+    pub fn new(module: &Module, set: Assignments, off: &[&str]) -> Self {
+        let mut all: BTreeMap<_, _> = assigned(module.constants).collect();
+        for (name, value) in assigned(set) {
+            assert!(all.insert(name, value).is_some(), "{} has no {name}", module.name);
         }
-        all.push(("Off", format!("{{{}}}", rules.join(", "))));
+        let rules: Vec<String> = off.iter().map(|rule| format!("\"{rule}\"")).collect();
+        all.insert("Off", format!("{{{}}}", rules.join(", ")));
         Self(all)
     }
 

@@ -2,43 +2,48 @@
 
 use crate::model::{Model, Module, Removal};
 
+/// A member is replaced.
+const TWO_LISTS: &str = "Members = {a, b, c, d}
+After = {a, b, d}";
+
 pub const QUORUM: Module = Module {
     name: "Quorum",
     promises: &["P1", "P2", "P5"],
     is_symmetric: true,
+    constraint: None,
     values: &["r1", "r2", "a", "b", "c", "d"],
     constants: &[
-        ("Replicas", "{r1, r2}"),
-        ("Members", "{a, b, c}"),
-        ("Before", "{a, b, c}"),
-        ("After", "{a, b, c}"),
-        ("Ahead", "{}"),
-        ("Lease", "2"),
-        ("Tokens", "4"),
-        ("Rounds", "2"),
-        ("Faults", "{}"),
-        ("FaultsMax", "0"),
+        "Replicas = {r1, r2}",
+        "Members = {a, b, c}",
+        "Before = {a, b, c}",
+        "After = {a, b, c}",
+        "Ahead = {}",
+        "Lease = 2",
+        "Tokens = 4",
+        "Rounds = 2",
+        "Faults = {}",
+        "FaultsMax = 0",
     ],
     models: &[
         Model {
             title: "one member restarts or loses a lease, while answers overlap",
             excused: &[],
-            set: &[("Faults", r#"{"empty", "restart", "evict", "overlap"}"#), ("FaultsMax", "1")],
+            set: &[r#"Faults = {"empty", "restart", "evict", "overlap"}"#, "FaultsMax = 1"],
         },
         Model {
             title: "one request is lost or one member away, while answers overlap",
             excused: &[],
-            set: &[("Faults", r#"{"lost", "down", "overlap"}"#), ("FaultsMax", "1")],
+            set: &[r#"Faults = {"lost", "down", "overlap"}"#, "FaultsMax = 1"],
         },
         Model {
             title: "one request is late or one replica killed, while answers overlap",
             excused: &[],
-            set: &[("Faults", r#"{"late", "kill", "overlap"}"#), ("FaultsMax", "1")],
+            set: &[r#"Faults = {"late", "kill", "overlap"}"#, "FaultsMax = 1"],
         },
         Model {
-            title: "one member's clock is stepped forward",
+            title: "one member's clock is stepped forward, while answers overlap",
             excused: &[],
-            set: &[("Faults", r#"{"clock"}"#), ("FaultsMax", "1")],
+            set: &[r#"Faults = {"clock", "overlap"}"#, "FaultsMax = 1"],
         },
     ],
     removals: &[
@@ -57,82 +62,81 @@ pub const QUORUM: Module = Module {
         },
         Removal {
             off: &["own"],
-            set: &[("Rounds", "3")],
+            set: &["Rounds = 3"],
             breaks: "P1",
             story: "what takes back a campaign that failed takes back the leader's leases, too",
         },
         Removal {
             off: &["majority"],
-            set: &[("Faults", r#"{"lost"}"#), ("FaultsMax", "1")],
+            set: &[r#"Faults = {"lost"}"#, "FaultsMax = 1"],
             breaks: "P1",
             story: "one member was raised and makes a leader; the others' grants end, and make another",
         },
         Removal {
             off: &["objection"],
-            set: &[("Faults", r#"{"clock"}"#), ("FaultsMax", "1")],
+            set: &[r#"Faults = {"clock"}"#, "FaultsMax = 1"],
             breaks: "P1",
             story: "a member's clock is stepped and another was never raised: they grant, though the third \
                 reports a confirmed lease",
         },
         Removal {
             off: &["reassert"],
-            set: &[("Faults", r#"{"empty"}"#), ("FaultsMax", "1")],
+            set: &[r#"Faults = {"empty"}"#, "FaultsMax = 1"],
             breaks: "P5",
             story: "a member missed the raise and another restarts empty: all answer the renewal, and only \
                 one renews",
         },
         Removal {
             off: &["empty"],
-            set: &[("Faults", r#"{"empty"}"#), ("FaultsMax", "2")],
+            set: &[r#"Faults = {"empty"}"#, "FaultsMax = 2"],
             breaks: "P1",
             story: "two members restart without data, and grant the next at once",
         },
         Removal {
             off: &["generation"],
-            set: &[("Faults", r#"{"restart"}"#), ("FaultsMax", "2")],
+            set: &[r#"Faults = {"restart"}"#, "FaultsMax = 2"],
             breaks: "P1",
             story: "two members restart with data from before the term, and grant the next at once",
         },
         Removal {
             off: &["until"],
-            set: &[("Faults", r#"{"evict"}"#), ("FaultsMax", "2")],
+            set: &[r#"Faults = {"evict"}"#, "FaultsMax = 2"],
             breaks: "P1",
             story: "two members' leases are deleted, and they grant the next at once",
         },
         Removal {
             off: &["confirm"],
-            set: &[("Faults", r#"{"down"}"#), ("FaultsMax", "1"), ("Rounds", "3")],
+            set: &[r#"Faults = {"down"}"#, "FaultsMax = 1", "Rounds = 3"],
             breaks: "P2",
             story: "nobody is raised to the term's token, and the next majority gives it again",
         },
         Removal {
             off: &["greatest", "reported", "smaller"],
-            set: &[("Faults", r#"{"down"}"#), ("FaultsMax", "1")],
+            set: &[r#"Faults = {"down"}"#, "FaultsMax = 1"],
             breaks: "P2",
             story: "a member missed the first term and grants a smaller token; the least is taken, and a \
                 member is raised below its own",
         },
         Removal {
             off: &["joint"],
-            set: &[("Members", "{a, b, c, d}"), ("After", "{a, b, d}"), ("Faults", r#"{"lost"}"#), ("FaultsMax", "1")],
+            set: &[TWO_LISTS, r#"Faults = {"lost"}"#, "FaultsMax = 1"],
             breaks: "P1",
             story: "one leads by a majority of the old list and one by a majority of the new, and the \
                 objection of the member in both is lost",
         },
         Removal {
             off: &["joint", "list"],
-            set: &[("Members", "{a, b, c, d}"), ("After", "{a, b, d}")],
+            set: &[TWO_LISTS],
             breaks: "P1",
             story: "the same; the member in both reports a grant that is not confirmed yet, which is no \
                 objection",
         },
         Removal {
-            off: &[],
-            set: &[("Faults", r#"{"clock", "overlap"}"#), ("FaultsMax", "1")],
+            off: &["last"],
+            set: &[r#"Faults = {"clock", "overlap"}"#, "FaultsMax = 1"],
             breaks: "P1",
-            story: "**open**: a member answers a campaign before it is raised for another, and is not asked \
-                again; a second member's clock is stepped past that lease before it is asked: within the \
-                milliseconds of a campaign",
+            story: "a member answers a campaign before it is raised for another, and is not asked again; a \
+                second member's clock is stepped past that lease before it is asked",
         },
     ],
     unshown: &[

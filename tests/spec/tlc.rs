@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use testkit::root;
 
 use crate::model::{Constants, Module};
+use crate::traces::{self, Trace};
 
 /// What TLC found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,9 @@ fn configuration(module: &Module, promises: &[&str], constants: &Constants) -> S
     if module.is_symmetric {
         text += "SYMMETRY Symmetry\n";
     }
+    if let Some(constraint) = module.constraint {
+        let _ = writeln!(text, "CONSTRAINT {constraint}");
+    }
     text += "CONSTANTS\n";
     for value in module.values {
         let _ = writeln!(text, "  {value} = {value}");
@@ -69,24 +73,95 @@ pub fn check(
     fs::create_dir_all(&directory).expect("target can be written");
     let [config, log] = ["cfg", "txt"].map(|ending| directory.join(format!("{name}.{ending}")));
     fs::write(&config, configuration(module, promises, constants)).expect("target can be written");
-    let states = tempfile::tempdir().expect("a folder");
     let begun = Instant::now();
+    let said = run(&root().join("spec"), module.name, &config, workers);
+    fs::write(&log, &said).expect("target can be written");
+    found(&said, begun.elapsed()).ok_or_else(|| format!("see {}:\n{}", log.display(), last_lines(&said)))
+}
+
+/// It has seen every state.
+const COMPLETE: &str = "Model checking completed. No error has been found.";
+
+/// What TLC says to a module of this folder.
+fn run(folder: &Path, module: &str, config: &Path, workers: usize) -> String {
+    let states = tempfile::tempdir().expect("a folder");
     let output = Command::new("java")
-        .args(["-XX:+UseParallelGC", "-Xmx6g", "-cp"])
+        .args(["-XX:+UseParallelGC", "-Xmx6g", "-Xss64m"])
+        .arg(format!("-DTLA-Library={}", root().join("spec").display()))
+        // It unpacks its own modules there, and another one at its side may read them half written.
+        .arg(format!("-Djava.io.tmpdir={}", states.path().display()))
+        .arg("-cp")
         .arg(tlc())
         .args(["tlc2.TLC", "-deadlock", "-workers", &workers.to_string(), "-metadir"])
         .arg(states.path())
         .arg("-config")
-        .arg(&config)
-        .arg(format!("{}.tla", module.name))
+        .arg(config)
+        .arg(format!("{module}.tla"))
         // Given with a folder, it looks for the configuration there as well.
-        .current_dir(root().join("spec"))
+        .current_dir(folder)
         .stdin(Stdio::null())
         .output()
         .expect("java is there");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    fs::write(&log, &said).expect("target can be written");
-    found(&said, begun.elapsed()).ok_or_else(|| format!("see {}:\n{}", log.display(), last_lines(&said)))
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// How traces are followed: what Baton.tla abstracts from is as BatonTrace.tla says, and no bound holds.
+const TRACED: &str = "SPECIFICATION TraceSpec
+VIEW tracing
+CONSTANTS
+  Traces <- Told
+  Generation <- TracedGeneration
+  Fresh <- TracedFresh
+  Watched <- TracedWatched
+  NextToken <- TracedNextToken
+  LeaseOf <- TracedLeaseOf
+  Rounding <- TracedRounding
+  IsOf <- TracedIsOf
+  Off = {}
+  Replicas = {}
+  Servers = {0}
+  Short = {}
+  Faults = {}
+  Lease = 0
+  Acks = 0
+  Prompt = FALSE
+  FaultsMax = 0
+  Terms = 0
+  Renewals = 0
+  Requests = 0
+  Steps = 0
+";
+
+/// How many lines of each trace can be followed, in their order. `name`: of the files in `target/spec/NAME` that it
+/// leaves.
+///
+/// # Errors
+/// TLC's last words, when it ends otherwise.
+///
+/// # Panics
+/// When there is no TLC, or nowhere to write.
+pub fn follow(traces: &[Trace], slack_us: u64, name: &str) -> Result<Vec<usize>, String> {
+    let folder = root().join("target/spec").join(name);
+    fs::create_dir_all(&folder).expect("target can be written");
+    fs::write(folder.join("Traced.tla"), traces::module(traces)).expect("target can be written");
+    let config = folder.join("Traced.cfg");
+    fs::write(&config, format!("{TRACED}  Slack = {slack_us}\n")).expect("target can be written");
+    let said = run(&folder, "Traced", &config, 1);
+    fs::write(folder.join("said.txt"), &said).expect("target can be written");
+    if !said.contains(COMPLETE) {
+        return Err(last_lines(&said));
+    }
+    let mut lines = vec![0; traces.len()];
+    for (trace, line) in said.lines().filter_map(followed) {
+        lines[trace - 1] = line.max(lines[trace - 1]);
+    }
+    Ok(lines)
+}
+
+/// `<<"followed", trace, line>>`
+fn followed(line: &str) -> Option<(usize, usize)> {
+    let (trace, lines) = line.strip_prefix("<<\"followed\", ")?.strip_suffix(">>")?.split_once(", ")?;
+    trace.parse().ok().zip(lines.parse().ok())
 }
 
 fn last_lines(said: &str) -> String {
@@ -107,7 +182,7 @@ fn found(said: &str, took: Duration) -> Option<Found> {
         let word = line.split(before).nth(1)?.trim_start().split(' ').next()?;
         word.trim_end_matches('.').parse().ok()
     };
-    let is_complete = said.contains("Model checking completed. No error has been found.");
+    let is_complete = said.contains(COMPLETE);
     let states = number("states generated, ", " distinct states found, 0 states left on queue")?;
     let depth = number("The depth of the complete state graph search is ", "")?;
     is_complete.then_some(Found::Nothing { states, depth, took })

@@ -53,8 +53,8 @@ impl Random {
     }
 }
 
-/// How far apart the spans may be that a server and the reference tell: a script that is interrupted between two looks at
-/// its server's clock is off by so much, where the span begins and where it is told.
+/// How far apart the spans may be that a server and the reference tell: a script that is interrupted between two looks
+/// at its server's clock is off by so much, where the span begins and where it is told.
 #[derive(Default)]
 pub struct Spans {
     slowest: Duration,

@@ -105,7 +105,21 @@ struct Shared {
     ports: Arc<[(u16, u16)]>,
     /// Scripts may ask for everything.
     lets_ask: AtomicBool,
+    /// Where scripts and their answers are kept.
+    recording: Option<Recording>,
 }
+
+/// A script that was asked for, and what the server answered; nothing where it did not.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The command's words.
+    pub words: Vec<String>,
+    /// In the order of the answers.
+    pub reply: Option<String>,
+}
+
+/// In the order in which the proxy was answered.
+pub type Recording = Arc<Mutex<Vec<Recorded>>>;
 
 impl Profiled {
     /// Listens on a free port and passes on to the Redis at `target`.
@@ -121,6 +135,15 @@ impl Profiled {
     /// # Panics
     /// When there is no free port.
     pub async fn start_all(ip: Ipv4Addr, targets: &[u16], profile: Profile) -> Vec<Self> {
+        Self::start_recording(ip, targets, profile, None).await
+    }
+
+    async fn start_recording(
+        ip: Ipv4Addr,
+        targets: &[u16],
+        profile: Profile,
+        recording: Option<Recording>,
+    ) -> Vec<Self> {
         let (mut listeners, mut ports) = (Vec::new(), Vec::new());
         for target in targets {
             let listener = TcpListener::bind((ip, 0)).await.expect("a free port");
@@ -134,6 +157,7 @@ impl Profiled {
                 scripts: Scripts::default(),
                 ports: Arc::clone(&all),
                 lets_ask: AtomicBool::new(false),
+                recording: recording.clone(),
             });
             Self::start_on(listener, *port, *target, shared)
         };
@@ -194,6 +218,19 @@ impl Front {
     /// # Panics
     /// When there is no free port.
     pub fn start(place: &Place, targets: &[u16], profile: Profile) -> Self {
+        Self::start_with(place, targets, profile, None)
+    }
+
+    /// One in front of this port that refuses nothing, and keeps the scripts that pass.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub fn recording(place: &Place, target: u16) -> (Self, Recording) {
+        let recording = Recording::default();
+        (Self::start_with(place, &[target], Profile::NONE, Some(Arc::clone(&recording))), recording)
+    }
+
+    fn start_with(place: &Place, targets: &[u16], profile: Profile, recording: Option<Recording>) -> Self {
         let (ip, targets) = (place.ip(), targets.to_vec());
         let (tell, told) = mpsc::channel();
         let (end, ended) = oneshot::channel::<()>();
@@ -203,7 +240,7 @@ impl Front {
                 let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
                 runtime.block_on(async move {
                     // Both fail only when nobody is there any more.
-                    let _ = tell.send(Profiled::start_all(ip, &targets, profile).await);
+                    let _ = tell.send(Profiled::start_recording(ip, &targets, profile, recording).await);
                     let _ = ended.await;
                 });
             })
@@ -239,6 +276,8 @@ enum Next {
     /// The same, of CLUSTER.
     Cluster,
     Ours(String),
+    /// As the server answers, and it is kept with this command.
+    Kept(Vec<String>),
 }
 
 async fn serve(client: TcpStream, target: SocketAddr, shared: Arc<Shared>) {
@@ -248,9 +287,25 @@ async fn serve(client: TcpStream, target: SocketAddr, shared: Arc<Shared>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let due = Due::new((VecDeque::new(), to_client));
+    // What a client that has gone has asked for is answered all the same; the server closes when it has done that.
+    let ask = async {
+        let _ = ask(from_client, to_server, target, &shared, &due).await;
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
-        _ = ask(from_client, to_server, target, &shared, &due) => {}
+        () = ask => {}
         _ = answer(from_server, &shared, &due) => {}
+    }
+    for next in due.into_inner().0 {
+        if let Next::Kept(words) = next {
+            keep(&shared, words, None);
+        }
+    }
+}
+
+fn keep(shared: &Shared, words: Vec<String>, reply: Option<String>) {
+    if let Some(recording) = &shared.recording {
+        recording.lock().expect("no panic while it is held").push(Recorded { words, reply });
     }
 }
 
@@ -298,6 +353,10 @@ async fn ask(
             "SUBSCRIBE" | "UNSUBSCRIBE" => {}
             "INFO" => due.lock().await.0.push_back(Next::Info),
             "CLUSTER" => due.lock().await.0.push_back(Next::Cluster),
+            _ if is_script && shared.recording.is_some() => {
+                let words = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+                due.lock().await.0.push_back(Next::Kept(words));
+            }
             _ => due.lock().await.0.push_back(Next::Theirs),
         }
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
@@ -333,19 +392,24 @@ async fn answer(from: OwnedReadHalf, shared: &Shared, due: &Due) -> std::io::Res
         let mut frame = Vec::new();
         read_frame(&mut from, &mut frame).await?;
         let mut due = due.lock().await;
+        // Where nobody hears it any more, what else was asked for is answered all the same.
         if is_message(&frame) {
-            due.1.write_all(&frame).await?;
+            let _ = due.1.write_all(&frame).await;
             continue;
         }
         frame = match due.0.pop_front() {
             Some(Next::Info) => told_info(&frame, shared.profile),
             Some(Next::Cluster) => led_through(&frame, &shared.ports),
+            Some(Next::Kept(words)) => {
+                keep(shared, words, Some(String::from_utf8_lossy(&frame).into_owned()));
+                frame
+            }
             // Another node has the slot.
             _ if frame.starts_with(b"-MOVED ") || frame.starts_with(b"-ASK ") => led_through(&frame, &shared.ports),
             _ => frame,
         };
-        due.1.write_all(&frame).await?;
-        flush(&mut due).await?;
+        let _ = due.1.write_all(&frame).await;
+        let _ = flush(&mut due).await;
     }
 }
 
