@@ -59,6 +59,7 @@ CONSTANTS
     Lease,          \* how long a lease is, in ticks
     Short,          \* the replicas that are configured with half of that
     Acks,           \* R6: how many replicas of Redis shall acknowledge, 0 or 1
+    Used,           \* the role was led and given back before, and all servers know that; else nobody has heard of it
     Prompt,         \* nothing is lost or late, and nobody hesitates: the world in which P4 can be seen
     Off,            \* the rules that are switched off
     Faults,         \* what may befall
@@ -529,8 +530,14 @@ Swing(t) ==
 -----------------------------------------------------------------------------
 Symmetry == {p \in Permutations(Replicas) : {p[r] : r \in Short} = Short}
 
+\* As somebody has left it who is none of the replicas.
+GivenBack ==
+    [lease |-> NoLease,
+     rec |-> [token |-> 0, count |-> 0, released |-> TRUE, writer |-> [ses |-> <<"before">>, att |-> 1], span |-> Lease,
+              until |-> 0, gen |-> <<0, 0, 0>>, guard |-> 0]]
+
 Init ==
-    /\ db = [s \in Servers |-> Nothing]
+    /\ db = [s \in Servers |-> IF Used THEN GivenBack ELSE Nothing]
     /\ srv = [s \in Servers |-> [role |-> IF s = First THEN "master" ELSE "replica", follows |-> First, run |-> 0,
                                  promotion |-> 0, syncs |-> 0, ahead |-> TRUE]]
     /\ swing = First
@@ -546,7 +553,7 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
-\* A bound.
+\* A bound. (Where several cores look, a way that is found first may be longer than the shortest, by a step or so.)
 Within == TLCGet("level") <= Steps
 
 -----------------------------------------------------------------------------
