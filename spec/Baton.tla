@@ -59,7 +59,6 @@ CONSTANTS
     Lease,          \* how long a lease is, in ticks
     Short,          \* the replicas that are configured with half of that
     Acks,           \* R6: how many replicas of Redis shall acknowledge, 0 or 1
-    Used,           \* the role was led and given back before, and all servers know that; else nobody has heard of it
     Prompt,         \* nothing is lost or late, and nobody hesitates: the world in which P4 can be seen
     Off,            \* the rules that are switched off
     Faults,         \* what may befall
@@ -109,7 +108,9 @@ HasRecord(d) == d.rec # NoRecord
 -----------------------------------------------------------------------------
 (* The store. *)
 
-\* R5: what makes this server another than the one that wrote a record.
+\* R5: what makes this server another than the one that wrote a record. (Numbers of each server by itself: another may come
+\* to the same, which identities of servers do not. So with two promotions a promise may be broken here that is not broken
+\* there; none is within the steps of the models.)
 Generation(s) ==
     <<srv[s].run, IF On("replid") THEN srv[s].promotion ELSE 0, IF On("syncs") /\ Acks > 0 THEN srv[s].syncs ELSE 0>>
 
@@ -530,14 +531,8 @@ Swing(t) ==
 -----------------------------------------------------------------------------
 Symmetry == {p \in Permutations(Replicas) : {p[r] : r \in Short} = Short}
 
-\* As somebody has left it who is none of the replicas.
-GivenBack ==
-    [lease |-> NoLease,
-     rec |-> [token |-> 0, count |-> 0, released |-> TRUE, writer |-> [ses |-> <<"before">>, att |-> 1], span |-> Lease,
-              until |-> 0, gen |-> <<0, 0, 0>>, guard |-> 0]]
-
 Init ==
-    /\ db = [s \in Servers |-> IF Used THEN GivenBack ELSE Nothing]
+    /\ db = [s \in Servers |-> Nothing]
     /\ srv = [s \in Servers |-> [role |-> IF s = First THEN "master" ELSE "replica", follows |-> First, run |-> 0,
                                  promotion |-> 0, syncs |-> 0, ahead |-> TRUE]]
     /\ swing = First
@@ -553,7 +548,7 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
-\* A bound. (Where several cores look, a way that is found first may be longer than the shortest, by a step or so.)
+\* A bound.
 Within == TLCGet("level") <= Steps
 
 -----------------------------------------------------------------------------

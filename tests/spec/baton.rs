@@ -9,13 +9,6 @@ const TWO_SERVERS: &str = "Servers = {A, B}";
 const ANY: &str =
     r#"Faults = {"lost", "late", "kill", "reload", "restart", "loss of data", "flush", "evict", "clock"}"#;
 
-/// What a replica that acknowledges may do: follow another master.
-const CHANGES_SIDES: &str = r#"Servers = {A, B}
-Acks = 1
-Used = TRUE
-Faults = {"split", "swing"}
-FaultsMax = 2"#;
-
 pub const BATON: Module = Module {
     name: "Baton",
     promises: &["P1", "P2", "P4", "P5"],
@@ -28,7 +21,6 @@ pub const BATON: Module = Module {
         "Lease = 2",
         "Short = {}",
         "Acks = 0",
-        "Used = FALSE",
         "Prompt = FALSE",
         "Faults = {}",
         "FaultsMax = 1",
@@ -52,10 +44,17 @@ pub const BATON: Module = Module {
             set: &[TWO_SERVERS, r#"Faults = {"failover", "lost"}"#, "FaultsMax = 2", "Renewals = 3", "Steps = 17"],
         },
         Model {
-            title: "two servers whose replica acknowledges, a split and a replica that changes sides, in up to 17 \
-                steps",
+            title: "two servers, one acknowledgement, and two of: a failover, a split, a replica that changes sides, \
+                in up to 15 steps",
             excused: &["P5"],
-            set: &[CHANGES_SIDES, "Steps = 17"],
+            set: &[
+                TWO_SERVERS,
+                "Acks = 1",
+                r#"Faults = {"failover", "split", "swing"}"#,
+                "FaultsMax = 2",
+                "Renewals = 3",
+                "Steps = 15",
+            ],
         },
     ],
     removals: &[
@@ -146,19 +145,6 @@ pub const BATON: Module = Module {
             story: "a replica is promoted while its master lives, and both grant the role",
         },
         Removal {
-            off: &["confirm"],
-            set: &[CHANGES_SIDES],
-            breaks: "P1",
-            story: "a replica of Redis acknowledges one master's grant, follows another that was promoted meanwhile, \
-                and acknowledges that one's grant, too",
-        },
-        Removal {
-            off: &["syncs"],
-            set: &[CHANGES_SIDES],
-            breaks: "P1",
-            story: "the same: that a replica has come is no other generation, and the grant is confirmed",
-        },
-        Removal {
             off: &["promises"],
             set: &["Renewals = 4"],
             breaks: "P1",
@@ -178,5 +164,16 @@ pub const BATON: Module = Module {
             story: "a lease is given back, and nobody knows before it looks by itself",
         },
     ],
-    unshown: &[],
+    unshown: &[
+        (
+            "confirm",
+            "needs three faults with acknowledgements: not checked to the end yet; the simulation \
+                shows it",
+        ),
+        (
+            "syncs",
+            "needs three faults with acknowledgements: not checked to the end yet; the simulation \
+                shows it",
+        ),
+    ],
 };

@@ -124,7 +124,6 @@ CONSTANTS
   Faults = {}
   Lease = 0
   Acks = 0
-  Used = FALSE
   Prompt = FALSE
   FaultsMax = 0
   Terms = 0
