@@ -59,6 +59,7 @@ CONSTANTS
     Lease,          \* how long a lease is, in ticks
     Short,          \* the replicas that are configured with half of that
     Acks,           \* R6: how many replicas of Redis shall acknowledge, 0 or 1
+    Used,           \* the role was led and given back before, and all servers know that; else nobody has heard of it
     Prompt,         \* nothing is lost or late, and nobody hesitates: the world in which P4 can be seen
     Off,            \* the rules that are switched off
     Faults,         \* what may befall
@@ -108,11 +109,9 @@ HasRecord(d) == d.rec # NoRecord
 -----------------------------------------------------------------------------
 (* The store. *)
 
-\* R5: what makes this server another than the one that wrote a record. (Numbers of each server by itself: another may come
-\* to the same, which identities of servers do not. So with two promotions a promise may be broken here that is not broken
-\* there; none is within the steps of the models.)
+\* R5: what makes this server another than the one that wrote a record.
 Generation(s) ==
-    <<srv[s].run, IF On("replid") THEN srv[s].promotion ELSE 0, IF On("syncs") /\ Acks > 0 THEN srv[s].syncs ELSE 0>>
+    <<s, srv[s].run, IF On("replid") THEN srv[s].promotion ELSE 0, IF On("syncs") /\ Acks > 0 THEN srv[s].syncs ELSE 0>>
 
 \* By how much a lease may end before the moment that its record remembers: nothing here.
 Rounding == 0
@@ -425,7 +424,6 @@ Forget(m) ==
 -----------------------------------------------------------------------------
 (* What befalls. *)
 
-
 \* A lease that nobody renews is gone when it has counted down, and a term past its deadline is over.
 Tick ==
     /\ Prompt => net = {} /\ \A r \in Replicas : ~proc[r].called /\ proc[r].phase # "draining"
@@ -521,6 +519,15 @@ Demote(s, t) ==
     /\ net' = Uncut(s)
     /\ UNCHANGED <<swing, proc, top, given, marks, faults, broken>>
 
+\* A master and its replica change sides, in the processes that they are: what the old one has it throws away.
+Swap(s, t) ==
+    /\ Befalls("swap") /\ srv[s].role = "master" /\ t \in Followers(s)
+    /\ srv' = [srv EXCEPT ![s].role = "replica", ![s].follows = t,
+                          ![t].role = "master", ![t].promotion = @ + 1, ![t].syncs = @ + 1]
+    /\ db' = [db EXCEPT ![s] = db[t]]
+    /\ net' = Uncut(s)
+    /\ UNCHANGED <<swing, proc, top, given, marks, broken>>
+
 \* The replica that only acknowledges follows another master: who counts its acknowledgements counts this, too.
 Swing(t) ==
     /\ swing # t /\ srv[t].role = "master" /\ Acks > 0
@@ -531,8 +538,14 @@ Swing(t) ==
 -----------------------------------------------------------------------------
 Symmetry == {p \in Permutations(Replicas) : {p[r] : r \in Short} = Short}
 
+\* As somebody has left it who is none of the replicas.
+GivenBack ==
+    [lease |-> NoLease,
+     rec |-> [token |-> 0, count |-> 0, released |-> TRUE, writer |-> [ses |-> <<"before">>, att |-> 1], span |-> Lease,
+              until |-> 0, gen |-> <<First, 0, 0, 0>>, guard |-> 0]]
+
 Init ==
-    /\ db = [s \in Servers |-> Nothing]
+    /\ db = [s \in Servers |-> IF Used THEN GivenBack ELSE Nothing]
     /\ srv = [s \in Servers |-> [role |-> IF s = First THEN "master" ELSE "replica", follows |-> First, run |-> 0,
                                  promotion |-> 0, syncs |-> 0, ahead |-> TRUE]]
     /\ swing = First
@@ -544,11 +557,11 @@ Next ==
     \/ \E r \in Replicas : Ask(r) \/ Extend(r) \/ Drain(r) \/ GiveBack(r) \/ GiveUp(r) \/ Kill(r) \/ Reload(r)
     \/ \E m \in net : Lose(m) \/ Execute(m) \/ Acknowledge(m) \/ Confirm(m) \/ Answered(m) \/ Forget(m)
     \/ \E s \in Servers : Restart(s) \/ Flush(s) \/ Evict(s) \/ SetClock(s) \/ Crash(s) \/ Promote(s) \/ Swing(s)
-    \/ \E s, t \in Servers : Copy(s, t) \/ Demote(s, t)
+    \/ \E s, t \in Servers : Copy(s, t) \/ Demote(s, t) \/ Swap(s, t)
 
 Spec == Init /\ [][Next]_vars
 
-\* A bound.
+\* A bound. (Where several cores look, a way that is found first may be longer than the shortest, by a step or so.)
 Within == TLCGet("level") <= Steps
 
 -----------------------------------------------------------------------------

@@ -15,7 +15,6 @@
      roles      tokens are compared within one role only                                            Role
      write      another role takes a ledger over by writing on what is there, never by a look       Open
      restore    what the store has lost its leader puts back                                        TakeIn
-     ours       of what the store has instead, only runs of this term are taken in                  Adopted
      counted    an interrupted attempt counts: the next has the next number                         Interrupted
      room       nothing is claimed or started without the time left in the term                     Room
      leaps      what had a run stays decided whatever a clock shows; only what was missed opens     Reopened
@@ -50,10 +49,10 @@ CONSTANTS
     Strict,         \* whether P6 counts, too, what another role's leader makes of a loss: see Loses
     Off,            \* the rules that are switched off
     Faults,         \* what may befall
-    FaultsMax, Writes   \* bounds
+    FaultsMax, Writes, Steps    \* bounds
 
 ASSUME Off \subseteq {"fence", "base", "unique", "write", "roles", "confirmed", "restore", "counted", "room",
-                      "leaps", "ours"}
+                      "leaps"}
 
 On(rule) == rule \notin Off
 May(fault) == fault \in Faults
@@ -113,9 +112,11 @@ Interrupted(l, ours) ==
 Step(run) == CASE run.ph = "running" -> 1 [] run.ph = "waiting" -> 2 [] run.ph = "over" -> 3 [] OTHER -> 0
 Less(run, other) == run.tok < other.tok \/ (run.tok = other.tok /\ Step(run) < Step(other))
 
-\* What the store has instead of this ledger, taken in by the leader of this term (0: it is another role's).
+\* What the store has instead of this ledger, taken in by the leader of this term (0: it is another role's): only runs
+\* of this term. Others would count as interrupted; no promise needs it (searched to the end with a killed, a paused
+\* leader and lost data), so it is no rule.
 Adopted(l, stored, term) ==
-    LET Ours(run) == run.ph # "none" /\ (~On("ours") \/ (term > 0 /\ run.term >= term))
+    LET Ours(run) == run.ph # "none" /\ term > 0 /\ run.term >= term
         decides == (\E s \in Times : Ours(stored.runs[s])) /\ stored.token >= l.token
         further == decides /\ Top(Decided(stored)) > Top(Decided(l))
         Run(s) == LET run == l.runs[s] theirs == stored.runs[s] IN
@@ -471,6 +472,9 @@ Next ==
     \/ Tick \/ Save \/ Lose \/ Wish \/ Move
 
 Spec == Init /\ [][Next]_vars
+
+\* A bound.
+Within == TLCGet("level") <= Steps
 
 -----------------------------------------------------------------------------
 P6 == "P6" \notin broken

@@ -75,6 +75,7 @@ CONSTANTS
     Block,          \* the tokens of a turn
     Tokens,         \* a bound: so many are granted
     Requests,       \* a bound: so many messages of a client are on their way
+    Steps,          \* a bound: so many steps has a behaviour
     Off, Faults, FaultsMax
 
 ASSUME Off \subseteq {"repeat", "longest", "named", "shut", "intime", "sent", "seat", "floor", "kept", "clock", "block",
@@ -521,6 +522,9 @@ Next ==
     \/ Save \/ Restart \/ Flush \/ Forgotten \/ Clock
 
 Spec == Init /\ [][Next]_vars
+
+\* A bound.
+Within == TLCGet("level") <= Steps
 
 -----------------------------------------------------------------------------
 P1 == Cardinality({cl[c].token : c \in {c \in Clients : Acting(c)}} \cup {g.token : g \in ghosts}) <= Permits

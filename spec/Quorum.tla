@@ -57,7 +57,7 @@ CONSTANTS
     Lease,          \* a lease, in ticks
     Off,            \* the rules that are switched off
     Faults,         \* what may befall
-    FaultsMax, Rounds, Tokens   \* bounds: faults; campaigns of a replica; tokens
+    FaultsMax, Rounds, Tokens, Steps    \* bounds: faults; campaigns of a replica; tokens; steps of a behaviour
 
 ASSUME Off \subseteq {"sent", "floor", "clock", "greatest", "reported", "confirm", "majority", "objection", "reassert",
                       "generation", "empty", "until", "smaller", "own", "promises", "joint", "led", "list", "last"}
@@ -492,6 +492,9 @@ Next ==
           \/ \E m \in Members : Restart(m) \/ Evict(m) \/ StepClock(m) \/ Down(m)
 
 Spec == Init /\ [][Next]_vars
+
+\* A bound.
+Within == TLCGet("level") <= Steps
 
 -----------------------------------------------------------------------------
 \* No two replicas' apps act at once; each term's token is greater; restarts cost no leadership.

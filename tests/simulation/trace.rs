@@ -46,30 +46,27 @@ fn known(known: KnownRecord) -> Value {
 }
 
 fn asked(request: &Request) -> Value {
-    match request {
-        Request::Campaign(CampaignRequest { candidate, lease_duration, floor, knowledge, .. }) => json!({
-            "step": "campaign",
-            "session": candidate.session.to_string(),
-            "attempt": candidate.attempt.0,
-            "lease_us": lease_duration.as_micros(),
-            "floor": floor.get(),
-            "known": knowledge.map(known),
-        }),
-        Request::Renew(RenewRequest { candidate, lease_duration, token, count, .. }) => json!({
-            "step": "renew",
-            "session": candidate.session.to_string(),
-            "attempt": candidate.attempt.0,
-            "lease_us": lease_duration.as_micros(),
-            "token": token.get(),
-            "count": count,
-        }),
-        Request::Release(ReleaseRequest { candidate, token, .. }) => json!({
-            "step": "release",
-            "session": candidate.session.to_string(),
-            "attempt": candidate.attempt.0,
-            "token": token.get(),
-        }),
-    }
+    let (step, candidate, more) = match request {
+        Request::Campaign(CampaignRequest { candidate, lease_duration, floor, knowledge, .. }) => (
+            "campaign",
+            candidate,
+            json!({
+                "lease_us": lease_duration.as_micros(),
+                "floor": floor.get(),
+                "known": knowledge.map(known),
+            }),
+        ),
+        Request::Renew(RenewRequest { candidate, lease_duration, token, count, .. }) => (
+            "renew",
+            candidate,
+            json!({ "lease_us": lease_duration.as_micros(), "token": token.get(), "count": count }),
+        ),
+        Request::Release(ReleaseRequest { candidate, token, .. }) => {
+            ("release", candidate, json!({ "token": token.get() }))
+        }
+    };
+    let by = json!({ "step": step, "session": candidate.session.to_string(), "attempt": candidate.attempt.0 });
+    merged(by, more)
 }
 
 fn answered(input: &Input) -> Value {

@@ -15,7 +15,6 @@ pub const LEDGER: Module = Module {
     name: "Ledger",
     promises: &["P6", "NoStale", "AfterItsClaim", "InItsTerm", "TokensRise", "Served"],
     is_symmetric: false,
-    constraint: None,
     values: &[],
     constants: &[
         "Terms = 2",
@@ -131,9 +130,4 @@ pub const LEDGER: Module = Module {
                 what the other has claimed",
         },
     ],
-    unshown: &[(
-        "ours",
-        "searched to the end with a killed, a paused leader and lost data: it spares attempts that would \
-                count as interrupted, and no promise needs it",
-    )],
 };

@@ -25,7 +25,6 @@ pub const LOCKS: Module = Module {
     name: "Locks",
     promises: &["P1", "P2", "P3", "P4", "F", "N"],
     is_symmetric: true,
-    constraint: None,
     values: &["c1", "c2", "c3"],
     constants: &[
         "Clients = {c1, c2, c3}",
@@ -208,5 +207,4 @@ pub const LOCKS: Module = Module {
             story: "**not promised**: a lease that is longer than `locks.guard` is lost with the data",
         },
     ],
-    unshown: &[],
 };

@@ -12,16 +12,12 @@ pub struct Module {
     pub promises: &'static [&'static str],
     /// Whether it has a `Symmetry`: what may be exchanged for one another.
     pub is_symmetric: bool,
-    /// What bounds its behaviours, if anything but its constants does.
-    pub constraint: Option<&'static str>,
     /// Its model values.
     pub values: &'static [&'static str],
     /// The constants of every model that does not say otherwise.
     pub constants: Assignments,
     pub models: &'static [Model],
     pub removals: &'static [Removal],
-    /// Rules without which nothing was seen to break, and why that is no surprise, or is not known yet.
-    pub unshown: &'static [(&'static str, &'static str)],
 }
 
 /// Bounds within which every promise holds with every rule.
@@ -33,6 +29,11 @@ pub struct Model {
 }
 
 impl Model {
+    /// On how many cores it is checked: on one where steps are counted, since more may count one too many.
+    pub fn workers(&self) -> usize {
+        if assigned(self.set).any(|(name, _)| name == "Steps") { 1 } else { 2 }
+    }
+
     /// What must hold in it.
     pub fn promises(&self, module: &Module) -> Vec<&'static str> {
         module.promises.iter().copied().filter(|promise| !self.excused.contains(promise)).collect()
@@ -48,6 +49,9 @@ pub struct Removal {
     /// What happens.
     pub story: &'static str,
 }
+
+/// More steps than anything takes that is checked to its end.
+const UNBOUNDED: usize = 1000;
 
 /// The constants of one run.
 pub struct Constants(BTreeMap<&'static str, String>);
@@ -67,12 +71,20 @@ impl Constants {
     /// When the module has no constant of a name.
     pub fn new(module: &Module, set: Assignments, off: &[&str]) -> Self {
         let mut all: BTreeMap<_, _> = assigned(module.constants).collect();
+        all.insert("Steps", UNBOUNDED.to_string());
         for (name, value) in assigned(set) {
             assert!(all.insert(name, value).is_some(), "{} has no {name}", module.name);
         }
         let rules: Vec<String> = off.iter().map(|rule| format!("\"{rule}\"")).collect();
         all.insert("Off", format!("{{{}}}", rules.join(", ")));
         Self(all)
+    }
+
+    /// Those of behaviours of at most so many steps.
+    #[must_use]
+    pub fn within(mut self, steps: usize) -> Self {
+        self.0.insert("Steps", steps.to_string());
+        self
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {

@@ -20,11 +20,6 @@ pub fn removal_line(module: &Module, row: &Removal, steps: usize) -> String {
     format!("| {} | {rules} | {} | {steps} | {} |", module.name, row.breaks, row.story)
 }
 
-/// A rule without which nothing was seen to break, and why.
-pub fn unshown_line(module: &Module, (rule, why): (&str, &str)) -> String {
-    format!("| {} | `{rule}` | – | – | {why} |", module.name)
-}
-
 fn lines(lines: &[String]) -> impl Iterator<Item = &str> {
     lines.iter().map(String::as_str)
 }

@@ -6,11 +6,15 @@ use crate::model::{Model, Module, Removal};
 const TWO_LISTS: &str = "Members = {a, b, c, d}
 After = {a, b, d}";
 
+/// The fewest that may lose all that they know.
+const ONE_MEMBER: &str = "Members = {a}
+Before = {a}
+After = {a}";
+
 pub const QUORUM: Module = Module {
     name: "Quorum",
     promises: &["P1", "P2", "P5"],
     is_symmetric: true,
-    constraint: None,
     values: &["r1", "r2", "a", "b", "c", "d"],
     constants: &[
         "Replicas = {r1, r2}",
@@ -138,10 +142,24 @@ pub const QUORUM: Module = Module {
             story: "a member answers a campaign before it is raised for another, and is not asked again; a \
                 second member's clock is stepped past that lease before it is asked",
         },
-    ],
-    unshown: &[
-        ("floor", "either this or `clock` is enough: not seen without both within the bounds tried"),
-        ("clock", "either this or `floor` is enough: not seen without both within the bounds tried"),
-        ("led", "not seen within the bounds tried, which were not searched to the end"),
+        Removal {
+            off: &["floor"],
+            set: &["Replicas = {r1}", ONE_MEMBER, r#"Faults = {"empty"}"#, "FaultsMax = 1", "Rounds = 3"],
+            breaks: "P2",
+            story: "all members (there is one) lose their data: who led before is given its token again",
+        },
+        Removal {
+            off: &["clock"],
+            set: &["Ahead = {a}", ONE_MEMBER, r#"Faults = {"empty"}"#, "FaultsMax = 1", "Rounds = 3"],
+            breaks: "P2",
+            story: "the same, and another is given it that has not heard of the term",
+        },
+        Removal {
+            off: &["led"],
+            set: &["Members = {a, b}", "Before = {a}", "After = {b}"],
+            breaks: "P1",
+            story: "one leads by the old list (of one member); the other goes on to the new one (of another member), \
+                and leads by that",
+        },
     ],
 };

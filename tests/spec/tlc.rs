@@ -41,10 +41,7 @@ fn configuration(module: &Module, promises: &[&str], constants: &Constants) -> S
     if module.is_symmetric {
         text += "SYMMETRY Symmetry\n";
     }
-    if let Some(constraint) = module.constraint {
-        let _ = writeln!(text, "CONSTRAINT {constraint}");
-    }
-    text += "CONSTANTS\n";
+    text += "CONSTRAINT Within\nCONSTANTS\n";
     for value in module.values {
         let _ = writeln!(text, "  {value} = {value}");
     }
@@ -124,6 +121,7 @@ CONSTANTS
   Faults = {}
   Lease = 0
   Acks = 0
+  Used = FALSE
   Prompt = FALSE
   FaultsMax = 0
   Terms = 0
