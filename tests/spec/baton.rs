@@ -50,10 +50,17 @@ pub const BATON: Module = Module {
             set: &[TWO_SERVERS, r#"Faults = {"failover", "lost"}"#, "FaultsMax = 2", "Renewals = 3", "Steps = 17"],
         },
         Model {
-            title: "two servers whose replica acknowledges, a split and a replica that changes sides, in up to 17 \
-                steps",
+            title: "two servers, one acknowledgement, and two of: a failover, a split, a replica that changes sides, \
+                in up to 15 steps",
             excused: &["P5"],
-            set: &[CHANGES_SIDES, "Steps = 17"],
+            set: &[
+                TWO_SERVERS,
+                "Acks = 1",
+                r#"Faults = {"failover", "split", "swing"}"#,
+                "FaultsMax = 2",
+                "Renewals = 3",
+                "Steps = 15",
+            ],
         },
     ],
     removals: &[

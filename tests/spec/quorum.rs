@@ -11,6 +11,10 @@ const ONE_MEMBER: &str = "Members = {a}
 Before = {a}
 After = {a}";
 
+const ANOTHER_MEMBER: &str = "Members = {a, b}
+Before = {a}
+After = {b}";
+
 pub const QUORUM: Module = Module {
     name: "Quorum",
     promises: &["P1", "P2", "P5"],
@@ -48,6 +52,16 @@ pub const QUORUM: Module = Module {
             title: "one member's clock is stepped forward, while answers overlap",
             excused: &[],
             set: &[r#"Faults = {"clock", "overlap"}"#, "FaultsMax = 1"],
+        },
+        Model {
+            title: "one of two members is replaced",
+            excused: &[],
+            set: &["Before = {a, b}", "After = {b, c}"],
+        },
+        Model {
+            title: "a list of one member gives way to another's, and one request is lost or one replica killed",
+            excused: &[],
+            set: &[ANOTHER_MEMBER, r#"Faults = {"lost", "kill"}"#, "FaultsMax = 1"],
         },
     ],
     removals: &[
@@ -156,7 +170,7 @@ pub const QUORUM: Module = Module {
         },
         Removal {
             off: &["led"],
-            set: &["Members = {a, b}", "Before = {a}", "After = {b}"],
+            set: &[ANOTHER_MEMBER],
             breaks: "P1",
             story: "one leads by the old list (of one member); the other goes on to the new one (of another member), \
                 and leads by that",

@@ -251,7 +251,10 @@ impl RedisServer {
             .args(["--repl-diskless-sync-delay", "0"])
             .arg("--bind")
             .args(self.place.addresses())
-            .args(["--logfile", "redis.log", "--dir"])
+            // Whole, or it would be made in our own directory first.
+            .arg("--logfile")
+            .arg(self.log_path())
+            .arg("--dir")
             .arg(self.dir.path())
             .args(self.options_known())
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -303,9 +306,12 @@ impl RedisServer {
         Ok(connection)
     }
 
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("redis.log")
+    }
+
     fn log(&self) -> String {
-        let path: PathBuf = self.dir.path().join("redis.log");
-        std::fs::read_to_string(path).unwrap_or_default()
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 }
 
