@@ -37,7 +37,7 @@
    is out: one made meanwhile waits for its answer. Whether what was missed may be opened again is decided slot by
    slot: a stretch before which all is settled for good (Leaps::settled), and the memory of what was reopened, only
    narrow that. *)
-EXTENDS Naturals, FiniteSets
+EXTENDS Naturals, FiniteSets, TLC
 
 CONSTANTS
     Terms,          \* how many terms the role "a" may have that the job is of at first

@@ -87,10 +87,9 @@ pub const BATON: Module = Module {
         },
         Removal {
             off: &["floor"],
-            set: &[r#"Faults = {"clock", "flush"}"#, "FaultsMax = 2"],
+            set: &["Replicas = {r1}", r#"Faults = {"clock", "flush"}"#, "FaultsMax = 2"],
             breaks: "P2",
-            story: "the server's clock is set back and its data are lost: a candidate that has seen a token \
-                is given a smaller one",
+            story: "the server's clock is set back and its data are lost: who led before is given its token again",
         },
         Removal {
             off: &["clock"],
